@@ -1,0 +1,1 @@
+"""Intarsia: indexes inlaid in Parquet."""

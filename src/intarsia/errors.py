@@ -1,0 +1,118 @@
+"""The errors that Intarsia raises, and the one warning class it emits.
+
+::
+
+    IntarsiaError
+    ├── FormatError (ValueError)        a file, at a place: path, offset, struct
+    │   ├── CorruptFileError            the bytes contradict the format
+    │   └── UnsupportedFeatureError     the bytes are legal but not handled; names the remedy
+    ├── IndexBuildError                 an index cannot be built as asked
+    ├── IndexPayloadError               the bytes of an embedded index are damaged
+    ├── PredicateError (ValueError)     a predicate that cannot be understood or compared
+    ├── ColumnNotFoundError (KeyError)  a column that the schema does not have, with near matches
+    └── ReplaceError (OSError)          a file could not be replaced; the old one is untouched
+
+    IntarsiaWarning (UserWarning)       an optional index was ignored; the rows are still right
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class IntarsiaError(Exception):
+    """Root of every error that Intarsia raises on purpose."""
+
+
+class FormatError(IntarsiaError, ValueError):
+    """Something about the bytes of a file.
+
+    Args:
+        message: What is wrong, in one clear sentence, with the remedy where there is one.
+        path: The file; filled in by the layer that knows it.
+        offset: Byte offset in the file where the struct starts, if known.
+        struct: The Parquet name of what was being read, such as ``"ColumnIndex"``.
+    """
+
+    def __init__(
+        self, message: str, *, path: str | None = None, offset: int | None = None, struct: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = path
+        self.offset = offset
+        self.struct = struct
+
+    def __str__(self) -> str:
+        place = [self.path] if self.path else []
+        if self.struct:
+            place.append(self.struct)
+        if self.offset is not None:
+            place.append(f"offset {self.offset}")
+        return f"{', '.join(place)}: {self.message}" if place else self.message
+
+
+class CorruptFileError(FormatError):
+    """The bytes contradict the Parquet format (truncated, wrong magic, impossible lengths)."""
+
+
+class UnsupportedFeatureError(FormatError):
+    """The file is legal but uses something that is not handled; the message names the remedy."""
+
+
+class IndexBuildError(IntarsiaError):
+    """An index cannot be built on this file or column as asked."""
+
+
+class IndexPayloadError(IntarsiaError):
+    """The stored bytes of an embedded index are damaged or of a version not known here."""
+
+
+class PredicateError(IntarsiaError, ValueError):
+    """A predicate that cannot be parsed, or a comparison that the column's type does not allow."""
+
+
+class ColumnNotFoundError(IntarsiaError, KeyError):
+    """A column that the schema does not have.
+
+    Args:
+        column: The name that was asked for.
+        known: The names that exist, from which near matches are drawn.
+    """
+
+    def __init__(self, column: str, known: Iterable[str]) -> None:
+        self.column = column
+        self.known = tuple(known)
+        self.near = near_matches(column, self.known)
+        super().__init__(column)
+
+    def __str__(self) -> str:
+        if self.near:
+            hint = "did you mean " + " or ".join(repr(name) for name in self.near) + "?"
+        else:
+            shown = ", ".join(repr(name) for name in self.known[:8])
+            hint = f"the columns are {shown}{', …' if len(self.known) > 8 else ''}"
+        return f"no column {self.column!r}; {hint}"
+
+
+class ReplaceError(IntarsiaError, OSError):
+    """A file could not be replaced; the old one is whole and untouched."""
+
+
+class IntarsiaWarning(UserWarning):
+    """An optional index was ignored; results are right, only less was skipped."""
+
+
+def near_matches(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Up to three of ``known`` that look like ``name``, ignoring case.
+
+    Example:
+        >>> near_matches("Dest", ["dest", "origin"])
+        ('dest',)
+    """
+    by_folded: dict[str, str] = {}
+    for candidate in known:
+        by_folded.setdefault(candidate.casefold(), candidate)
+    close = difflib.get_close_matches(name.casefold(), by_folded, n=3, cutoff=0.6)
+    return tuple(by_folded[folded] for folded in close)

@@ -1,0 +1,1 @@
+"""Parquet's structures as bytes and as frozen structs: no I/O, no Arrow."""

@@ -1,0 +1,323 @@
+"""The footer: where it lies, what it says, and the leaves of its schema."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from intarsia.errors import CorruptFileError, UnsupportedFeatureError
+from intarsia.format import thrift
+from intarsia.format.structs import (
+    ColumnChunk,
+    ColumnMetaData,
+    ConvertedType,
+    DecimalType,
+    Empty,
+    FieldRepetitionType,
+    FileMetaData,
+    IntType,
+    LogicalType,
+    SchemaElement,
+    TimestampType,
+    TimeUnit,
+    Type,
+)
+
+MAGIC = b"PAR1"
+ENCRYPTED_MAGIC = b"PARE"
+
+#: The footer's length and the closing magic.
+TRAILER_BYTES = 8
+
+#: The shortest Parquet file: two magics and a footer's length.
+SMALLEST_FILE_BYTES = 12
+
+#: Deeper schemas than any writer makes; stops hostile ones.
+MAX_SCHEMA_DEPTH = 100
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One leaf of the schema: a column that has chunks and pages.
+
+    Attributes:
+        ordinal: Position among the leaves, which is the position of its chunk in each row group.
+        path: Names from the root's child down to the leaf.
+        element: The leaf's own schema element.
+        logical: Its logical type, taken from ``LogicalType`` or from the older ``ConvertedType``.
+        max_definition_level: Optional and repeated fields on the path.
+        max_repetition_level: Repeated fields on the path; 0 for a leaf that is not in any list or map.
+        root_ordinal: Position of the path's first field among the root's children.
+    """
+
+    ordinal: int
+    path: tuple[str, ...]
+    element: SchemaElement
+    logical: LogicalType | None
+    max_definition_level: int
+    max_repetition_level: int
+    root_ordinal: int
+
+    @property
+    def name(self) -> str:
+        """The path, dotted."""
+        return ".".join(self.path)
+
+    @property
+    def type(self) -> Type:
+        """The physical type."""
+        assert self.element.type is not None
+        return Type(self.element.type)
+
+    @property
+    def kind(self) -> str | None:
+        """The name of the logical type, such as ``"TIMESTAMP"``; None where there is none."""
+        return self.logical.kind if self.logical else None
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether every row has exactly one value (or null)."""
+        return self.max_repetition_level == 0
+
+
+@dataclass(frozen=True)
+class Footer:
+    """A parsed footer and what follows from it.
+
+    Attributes:
+        metadata: The footer as a struct.
+        raw: The bytes it was parsed from, without length and magic.
+        start: Byte offset in the file where ``raw`` begins.
+        file_length: Length of the file in bytes.
+    """
+
+    metadata: FileMetaData
+    raw: bytes
+    start: int
+    file_length: int
+
+    @cached_property
+    def leaves(self) -> tuple[Leaf, ...]:
+        """The leaves of the schema, in the order of the chunks."""
+        return schema_leaves(self.metadata.schema)
+
+    @cached_property
+    def row_group_starts(self) -> npt.NDArray[np.int64]:
+        """First row of each row group, and the number of rows at the end: length row groups + 1."""
+        counts = [group.num_rows for group in self.metadata.row_groups]
+        return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows in the file."""
+        return int(self.row_group_starts[-1])
+
+    @cached_property
+    def key_values(self) -> dict[bytes, bytes]:
+        """Key/value metadata; the first of equal keys counts, as in pyarrow."""
+        out: dict[bytes, bytes] = {}
+        for key, value in self.metadata.key_value_metadata or ():
+            out.setdefault(key, value or b"")
+        return out
+
+    @property
+    def created_by(self) -> str:
+        """Who wrote the file, or an empty string."""
+        return (self.metadata.created_by or b"").decode("utf-8", "replace")
+
+    def chunk(self, row_group: int, leaf: Leaf) -> ColumnChunk:
+        """The column chunk of a leaf in a row group."""
+        return self.metadata.row_groups[row_group].columns[leaf.ordinal]
+
+    def chunk_metadata(self, row_group: int, leaf: Leaf) -> ColumnMetaData:
+        """What the footer says of a chunk.
+
+        Raises:
+            UnsupportedFeatureError: If the column is encrypted or lies in another file.
+        """
+        chunk = self.chunk(row_group, leaf)
+        if chunk.file_path:
+            raise UnsupportedFeatureError(
+                f"column {leaf.name!r} lies in another file ({chunk.file_path.decode('utf-8', 'replace')}); open "
+                "that file instead of the summary",
+                struct="ColumnChunk",
+            )
+        if chunk.meta_data is None or chunk.crypto_metadata is not None:
+            raise UnsupportedFeatureError(
+                f"column {leaf.name!r} is encrypted; Intarsia reads and indexes plain columns only",
+                struct="ColumnChunk",
+            )
+        return chunk.meta_data
+
+
+def footer_start(trailer: bytes, file_length: int) -> int:
+    """Byte offset of the footer, from the last 8 bytes of a file.
+
+    Args:
+        trailer: The last `TRAILER_BYTES` bytes, or fewer if the file is shorter.
+        file_length: Length of the file in bytes.
+
+    Raises:
+        CorruptFileError: If this is no Parquet file, or a truncated one.
+        UnsupportedFeatureError: If the footer is encrypted.
+    """
+    if file_length == 0:
+        raise CorruptFileError("the file is empty: 0 bytes")
+    if file_length < SMALLEST_FILE_BYTES:
+        raise CorruptFileError(f"{file_length} bytes are too few for a Parquet file (it needs {SMALLEST_FILE_BYTES})")
+    magic = trailer[4:]
+    if magic == ENCRYPTED_MAGIC:
+        raise UnsupportedFeatureError(
+            "the footer is encrypted; Intarsia reads plain footers only: decrypt the file with its writer first",
+            offset=file_length - 4,
+            struct="FileCryptoMetaData",
+        )
+    if magic != MAGIC:
+        raise CorruptFileError(
+            f"the file ends with {magic!r}, not with {MAGIC!r}: it is no Parquet file, or it is truncated",
+            offset=file_length - 4,
+        )
+    length = int.from_bytes(trailer[:4], "little")
+    start = file_length - TRAILER_BYTES - length
+    if start < len(MAGIC):
+        raise CorruptFileError(
+            f"the footer claims {length} bytes, but the file has {file_length}: it is truncated",
+            offset=file_length - TRAILER_BYTES,
+            struct="FileMetaData",
+        )
+    return start
+
+
+def parse_footer(raw: bytes, start: int, file_length: int) -> Footer:
+    """Parse and check a footer.
+
+    Args:
+        raw: The footer's bytes, without length and magic.
+        start: Where they begin in the file.
+        file_length: Length of the file in bytes.
+
+    Raises:
+        CorruptFileError: If the bytes are no footer, or contradict themselves.
+    """
+    try:
+        metadata, _ = thrift.parse(FileMetaData, raw)
+        footer = Footer(metadata, raw, start, file_length)
+        _check(footer)
+    except CorruptFileError as error:
+        error.offset = start + (error.offset or 0)
+        error.struct = error.struct or "FileMetaData"
+        raise
+    return footer
+
+
+def _check(footer: Footer) -> None:
+    metadata = footer.metadata
+    leaves = footer.leaves
+    if metadata.num_rows != footer.num_rows:
+        raise CorruptFileError(f"the footer counts {metadata.num_rows} rows, its row groups {footer.num_rows}")
+    if metadata.column_orders is not None and len(metadata.column_orders) != len(leaves):
+        raise CorruptFileError(f"{len(metadata.column_orders)} column orders for {len(leaves)} leaves")
+    for ordinal, group in enumerate(metadata.row_groups):
+        if group.num_rows < 0:
+            raise CorruptFileError(f"row group {ordinal} claims {group.num_rows} rows")
+        if len(group.columns) != len(leaves):
+            raise CorruptFileError(f"row group {ordinal} has {len(group.columns)} columns, the schema {len(leaves)}")
+        for chunk, leaf in zip(group.columns, leaves, strict=True):
+            meta = chunk.meta_data
+            if meta is None or chunk.file_path:
+                continue
+            start, stop = chunk_range(meta)
+            if start < 0 or stop < start or stop > footer.file_length:
+                raise CorruptFileError(
+                    f"column {leaf.name!r} of row group {ordinal} claims bytes {start} to {stop} of "
+                    f"{footer.file_length}"
+                )
+            if meta.num_values < 0:
+                raise CorruptFileError(f"column {leaf.name!r} of row group {ordinal} claims {meta.num_values} values")
+
+
+def chunk_range(meta: ColumnMetaData) -> tuple[int, int]:
+    """Bytes ``start`` to ``stop`` of a column chunk: its dictionary page, if any, and its data pages."""
+    start = meta.data_page_offset
+    dictionary = meta.dictionary_page_offset
+    if dictionary is not None and 0 < dictionary < start:  # 0 is what some writers put for "absent"
+        start = dictionary
+    return start, start + meta.total_compressed_size
+
+
+# --- schema ----------------------------------------------------------------------------------------
+
+
+def schema_leaves(schema: list[SchemaElement]) -> tuple[Leaf, ...]:
+    """The leaves of a flattened schema.
+
+    Raises:
+        CorruptFileError: If the elements do not form one tree.
+    """
+    if not schema:
+        raise CorruptFileError("the schema is empty", struct="SchemaElement")
+    leaves: list[Leaf] = []
+    position = 1
+
+    def visit(path: tuple[str, ...], definition: int, repetition: int, root: int) -> None:
+        nonlocal position
+        if position >= len(schema):
+            raise CorruptFileError("the schema ends before its tree does", struct="SchemaElement")
+        if len(path) > MAX_SCHEMA_DEPTH:
+            raise CorruptFileError(f"the schema is nested deeper than {MAX_SCHEMA_DEPTH}", struct="SchemaElement")
+        element = schema[position]
+        position += 1
+        path = (*path, element.name)
+        if element.repetition_type != FieldRepetitionType.REQUIRED:
+            definition += 1
+        if element.repetition_type == FieldRepetitionType.REPEATED:
+            repetition += 1
+        if element.num_children:
+            for _ in range(element.num_children):
+                visit(path, definition, repetition, root)
+        elif element.type is not None:
+            if not Type.BOOLEAN <= element.type <= Type.FIXED_LEN_BYTE_ARRAY:
+                raise CorruptFileError(f"{'.'.join(path)!r} has physical type {element.type}", struct="SchemaElement")
+            leaves.append(
+                Leaf(len(leaves), path, element, _logical_type(element), definition, repetition, root)
+            )
+
+    for root in range(schema[0].num_children or 0):
+        visit((), 0, 0, root)
+    if position != len(schema):
+        raise CorruptFileError(f"{len(schema) - position} schema elements hang loose", struct="SchemaElement")
+    return tuple(leaves)
+
+
+def _time(kind: str, unit: str) -> LogicalType:
+    time = TimestampType(True, TimeUnit(**{unit: Empty()}))
+    return LogicalType(TIME=time) if kind == "TIME" else LogicalType(TIMESTAMP=time)
+
+
+_CONVERTED = {
+    ConvertedType.UTF8: LogicalType(STRING=Empty()),
+    ConvertedType.ENUM: LogicalType(ENUM=Empty()),
+    ConvertedType.DATE: LogicalType(DATE=Empty()),
+    ConvertedType.JSON: LogicalType(JSON=Empty()),
+    ConvertedType.BSON: LogicalType(BSON=Empty()),
+    ConvertedType.TIME_MILLIS: _time("TIME", "MILLIS"),
+    ConvertedType.TIME_MICROS: _time("TIME", "MICROS"),
+    ConvertedType.TIMESTAMP_MILLIS: _time("TIMESTAMP", "MILLIS"),
+    ConvertedType.TIMESTAMP_MICROS: _time("TIMESTAMP", "MICROS"),
+    **{
+        ConvertedType[f"{prefix}_{width}"]: LogicalType(INTEGER=IntType(width, prefix == "INT"))
+        for prefix in ("INT", "UINT")
+        for width in (8, 16, 32, 64)
+    },
+}
+
+
+def _logical_type(element: SchemaElement) -> LogicalType | None:
+    if element.logicalType is not None:
+        return element.logicalType
+    if element.converted_type == ConvertedType.DECIMAL:
+        return LogicalType(DECIMAL=DecimalType(element.scale or 0, element.precision or 0))
+    return _CONVERTED.get(element.converted_type)  # type: ignore[call-overload,no-any-return]

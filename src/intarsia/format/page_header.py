@@ -1,0 +1,88 @@
+"""Page headers, one by one or along a whole column chunk."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from intarsia.errors import CorruptFileError
+from intarsia.format import thrift
+from intarsia.format.structs import DICTIONARY_ENCODINGS, PageHeader, PageType
+
+
+class Page(NamedTuple):
+    """A page within bytes that were read: header, and the offsets of header, body and end."""
+
+    header: PageHeader
+    start: int
+    body_start: int
+    stop: int
+
+    @property
+    def is_data(self) -> bool:
+        """Whether it is a data page of either version."""
+        return self.header.type in (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
+
+    @property
+    def num_values(self) -> int:
+        """Values, nulls and empty lists included; 0 for a page without a header of its kind."""
+        header = self.header
+        kind = header.data_page_header or header.data_page_header_v2 or header.dictionary_page_header
+        return kind.num_values if kind else 0
+
+    @property
+    def encoding(self) -> int:
+        """Encoding of the values; -1 for a page that has none."""
+        header = self.header
+        kind = header.data_page_header or header.data_page_header_v2 or header.dictionary_page_header
+        return kind.encoding if kind else -1
+
+    @property
+    def uses_dictionary(self) -> bool:
+        """Whether it is a data page whose values are positions in the dictionary page."""
+        return self.is_data and self.encoding in DICTIONARY_ENCODINGS
+
+
+def parse_page(data: bytes, offset: int = 0) -> Page:
+    """Parse the header at ``offset``, and say where the page ends.
+
+    Raises:
+        CorruptFileError: If there is no page header, or its sizes lead out of ``data``.
+    """
+    header, body_start = thrift.parse(PageHeader, data, offset)
+    stop = body_start + header.compressed_page_size
+    if header.compressed_page_size < 0 or stop > len(data):
+        raise CorruptFileError(
+            f"the page claims {header.compressed_page_size} bytes, {len(data) - body_start} are there",
+            offset=offset,
+            struct="PageHeader",
+        )
+    page = Page(header, offset, body_start, stop)
+    if page.num_values < 0:
+        raise CorruptFileError(f"the page claims {page.num_values} values", offset=offset, struct="PageHeader")
+    return page
+
+
+def walk_pages(chunk: bytes, num_values: int | None = None) -> list[Page]:
+    """Every page of a column chunk, the dictionary page and index pages included.
+
+    Args:
+        chunk: The bytes of the chunk.
+        num_values: Stop when the data pages have given so many values (`ColumnMetaData.num_values`);
+            the bytes after them, if any, are padding.
+
+    Raises:
+        CorruptFileError: If the pages do not fill the chunk, or the values are fewer.
+    """
+    pages = []
+    offset = found = 0
+    while offset < len(chunk) and (num_values is None or found < num_values or not pages):
+        page = parse_page(chunk, offset)
+        pages.append(page)
+        if page.is_data:
+            found += page.num_values
+        offset = page.stop
+    if num_values is not None and found != num_values:
+        raise CorruptFileError(
+            f"the data pages hold {found} values, the footer counts {num_values}", struct="PageHeader"
+        )
+    return pages

@@ -1,0 +1,107 @@
+"""ColumnIndex and OffsetIndex: parsed, and checked before anyone trusts them.
+
+Source: ``PageIndex.md`` of parquet-format, and the traps that files of several writers showed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from intarsia.errors import CorruptFileError
+from intarsia.format import thrift
+from intarsia.format.structs import BoundaryOrder, ColumnIndex, OffsetIndex
+
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class PageLocations:
+    """The data pages of one column chunk, as arrays of one length.
+
+    Attributes:
+        offsets: Byte offset of each page in the file.
+        sizes_bytes: Size of each page, its header included.
+        first_rows: First row of each page, relative to the row group.
+        num_rows: Rows in the row group, which is where the last page ends.
+    """
+
+    offsets: Int64s
+    sizes_bytes: Int64s
+    first_rows: Int64s
+    num_rows: int
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    @property
+    def last_rows(self) -> Int64s:
+        """The row after the last of each page, relative to the row group."""
+        return np.append(self.first_rows[1:], self.num_rows)
+
+
+def parse_offset_index(data: bytes, *, num_rows: int, chunk_start: int, chunk_stop: int) -> PageLocations:
+    """Parse an OffsetIndex and check it against its row group and chunk.
+
+    Args:
+        data: The bytes of the OffsetIndex.
+        num_rows: Rows in the row group.
+        chunk_start: Byte offset of the column chunk.
+        chunk_stop: Byte offset of its end.
+
+    Raises:
+        CorruptFileError: If it cannot describe these pages; the reason says why.
+    """
+    index, _ = thrift.parse(OffsetIndex, data)
+    table = np.array(index.page_locations, dtype=np.int64).reshape(-1, 3)
+    offsets, sizes, first_rows = table[:, 0], table[:, 1], table[:, 2]
+
+    def refuse(reason: str) -> CorruptFileError:
+        return CorruptFileError(reason, struct="OffsetIndex")
+
+    if not len(offsets):
+        raise refuse("it names no page")
+    if (sizes <= 0).any():
+        raise refuse("a page has no bytes")
+    ends = offsets + sizes
+    if offsets[0] < chunk_start or ends[-1] > chunk_stop:
+        raise refuse(f"pages at bytes {offsets[0]} to {ends[-1]} lie outside the chunk {chunk_start} to {chunk_stop}")
+    if (offsets[1:] < ends[:-1]).any():
+        raise refuse("pages overlap, or are out of order")
+    if first_rows[0] != 0:
+        raise refuse(f"the first page starts at row {first_rows[0]}")
+    if (np.diff(first_rows) <= 0).any():
+        raise refuse("first_row_index does not ascend (an empty page, or pages that start within a row)")
+    if first_rows[-1] >= num_rows:
+        raise refuse(f"a page starts at row {first_rows[-1]} of {num_rows}")
+    return PageLocations(offsets, sizes, first_rows, num_rows)
+
+
+def parse_column_index(data: bytes, *, num_pages: int) -> ColumnIndex:
+    """Parse a ColumnIndex and check its shape; its bounds are judged by `intarsia.ordering`.
+
+    Args:
+        data: The bytes of the ColumnIndex.
+        num_pages: Pages in the OffsetIndex of the same chunk.
+
+    Raises:
+        CorruptFileError: If its lists differ in length, or a null page contradicts its null count.
+    """
+    index, _ = thrift.parse(ColumnIndex, data)
+
+    def refuse(reason: str) -> CorruptFileError:
+        return CorruptFileError(reason, struct="ColumnIndex")
+
+    for name in ("null_pages", "min_values", "max_values", "null_counts", "nan_counts"):
+        values = getattr(index, name)
+        if values is not None and len(values) != num_pages:
+            raise refuse(f"{name} has {len(values)} entries for {num_pages} pages")
+    if index.boundary_order not in tuple(BoundaryOrder):
+        raise refuse(f"there is no boundary order {index.boundary_order}")
+    if index.null_counts is not None:
+        for page, (is_null, nulls) in enumerate(zip(index.null_pages, index.null_counts, strict=True)):
+            if nulls < 0 or (is_null and nulls == 0):
+                raise refuse(f"page {page} has null_page {is_null} and null_count {nulls}")
+    return index

@@ -1,0 +1,477 @@
+"""The structs of ``parquet.thrift`` that Intarsia reads, in Parquet's own names.
+
+Each class is a named tuple whose annotations carry the Thrift field id and type; `declared` turns them into the
+table that Apache Thrift's codec wants.  Fields that no part of Intarsia reads are left
+out: the codec skips them, and `intarsia.format.thrift.parse_tree` keeps them for rewriting.
+"""
+
+# No `from __future__ import annotations` here: the annotations are read at import.
+from enum import IntEnum
+from typing import Annotated, Any, NamedTuple, Optional, TypeVar
+
+from thrift.Thrift import TType
+
+T = TypeVar("T")
+
+
+class Type(IntEnum):
+    """Physical types."""
+
+    BOOLEAN = 0
+    INT32 = 1
+    INT64 = 2
+    INT96 = 3
+    FLOAT = 4
+    DOUBLE = 5
+    BYTE_ARRAY = 6
+    FIXED_LEN_BYTE_ARRAY = 7
+
+
+class ConvertedType(IntEnum):
+    """Logical types as writers declared them before `LogicalType`."""
+
+    UTF8 = 0
+    MAP = 1
+    MAP_KEY_VALUE = 2
+    LIST = 3
+    ENUM = 4
+    DECIMAL = 5
+    DATE = 6
+    TIME_MILLIS = 7
+    TIME_MICROS = 8
+    TIMESTAMP_MILLIS = 9
+    TIMESTAMP_MICROS = 10
+    UINT_8 = 11
+    UINT_16 = 12
+    UINT_32 = 13
+    UINT_64 = 14
+    INT_8 = 15
+    INT_16 = 16
+    INT_32 = 17
+    INT_64 = 18
+    JSON = 19
+    BSON = 20
+    INTERVAL = 21
+
+
+class FieldRepetitionType(IntEnum):
+    """How often a field stands in its parent."""
+
+    REQUIRED = 0
+    OPTIONAL = 1
+    REPEATED = 2
+
+
+class Encoding(IntEnum):
+    """Encodings of pages."""
+
+    PLAIN = 0
+    PLAIN_DICTIONARY = 2
+    RLE = 3
+    BIT_PACKED = 4
+    DELTA_BINARY_PACKED = 5
+    DELTA_LENGTH_BYTE_ARRAY = 6
+    DELTA_BYTE_ARRAY = 7
+    RLE_DICTIONARY = 8
+    BYTE_STREAM_SPLIT = 9
+    ALP = 10
+
+
+#: Encodings of data pages whose values are positions in the chunk's dictionary page.
+DICTIONARY_ENCODINGS = frozenset((Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY))
+
+
+class CompressionCodec(IntEnum):
+    """Compression of pages."""
+
+    UNCOMPRESSED = 0
+    SNAPPY = 1
+    GZIP = 2
+    LZO = 3
+    BROTLI = 4
+    LZ4 = 5
+    ZSTD = 6
+    LZ4_RAW = 7
+
+
+class PageType(IntEnum):
+    """Kinds of pages."""
+
+    DATA_PAGE = 0
+    INDEX_PAGE = 1
+    DICTIONARY_PAGE = 2
+    DATA_PAGE_V2 = 3
+
+
+class BoundaryOrder(IntEnum):
+    """Whether both bounds of a column index are monotone over its non-null pages."""
+
+    UNORDERED = 0
+    ASCENDING = 1
+    DESCENDING = 2
+
+
+class _Field(NamedTuple):
+    field_id: int
+    ttype: int
+    args: Any = None
+
+
+def _simple(ttype: int) -> Any:
+    return lambda field_id: _Field(field_id, ttype)
+
+
+_bool, _i8, _i16, _i32, _i64 = (_simple(t) for t in (TType.BOOL, TType.BYTE, TType.I16, TType.I32, TType.I64))
+
+
+def _binary(field_id: int) -> _Field:
+    return _Field(field_id, TType.STRING, "BINARY")
+
+
+def _string(field_id: int) -> _Field:
+    return _Field(field_id, TType.STRING, "UTF8")
+
+
+def _struct(field_id: int, cls: Any) -> _Field:
+    return _Field(field_id, TType.STRUCT, [cls, cls.thrift_spec])
+
+
+def _list(field_id: int, element: Any) -> _Field:
+    if isinstance(element, type):
+        return _Field(field_id, TType.LIST, (TType.STRUCT, [element, element.thrift_spec], False))  # type: ignore[attr-defined]
+    sample = element(0)
+    return _Field(field_id, TType.LIST, (sample.ttype, sample.args, False))
+
+
+def _refuse_assignment(self: object, name: str, value: object) -> None:
+    raise AttributeError(f"{type(self).__name__} is frozen; use _replace({name}=...)")
+
+
+def declared(cls: type[T]) -> type[T]:
+    """Give a named tuple the ``thrift_spec`` that its annotations describe."""
+    fields = {}
+    for name, annotation in cls.__annotations__.items():
+        field_id, ttype, args = annotation.__metadata__[0]
+        fields[field_id] = (field_id, ttype, name, args, None)
+    cls.thrift_spec = tuple(fields.get(i) for i in range(max(fields, default=-1) + 1))  # type: ignore[attr-defined]
+    # the codec builds a class by keyword arguments when it sees that instances refuse assignment
+    cls.__setattr__ = _refuse_assignment  # type: ignore[method-assign,assignment]
+    return cls
+
+
+@declared
+class Empty(NamedTuple):
+    """A struct of which only the presence matters."""
+
+
+# --- schema ----------------------------------------------------------------------------------------
+
+
+@declared
+class DecimalType(NamedTuple):
+    """DECIMAL."""
+
+    scale: Annotated[int, _i32(1)]
+    precision: Annotated[int, _i32(2)]
+
+
+@declared
+class TimeUnit(NamedTuple):
+    """Union: the one that is present is the unit."""
+
+    MILLIS: Annotated[Optional[Empty], _struct(1, Empty)] = None
+    MICROS: Annotated[Optional[Empty], _struct(2, Empty)] = None
+    NANOS: Annotated[Optional[Empty], _struct(3, Empty)] = None
+
+
+@declared
+class TimestampType(NamedTuple):
+    """TIMESTAMP, and TIME, which has the same fields."""
+
+    isAdjustedToUTC: Annotated[bool, _bool(1)]
+    unit: Annotated[TimeUnit, _struct(2, TimeUnit)]
+
+
+@declared
+class IntType(NamedTuple):
+    """INTEGER."""
+
+    bitWidth: Annotated[int, _i8(1)]
+    isSigned: Annotated[bool, _bool(2)]
+
+
+@declared
+class LogicalType(NamedTuple):
+    """Union: the one that is present is the type; none, if it is one that this version does not know."""
+
+    STRING: Annotated[Optional[Empty], _struct(1, Empty)] = None
+    MAP: Annotated[Optional[Empty], _struct(2, Empty)] = None
+    LIST: Annotated[Optional[Empty], _struct(3, Empty)] = None
+    ENUM: Annotated[Optional[Empty], _struct(4, Empty)] = None
+    DECIMAL: Annotated[Optional[DecimalType], _struct(5, DecimalType)] = None
+    DATE: Annotated[Optional[Empty], _struct(6, Empty)] = None
+    TIME: Annotated[Optional[TimestampType], _struct(7, TimestampType)] = None
+    TIMESTAMP: Annotated[Optional[TimestampType], _struct(8, TimestampType)] = None
+    INTEGER: Annotated[Optional[IntType], _struct(10, IntType)] = None
+    UNKNOWN: Annotated[Optional[Empty], _struct(11, Empty)] = None
+    JSON: Annotated[Optional[Empty], _struct(12, Empty)] = None
+    BSON: Annotated[Optional[Empty], _struct(13, Empty)] = None
+    UUID: Annotated[Optional[Empty], _struct(14, Empty)] = None
+    FLOAT16: Annotated[Optional[Empty], _struct(15, Empty)] = None
+    VARIANT: Annotated[Optional[Empty], _struct(16, Empty)] = None
+    GEOMETRY: Annotated[Optional[Empty], _struct(17, Empty)] = None
+    GEOGRAPHY: Annotated[Optional[Empty], _struct(18, Empty)] = None
+
+    @property
+    def kind(self) -> Optional[str]:
+        """The name of the type that is present."""
+        return next((name for name, value in zip(self._fields, self, strict=True) if value is not None), None)
+
+
+@declared
+class SchemaElement(NamedTuple):
+    """One node of the schema, which is a tree flattened depth first."""
+
+    name: Annotated[str, _string(4)]
+    type: Annotated[Optional[int], _i32(1)] = None
+    type_length: Annotated[Optional[int], _i32(2)] = None
+    repetition_type: Annotated[Optional[int], _i32(3)] = None
+    num_children: Annotated[Optional[int], _i32(5)] = None
+    converted_type: Annotated[Optional[int], _i32(6)] = None
+    scale: Annotated[Optional[int], _i32(7)] = None
+    precision: Annotated[Optional[int], _i32(8)] = None
+    field_id: Annotated[Optional[int], _i32(9)] = None
+    logicalType: Annotated[Optional[LogicalType], _struct(10, LogicalType)] = None
+
+
+# --- footer ----------------------------------------------------------------------------------------
+
+
+@declared
+class Statistics(NamedTuple):
+    """Bounds and counts of a column chunk or page; ``max`` and ``min`` are the deprecated pair."""
+
+    max: Annotated[Optional[bytes], _binary(1)] = None
+    min: Annotated[Optional[bytes], _binary(2)] = None
+    null_count: Annotated[Optional[int], _i64(3)] = None
+    distinct_count: Annotated[Optional[int], _i64(4)] = None
+    max_value: Annotated[Optional[bytes], _binary(5)] = None
+    min_value: Annotated[Optional[bytes], _binary(6)] = None
+    is_max_value_exact: Annotated[Optional[bool], _bool(7)] = None
+    is_min_value_exact: Annotated[Optional[bool], _bool(8)] = None
+    nan_count: Annotated[Optional[int], _i64(9)] = None
+
+
+@declared
+class SizeStatistics(NamedTuple):
+    """Sizes and level histograms of a column chunk."""
+
+    unencoded_byte_array_data_bytes: Annotated[Optional[int], _i64(1)] = None
+    repetition_level_histogram: Annotated[Optional[list[int]], _list(2, _i64)] = None
+    definition_level_histogram: Annotated[Optional[list[int]], _list(3, _i64)] = None
+
+
+@declared
+class KeyValue(NamedTuple):
+    """One entry of the key/value metadata, as bytes: not every writer keeps to UTF-8."""
+
+    key: Annotated[bytes, _binary(1)]
+    value: Annotated[Optional[bytes], _binary(2)] = None
+
+
+@declared
+class SortingColumn(NamedTuple):
+    """A column that a row group says it is sorted by."""
+
+    column_idx: Annotated[int, _i32(1)]
+    descending: Annotated[bool, _bool(2)]
+    nulls_first: Annotated[bool, _bool(3)]
+
+
+@declared
+class PageEncodingStats(NamedTuple):
+    """How many pages of a chunk have a type and encoding."""
+
+    page_type: Annotated[int, _i32(1)]
+    encoding: Annotated[int, _i32(2)]
+    count: Annotated[int, _i32(3)]
+
+
+@declared
+class ColumnMetaData(NamedTuple):
+    """What the footer says of a column chunk's pages."""
+
+    type: Annotated[int, _i32(1)]
+    encodings: Annotated[list[int], _list(2, _i32)]
+    path_in_schema: Annotated[list[str], _list(3, _string)]
+    codec: Annotated[int, _i32(4)]
+    num_values: Annotated[int, _i64(5)]
+    total_uncompressed_size: Annotated[int, _i64(6)]
+    total_compressed_size: Annotated[int, _i64(7)]
+    data_page_offset: Annotated[int, _i64(9)]
+    dictionary_page_offset: Annotated[Optional[int], _i64(11)] = None
+    statistics: Annotated[Optional[Statistics], _struct(12, Statistics)] = None
+    encoding_stats: Annotated[Optional[list[PageEncodingStats]], _list(13, PageEncodingStats)] = None
+    bloom_filter_offset: Annotated[Optional[int], _i64(14)] = None
+    bloom_filter_length: Annotated[Optional[int], _i32(15)] = None
+    size_statistics: Annotated[Optional[SizeStatistics], _struct(16, SizeStatistics)] = None
+
+
+@declared
+class ColumnChunk(NamedTuple):
+    """One column of one row group."""
+
+    file_offset: Annotated[int, _i64(2)] = 0
+    file_path: Annotated[Optional[bytes], _binary(1)] = None
+    meta_data: Annotated[Optional[ColumnMetaData], _struct(3, ColumnMetaData)] = None
+    offset_index_offset: Annotated[Optional[int], _i64(4)] = None
+    offset_index_length: Annotated[Optional[int], _i32(5)] = None
+    column_index_offset: Annotated[Optional[int], _i64(6)] = None
+    column_index_length: Annotated[Optional[int], _i32(7)] = None
+    crypto_metadata: Annotated[Optional[Empty], _struct(8, Empty)] = None
+    encrypted_column_metadata: Annotated[Optional[bytes], _binary(9)] = None
+
+
+@declared
+class RowGroup(NamedTuple):
+    """A run of rows, with one chunk for each leaf of the schema."""
+
+    columns: Annotated[list[ColumnChunk], _list(1, ColumnChunk)]
+    total_byte_size: Annotated[int, _i64(2)]
+    num_rows: Annotated[int, _i64(3)]
+    sorting_columns: Annotated[Optional[list[SortingColumn]], _list(4, SortingColumn)] = None
+    total_compressed_size: Annotated[Optional[int], _i64(6)] = None
+
+
+@declared
+class ColumnOrder(NamedTuple):
+    """Union: how the bounds of a leaf are ordered; none, if it is an order that is not known here."""
+
+    TYPE_ORDER: Annotated[Optional[Empty], _struct(1, Empty)] = None
+    IEEE_754_TOTAL_ORDER: Annotated[Optional[Empty], _struct(2, Empty)] = None
+    INT96_TIMESTAMP_ORDER: Annotated[Optional[Empty], _struct(3, Empty)] = None
+
+
+@declared
+class FileMetaData(NamedTuple):
+    """The footer."""
+
+    version: Annotated[int, _i32(1)]
+    schema: Annotated[list[SchemaElement], _list(2, SchemaElement)]
+    num_rows: Annotated[int, _i64(3)]
+    row_groups: Annotated[list[RowGroup], _list(4, RowGroup)]
+    key_value_metadata: Annotated[Optional[list[KeyValue]], _list(5, KeyValue)] = None
+    created_by: Annotated[Optional[bytes], _binary(6)] = None
+    column_orders: Annotated[Optional[list[ColumnOrder]], _list(7, ColumnOrder)] = None
+    encryption_algorithm: Annotated[Optional[Empty], _struct(8, Empty)] = None
+
+
+# --- pages -----------------------------------------------------------------------------------------
+
+
+@declared
+class DataPageHeader(NamedTuple):
+    """Header of a data page, version 1."""
+
+    num_values: Annotated[int, _i32(1)]
+    encoding: Annotated[int, _i32(2)]
+    definition_level_encoding: Annotated[int, _i32(3)]
+    repetition_level_encoding: Annotated[int, _i32(4)]
+
+
+@declared
+class DictionaryPageHeader(NamedTuple):
+    """Header of a dictionary page."""
+
+    num_values: Annotated[int, _i32(1)]
+    encoding: Annotated[int, _i32(2)]
+
+
+@declared
+class DataPageHeaderV2(NamedTuple):
+    """Header of a data page, version 2: levels stand uncompressed before the values."""
+
+    num_values: Annotated[int, _i32(1)]
+    num_nulls: Annotated[int, _i32(2)]
+    num_rows: Annotated[int, _i32(3)]
+    encoding: Annotated[int, _i32(4)]
+    definition_levels_byte_length: Annotated[int, _i32(5)]
+    repetition_levels_byte_length: Annotated[int, _i32(6)]
+    is_compressed: Annotated[Optional[bool], _bool(7)] = None
+
+
+@declared
+class PageHeader(NamedTuple):
+    """Header that stands before each page; sizes are without the header."""
+
+    type: Annotated[int, _i32(1)]
+    uncompressed_page_size: Annotated[int, _i32(2)]
+    compressed_page_size: Annotated[int, _i32(3)]
+    data_page_header: Annotated[Optional[DataPageHeader], _struct(5, DataPageHeader)] = None
+    dictionary_page_header: Annotated[Optional[DictionaryPageHeader], _struct(7, DictionaryPageHeader)] = None
+    data_page_header_v2: Annotated[Optional[DataPageHeaderV2], _struct(8, DataPageHeaderV2)] = None
+
+
+# --- indexes ---------------------------------------------------------------------------------------
+
+
+@declared
+class PageLocation(NamedTuple):
+    """Where a data page lies; the size includes its header, the row is relative to the row group."""
+
+    offset: Annotated[int, _i64(1)]
+    compressed_page_size: Annotated[int, _i32(2)]
+    first_row_index: Annotated[int, _i64(3)]
+
+
+@declared
+class OffsetIndex(NamedTuple):
+    """The data pages of a column chunk."""
+
+    page_locations: Annotated[list[PageLocation], _list(1, PageLocation)]
+    unencoded_byte_array_data_bytes: Annotated[Optional[list[int]], _list(2, _i64)] = None
+
+
+@declared
+class ColumnIndex(NamedTuple):
+    """Bounds and counts of the data pages of a column chunk."""
+
+    null_pages: Annotated[list[bool], _list(1, _bool)]
+    min_values: Annotated[list[bytes], _list(2, _binary)]
+    max_values: Annotated[list[bytes], _list(3, _binary)]
+    boundary_order: Annotated[int, _i32(4)]
+    null_counts: Annotated[Optional[list[int]], _list(5, _i64)] = None
+    repetition_level_histograms: Annotated[Optional[list[int]], _list(6, _i64)] = None
+    definition_level_histograms: Annotated[Optional[list[int]], _list(7, _i64)] = None
+    nan_counts: Annotated[Optional[list[int]], _list(8, _i64)] = None
+
+
+@declared
+class BloomFilterAlgorithm(NamedTuple):
+    """Union of algorithms; one exists."""
+
+    BLOCK: Annotated[Optional[Empty], _struct(1, Empty)] = None
+
+
+@declared
+class BloomFilterHash(NamedTuple):
+    """Union of hashes; one exists."""
+
+    XXHASH: Annotated[Optional[Empty], _struct(1, Empty)] = None
+
+
+@declared
+class BloomFilterCompression(NamedTuple):
+    """Union of compressions; one exists."""
+
+    UNCOMPRESSED: Annotated[Optional[Empty], _struct(1, Empty)] = None
+
+
+@declared
+class BloomFilterHeader(NamedTuple):
+    """Header that stands before the bits of a Bloom filter."""
+
+    numBytes: Annotated[int, _i32(1)]
+    algorithm: Annotated[BloomFilterAlgorithm, _struct(2, BloomFilterAlgorithm)]
+    hash: Annotated[BloomFilterHash, _struct(3, BloomFilterHash)]
+    compression: Annotated[BloomFilterCompression, _struct(4, BloomFilterCompression)]

@@ -1,0 +1,311 @@
+"""Thrift's compact protocol, twice: fast into declared structs, and generic into a tree.
+
+`parse` and `serialize` run Apache Thrift's C codec over the classes of `intarsia.format.structs`: fields that a
+class does not declare are dropped.  `parse_tree` and `serialize_tree` keep every field, known or not,
+so that a footer can be changed and written back without losing what a later version of Parquet
+put there (contract C8).
+
+Source: the Thrift compact protocol specification; field ids and types from ``parquet.thrift``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from thrift.protocol import fastbinary
+from thrift.protocol.TCompactProtocol import TCompactProtocolAccelerated
+from thrift.protocol.TProtocol import TProtocolException
+from thrift.transport.TTransport import TMemoryBuffer
+
+from intarsia.errors import CorruptFileError
+
+S = TypeVar("S")
+
+_DECODE_ERRORS = (EOFError, OverflowError, TypeError, ValueError, MemoryError, TProtocolException)
+
+
+def parse(cls: type[S], data: bytes, offset: int = 0) -> tuple[S, int]:
+    """Parse one struct.
+
+    Args:
+        cls: A class of `intarsia.format.structs`.
+        data: Bytes that hold the struct, and may go on after it.
+        offset: Where in ``data`` the struct starts.
+
+    Returns:
+        The struct, and the offset in ``data`` just after it.
+
+    Raises:
+        CorruptFileError: If the bytes are no such struct, or end within it. No length found in the
+            bytes makes this allocate more than a small multiple of ``len(data)``.
+    """
+    transport = TMemoryBuffer(data)
+    buffer = transport.cstringio_buf
+    buffer.seek(offset)
+    # every string byte and every list element takes at least one byte of what is left
+    limit = len(data) - offset
+    protocol = TCompactProtocolAccelerated(transport, string_length_limit=limit, container_length_limit=limit)
+    try:
+        value = fastbinary.decode_compact(None, protocol, [cls, cls.thrift_spec])  # type: ignore[attr-defined]
+    except _DECODE_ERRORS as error:
+        raise CorruptFileError(
+            f"these bytes are not a {cls.__name__} ({_reason(error)})", offset=offset, struct=cls.__name__
+        ) from error
+    return value, buffer.tell()
+
+
+def serialize(value: Any) -> bytes:
+    """The bytes of one struct of `intarsia.format.structs`."""
+    data: bytes = fastbinary.encode_compact(value, [type(value), value.thrift_spec])
+    return data
+
+
+def _reason(error: BaseException) -> str:
+    text = str(error)
+    if isinstance(error, EOFError):
+        return "the bytes end too early"
+    if "missing" in text and "argument" in text:
+        return "required field" + text.split("argument", 1)[1].lstrip("s") + " is absent"
+    return text or type(error).__name__
+
+
+# --- the generic tree ------------------------------------------------------------------------------
+
+BOOL_TRUE, BOOL_FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
+
+#: Deeper nesting than any Parquet footer has; stops hostile bytes from exhausting the stack.
+MAX_DEPTH = 48
+
+
+@dataclass
+class Struct:
+    """A struct of any kind: field id -> ``(compact type, value)``, in the order of the bytes.
+
+    A boolean field's type is `BOOL_TRUE` whatever its value. Strings stay bytes.
+    """
+
+    fields: dict[int, tuple[int, Any]] = field(default_factory=dict)
+
+    def get(self, field_id: int, default: Any = None) -> Any:
+        """The value of a field, or ``default``."""
+        found = self.fields.get(field_id)
+        return default if found is None else found[1]
+
+    def set(self, field_id: int, compact_type: int, value: Any) -> None:
+        """Put a field, in the place of one that is there."""
+        self.fields[field_id] = (compact_type, value)
+
+    def remove(self, field_id: int) -> None:
+        """Take a field away; it may be absent."""
+        self.fields.pop(field_id, None)
+
+
+@dataclass
+class List:
+    """A list or set: the compact type of its elements, and the elements."""
+
+    element_type: int
+    items: list[Any]
+
+
+@dataclass
+class Map:
+    """A map: the compact types of keys and values, and the pairs in the order of the bytes."""
+
+    key_type: int
+    value_type: int
+    items: list[tuple[Any, Any]]
+
+
+class _Reader:
+    def __init__(self, data: bytes, position: int) -> None:
+        self.data = data
+        self.position = position
+
+    def varint(self) -> int:
+        result = shift = 0
+        while True:
+            if self.position >= len(self.data):
+                raise CorruptFileError("the bytes end within a number")
+            byte = self.data[self.position]
+            self.position += 1
+            result |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return result
+            shift += 7
+            if shift > 63:
+                raise CorruptFileError("a number is longer than 64 bits")
+
+    def zigzag(self) -> int:
+        number = self.varint()
+        return (number >> 1) ^ -(number & 1)
+
+    def take(self, length: int) -> bytes:
+        stop = self.position + length
+        if stop > len(self.data):
+            raise CorruptFileError(f"{length} bytes were announced, {len(self.data) - self.position} are left")
+        piece = self.data[self.position : stop]
+        self.position = stop
+        return piece
+
+    def count(self, count: int) -> int:
+        if count > len(self.data) - self.position:
+            raise CorruptFileError(f"{count} elements were announced, {len(self.data) - self.position} bytes are left")
+        return count
+
+    def value(self, kind: int, depth: int) -> Any:
+        if depth > MAX_DEPTH:
+            raise CorruptFileError(f"structs are nested deeper than {MAX_DEPTH}")
+        if kind in (I16, I32, I64):
+            return self.zigzag()
+        if kind == BINARY:
+            return self.take(self.varint())
+        if kind == STRUCT:
+            return self.struct(depth + 1)
+        if kind in (LIST, SET):
+            head = self.take(1)[0]
+            count = self.varint() if head >> 4 == 15 else head >> 4
+            element = head & 0x0F
+            return List(element, [self.value(element, depth + 1) for _ in range(self.count(count))])
+        if kind in (BOOL_TRUE, BOOL_FALSE):  # as an element; as a field the type itself is the value
+            return self.take(1)[0] == BOOL_TRUE
+        if kind == BYTE:
+            return self.take(1)[0]
+        if kind == DOUBLE:
+            return self.take(8)
+        if kind == UUID:
+            return self.take(16)
+        if kind == MAP:
+            count = self.varint()
+            if not count:
+                return Map(0, 0, [])
+            kinds = self.take(1)[0]
+            key, value = kinds >> 4, kinds & 0x0F
+            pairs = [(self.value(key, depth + 1), self.value(value, depth + 1)) for _ in range(self.count(count))]
+            return Map(key, value, pairs)
+        raise CorruptFileError(f"there is no Thrift type {kind}")
+
+    def struct(self, depth: int = 0) -> Struct:
+        out = Struct()
+        field_id = 0
+        while True:
+            head = self.take(1)[0]
+            kind = head & 0x0F
+            if kind == 0:
+                return out
+            delta = head >> 4
+            field_id = field_id + delta if delta else self.zigzag()
+            if kind in (BOOL_TRUE, BOOL_FALSE):
+                out.fields[field_id] = (BOOL_TRUE, kind == BOOL_TRUE)
+            else:
+                out.fields[field_id] = (kind, self.value(kind, depth))
+
+
+def parse_tree(data: bytes, offset: int = 0) -> tuple[Struct, int]:
+    """Parse one struct of any kind, keeping every field.
+
+    Returns:
+        The tree, and the offset just after it.
+
+    Raises:
+        CorruptFileError: If the bytes are no struct of the compact protocol.
+    """
+    reader = _Reader(data, offset)
+    try:
+        return reader.struct(), reader.position
+    except CorruptFileError as error:
+        error.offset = reader.position
+        raise
+
+
+def serialize_tree(tree: Struct) -> bytes:
+    """The bytes of a tree; `parse_tree` of them gives the tree again.
+
+    Example:
+        >>> tree = Struct({1: (I32, -7), 900: (BINARY, b"unknown to this version")})
+        >>> parse_tree(serialize_tree(tree))[0] == tree
+        True
+    """
+    out = bytearray()
+    _write_struct(out, tree)
+    return bytes(out)
+
+
+def _write_varint(out: bytearray, number: int) -> None:
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+
+
+def _write_zigzag(out: bytearray, number: int) -> None:
+    _write_varint(out, (number << 1) ^ (number >> 63))
+
+
+def _write_struct(out: bytearray, tree: Struct) -> None:
+    last = 0
+    for field_id, (kind, value) in sorted(tree.fields.items()):
+        tag = (BOOL_TRUE if value else BOOL_FALSE) if kind == BOOL_TRUE else kind
+        if 0 < field_id - last <= 15:
+            out.append((field_id - last) << 4 | tag)
+        else:
+            out.append(tag)
+            _write_zigzag(out, field_id)
+        last = field_id
+        if kind != BOOL_TRUE:
+            _write_value(out, kind, value)
+    out.append(0)
+
+
+def _write_list(out: bytearray, value: List) -> None:
+    count = len(value.items)
+    if count < 15:
+        out.append(count << 4 | value.element_type)
+    else:
+        out.append(0xF0 | value.element_type)
+        _write_varint(out, count)
+    for item in value.items:
+        _write_value(out, value.element_type, item)
+
+
+def _write_map(out: bytearray, value: Map) -> None:
+    _write_varint(out, len(value.items))
+    if value.items:
+        out.append(value.key_type << 4 | value.value_type)
+    for key, item in value.items:
+        _write_value(out, value.key_type, key)
+        _write_value(out, value.value_type, item)
+
+
+def _write_binary(out: bytearray, value: bytes) -> None:
+    _write_varint(out, len(value))
+    out += value
+
+
+def _write_bool(out: bytearray, value: bool) -> None:
+    out.append(BOOL_TRUE if value else BOOL_FALSE)
+
+
+_WRITERS: dict[int, Callable[[bytearray, Any], None]] = {
+    BOOL_TRUE: _write_bool,
+    BOOL_FALSE: _write_bool,
+    BYTE: bytearray.append,
+    I16: _write_zigzag,
+    I32: _write_zigzag,
+    I64: _write_zigzag,
+    DOUBLE: bytearray.extend,
+    BINARY: _write_binary,
+    LIST: _write_list,
+    SET: _write_list,
+    MAP: _write_map,
+    STRUCT: _write_struct,
+    UUID: bytearray.extend,
+}
+
+
+def _write_value(out: bytearray, kind: int, value: Any) -> None:
+    _WRITERS[kind](out, value)
+
+

@@ -1,0 +1,197 @@
+"""Literals as text or as Python values -> exact numbers; knows no column.
+
+Times become integers of nanoseconds, so that nothing is lost on the way to a column of any unit.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from typing import Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from intarsia.errors import PredicateError
+
+TemporalKind: TypeAlias = Literal["date", "timestamp", "time", "duration"]
+
+NS_PER_UNIT = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+NS_PER_DAY = 86_400 * NS_PER_UNIT["s"]
+_EPOCH_ORDINAL = dt.date(1970, 1, 1).toordinal()
+_EXPONENT_LIMIT = 400  # beyond every double and every decimal(76): only the sign and the smallness still count
+
+_CLOCK = r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?"
+_TIME = re.compile(_CLOCK, re.ASCII)
+_TIMESTAMP = re.compile(
+    rf"(\d{{4}}-\d\d-\d\d)(?:[ T]{_CLOCK} ?(Z|UTC|[+-]\d\d(?::?\d\d)?)?)?", re.ASCII | re.IGNORECASE
+)
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,9})?", re.ASCII | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Temporal:
+    """A point in time (since 1970-01-01, UTC if ``aware``), a time of day, or a duration, in nanoseconds."""
+
+    kind: TemporalKind
+    ns: int
+    aware: bool = False
+
+
+def parse_timestamp(text: str) -> Temporal:
+    """Reads ``YYYY-MM-DD[ HH:MM[:SS[.fffffffff]][zone]]``, the zone being Z, UTC or an offset.
+
+    Example:
+        >>> parse_timestamp("1970-01-01T00:00:01.000000001+00:00")
+        Temporal(kind='timestamp', ns=1000000001, aware=True)
+
+    Raises:
+        ValueError: The text is something else, or no such time exists.
+    """
+    match = _TIMESTAMP.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(text)
+    day, hour, minute, second, fraction, zone = match.groups()
+    ns = (dt.date.fromisoformat(day).toordinal() - _EPOCH_ORDINAL) * NS_PER_DAY
+    if hour is not None:
+        ns += _clock_ns(hour, minute, second, fraction)
+    if zone is None:
+        return Temporal("timestamp", ns)
+    if zone.upper() not in ("Z", "UTC"):
+        hours, minutes = int(zone[1:3]), int(zone[3:].lstrip(":") or 0)
+        if hours > 23 or minutes > 59:
+            raise ValueError(text)
+        offset = (hours * 60 + minutes) * 60 * NS_PER_UNIT["s"]
+        ns -= -offset if zone[0] == "-" else offset
+    return Temporal("timestamp", ns, aware=True)
+
+
+def parse_time(text: str) -> Temporal:
+    """Reads ``HH:MM[:SS[.fffffffff]]``.
+
+    Raises:
+        ValueError: The text is something else, or no such time exists.
+    """
+    match = _TIME.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(text)
+    return Temporal("time", _clock_ns(*match.groups()))
+
+
+def parse_number(text: str) -> int | Decimal:
+    """Reads a number exactly: an ``int`` where the text has neither point nor exponent, else a ``Decimal``.
+
+    Example:
+        >>> parse_number("0.10"), parse_number("-7")
+        (Decimal('0.10'), -7)
+
+    Raises:
+        ValueError: The text is no finite number, or has absurdly many digits.
+    """
+    text = text.strip()
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(text)
+    if text.lstrip("+-").isdigit():
+        return int(text)
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise ValueError(text) from None
+
+
+def _clock_ns(hour: str, minute: str, second: str | None, fraction: str | None) -> int:
+    clock = dt.time(int(hour), int(minute), int(second or 0))
+    seconds = (clock.hour * 60 + clock.minute) * 60 + clock.second
+    return seconds * NS_PER_UNIT["s"] + int((fraction or "").ljust(9, "0"))
+
+
+def plain(value: object) -> object:
+    """A literal as a plain Python value or a :class:`Temporal`; ``None`` for every kind of NULL (NaT included).
+
+    NumPy and pyarrow scalars are unwrapped, pandas timestamps keep their nanoseconds.
+    """
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        value = _numpy_temporal(value)
+    elif isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, pa.Scalar):
+        value = _from_arrow(value)
+    if isinstance(value, dt.datetime):
+        return None if value != value else _from_datetime(value)  # NaT is a datetime that differs from itself
+    if isinstance(value, dt.date):
+        return Temporal("date", (value.toordinal() - _EPOCH_ORDINAL) * NS_PER_DAY)
+    if isinstance(value, dt.time):
+        if value.tzinfo is not None:
+            raise PredicateError(f"a time of day with a zone cannot be compared: {value}")
+        micros = ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
+        return Temporal("time", micros * 1_000)
+    if isinstance(value, dt.timedelta):
+        micros = value // dt.timedelta(microseconds=1)
+        return Temporal("duration", micros * 1_000 + int(getattr(value, "nanoseconds", 0)))
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    return value
+
+
+def _from_datetime(value: dt.datetime) -> Temporal:
+    naive = value.replace(tzinfo=None)
+    day = (naive.toordinal() - _EPOCH_ORDINAL) * NS_PER_DAY
+    micros = ((naive.hour * 60 + naive.minute) * 60 + naive.second) * 1_000_000 + naive.microsecond
+    ns = day + micros * 1_000 + int(getattr(value, "nanosecond", 0))
+    offset = value.utcoffset()
+    if offset is None:
+        return Temporal("timestamp", ns)
+    return Temporal("timestamp", ns - (offset // dt.timedelta(microseconds=1)) * 1_000, aware=True)
+
+
+def _numpy_temporal(value: np.datetime64 | np.timedelta64) -> pa.Scalar:
+    try:
+        return pa.scalar(value)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise PredicateError(f"cannot use {value!r} as a literal: {error}") from None
+
+
+def _from_arrow(value: pa.Scalar) -> object:
+    if isinstance(value, pa.ExtensionScalar):
+        value = value.value
+    if value is None or not value.is_valid:
+        return None
+    type_ = value.type
+    if pa.types.is_timestamp(type_):
+        return Temporal("timestamp", value.value * NS_PER_UNIT[type_.unit], aware=type_.tz is not None)
+    if pa.types.is_time(type_):
+        return Temporal("time", value.value * NS_PER_UNIT[type_.unit])
+    if pa.types.is_duration(type_):
+        return Temporal("duration", value.value * NS_PER_UNIT[type_.unit])
+    if pa.types.is_date32(type_):
+        return Temporal("date", value.value * NS_PER_DAY)
+    if pa.types.is_date64(type_):
+        return Temporal("timestamp", value.value * NS_PER_UNIT["ms"])
+    return value.as_py()
+
+
+def exact(number: int | float | Decimal) -> Fraction | float | None:
+    """A number as a fraction; ``inf`` and ``-inf`` stay floats, NaN is ``None``.
+
+    Floats stand for exactly the double that they are. Exponents beyond any column type are clamped, so that a
+    literal such as ``1E999999999`` costs nothing and still compares right.
+
+    Example:
+        >>> exact(0.5), exact(float("inf")), exact(float("nan"))
+        (Fraction(1, 2), inf, None)
+    """
+    if number != number:
+        return None
+    if isinstance(number, Decimal) and number.is_infinite():
+        return float(number)
+    if isinstance(number, float) and number in (float("inf"), float("-inf")):
+        return number
+    if isinstance(number, Decimal) and number and abs(number.adjusted()) > _EXPONENT_LIMIT:
+        size = Fraction(10) ** (_EXPONENT_LIMIT if number.adjusted() > 0 else -_EXPONENT_LIMIT)
+        return -size if number.is_signed() else size
+    if isinstance(number, Decimal) and not number:
+        return Fraction(0)
+    return Fraction(number)

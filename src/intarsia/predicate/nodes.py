@@ -1,0 +1,216 @@
+"""The predicate as it was written: immutable nodes that know no schema.
+
+Nodes follow SQL's three-valued logic: a predicate is TRUE, FALSE or NULL for a row, and only TRUE selects it.
+``BETWEEN`` has no node of its own, it is an :class:`And` of two comparisons. Literals are plain Python values
+(or pyarrow scalars where Python has no exact counterpart, such as nanoseconds); what they mean for a column is
+decided by :func:`intarsia.predicate.bind`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import uuid
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal, TypeAlias, Union
+
+import pyarrow as pa
+
+Op: TypeAlias = Literal["=", "<>", "<", "<=", ">", ">="]
+"""The comparison operators."""
+
+ColumnName: TypeAlias = str | tuple[str, ...]
+"""A name that may be dotted (``"a.b"``: a column of that name, else a path), or an exact path of parts."""
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_RESERVED = frozenset(
+    "all and any as between case cast distinct else end escape exists false from having in interval is like not "
+    "null or order select then true union when where with".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """TRUE where every child is TRUE; without children it is TRUE."""
+
+    children: tuple[Predicate, ...]
+
+    def __str__(self) -> str:
+        return " AND ".join(_operand(child, Or) for child in self.children) if self.children else "TRUE"
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """TRUE where at least one child is TRUE; without children it is FALSE."""
+
+    children: tuple[Predicate, ...]
+
+    def __str__(self) -> str:
+        return " OR ".join(_operand(child, Or) for child in self.children) if self.children else "FALSE"
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """TRUE where the child is FALSE; NULL where it is NULL."""
+
+    child: Predicate
+
+    def __str__(self) -> str:
+        return f"NOT ({self.child})"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A column against a literal; NULL where either is NULL.
+
+    Example:
+        >>> str(Comparison("a.b", ">=", 3))
+        'a.b >= 3'
+    """
+
+    column: ColumnName
+    op: Op
+    value: object
+
+    def __str__(self) -> str:
+        return f"{render_column(self.column)} {self.op} {render_literal(self.value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """A column against a list, the same as ``=`` joined by OR (so NaN is never in a list, and -0.0 equals 0.0).
+
+    A NULL in the list of a negated ``In`` makes it NULL or FALSE for every row, as SQL has it. An empty list
+    holds nothing: then ``In`` is FALSE, and TRUE when negated, for NULL rows too.
+
+    Example:
+        >>> str(In("dest", ("BOS", "LAX"), negated=True))
+        "dest NOT IN ('BOS', 'LAX')"
+    """
+
+    column: ColumnName
+    values: tuple[object, ...]
+    negated: bool = False
+
+    def __str__(self) -> str:
+        values = ", ".join(render_literal(value) for value in self.values)
+        return f"{render_column(self.column)} {'NOT ' if self.negated else ''}IN ({values})"
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """``IS NULL``, or ``IS NOT NULL`` when negated; never NULL itself."""
+
+    column: ColumnName
+    negated: bool = False
+
+    def __str__(self) -> str:
+        return f"{render_column(self.column)} IS {'NOT ' if self.negated else ''}NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    r"""A string column against a pattern, where ``%`` is any text and ``_`` is any one character.
+
+    ``escape`` is the character that makes the next ``%``, ``_`` or itself literal. ``None`` is the backslash, as
+    in Spark, PostgreSQL and Arrow; an empty string is no escape at all.
+
+    Example:
+        >>> str(Like("name", "10!%%", escape="!"))
+        "name LIKE '10!%%' ESCAPE '!'"
+    """
+
+    column: ColumnName
+    pattern: str
+    negated: bool = False
+    escape: str | None = None
+
+    def __str__(self) -> str:
+        escape = "" if self.escape is None else f" ESCAPE {render_literal(self.escape)}"
+        like = f"{'NOT ' if self.negated else ''}LIKE {render_literal(self.pattern)}"
+        return f"{render_column(self.column)} {like}{escape}"
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """TRUE, FALSE or (``None``) NULL for every row."""
+
+    value: bool | None
+
+    def __str__(self) -> str:
+        return render_literal(self.value)
+
+
+Predicate: TypeAlias = Union[And, Or, Not, Comparison, In, IsNull, Like, Constant]
+"""Any node of an unbound predicate."""
+
+NODE_TYPES = (And, Or, Not, Comparison, In, IsNull, Like, Constant)
+
+
+def _operand(child: Predicate, *weaker: type) -> str:
+    """The text of a child, in parentheses where it binds more weakly than its parent."""
+    return f"({child})" if isinstance(child, (*weaker, And)) and len(child.children) > 1 else str(child)
+
+
+def render_column(column: ColumnName) -> str:
+    """A column as SQL text, quoted where it has to be.
+
+    Example:
+        >>> render_column("a.b"), render_column(("a.b", "c d"))
+        ('a.b', '"a.b"."c d"')
+    """
+    if isinstance(column, tuple):
+        return ".".join(_quoted(part) for part in column)
+    parts = column.split(".")
+    plain = all(_PLAIN_NAME.fullmatch(part) and part.lower() not in _RESERVED for part in parts)
+    return column if plain else _quoted(column)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def render_literal(value: object) -> str:
+    """A literal as SQL text that :func:`intarsia.predicate.parse_sql` reads back.
+
+    Example:
+        >>> import datetime
+        >>> render_literal(datetime.date(2020, 1, 31)), render_literal("it's")
+        ("DATE '2020-01-31'", "'it''s'")
+    """
+    if isinstance(value, pa.Scalar):
+        return _render_scalar(value)
+    if value is None or isinstance(value, bool):
+        return {None: "NULL", True: "TRUE", False: "FALSE"}[value]
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return f"X'{bytes(value).hex()}'"
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return f"CAST('{value}' AS DOUBLE)"
+    if isinstance(value, dt.datetime):
+        return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+    if isinstance(value, dt.date):
+        return f"DATE '{value.isoformat()}'"
+    if isinstance(value, dt.time):
+        return f"TIME '{value.isoformat()}'"
+    if isinstance(value, dt.timedelta):
+        return f"INTERVAL '{value // dt.timedelta(microseconds=1)}' MICROSECOND"
+    if isinstance(value, uuid.UUID):
+        return f"CAST('{value}' AS UUID)"
+    if isinstance(value, (int, float, Decimal)):
+        return str(value)
+    return repr(value)
+
+
+def _render_scalar(value: pa.Scalar) -> str:
+    if not value.is_valid:
+        return "NULL"
+    if pa.types.is_timestamp(value.type):
+        return f"TIMESTAMP '{value.cast(pa.string()).as_py()}'"
+    if pa.types.is_time(value.type):
+        return f"TIME '{value.cast(pa.string()).as_py()}'"
+    if pa.types.is_duration(value.type):
+        return f"CAST({value.value} AS {value.type})"
+    return render_literal(value.as_py())

@@ -1,0 +1,217 @@
+"""Sets of rows, as sorted half-open ranges, and their algebra.
+
+A `RowSelection` knows nothing of files, pages or I/O: row groups, pages and files are row ranges,
+so that page boundaries that differ from column to column do not matter.
+
+Invariants, which every operation keeps: ``starts`` and ``stops`` are ``int64`` arrays of one length;
+``starts[i] < stops[i]`` (no empty range); ``stops[i] < starts[i + 1]`` (sorted, disjoint and not adjacent).
+Two selections of the same rows are therefore equal array by array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Rows = npt.NDArray[np.int64]
+
+
+class RowSelection:
+    """An immutable set of rows.
+
+    Args:
+        starts: First row of each range.
+        stops: Row after the last of each range.
+
+    Use `from_ranges` for ranges that may overlap, touch, be empty or unsorted; the constructor
+    trusts its input.
+
+    Example:
+        >>> a = RowSelection.from_ranges([(0, 10), (20, 30)])
+        >>> b = RowSelection.from_ranges([(5, 25)])
+        >>> a & b
+        RowSelection([5:10, 20:25])
+        >>> a | b
+        RowSelection([0:30])
+        >>> a - b
+        RowSelection([0:5, 25:30])
+        >>> a.num_rows
+        20
+    """
+
+    __slots__ = ("starts", "stops")
+
+    def __init__(self, starts: Rows, stops: Rows) -> None:
+        self.starts = starts
+        self.stops = stops
+
+    @classmethod
+    def from_ranges(cls, ranges: Iterable[tuple[int, int]]) -> RowSelection:
+        """Rows in any of the ranges ``(start, stop)``, in any order."""
+        pairs = np.asarray(list(ranges), dtype=np.int64).reshape(-1, 2)
+        return cls.union_of(pairs[:, 0], pairs[:, 1])
+
+    @classmethod
+    def union_of(cls, starts: npt.ArrayLike, stops: npt.ArrayLike) -> RowSelection:
+        """Rows in any of the ranges given as two arrays; ranges may overlap, touch or be empty."""
+        first = np.asarray(starts, dtype=np.int64)
+        last = np.asarray(stops, dtype=np.int64)
+        filled = first < last
+        if not filled.all():
+            first, last = first[filled], last[filled]
+        if len(first) < 2:
+            return cls(first, last)
+        if (first[1:] < first[:-1]).any():
+            order = np.argsort(first, kind="stable")
+            first, last = first[order], last[order]
+        reach = np.maximum.accumulate(last)
+        begins = np.empty(len(first), dtype=bool)
+        begins[0] = True
+        np.greater(first[1:], reach[:-1], out=begins[1:])
+        ends = np.empty(len(first), dtype=bool)
+        ends[-1] = True
+        ends[:-1] = begins[1:]
+        return cls(first[begins], reach[ends])
+
+    @classmethod
+    def from_mask(cls, mask: npt.NDArray[np.bool_], first_row: int = 0) -> RowSelection:
+        """Rows where ``mask`` is true; ``mask[0]`` is row ``first_row``."""
+        padded = np.zeros(len(mask) + 2, dtype=np.int8)
+        padded[1:-1] = mask
+        steps = np.diff(padded)
+        return cls(
+            np.flatnonzero(steps == 1).astype(np.int64) + first_row,
+            np.flatnonzero(steps == -1).astype(np.int64) + first_row,
+        )
+
+    @classmethod
+    def from_rows(cls, rows: npt.ArrayLike) -> RowSelection:
+        """Rows given one by one, in any order."""
+        ordinals = np.asarray(rows, dtype=np.int64)
+        return cls.union_of(ordinals, ordinals + 1)
+
+    @classmethod
+    def all(cls, num_rows: int) -> RowSelection:
+        """Rows 0 to ``num_rows``."""
+        return cls.from_ranges([(0, num_rows)])
+
+    @classmethod
+    def none(cls) -> RowSelection:
+        """No rows."""
+        return _NONE
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+        return int((self.stops - self.starts).sum())
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no row."""
+        return len(self.starts) == 0
+
+    def __and__(self, other: RowSelection) -> RowSelection:
+        """Rows in both."""
+        if self.is_empty or other.is_empty:
+            return _NONE
+        # For each of my ranges, the other's ranges from `low` up to `high` overlap it.
+        low = np.searchsorted(other.stops, self.starts, side="right")
+        high = np.searchsorted(other.starts, self.stops, side="left")
+        counts = np.maximum(high - low, 0)
+        mine = np.repeat(np.arange(len(counts)), counts)
+        offsets = np.arange(len(mine)) - np.repeat(np.cumsum(counts) - counts, counts)
+        theirs = np.repeat(low, counts) + offsets
+        return RowSelection(
+            np.maximum(self.starts[mine], other.starts[theirs]), np.minimum(self.stops[mine], other.stops[theirs])
+        )
+
+    def __or__(self, other: RowSelection) -> RowSelection:
+        """Rows in either."""
+        if self.is_empty:
+            return other
+        if other.is_empty:
+            return self
+        return RowSelection.union_of(
+            np.concatenate([self.starts, other.starts]), np.concatenate([self.stops, other.stops])
+        )
+
+    def __sub__(self, other: RowSelection) -> RowSelection:
+        """Rows of this one that the other lacks."""
+        if self.is_empty or other.is_empty:
+            return self
+        bottom = int(self.starts[0])
+        top = int(self.stops[-1])
+        gaps = RowSelection.union_of(
+            np.concatenate([[bottom], other.stops]), np.concatenate([other.starts, [max(top, bottom)]])
+        )
+        return self & gaps
+
+    def shift(self, rows: int) -> RowSelection:
+        """The same set, every row moved by ``rows``."""
+        return RowSelection(self.starts + rows, self.stops + rows)
+
+    def clip(self, start: int, stop: int) -> RowSelection:
+        """Rows from ``start`` up to ``stop``."""
+        return self & RowSelection.from_ranges([(start, stop)])
+
+    def head(self, num_rows: int) -> RowSelection:
+        """The first ``num_rows`` rows."""
+        if num_rows <= 0:
+            return _NONE
+        before = np.cumsum(self.stops - self.starts)
+        if self.is_empty or num_rows >= before[-1]:
+            return self
+        last = int(np.searchsorted(before, num_rows))
+        stops = self.stops[: last + 1].copy()
+        stops[last] -= before[last] - num_rows
+        return RowSelection(self.starts[: last + 1], stops)
+
+    def overlaps(self, starts: npt.ArrayLike, stops: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """For each granule ``starts[i]`` to ``stops[i]``, whether it holds a selected row."""
+        low = np.searchsorted(self.stops, np.asarray(starts), side="right")
+        high = np.searchsorted(self.starts, np.asarray(stops), side="left")
+        return np.asarray(low < high)
+
+    def covers(self, starts: npt.ArrayLike, stops: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """For each granule, whether every row of it is selected (an empty granule is covered)."""
+        first = np.asarray(starts)
+        last = np.asarray(stops)
+        if self.is_empty:
+            return np.asarray(first >= last)
+        place = np.searchsorted(self.starts, first, side="right") - 1
+        inside = (place >= 0) & (self.stops[np.maximum(place, 0)] >= last)
+        return np.asarray(inside | (first >= last))
+
+    def rows(self) -> Rows:
+        """Every row, one by one."""
+        lengths = self.stops - self.starts
+        shift = np.repeat(self.starts - (np.cumsum(lengths) - lengths), lengths)
+        return np.asarray(np.arange(int(lengths.sum()), dtype=np.int64) + shift)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        """The ranges, as Python integers."""
+        return zip(self.starts.tolist(), self.stops.tolist(), strict=True)
+
+    def __len__(self) -> int:
+        """How many ranges there are (not rows: see `num_rows`)."""
+        return len(self.starts)
+
+    def __eq__(self, other: Any) -> bool:
+        if not isinstance(other, RowSelection):
+            return NotImplemented
+        return np.array_equal(self.starts, other.starts) and np.array_equal(self.stops, other.stops)
+
+    def __hash__(self) -> int:
+        return hash((self.starts.tobytes(), self.stops.tobytes()))
+
+    def __repr__(self) -> str:
+        shown = [f"{start}:{stop}" for start, stop in zip(self.starts[:6], self.stops[:6], strict=True)]
+        if len(self) > 6:
+            shown.append(f"… {len(self)} ranges")
+        return f"RowSelection([{', '.join(shown)}])"
+
+
+_NONE = RowSelection(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
