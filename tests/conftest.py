@@ -1,0 +1,47 @@
+"""What every test may use: the shared corpora, Hypothesis' profiles, one worker for Spark."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+settings.register_profile("local", deadline=None, print_blob=True)
+settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+def pytest_collection_modifyitems(items):
+    """Whoever asks for the session is a Spark test, and all of those share a worker (and so a JVM)."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+def _shared_folder(name):
+    folder = SHARED / name
+    if not folder.is_dir():
+        pytest.skip(f"needs ../shared/{name} beside the repository")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def corpus():
+    """Parquet files by many writers, valid and not."""
+    return _shared_folder("corpus")
+
+
+@pytest.fixture(scope="session")
+def fixtures_dir():
+    """Golden cases taken from other implementations."""
+    return _shared_folder("fixtures")
+
+
+@pytest.fixture(scope="session")
+def data_dir():
+    """Real data of some size."""
+    return _shared_folder("data")
