@@ -1,0 +1,69 @@
+"""Which writers' bounds and page indexes are not to be believed, by ``created_by``.
+
+Every entry names what was seen in files of that writer.  Doubt costs speed, belief can cost rows.
+"""
+
+from __future__ import annotations
+
+import re
+
+from intarsia.format.footer import Leaf
+from intarsia.format.structs import Type
+
+_VERSION = re.compile(r"^(?P<name>[\w.\-]+)(?: version (?P<version>\d+(?:\.\d+)*))?")
+
+_BYTES = (Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY)
+
+
+def parse_writer(created_by: str) -> tuple[str, tuple[int, ...]]:
+    """Name and version of a writer; the version is empty where there is none.
+
+    Example:
+        >>> parse_writer("parquet-mr version 1.9.0 (build 38262e2)")
+        ('parquet-mr', (1, 9, 0))
+        >>> parse_writer("github.com/segmentio/parquet-go(build )")
+        ('github.com/segmentio/parquet-go', ())
+    """
+    text = created_by.strip().lower()
+    if text.startswith("github.com/"):
+        return re.split(r"[\s(]", text, maxsplit=1)[0], ()
+    found = _VERSION.match(text)
+    if found is None:
+        return text, ()
+    version = found["version"]
+    return found["name"], tuple(int(part) for part in version.split(".")) if version else ()
+
+
+def distrusts_statistics(created_by: str, leaf: Leaf) -> str | None:
+    """Why ``min_value`` and ``max_value`` of this leaf are not believed; None if they are."""
+    name, version = parse_writer(created_by)
+    if leaf.type in _BYTES:
+        if name == "parquet-mr" and version < (1, 8, 0):
+            return "parquet-mr before 1.8.0 wrote wrong bounds of binary columns (PARQUET-251)"
+        if "parquet-go" in name:
+            return f"{name} cuts the upper bounds of binary columns without raising them"
+    return None
+
+
+def distrusts_deprecated_statistics(created_by: str, leaf: Leaf) -> str | None:
+    """Why the deprecated ``min`` and ``max`` of this leaf are not believed; None if they are.
+
+    They compare as signed numbers, whatever the type, so that only signed numbers can use them.
+    """
+    del created_by  # every writer means the same by them
+    if leaf.type in _BYTES or leaf.type in (Type.INT96, Type.BOOLEAN):
+        return "deprecated bounds compare bytes as signed"
+    integer = leaf.logical.INTEGER if leaf.logical else None
+    if integer is not None and not integer.isSigned:
+        return "deprecated bounds compare unsigned numbers as signed"
+    return None
+
+
+def distrusts_page_index(created_by: str, leaf: Leaf) -> str | None:
+    """Why the page index of this leaf is not believed at all; None if it is."""
+    name, _ = parse_writer(created_by)
+    if "parquet-go" in name:
+        return f"{name} wrote page sizes without headers, counted values as rows, or cut upper bounds"
+    if not leaf.is_flat and "hyparquet" in name:
+        return f"{name} wrote pages that start within a row"
+    return None

@@ -1,0 +1,103 @@
+"""The page index as bounds over the pages of a column, row group by row group."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intarsia.bounds import UNKNOWN, Bounds, might_match, surely_matches
+from intarsia.file import ChunkKey, ParquetInput
+from intarsia.format.footer import Leaf
+from intarsia.indexes.statistics import bounds_of_bytes, column_order_is_known
+from intarsia.ordering import ordering_for
+from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.selection import RowSelection
+
+
+class ColumnIndexes:
+    """The column indexes of a file, as an index; row groups without one cannot be told."""
+
+    def __init__(self, file: ParquetInput) -> None:
+        self._file = file
+        self._bounds: dict[ChunkKey, Bounds | None] = {}
+
+    def keys(self, predicate: BoundLeaf, scope: RowSelection) -> list[ChunkKey]:
+        """Chunks of the predicate's column that have a column index, in row groups that ``scope`` touches."""
+        leaf = self._leaf(predicate)
+        if leaf is None or not column_order_is_known(self._file.footer, leaf):
+            return []
+        edges = self._file.footer.row_group_starts
+        touched = np.flatnonzero(scope.overlaps(edges[:-1], edges[1:])).tolist()
+        keys = (ChunkKey(row_group, leaf.ordinal) for row_group in touched)
+        return [key for key in keys if self._file.has_column_index(key)]
+
+    def candidate_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+        """Rows of the pages that might match, and of row groups whose column index was not loaded."""
+        return self._judge(predicate, sure=False)
+
+    def certain_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+        """Rows of the pages that match as a whole."""
+        return self._judge(predicate, sure=True)
+
+    def _judge(self, predicate: BoundLeaf, *, sure: bool) -> RowSelection | None:
+        leaf = self._leaf(predicate)
+        if leaf is None:
+            return None
+        starts, stops = [], []
+        told = False
+        edges = self._file.footer.row_group_starts
+        for row_group in range(len(edges) - 1):
+            bounds = self.bounds(ChunkKey(row_group, leaf.ordinal))
+            if bounds is not None:
+                told = True
+                hit = surely_matches(predicate, bounds) if sure else might_match(predicate, bounds)
+                starts.append(bounds.starts[hit])
+                stops.append(bounds.stops[hit])
+            elif not sure:
+                starts.append(edges[row_group : row_group + 1])
+                stops.append(edges[row_group + 1 : row_group + 2])
+        return RowSelection.union_of(np.concatenate(starts), np.concatenate(stops)) if told and starts else None
+
+    def _leaf(self, predicate: BoundLeaf) -> Leaf | None:
+        leaf = self._file.leaves_by_path.get(predicate.path)
+        return leaf if leaf is not None and leaf.is_flat else None
+
+    def bounds(self, key: ChunkKey) -> Bounds | None:
+        """What a loaded column index says of a chunk's pages."""
+        if self._file.column_index(key) is None:
+            return None
+        if key not in self._bounds:
+            self._bounds[key] = self._read_bounds(key)
+        return self._bounds[key]
+
+    def _read_bounds(self, key: ChunkKey) -> Bounds | None:
+        index, locations = self._file.column_index(key), self._file.locations(key)
+        assert index is not None
+        if locations is None:
+            return None
+        leaf = self._file.footer.leaves[key.leaf]
+        ordering = ordering_for(leaf, self._file.leaf_types[leaf.ordinal])
+        rows = locations.last_rows - locations.first_rows
+        null_counts = np.array(index.null_counts, dtype=np.int64) if index.null_counts else np.full(len(rows), UNKNOWN)
+        null_counts[null_counts > rows] = UNKNOWN
+        empty_bounds = np.array(
+            [not low and not high for low, high in zip(index.min_values, index.max_values, strict=True)], dtype=bool
+        )
+        null_pages = np.array(index.null_pages, dtype=bool)
+        # a null page that carries bounds, or whose nulls are fewer than its rows, is not believed
+        all_null = null_pages & empty_bounds & ((null_counts == rows) | (null_counts == UNKNOWN))
+        nan_counts = np.zeros(len(rows), dtype=np.int64)
+        if ordering is not None and ordering.is_float:
+            nan_counts[:] = index.nan_counts if index.nan_counts else UNKNOWN
+        bounded = np.flatnonzero(~null_pages)
+        first_row = int(self._file.footer.row_group_starts[key.row_group])
+        return bounds_of_bytes(
+            ordering,
+            locations.first_rows + first_row,
+            locations.last_rows + first_row,
+            bounded,
+            [index.min_values[page] for page in bounded],
+            [index.max_values[page] for page in bounded],
+            null_counts,
+            nan_counts,
+            all_null,
+        )

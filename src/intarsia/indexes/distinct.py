@@ -1,0 +1,204 @@
+"""Distinct values: which values occur, and in which granules.
+
+The payload is an Arrow IPC stream (zstd) of one batch::
+
+    value     the column's plain type   distinct values in ascending order, then null if any row is null
+    granules  list<uint32>              ordinals of the granules that hold the value, ascending
+
+Schema metadata: ``edges`` (int64, little-endian: first row of each granule, and the number of rows at the end) and
+``unlisted`` (uint32: granules that hold more values than the limit, and therefore cannot be skipped).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.errors import IndexBuildError, IndexPayloadError
+from intarsia.indexes.base import ColumnData, Granularity, Layout
+from intarsia.ordering import plain_array, plain_type
+from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.predicate.evaluate import leaf_mask
+from intarsia.selection import Rows, RowSelection
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """The distinct values of a column, per page, row group or file.
+
+    It prunes every predicate on its column, since the predicate is evaluated on the values
+    themselves: ``=``, ``IN``, ``NOT IN``, ``<>``, ``IS NULL``, ranges and ``LIKE`` alike.
+
+    Args:
+        column: The column, dotted if it is nested; it may not lie in a list or map.
+        granularity: ``"page"``, ``"row_group"``, ``"file"``, or a number of rows.
+        max_values: A granule with more distinct values than this is recorded as "cannot skip".
+
+    Example:
+        >>> import intarsia as ia
+        >>> ia.Distinct("country", granularity="row_group")
+        Distinct(column='country', granularity='row_group', max_values=10000)
+    """
+
+    kind: ClassVar[str] = "distinct"
+    version: ClassVar[int] = 1
+
+    column: str
+    granularity: Granularity = "page"
+    max_values: int = 10_000
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The one column."""
+        return (self.column,)
+
+    def build(self, chunk: ColumnData) -> bytes:
+        """The payload for a file; see the module's text."""
+        edges = chunk.layout.edges(self.granularity, self.column)
+        value_type = plain_type(chunk.type_of(self.column))
+        if pa.types.is_nested(value_type):
+            raise IndexBuildError(f"Distinct: {self.column!r} is a {value_type}; name one of its fields")
+        granules = _Granules(edges, self.max_values)
+        for first_row, piece in chunk.batches(self.column):
+            granules.add(first_row, plain_array(piece))
+        return granules.payload(value_type)
+
+    def open(self, payload: bytes, layout: Layout) -> OpenDistinct:
+        """The values and where they occur."""
+        try:
+            with pa.ipc.open_stream(payload) as reader:
+                batch = reader.read_next_batch()
+            metadata = batch.schema.metadata or {}
+            edges = np.frombuffer(metadata[b"edges"], dtype="<i8")
+            unlisted = np.frombuffer(metadata[b"unlisted"], dtype="<u4")
+            batch.validate(full=True)
+            values, lists = batch.column("value"), batch.column("granules")
+            granules = lists.flatten().to_numpy()
+        except (pa.ArrowException, KeyError, ValueError, OSError, StopIteration) as error:
+            raise IndexPayloadError(f"the payload of Distinct({self.column!r}) is damaged: {error}") from error
+        bad_edges = len(edges) < 1 or edges[0] != 0 or edges[-1] != layout.num_rows or (np.diff(edges) < 0).any()
+        highest = max(granules.max(initial=0), unlisted.max(initial=0))
+        if bad_edges or ((len(granules) or len(unlisted)) and highest >= len(edges) - 1):
+            raise IndexPayloadError(f"the payload of Distinct({self.column!r}) is about other rows")
+        return OpenDistinct(edges, values, np.asarray(lists.offsets.to_numpy()), granules, unlisted)
+
+
+@dataclass(frozen=True)
+class OpenDistinct:
+    """Values, and for value ``i`` the granules ``granules[offsets[i]:offsets[i + 1]]``."""
+
+    edges: Rows
+    values: pa.Array
+    offsets: npt.NDArray[np.int32]
+    granules: npt.NDArray[np.uint32]
+    unlisted: npt.NDArray[np.uint32]
+
+    def candidate_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+        """Rows of the granules that hold a value which meets the predicate."""
+        hit = self._granules_with(self._matches(predicate))
+        hit[self.unlisted] = True
+        return self._rows(hit)
+
+    def certain_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+        """Rows of the granules that hold no value but those which meet the predicate."""
+        missed = self._granules_with(~self._matches(predicate))
+        missed[self.unlisted] = True
+        return self._rows(~missed)
+
+    def _matches(self, predicate: BoundLeaf) -> npt.NDArray[np.bool_]:
+        return np.asarray(leaf_mask(predicate, self.values).to_numpy(zero_copy_only=False), dtype=bool)
+
+    def _granules_with(self, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        hit = np.zeros(len(self.edges) - 1, dtype=bool)
+        hit[self.granules[np.repeat(chosen, np.diff(self.offsets))]] = True
+        return hit
+
+    def _rows(self, hit: npt.NDArray[np.bool_]) -> RowSelection:
+        return RowSelection.union_of(self.edges[:-1][hit], self.edges[1:][hit])
+
+
+class _Granules:
+    """Gathers ``(value, granule)`` pairs as the column goes by."""
+
+    def __init__(self, edges: Rows, max_values: int) -> None:
+        self.edges = edges
+        self.max_values = max_values
+        self.values: list[pa.Array] = []
+        self.ordinals: list[npt.NDArray[np.uint32]] = []
+        self._pending: pa.Array | None = None  # distinct values so far of the granule that is still open
+        self._granule = 0
+
+    def add(self, first_row: int, piece: pa.Array) -> None:
+        """Take the values of rows ``first_row`` onwards; pieces come in order, without gaps."""
+        row, end = first_row, first_row + len(piece)
+        while row < end:
+            granule = int(np.searchsorted(self.edges, row, side="right")) - 1
+            if granule != self._granule:
+                self._flush()
+                self._granule = granule
+            stop = min(end, int(self.edges[granule + 1]))
+            self._take(pc.unique(_comparable(piece.slice(row - first_row, stop - row))))
+            row = stop
+
+    def _take(self, found: pa.Array) -> None:
+        if self._pending is not None:
+            found = pc.unique(pa.concat_arrays([self._pending, found]))
+        # more than the limit is not kept, so a granule as large as a file stays small in memory
+        self._pending = found.slice(0, self.max_values + 1)
+
+    def _flush(self) -> None:
+        if self._pending is not None:
+            self.values.append(self._pending)
+            self.ordinals.append(np.full(len(self._pending), self._granule, dtype=np.uint32))
+            self._pending = None
+
+    def payload(self, value_type: pa.DataType) -> bytes:
+        """The IPC stream."""
+        self._flush()
+        unlisted = [part[0] for part in self.ordinals if len(part) > self.max_values]
+        kept = [place for place, part in enumerate(self.ordinals) if len(part) <= self.max_values]
+        stored = _comparable_type(value_type)
+        values = pa.concat_arrays([pa.array([], stored), *(self.values[place] for place in kept)])
+        granules = np.concatenate([np.empty(0, np.uint32), *(self.ordinals[place] for place in kept)])
+        distinct, offsets, order = _group(values)
+        edges = np.asarray(self.edges, dtype="<i8").tobytes()
+        schema = pa.schema(
+            [pa.field("value", value_type), pa.field("granules", pa.list_(pa.field("item", pa.uint32(), nullable=False)))],
+            metadata={b"edges": edges, b"unlisted": np.array(unlisted, dtype="<u4").tobytes()},
+        )
+        lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(granules[order], pa.uint32()))
+        batch = pa.record_batch([distinct.cast(value_type), lists.cast(schema.field(1).type)], schema=schema)
+        sink = pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with pa.ipc.new_stream(sink, schema, options=options) as writer:
+            writer.write_batch(batch)
+        return bytes(sink.getvalue())
+
+
+def _group(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """Distinct values in ascending order (null last), where each one's run begins, and the sorting order."""
+    encoded = pc.dictionary_encode(values, null_encoding="encode")
+    ranks = pc.sort_indices(encoded.dictionary, sort_keys=[("", "ascending")], null_placement="at_end").to_numpy()
+    rank_of = np.empty(len(ranks), dtype=np.int64)
+    rank_of[ranks] = np.arange(len(ranks))
+    places = rank_of[encoded.indices.to_numpy()] if len(values) else np.empty(0, dtype=np.int64)
+    order = np.argsort(places, kind="stable")
+    counts = np.bincount(places, minlength=len(ranks))
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    return encoded.dictionary.take(pa.array(ranks)), offsets, order
+
+
+def _comparable_type(value_type: pa.DataType) -> pa.DataType:
+    if pa.types.is_float16(value_type):
+        return pa.float32()
+    return pa.int64() if pa.types.is_duration(value_type) else value_type
+
+
+def _comparable(array: pa.Array) -> pa.Array:
+    """Values that pyarrow can hash and sort."""
+    return array.cast(_comparable_type(array.type))
