@@ -1,28 +1,32 @@
 """The predicate after binding: leaves hold a path, a type and literals of exactly that type.
 
-**Two-valued from here on.** NOT was pushed to the leaves, so a row is selected exactly where a bound node is TRUE, and
-NULL and FALSE need no telling apart: every leaf is simply *true* or *not true* for a row, and :class:`BoundAnd`
-and :class:`BoundOr` are plain intersection and union. There is no bound NOT, and a bound node must never be
-complemented (the rows where ``x < 5`` is not true include those where x is NULL).
+**Two-valued from here on.** NOT was pushed to the leaves, so a row is selected exactly where a bound node
+is TRUE, and NULL and FALSE need no telling apart: every leaf is simply *true* or *not true* for a row, and
+:class:`BoundAnd` and :class:`BoundOr` are plain intersection and union. There is no bound NOT, and a bound
+node must never be complemented (the rows where ``x < 5`` is not true include those where x is NULL).
 
 **NULL rows** match :class:`BoundNull` (``IS NULL``) and constants, nothing else.
 
-**NaN rows** match ``IS NOT NULL`` and every leaf whose ``or_nan`` is true, nothing else. In Arrow, comparing with NaN is
-false, except ``<>`` which is true. So NOT (x < 5) is true for NaN and becomes ``x >= 5`` with ``or_nan=True``. Code
-that prunes by bounds must keep rows that may hold NaN when ``or_nan`` is true: Parquet's bounds leave NaN out.
+**NaN rows** match the leaves whose ``or_nan`` is true and the constant TRUE, nothing else. In Arrow,
+comparing with NaN is false, except ``<>`` which is true. So NOT (x < 5) is true for NaN and becomes ``x >=
+5`` with ``or_nan=True``. Code that prunes by bounds must keep rows that may hold NaN when ``or_nan`` is
+true: Parquet's bounds leave NaN out.
+
 Literals are never NaN nor -0.0; values of the data may be, and -0.0 equals 0.0.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias, Union
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
 from intarsia.predicate.nodes import Op, render_column, render_literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Path: TypeAlias = tuple[str, ...]
 
@@ -173,7 +177,9 @@ class BoundAnd:
         return frozenset().union(*(child.paths() for child in self.children))
 
     def __str__(self) -> str:
-        return " AND ".join(f"({child})" if isinstance(child, BoundOr) else str(child) for child in self.children)
+        return " AND ".join(
+            f"({child})" if isinstance(child, BoundOr) else str(child) for child in self.children
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,13 +193,15 @@ class BoundOr:
         return frozenset().union(*(child.paths() for child in self.children))
 
     def __str__(self) -> str:
-        return " OR ".join(f"({child})" if isinstance(child, BoundAnd) else str(child) for child in self.children)
+        return " OR ".join(
+            f"({child})" if isinstance(child, BoundAnd) else str(child) for child in self.children
+        )
 
 
-Leaf: TypeAlias = Union[BoundCompare, BoundIn, BoundNull, BoundPrefix, BoundLike]
+Leaf: TypeAlias = BoundCompare | BoundIn | BoundNull | BoundPrefix | BoundLike
 """A node that reads one column; ``path``, ``type`` and ``or_nan`` are common to all."""
 
-Bound: TypeAlias = Union[Leaf, BoundConstant, BoundAnd, BoundOr]
+Bound: TypeAlias = Leaf | BoundConstant | BoundAnd | BoundOr
 """Any node of a bound predicate."""
 
 LEAF_TYPES = (BoundCompare, BoundIn, BoundNull, BoundPrefix, BoundLike)
@@ -204,7 +212,8 @@ def leaves(bound: Bound) -> Iterator[Leaf]:
 
     Example:
         >>> from intarsia.predicate import bind, parse_sql
-        >>> bound = bind(parse_sql("a = 1 OR b > 2 AND a IS NULL"), pa.schema({"a": pa.int64(), "b": pa.int64()}))
+        >>> schema = pa.schema({"a": pa.int64(), "b": pa.int64()})
+        >>> bound = bind(parse_sql("a = 1 OR b > 2 AND a IS NULL"), schema)
         >>> [str(leaf) for leaf in leaves(bound)]
         ['a = 1', 'b > 2', 'a IS NULL']
     """

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from intarsia.errors import ColumnNotFoundError, PredicateError
-from intarsia.predicate.nodes import ColumnName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from intarsia.predicate.nodes import ColumnName
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +36,10 @@ class Column:
 
 
 def comparison_type(type_: pa.DataType) -> pa.DataType:
-    """The type in which values of ``type_`` are compared: what the values are, apart from how they are laid out.
+    """The type in which values of ``type_`` are compared: what they are, apart from how they are laid out.
 
-    Dictionaries and run-end encoding give way to the type of their values, large and view layouts to ``string``
-    and ``binary``, extension types to their storage. Every other type is its own.
+    Dictionaries and run-end encoding give way to the type of their values, large and view layouts to
+    ``string`` and ``binary``, extension types to their storage. Every other type is its own.
 
     Example:
         >>> comparison_type(pa.dictionary(pa.int8(), pa.large_string()))
@@ -55,13 +59,13 @@ def comparison_type(type_: pa.DataType) -> pa.DataType:
 def resolve_column(schema: pa.Schema, column: ColumnName) -> Column:
     """Finds the leaf that ``column`` names.
 
-    A string is first tried as the whole name of a top-level column, dots included, then as a dotted path through
-    structs; a tuple is a path of exact names. Names are case-sensitive.
+    A string is first tried as the whole name of a top-level column, dots included, then as a dotted path
+    through structs; a tuple is a path of exact names. Names are case-sensitive.
 
     Raises:
         ColumnNotFoundError: No such column; the error names near matches.
-        PredicateError: The column exists but cannot be compared: it is nested, or repeated by a list or a map, or
-            several columns have this name.
+        PredicateError: The column exists but cannot be compared: it is nested, or repeated by a list or a
+            map, or several columns have this name.
 
     Example:
         >>> schema = pa.schema({"a": pa.struct({"b": pa.int8()}), "a.b": pa.string()})
@@ -102,8 +106,8 @@ def _descend(
                 return found
         elif pa.types.is_nested(type_):
             raise PredicateError(
-                f"column {shown!r} is repeated: it lies inside {'.'.join(path)!r} of type {type_}, and a row with "
-                "several values cannot be compared; filter the rows after reading them"
+                f"column {shown!r} is repeated: it lies inside {'.'.join(path)!r} of type {type_}, and a "
+                "row with several values cannot be compared; filter the rows after reading them"
             )
     return None
 

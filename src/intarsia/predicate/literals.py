@@ -6,6 +6,7 @@ Times become integers of nanoseconds, so that nothing is lost on the way to a co
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -22,7 +23,9 @@ TemporalKind: TypeAlias = Literal["date", "timestamp", "time", "duration"]
 NS_PER_UNIT = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 NS_PER_DAY = 86_400 * NS_PER_UNIT["s"]
 _EPOCH_ORDINAL = dt.date(1970, 1, 1).toordinal()
-_EXPONENT_LIMIT = 400  # beyond every double and every decimal(76): only the sign and the smallness still count
+_EXPONENT_LIMIT = (
+    400  # beyond every double and every decimal(76): only the sign and the smallness still count
+)
 
 _CLOCK = r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?"
 _TIME = re.compile(_CLOCK, re.ASCII)
@@ -109,7 +112,7 @@ def _clock_ns(hour: str, minute: str, second: str | None, fraction: str | None) 
 
 
 def plain(value: object) -> object:
-    """A literal as a plain Python value or a :class:`Temporal`; ``None`` for every kind of NULL (NaT included).
+    """A literal as a plain Python value or a :class:`Temporal`; ``None`` for every kind of NULL, NaT too.
 
     NumPy and pyarrow scalars are unwrapped, pandas timestamps keep their nanoseconds.
     """
@@ -120,7 +123,7 @@ def plain(value: object) -> object:
     if isinstance(value, pa.Scalar):
         value = _from_arrow(value)
     if isinstance(value, dt.datetime):
-        return None if value != value else _from_datetime(value)  # NaT is a datetime that differs from itself
+        return None if repr(value) == "NaT" else _from_datetime(value)  # pandas' NaT is a datetime
     if isinstance(value, dt.date):
         return Temporal("date", (value.toordinal() - _EPOCH_ORDINAL) * NS_PER_DAY)
     if isinstance(value, dt.time):
@@ -183,12 +186,8 @@ def exact(number: int | float | Decimal) -> Fraction | float | None:
         >>> exact(0.5), exact(float("inf")), exact(float("nan"))
         (Fraction(1, 2), inf, None)
     """
-    if number != number:
-        return None
-    if isinstance(number, Decimal) and number.is_infinite():
-        return float(number)
-    if isinstance(number, float) and number in (float("inf"), float("-inf")):
-        return number
+    if isinstance(number, (float, Decimal)) and not math.isfinite(number):
+        return None if math.isnan(number) else float(number)
     if isinstance(number, Decimal) and number and abs(number.adjusted()) > _EXPONENT_LIMIT:
         size = Fraction(10) ** (_EXPONENT_LIMIT if number.adjusted() > 0 else -_EXPONENT_LIMIT)
         return -size if number.is_signed() else size

@@ -2,18 +2,19 @@
 
 Nodes follow SQL's three-valued logic: a predicate is TRUE, FALSE or NULL for a row, and only TRUE selects it.
 ``BETWEEN`` has no node of its own, it is an :class:`And` of two comparisons. Literals are plain Python values
-(or pyarrow scalars where Python has no exact counterpart, such as nanoseconds); what they mean for a column is
-decided by :func:`intarsia.predicate.bind`.
+(or pyarrow scalars where Python has no exact counterpart, such as nanoseconds); what they mean for a column
+is decided by :func:`intarsia.predicate.bind`.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 import uuid
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal, TypeAlias, Union
+from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -25,8 +26,38 @@ ColumnName: TypeAlias = str | tuple[str, ...]
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED = frozenset(
-    "all and any as between case cast distinct else end escape exists false from having in interval is like not "
-    "null or order select then true union when where with".split()
+    [
+        "all",
+        "and",
+        "any",
+        "as",
+        "between",
+        "case",
+        "cast",
+        "distinct",
+        "else",
+        "end",
+        "escape",
+        "exists",
+        "false",
+        "from",
+        "having",
+        "in",
+        "interval",
+        "is",
+        "like",
+        "not",
+        "null",
+        "or",
+        "order",
+        "select",
+        "then",
+        "true",
+        "union",
+        "when",
+        "where",
+        "with",
+    ]
 )
 
 
@@ -37,7 +68,9 @@ class And:
     children: tuple[Predicate, ...]
 
     def __str__(self) -> str:
-        return " AND ".join(_operand(child, Or) for child in self.children) if self.children else "TRUE"
+        return (
+            " AND ".join(_operand(child, (And, Or)) for child in self.children) if self.children else "TRUE"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +80,9 @@ class Or:
     children: tuple[Predicate, ...]
 
     def __str__(self) -> str:
-        return " OR ".join(_operand(child, Or) for child in self.children) if self.children else "FALSE"
+        return (
+            " OR ".join(_operand(child, (And, Or)) for child in self.children) if self.children else "FALSE"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +114,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """A column against a list, the same as ``=`` joined by OR (so NaN is never in a list, and -0.0 equals 0.0).
+    """A column against a list, the same as ``=`` joined by OR: NaN is in no list, and -0.0 equals 0.0.
 
     A NULL in the list of a negated ``In`` makes it NULL or FALSE for every row, as SQL has it. An empty list
     holds nothing: then ``In`` is FALSE, and TRUE when negated, for NULL rows too.
@@ -113,8 +148,8 @@ class IsNull:
 class Like:
     r"""A string column against a pattern, where ``%`` is any text and ``_`` is any one character.
 
-    ``escape`` is the character that makes the next ``%``, ``_`` or itself literal. ``None`` is the backslash, as
-    in Spark, PostgreSQL and Arrow; an empty string is no escape at all.
+    ``escape`` is the character that makes the next ``%``, ``_`` or itself literal. ``None`` is the
+    backslash, as in Spark, PostgreSQL and Arrow; an empty string is no escape at all.
 
     Example:
         >>> str(Like("name", "10!%%", escape="!"))
@@ -142,15 +177,15 @@ class Constant:
         return render_literal(self.value)
 
 
-Predicate: TypeAlias = Union[And, Or, Not, Comparison, In, IsNull, Like, Constant]
+Predicate: TypeAlias = And | Or | Not | Comparison | In | IsNull | Like | Constant
 """Any node of an unbound predicate."""
 
 NODE_TYPES = (And, Or, Not, Comparison, In, IsNull, Like, Constant)
 
 
-def _operand(child: Predicate, *weaker: type) -> str:
-    """The text of a child, in parentheses where it binds more weakly than its parent."""
-    return f"({child})" if isinstance(child, (*weaker, And)) and len(child.children) > 1 else str(child)
+def _operand(child: Predicate, weaker: tuple[type, ...]) -> str:
+    """The text of a child, in parentheses where it is itself a list of operands."""
+    return f"({child})" if isinstance(child, weaker) else str(child)
 
 
 def render_column(column: ColumnName) -> str:
@@ -187,7 +222,7 @@ def render_literal(value: object) -> str:
         return "'" + value.replace("'", "''") + "'"
     if isinstance(value, (bytes, bytearray, memoryview)):
         return f"X'{bytes(value).hex()}'"
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+    if isinstance(value, float) and not math.isfinite(value):
         return f"CAST('{value}' AS DOUBLE)"
     if isinstance(value, dt.datetime):
         return f"TIMESTAMP '{value.isoformat(sep=' ')}'"

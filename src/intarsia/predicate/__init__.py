@@ -1,0 +1,79 @@
+"""Predicates: what rows are asked for.
+
+A predicate comes as SQL text, as pyarrow's ``filters`` or as nodes (``nodes``) and is bound to a schema
+(``bind``). The bound form (``bound``) is what indexes are asked about and what decoded rows are filtered
+with (``evaluate``).
+"""
+
+from __future__ import annotations
+
+from intarsia.predicate.bind import bind
+from intarsia.predicate.bound import (
+    Bound,
+    BoundAnd,
+    BoundCompare,
+    BoundConstant,
+    BoundIn,
+    BoundLike,
+    BoundNull,
+    BoundOr,
+    BoundPrefix,
+    Leaf,
+    Path,
+    leaves,
+)
+from intarsia.predicate.columns import Column, comparison_type, resolve_column
+from intarsia.predicate.evaluate import comparison_array, evaluate, leaf_mask
+from intarsia.predicate.filters import Filters, Where, parse_filters, parse_predicate
+from intarsia.predicate.nodes import (
+    And,
+    ColumnName,
+    Comparison,
+    Constant,
+    In,
+    IsNull,
+    Like,
+    Not,
+    Op,
+    Or,
+    Predicate,
+)
+from intarsia.predicate.sql import parse_sql
+
+__all__ = [
+    "And",
+    "Bound",
+    "BoundAnd",
+    "BoundCompare",
+    "BoundConstant",
+    "BoundIn",
+    "BoundLike",
+    "BoundNull",
+    "BoundOr",
+    "BoundPrefix",
+    "Column",
+    "ColumnName",
+    "Comparison",
+    "Constant",
+    "Filters",
+    "In",
+    "IsNull",
+    "Leaf",
+    "Like",
+    "Not",
+    "Op",
+    "Or",
+    "Path",
+    "Predicate",
+    "Where",
+    "bind",
+    "comparison_array",
+    "comparison_type",
+    "evaluate",
+    "leaf_mask",
+    "leaves",
+    "parse_filters",
+    "parse_predicate",
+    "parse_sql",
+    "resolve_column",
+]

@@ -1,0 +1,182 @@
+"""Unbound predicate x schema -> bound predicate: names resolved, literals exact, NOT pushed to the leaves.
+
+How a literal that the column's type cannot represent is rewritten (``floor`` is the largest value below it):
+
+====================  ======================
+``x = 1.5``           matches nothing
+``x <> 1.5``          ``x IS NOT NULL``
+``x < 1.5, x <= 1.5`` ``x <= floor``
+``x > 1.5, x >= 1.5`` ``x > floor``
+====================  ======================
+
+These are right only where NULL and FALSE are the same, which NOT would undo; so NOT goes first. See
+``bound`` for what may be relied on afterwards.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from intarsia.errors import PredicateError
+from intarsia.predicate.bound import (
+    Bound,
+    BoundCompare,
+    BoundConstant,
+    BoundIn,
+    BoundLike,
+    BoundNull,
+    BoundPrefix,
+    conjoin,
+    disjoin,
+)
+from intarsia.predicate.coercion import Place, locate
+from intarsia.predicate.columns import Column, resolve_column
+from intarsia.predicate.literals import plain
+from intarsia.predicate.nodes import (
+    NODE_TYPES,
+    And,
+    Comparison,
+    Constant,
+    In,
+    IsNull,
+    Like,
+    Not,
+    Op,
+    Or,
+    Predicate,
+)
+from intarsia.predicate.pattern import parse_pattern
+
+_OPPOSITE: Final[dict[Op, Op]] = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+_NOTHING: Final = BoundConstant(False)
+
+
+def bind(predicate: Predicate, schema: pa.Schema) -> Bound:
+    """Resolves a predicate against a schema.
+
+    Literals are compared exactly: never rounded, never wrapped, never cast silently. Text is read as a date,
+    time, timestamp, decimal or UUID where the column is one; numbers and text do not compare, nor do booleans
+    and numbers. A timestamp literal without a zone means UTC for a column that has one; a date is its
+    midnight. For float columns a literal with a point means the double it is read as, compared with the
+    column's value widened to a double, as pyarrow does (so a float32 column never equals 0.1). NaN compares
+    as in Arrow.
+
+    Args:
+        predicate: The predicate as written.
+        schema: The schema of the rows it is about.
+
+    Raises:
+        ColumnNotFoundError: A column does not exist; names near matches.
+        PredicateError: A column cannot be compared, or not with this literal.
+
+    Example:
+        >>> from intarsia.predicate import parse_sql
+        >>> schema = pa.schema({"n": pa.int8(), "s": pa.string()})
+        >>> str(bind(parse_sql("NOT (n < 1.5 OR s LIKE 'ab%')"), schema))
+        "n > 1 AND s NOT LIKE 'ab%'"
+        >>> bind(parse_sql("n = 300"), schema)
+        BoundConstant(value=False)
+    """
+    try:
+        return _bind(predicate, schema, negate=False)
+    except RecursionError:
+        raise PredicateError("the predicate is nested too deeply") from None
+
+
+def _bind(node: Predicate, schema: pa.Schema, *, negate: bool) -> Bound:
+    if isinstance(node, (And, Or)):
+        children = [_bind(child, schema, negate=negate) for child in node.children]
+        return conjoin(children) if isinstance(node, And) is not negate else disjoin(children)
+    if isinstance(node, Not):
+        return _bind(node.child, schema, negate=not negate)
+    if isinstance(node, Constant):
+        return BoundConstant(node.value is not None and node.value is not negate)
+    if not isinstance(node, NODE_TYPES):
+        raise PredicateError(f"{node!r} is not a predicate")
+    column = resolve_column(schema, node.column)
+    if isinstance(node, IsNull):
+        return _null(column, negated=node.negated is not negate)
+    if isinstance(node, Comparison):
+        return _comparison(node, column, negate=negate)
+    if isinstance(node, In):
+        return _in(node, column, negated=node.negated is not negate)
+    return _like(node, column, negated=node.negated is not negate)
+
+
+def _null(column: Column, *, negated: bool) -> Bound:
+    if pa.types.is_null(column.type):
+        return BoundConstant(not negated)
+    return BoundNull(column.path, column.type, negated)
+
+
+def _comparison(node: Comparison, column: Column, *, negate: bool) -> Bound:
+    if node.op not in _OPPOSITE:
+        raise PredicateError(f"unknown operator {node.op!r} in {node}; there are {', '.join(_OPPOSITE)}")
+    op = _OPPOSITE[node.op] if negate else node.op
+    literal = plain(node.value)
+    if literal is None or pa.types.is_null(column.type):
+        return _NOTHING
+    place = locate(column, literal)
+    if place is None:  # NaN: every comparison is false, apart from <>; so a negated one is true unless NULL
+        return _null(column, negated=True) if op == "<>" or (negate and op != "=") else _NOTHING
+    return _compare(column, op, place, negate=negate)
+
+
+def _compare(column: Column, op: Op, place: Place, *, negate: bool) -> Bound:
+    path, type_ = column.path, column.type
+    if place.value is None:
+        holds = op in (("<", "<=", "<>") if place.side > 0 else (">", ">=", "<>"))
+        return _null(column, negated=True) if holds else _NOTHING
+    if place.side:
+        if op == "=":
+            return _NOTHING
+        if op == "<>":
+            return _null(column, negated=True)
+        below = op in ("<", "<=")
+        op = ("<=" if below else ">") if place.side > 0 else ("<" if below else ">=")
+    or_nan = pa.types.is_floating(type_) and (op == "<>" or (negate and op != "="))
+    return BoundCompare(path, type_, op, place.value, or_nan)
+
+
+def _in(node: In, column: Column, *, negated: bool) -> Bound:
+    if not node.values:
+        return BoundConstant(negated)
+    places: dict[object, Place] = {}
+    has_null = False
+    for value in node.values:
+        literal = plain(value)
+        if literal is None:
+            has_null = True
+        elif not pa.types.is_null(column.type):
+            place = locate(column, literal)
+            if place is not None and place.value is not None and place.side == 0:
+                places[place.key] = place
+    if negated and (has_null or pa.types.is_null(column.type)):
+        return _NOTHING
+    if not places:
+        return _null(column, negated=True) if negated else _NOTHING
+    ordered = sorted(places.values(), key=lambda place: place.key)
+    if len(ordered) == 1:
+        return _compare(column, "<>" if negated else "=", ordered[0], negate=False)
+    return BoundIn(column.path, column.type, tuple(place.value for place in ordered), negated)
+
+
+def _like(node: Like, column: Column, *, negated: bool) -> Bound:
+    if pa.types.is_null(column.type):
+        return _NOTHING
+    if not pa.types.is_string(column.type):
+        raise PredicateError(f"LIKE needs a string column; {column.name!r} is of type {column.declared}")
+    pattern = parse_pattern(node)
+    path, type_ = column.path, column.type
+    if pattern.literal is not None:
+        place = locate(column, pattern.literal)
+        assert place is not None
+        return _compare(column, "<>" if negated else "=", place, negate=False)
+    if pattern.is_prefix and not pattern.prefix:
+        return _NOTHING if negated else _null(column, negated=True)
+    locate(column, pattern.prefix)  # refuses what is not UTF-8
+    if pattern.is_prefix:
+        return BoundPrefix(path, type_, pattern.prefix.encode(), negated)
+    return BoundLike(path, type_, str(pattern), pattern.regex, pattern.prefix.encode(), negated)

@@ -1,0 +1,267 @@
+"""A literal against a column's type: the place among the type's values where the literal belongs.
+
+Nothing is cast and nothing rounded: a literal that the type cannot represent lies *between* two of its
+values, and a comparison with it is rewritten to one with a neighbour that selects the same rows (see
+``bind``).
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from intarsia.errors import PredicateError
+from intarsia.predicate.literals import (
+    NS_PER_DAY,
+    NS_PER_UNIT,
+    Temporal,
+    exact,
+    parse_number,
+    parse_time,
+    parse_timestamp,
+)
+from intarsia.predicate.nodes import render_literal
+
+if TYPE_CHECKING:
+    from intarsia.predicate.columns import Column
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a literal lies among the values of a type.
+
+    Attributes:
+        value: The nearest value as a scalar of the type; ``None`` if the literal lies outside all of them.
+        side: 0 if the literal is ``value``; 1 if it lies above ``value`` (``None``: above everything) and
+            below the next one; -1 if it lies below ``value`` (``None``: below everything) and above the one
+            before.
+        key: A Python value that sorts as ``value`` does.
+    """
+
+    value: pa.Scalar | None
+    side: int
+    key: int | float | str | bytes = 0
+
+
+_BELOW_ALL = Place(None, -1)
+_ABOVE_ALL = Place(None, 1)
+_FLOATS: Final[dict[int, Any]] = {16: np.float16, 32: np.float32, 64: np.float64}
+
+
+def locate(column: Column, literal: object) -> Place | None:
+    """The place of a literal (not NULL, from ``literals.plain``); ``None`` for NaN.
+
+    Raises:
+        PredicateError: The literal is of a kind that the column's type does not compare with.
+    """
+    type_ = column.type
+    if pa.types.is_boolean(type_):
+        if not isinstance(literal, bool):
+            _mismatch(column, literal)
+        return Place(pa.scalar(literal, type_), 0, int(literal))
+    if pa.types.is_integer(type_):
+        return _in_integers(column, literal)
+    if pa.types.is_floating(type_):
+        return _in_floats(column, literal)
+    if pa.types.is_decimal(type_):
+        return _in_decimals(column, literal)
+    if pa.types.is_temporal(type_) and not pa.types.is_interval(type_):
+        return _in_time(column, literal)
+    if pa.types.is_string(type_):
+        if not isinstance(literal, str):
+            _mismatch(column, literal)
+        _utf8(column, literal)
+        return Place(pa.scalar(literal, type_), 0, literal)
+    if pa.types.is_binary(type_) or pa.types.is_fixed_size_binary(type_):
+        return _in_bytes(column, literal)
+    raise PredicateError(
+        f"column {column.name!r} of type {column.declared} cannot be compared, only IS [NOT] NULL"
+    )
+
+
+def _number(column: Column, literal: object) -> int | float | Decimal:
+    if isinstance(literal, bool) or not isinstance(literal, (int, float, Decimal)):
+        _mismatch(column, literal)
+    return literal
+
+
+def _in_integers(column: Column, literal: object) -> Place | None:
+    number = _number(column, literal)
+    bits = column.type.bit_width
+    signed = pa.types.is_signed_integer(column.type)
+    least, most = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+    target = number if isinstance(number, int) else exact(number)
+    if target is None:
+        return None
+    if target < least:
+        return _BELOW_ALL
+    if target >= most + 1:
+        return _ABOVE_ALL
+    floor = target // 1
+    return Place(pa.scalar(int(floor), column.type), int(target != floor), int(floor))
+
+
+def _in_floats(column: Column, literal: object) -> Place | None:
+    number = _number(column, literal)
+    if isinstance(number, Decimal) and not number.is_nan():
+        # Written with a point, it means the double that any language would read (0.1 is not a double).
+        number = number if math.isinf(float(number)) else float(number)
+    target = exact(number)
+    if target is None:
+        return None
+    if isinstance(target, float):
+        return Place(pa.scalar(target, column.type), 0, target)
+    floor = _float_floor(target, _FLOATS[column.type.bit_width])
+    return Place(pa.scalar(floor, column.type), 1 if math.isinf(floor) else int(floor != target), floor)
+
+
+def _float_floor(target: Fraction, kind: Any) -> float:
+    """The largest value of a NumPy float type that is not above ``target``; minus infinity if all are."""
+    infinity = kind(np.inf)
+    with np.errstate(all="ignore"):
+        try:
+            value = kind(float(target))
+        except OverflowError:
+            value = infinity if target > 0 else -infinity
+        # The conversion rounds, perhaps twice: step to the place.
+        while float(value) > target:
+            value = np.nextafter(value, -infinity)
+        while float(above := np.nextafter(value, infinity)) <= target:
+            value = above
+    return float(value) + 0.0  # no negative zero
+
+
+def _in_decimals(column: Column, literal: object) -> Place | None:
+    if isinstance(literal, str):
+        try:
+            literal = parse_number(literal)
+        except ValueError:
+            _mismatch(column, literal)
+    number = _number(column, literal)
+    if isinstance(number, float) and math.isfinite(number):
+        number = Decimal(repr(number))  # the number as written: 0.1 is one tenth, not the double next to it
+    target = exact(number)
+    if target is None:
+        return None
+    precision, scale = column.type.precision, column.type.scale
+    if scale < 0:
+        raise PredicateError(
+            f"column {column.name!r} of type {column.declared}: Arrow compares no negative scales"
+        )
+    units = target if isinstance(target, float) else target * Fraction(10) ** scale
+    limit = 10**precision
+    if units <= -limit:
+        return _BELOW_ALL
+    if units >= limit:
+        return _ABOVE_ALL
+    floor = int(units // 1)
+    if floor == -limit:
+        return _BELOW_ALL
+    digits = tuple(int(digit) for digit in str(abs(floor)))
+    value = Decimal((int(floor < 0), digits, -scale))
+    return Place(pa.scalar(value, column.type), int(units != floor), floor)
+
+
+def _in_time(column: Column, literal: object) -> Place:
+    type_ = column.type
+    if isinstance(literal, str) and not pa.types.is_duration(type_):
+        try:
+            literal = parse_time(literal) if pa.types.is_time(type_) else parse_timestamp(literal)
+        except ValueError:
+            _mismatch(column, literal)
+    if not isinstance(literal, Temporal):
+        _mismatch(column, literal)
+    if pa.types.is_time(type_) or pa.types.is_duration(type_):
+        if literal.kind != ("time" if pa.types.is_time(type_) else "duration"):
+            _mismatch(column, literal)
+    elif literal.kind not in ("date", "timestamp"):
+        _mismatch(column, literal)
+    elif literal.aware and not (pa.types.is_timestamp(type_) and type_.tz is not None):
+        raise PredicateError(
+            f"column {column.name!r} of type {column.declared} has no time zone, so a literal with one "
+            f"cannot be compared with it; write {_example(column)}"
+        )
+    if pa.types.is_date(type_):
+        ns_per_unit = NS_PER_DAY if pa.types.is_date32(type_) else NS_PER_UNIT["ms"]
+    else:
+        ns_per_unit = NS_PER_UNIT[type_.unit]
+    bits = type_.bit_width
+    floor, rest = divmod(literal.ns, ns_per_unit)
+    if floor < -(1 << bits - 1):
+        return _BELOW_ALL
+    if floor >= 1 << bits - 1:
+        return _ABOVE_ALL
+    return Place(pa.scalar(floor, type_), int(rest != 0), floor)
+
+
+def _in_bytes(column: Column, literal: object) -> Place:
+    if isinstance(literal, str):
+        if isinstance(column.declared, pa.UuidType):
+            try:
+                literal = uuid.UUID(literal)
+            except ValueError:
+                _mismatch(column, literal)
+        else:
+            literal = _utf8(column, literal)
+    if isinstance(literal, uuid.UUID):
+        literal = literal.bytes
+    if not isinstance(literal, bytes):
+        _mismatch(column, literal)
+    if pa.types.is_binary(column.type):
+        return Place(pa.scalar(literal, column.type), 0, literal)
+    width = column.type.byte_width
+    # Longer than the column's values: just above its own start. Shorter: just below itself padded with zeros.
+    side = (len(literal) > width) - (len(literal) < width)
+    value = literal[:width].ljust(width, b"\0")
+    return Place(pa.scalar(value, column.type), side, value)
+
+
+def _utf8(column: Column, literal: str) -> bytes:
+    try:
+        return literal.encode()
+    except UnicodeEncodeError:
+        raise PredicateError(
+            f"cannot compare column {column.name!r} of type {column.declared} with {literal!r}: "
+            "it holds half a surrogate pair, which no UTF-8 text does"
+        ) from None
+
+
+def _mismatch(column: Column, literal: object) -> NoReturn:
+    shown = f"a {literal.kind}" if isinstance(literal, Temporal) else render_literal(literal)
+    if len(shown) > 80:
+        shown = shown[:79] + "…"
+    raise PredicateError(
+        f"cannot compare column {column.name!r} of type {column.declared} with {shown}; "
+        f"write {_example(column)}"
+    )
+
+
+def _example(column: Column) -> str:
+    type_ = column.type
+    if isinstance(column.declared, pa.UuidType):
+        return "a UUID such as '123e4567-e89b-12d3-a456-426614174000'"
+    if pa.types.is_boolean(type_):
+        return "TRUE or FALSE"
+    if pa.types.is_integer(type_):
+        return "a number such as 42"
+    if pa.types.is_floating(type_) or pa.types.is_decimal(type_):
+        return "a number such as 1.5"
+    if pa.types.is_timestamp(type_):
+        zone = "" if type_.tz is None else "+00:00"
+        return f"a time such as TIMESTAMP '2020-01-31 12:00:00{zone}'"
+    if pa.types.is_date(type_):
+        return "a date such as DATE '2020-01-31'"
+    if pa.types.is_time(type_):
+        return "a time of day such as TIME '12:00:00'"
+    if pa.types.is_duration(type_):
+        return "a duration such as INTERVAL '1' HOUR (in Python: datetime.timedelta)"
+    if pa.types.is_string(type_):
+        return "text such as 'abc'"
+    return "bytes such as X'0aff' or text such as 'abc'"

@@ -1,0 +1,180 @@
+"""Bound predicate x Arrow arrays -> which rows match, vectorised."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.predicate.bound import (
+    Bound,
+    BoundAnd,
+    BoundCompare,
+    BoundConstant,
+    BoundIn,
+    BoundNull,
+    BoundOr,
+    BoundPrefix,
+    Leaf,
+    Path,
+)
+from intarsia.predicate.columns import comparison_type
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from intarsia.predicate.nodes import Op
+
+_KERNELS: Final[dict[Op, str]] = {
+    "=": "equal",
+    "<>": "not_equal",
+    "<": "less",
+    "<=": "less_equal",
+    ">": "greater",
+    ">=": "greater_equal",
+}
+
+
+def evaluate(
+    bound: Bound, columns: Mapping[Path, pa.Array | pa.ChunkedArray], num_rows: int
+) -> pa.BooleanArray:
+    """Which rows match.
+
+    Args:
+        bound: The predicate.
+        columns: The leaves that it reads (``bound.paths()``), each with ``num_rows`` values, in the type of
+            the schema or in any type with the same comparison type. Values under a NULL struct must be
+            NULL.
+        num_rows: How many rows there are.
+
+    Returns:
+        One boolean per row, never NULL.
+
+    Example:
+        >>> from intarsia.predicate import bind, parse_sql
+        >>> ages = pa.array([1, None, 30])
+        >>> bound = bind(parse_sql("age > 18 OR age IS NULL"), pa.schema({"age": pa.int64()}))
+        >>> evaluate(bound, {("age",): ages}, 3).to_pylist()
+        [False, True, True]
+    """
+    if isinstance(bound, BoundConstant):
+        return pa.repeat(pa.scalar(bound.value), num_rows)
+    if isinstance(bound, (BoundAnd, BoundOr)):
+        combine = pc.and_ if isinstance(bound, BoundAnd) else pc.or_
+        mask = evaluate(bound.children[0], columns, num_rows)
+        for child in bound.children[1:]:
+            mask = combine(mask, evaluate(child, columns, num_rows))
+        return mask
+    return leaf_mask(bound, columns[bound.path])
+
+
+def leaf_mask(leaf: Leaf, array: pa.Array | pa.ChunkedArray) -> pa.BooleanArray:
+    """Which values of one array match a leaf; also for arrays that are no column, such as distinct values.
+
+    Returns:
+        One boolean per value, never NULL.
+
+    Example:
+        >>> leaf = BoundCompare(("x",), pa.int64(), "<>", pa.scalar(1))
+        >>> leaf_mask(leaf, pa.array([1, 2, None])).to_pylist()
+        [False, True, False]
+    """
+    if isinstance(array, pa.ChunkedArray):
+        masks = [leaf_mask(leaf, chunk) for chunk in array.chunks]
+        return pa.concat_arrays(masks) if masks else pa.array([], pa.bool_())
+    if isinstance(array, pa.ExtensionArray):
+        return leaf_mask(leaf, array.storage)
+    if isinstance(array, pa.DictionaryArray) and len(array.dictionary) < len(array):
+        # Judge each distinct value once; an index that is NULL stands for a NULL value.
+        mask = leaf_mask(leaf, array.dictionary).take(array.indices)
+        return pc.fill_null(mask, isinstance(leaf, BoundNull) and not leaf.negated)
+    values = comparison_array(array, leaf.type)
+    if isinstance(values, pa.ChunkedArray):  # too much text for one array of this type
+        return leaf_mask(leaf, values)
+    return pc.fill_null(_mask(leaf, values), False)
+
+
+def _mask(leaf: Leaf, values: pa.Array) -> pa.BooleanArray:
+    """Which values match; NULL counts as not matching."""
+    if isinstance(leaf, BoundNull):
+        return pc.is_valid(values) if leaf.negated else pc.is_null(values)
+    if isinstance(leaf, BoundCompare):
+        return _compare(leaf, values)
+    if isinstance(leaf, BoundIn):
+        mask = _is_in(leaf, values)
+        return pc.and_not(pc.is_valid(values), mask) if leaf.negated else mask
+    if isinstance(leaf, BoundPrefix):
+        mask = pc.starts_with(values, leaf.prefix)
+    else:
+        mask = pc.match_substring_regex(values, leaf.regex)
+    return pc.invert(mask) if leaf.negated else mask
+
+
+def _compare(leaf: BoundCompare, values: pa.Array) -> pa.BooleanArray:
+    value = leaf.value
+    if pa.types.is_float16(values.type):  # no comparison kernels; every float16 is a float32
+        values, value = values.cast(pa.float32()), value.cast(pa.float32())
+    mask = pc.call_function(_KERNELS[leaf.op], [values, value])
+    return pc.or_(mask, pc.is_nan(values)) if leaf.or_nan and leaf.op != "<>" else mask
+
+
+def _is_in(leaf: BoundIn, values: pa.Array) -> pa.BooleanArray:
+    among = leaf.array
+    if pa.types.is_float16(values.type):
+        values, among = values.cast(pa.float32()), among.cast(pa.float32())
+    if pa.types.is_floating(values.type):
+        values = pc.add(
+            values, pa.scalar(0.0, values.type)
+        )  # is_in tells -0.0 from 0.0; adding makes both 0.0
+    elif pa.types.is_decimal(values.type) and values.type.bit_width < 128:  # no kernel for the narrow ones
+        wide = pa.decimal128(values.type.precision, values.type.scale)
+        values, among = values.cast(wide), among.cast(wide)
+    return pc.is_in(values, value_set=among)
+
+
+def comparison_array(array: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """The values of an array in the type in which they are compared.
+
+    Dictionaries and run ends are decoded, large and view layouts become plain ones, extension arrays their
+    storage.
+
+    Args:
+        array: The values, of any type whose comparison type is ``type_``.
+        type_: What :func:`~intarsia.predicate.columns.comparison_type` gives.
+
+    Returns:
+        An array of exactly ``type_``; chunked if it was, or if one array cannot hold so much text.
+
+    Example:
+        >>> comparison_array(pa.array(["a", "b"]).dictionary_encode(), pa.string()).to_pylist()
+        ['a', 'b']
+    """
+    if array.type == type_:
+        return array
+    if isinstance(array, pa.ChunkedArray):
+        parts: list[pa.Array] = []
+        for chunk in array.chunks:
+            part = comparison_array(chunk, type_)
+            parts.extend(part.chunks if isinstance(part, pa.ChunkedArray) else [part])
+        return pa.chunked_array(parts, type_)
+    if isinstance(array, pa.ExtensionArray):
+        return comparison_array(array.storage, type_)
+    if isinstance(array, pa.RunEndEncodedArray):
+        return comparison_array(pc.run_end_decode(array), type_)
+    if (
+        isinstance(array, pa.DictionaryArray)
+        and comparison_type(array.type.value_type) != array.type.value_type
+    ):
+        plain = comparison_array(array.dictionary, type_)
+        if isinstance(plain, pa.Array):
+            array = pa.DictionaryArray.from_arrays(array.indices, plain)
+        else:
+            return comparison_array(array.dictionary_decode(), type_)
+    try:
+        return array.cast(type_)
+    except pa.ArrowInvalid:
+        half = len(array) // 2
+        if half == 0 or not (pa.types.is_string(type_) or pa.types.is_binary(type_)):
+            raise
+        return comparison_array(pa.chunked_array([array[:half], array[half:]]), type_)

@@ -1,0 +1,150 @@
+"""A second opinion: predicates judged row by row in plain Python, with exact numbers and three-valued logic.
+
+It shares no code with ``intarsia.predicate`` but the nodes, binds nothing, rewrites nothing, and never looks at how
+the answer could be had faster.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import operator
+import uuid
+from decimal import Decimal
+from fractions import Fraction
+
+import pyarrow as pa
+
+from intarsia.predicate import And, Comparison, Constant, In, IsNull, Like, Not, Or
+
+NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+DAY = 86_400 * 10**9
+EPOCH = dt.datetime(1970, 1, 1)
+OPS = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def matches(node, row, types):
+    """TRUE, FALSE or None (NULL) for one row: a dict of exact values by column name."""
+    if isinstance(node, And):
+        verdicts = [matches(child, row, types) for child in node.children]
+        return False if False in verdicts else None if None in verdicts else True
+    if isinstance(node, Or):
+        verdicts = [matches(child, row, types) for child in node.children]
+        return True if True in verdicts else None if None in verdicts else False
+    if isinstance(node, Not):
+        verdict = matches(node.child, row, types)
+        return None if verdict is None else not verdict
+    if isinstance(node, Constant):
+        return node.value
+    value, type_ = row[node.column], types[node.column]
+    if isinstance(node, IsNull):
+        return (value is None) != node.negated
+    if isinstance(node, Comparison):
+        return compare(value, node.op, literal(node.value, type_))
+    if isinstance(node, In):
+        verdicts = [compare(value, "=", literal(item, type_)) for item in node.values]
+        verdict = True if True in verdicts else None if None in verdicts else False
+        return None if verdict is None else verdict != node.negated
+    if isinstance(node, Like):
+        if value is None:
+            return None
+        escape = "\\" if node.escape is None else node.escape
+        return like(value.decode(), node.pattern, escape) != node.negated
+    raise AssertionError(node)
+
+
+def compare(left, op, right):
+    if left is None or right is None:
+        return None
+    for side in (left, right):
+        if isinstance(side, float) and math.isnan(side):
+            return op == "<>"
+    return OPS[op](left, right)
+
+
+def like(text, pattern, escape):
+    if not pattern:
+        return not text
+    first, rest = pattern[0], pattern[1:]
+    if escape and first == escape:
+        return text[:1] == rest[0] and like(text[1:], rest[1:], escape)
+    if first == "%":
+        return any(like(text[start:], rest, escape) for start in range(len(text) + 1))
+    return bool(text) and first in ("_", text[0]) and like(text[1:], rest, escape)
+
+
+def exact_values(array):
+    """The values of an array as exact Python values that compare with those of :func:`literal`."""
+    if isinstance(array, pa.ChunkedArray):
+        return [value for chunk in array.chunks for value in exact_values(chunk)]
+    if isinstance(array, pa.ExtensionArray):
+        return exact_values(array.storage)
+    if isinstance(array, pa.DictionaryArray):
+        distinct = exact_values(array.dictionary)
+        return [None if ordinal is None else distinct[ordinal] for ordinal in array.indices.to_pylist()]
+    type_ = array.type
+    if pa.types.is_date32(type_):
+        return [None if v is None else v * DAY for v in array.view(pa.int32()).to_pylist()]
+    if pa.types.is_date64(type_):
+        return [None if v is None else v * NS["ms"] for v in array.view(pa.int64()).to_pylist()]
+    if pa.types.is_timestamp(type_) or pa.types.is_time(type_) or pa.types.is_duration(type_):
+        bits = pa.int32() if pa.types.is_time32(type_) else pa.int64()
+        return [None if v is None else v * NS[type_.unit] for v in array.view(bits).to_pylist()]
+    return [number(v) for v in array.to_pylist()]
+
+
+def number(value):
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        return value
+    return Fraction(value) if isinstance(value, int) or math.isfinite(value) else float(value)
+
+
+def literal(value, type_):
+    """What a literal means for a column of a type."""
+    if value is None:
+        return None
+    if isinstance(type_, pa.DictionaryType):
+        return literal(value, type_.value_type)
+    if isinstance(type_, pa.UuidType):
+        return uuid.UUID(value).bytes if isinstance(value, str) else getattr(value, "bytes", value)
+    if isinstance(value, str) and pa.types.is_decimal(type_):
+        return Fraction(value)
+    if isinstance(value, str) and pa.types.is_temporal(type_):
+        read = dt.time.fromisoformat if pa.types.is_time(type_) else dt.datetime.fromisoformat
+        return literal(read(value), type_)
+    if isinstance(value, pa.Scalar):
+        return value.value * NS[value.type.unit]
+    if isinstance(value, dt.datetime):
+        if value.tzinfo is not None:
+            value = (value - value.utcoffset()).replace(tzinfo=None)
+        return (value - EPOCH) // dt.timedelta(microseconds=1) * 1000
+    if isinstance(value, dt.date):
+        return (value - EPOCH.date()).days * DAY
+    if isinstance(value, dt.time):
+        value = dt.timedelta(
+            hours=value.hour, minutes=value.minute, seconds=value.second, microseconds=value.microsecond
+        )
+    if isinstance(value, dt.timedelta):
+        return value // dt.timedelta(microseconds=1) * 1000
+    if isinstance(value, Decimal) and pa.types.is_floating(type_):
+        return number(float(value))
+    if isinstance(value, float) and math.isfinite(value) and pa.types.is_decimal(type_):
+        return Fraction(repr(value))
+    return number(value)
+
+
+def selected(node, columns, num_rows):
+    """One boolean per row: is the predicate TRUE?"""
+    exact = {name: exact_values(array) for name, array in columns.items()}
+    types = {name: array.type for name, array in columns.items()}
+    rows = [{name: values[ordinal] for name, values in exact.items()} for ordinal in range(num_rows)]
+    return [matches(node, row, types) is True for row in rows]

@@ -1,0 +1,136 @@
+"""evaluate(bind(p)) selects what the oracle selects, whatever the types, the literals and the layout."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from intarsia.predicate import (
+    And,
+    Comparison,
+    In,
+    IsNull,
+    Not,
+    bind,
+    comparison_array,
+    comparison_type,
+    evaluate,
+    leaf_mask,
+    leaves,
+    parse_sql,
+)
+
+from tests.predicate import oracle, strategies
+
+
+def check(node, columns, num_rows):
+    schema = pa.schema({name: array.type for name, array in columns.items()})
+    bound = bind(node, schema)
+    hash(bound)
+    found = evaluate(bound, {(name,): array for name, array in columns.items()}, num_rows)
+    assert found.type == pa.bool_()
+    assert found.null_count == 0
+    assert found.to_pylist() == oracle.selected(node, columns, num_rows), str(bound)
+    for leaf in leaves(bound):
+        assert leaf.type == comparison_type(schema.field(leaf.path[0]).type)
+    return bound
+
+
+@pytest.mark.parametrize("type_", strategies.TYPES, ids=str)
+def test_one_column(type_):
+    @settings(max_examples=40, deadline=None)
+    @given(st.data())
+    def run(data):
+        num_rows = data.draw(st.integers(0, 6))
+        columns = {"x": data.draw(strategies.arrays(type_, num_rows))}
+        check(data.draw(strategies.predicates({"x": type_})), columns, num_rows)
+
+    run()
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_columns_of_mixed_types(data):
+    num_rows = data.draw(st.integers(0, 6))
+    types = {name: data.draw(st.sampled_from(strategies.TYPES)) for name in "abc"}
+    columns = {name: data.draw(strategies.arrays(type_, num_rows)) for name, type_ in types.items()}
+    check(data.draw(strategies.predicates(types)), columns, num_rows)
+
+
+@pytest.mark.parametrize("type_", strategies.FLOATS, ids=str)
+@pytest.mark.parametrize("negate", [False, True])
+@pytest.mark.parametrize("op", ["=", "<>", "<", "<=", ">", ">="])
+def test_or_nan_tells_whether_nan_matches(type_, negate, op):
+    nan = pa.array([float("nan")], type_)
+    for literal in (0.0, 0.1, 1e300, float("nan"), float("inf")):
+        node = Comparison("x", op, literal)
+        bound = bind(Not(node) if negate else node, pa.schema({"x": type_}))
+        (told,) = [leaf.or_nan for leaf in leaves(bound)] or [False]
+        assert evaluate(bound, {("x",): nan}, 1).to_pylist() == [told]
+
+
+def test_zeros_are_one_value_and_nan_is_in_no_list():
+    for type_ in strategies.FLOATS:
+        array = pa.array([0.0, -0.0, float("nan"), 1.0, None], type_)
+        for values in ((0.0, 2.0), (-0.0, 2.0), (0, 2, float("nan"))):
+            check(In("x", values), {"x": array}, 5)
+            check(In("x", values, negated=True), {"x": array}, 5)
+
+
+def test_float32_is_compared_as_the_double_it_is():
+    array = pa.array([0.1, 0.5, 1.0], pa.float32())
+    for text, expected in {
+        "x = 0.1": [False, False, False],
+        "x > 0.1": [True, True, True],
+        "x = CAST(0.1 AS FLOAT)": [True, False, False],
+        "x = 0.5": [False, True, False],
+    }.items():
+        bound = bind(parse_sql(text), pa.schema({"x": pa.float32()}))
+        assert evaluate(bound, {("x",): array}, 3).to_pylist() == expected, text
+
+
+def test_run_end_encoded():
+    array = pa.RunEndEncodedArray.from_arrays([2, 3], pa.array(["a", None]))
+    bound = bind(Comparison("x", "=", "a"), pa.schema({"x": array.type}))
+    assert evaluate(bound, {("x",): array}, 3).to_pylist() == [True, True, False]
+
+
+def test_columns_that_are_all_null():
+    schema = pa.schema({"x": pa.null()})
+    array = pa.nulls(2)
+    for node, expected in [
+        (Comparison("x", "=", 1), False),
+        (Not(Comparison("x", "=", 1)), False),
+        (In("x", (1, "a")), False),
+        (In("x", (1,), negated=True), False),
+        (In("x", (), negated=True), True),
+        (IsNull("x"), True),
+        (IsNull("x", negated=True), False),
+    ]:
+        assert evaluate(bind(node, schema), {("x",): array}, 2).to_pylist() == [expected] * 2, node
+
+
+def test_leaf_mask_judges_distinct_values():
+    (leaf,) = leaves(
+        bind(parse_sql("x NOT IN ('a', 'b')"), pa.schema({"x": pa.dictionary(pa.int8(), pa.string())}))
+    )
+    assert leaf_mask(leaf, pa.array(["a", "c", None])).to_pylist() == [False, True, False]
+    assert leaf_mask(leaf, pa.array([], pa.string())).to_pylist() == []
+    assert leaf_mask(leaf, pa.chunked_array([], pa.string())).to_pylist() == []
+
+
+@pytest.mark.parametrize("type_", strategies.TYPES, ids=str)
+def test_comparison_array_has_exactly_the_comparison_type(type_):
+    array = strategies.make_array(type_, [None, None])
+    wanted = comparison_type(type_)
+    assert comparison_array(array, wanted).type == wanted
+    assert comparison_array(pa.chunked_array([array]), wanted).type == wanted
+    assert comparison_array(pa.chunked_array([], type_), wanted).type == wanted
+
+
+def test_long_chains():
+    node = And(tuple(Not(Comparison("x", "=", n)) for n in range(3000)))
+    bound = bind(node, pa.schema({"x": pa.int64()}))
+    assert evaluate(bound, {("x",): pa.array([5, 5000])}, 2).to_pylist() == [False, True]
