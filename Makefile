@@ -31,7 +31,7 @@ lint: $(VENV)/.dev  ## Style, format, types, direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 fmt: $(VENV)/.dev  ## Format, and mend what can be mended
 	$(BIN)/ruff check --fix-only .
