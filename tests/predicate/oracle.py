@@ -1,7 +1,7 @@
 """A second opinion: predicates judged row by row in plain Python, with exact numbers and three-valued logic.
 
-It shares no code with ``intarsia.predicate`` but the nodes, binds nothing, rewrites nothing, and never looks at how
-the answer could be had faster.
+It shares no code with ``intarsia.predicate`` but the nodes: it binds nothing, rewrites nothing, and knows no
+faster way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random columns of every flat type, and predicates on them whose literals fit the type, nearly fit, or do not fit."""
+"""Random columns of every flat type, and predicates whose literals fit it, nearly fit, or do not fit."""
 
 from __future__ import annotations
 

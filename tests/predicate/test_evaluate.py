@@ -21,7 +21,6 @@ from intarsia.predicate import (
     leaves,
     parse_sql,
 )
-
 from tests.predicate import oracle, strategies
 
 

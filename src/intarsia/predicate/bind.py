@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.bound import (
@@ -176,7 +177,13 @@ def _like(node: Like, column: Column, *, negated: bool) -> Bound:
         return _compare(column, "<>" if negated else "=", place, negate=False)
     if pattern.is_prefix and not pattern.prefix:
         return _NOTHING if negated else _null(column, negated=True)
-    locate(column, pattern.prefix)  # refuses what is not UTF-8
+    for part in pattern.parts:
+        if isinstance(part, str):
+            locate(column, part)  # refuses what is not UTF-8
     if pattern.is_prefix:
         return BoundPrefix(path, type_, pattern.prefix.encode(), negated)
+    try:
+        pc.match_substring_regex(pa.array([""]), pattern.regex)
+    except pa.ArrowInvalid:
+        raise PredicateError(f"the pattern of {str(node)[:80]}… is too long") from None
     return BoundLike(path, type_, str(pattern), pattern.regex, pattern.prefix.encode(), negated)

@@ -22,6 +22,13 @@ TemporalKind: TypeAlias = Literal["date", "timestamp", "time", "duration"]
 
 NS_PER_UNIT = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 NS_PER_DAY = 86_400 * NS_PER_UNIT["s"]
+_NUMPY_UNITS = {
+    **NS_PER_UNIT,
+    "m": 60 * NS_PER_UNIT["s"],
+    "h": 3_600 * NS_PER_UNIT["s"],
+    "D": NS_PER_DAY,
+    "W": 7 * NS_PER_DAY,
+}
 _EPOCH_ORDINAL = dt.date(1970, 1, 1).toordinal()
 _EXPONENT_LIMIT = (
     400  # beyond every double and every decimal(76): only the sign and the smallness still count
@@ -117,8 +124,8 @@ def plain(value: object) -> object:
     NumPy and pyarrow scalars are unwrapped, pandas timestamps keep their nanoseconds.
     """
     if isinstance(value, (np.datetime64, np.timedelta64)):
-        value = _numpy_temporal(value)
-    elif isinstance(value, np.generic):
+        return _numpy_temporal(value)
+    if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, pa.Scalar):
         value = _from_arrow(value)
@@ -150,11 +157,17 @@ def _from_datetime(value: dt.datetime) -> Temporal:
     return Temporal("timestamp", ns - (offset // dt.timedelta(microseconds=1)) * 1_000, aware=True)
 
 
-def _numpy_temporal(value: np.datetime64 | np.timedelta64) -> pa.Scalar:
-    try:
-        return pa.scalar(value)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise PredicateError(f"cannot use {value!r} as a literal: {error}") from None
+def _numpy_temporal(value: np.datetime64 | np.timedelta64) -> Temporal | None:
+    if np.isnat(value):
+        return None
+    kind: TemporalKind = "timestamp" if isinstance(value, np.datetime64) else "duration"
+    if kind == "timestamp" and np.datetime_data(value.dtype)[0] in ("Y", "M"):
+        value = value.astype("datetime64[D]")
+    unit, count = np.datetime_data(value.dtype)
+    ns_per_unit = _NUMPY_UNITS.get(unit)
+    if ns_per_unit is None:
+        raise PredicateError(f"cannot use {value!r} as a literal: its unit {unit!r} has no exact nanoseconds")
+    return Temporal(kind, int(value.astype(np.int64)) * count * ns_per_unit)
 
 
 def _from_arrow(value: pa.Scalar) -> object:

@@ -1,0 +1,189 @@
+"""Literals in SQL text, casts of literals included -> Python values."""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import struct
+import uuid
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from intarsia.errors import PredicateError
+from intarsia.predicate.literals import NS_PER_DAY, exact, parse_number, parse_time, parse_timestamp
+from intarsia.predicate.sql_dialect import fragment, short, unsupported
+
+_Number: TypeAlias = int | float | Decimal
+
+_MICROSECONDS: Final = {
+    "MICROSECOND": 1,
+    "MILLISECOND": 1_000,
+    "SECOND": 1_000_000,
+    "MINUTE": 60_000_000,
+    "HOUR": 3_600_000_000,
+    "DAY": 86_400_000_000,
+    "WEEK": 604_800_000_000,
+}
+_INTEGER_BITS: Final = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
+
+
+def literal(node: Any) -> object:
+    """The value of a sqlglot expression that has to be a literal.
+
+    Raises:
+        PredicateError: It is none, or not a valid one.
+    """
+    value = literal_or_none(node)
+    if value is None:
+        raise unsupported(node)
+    return value[0]
+
+
+def literal_or_none(node: Any) -> tuple[object] | None:
+    """The value of a literal in a tuple (it may be NULL), or ``None`` if this is no literal."""
+    kind = type(node).__name__
+    if kind == "Paren":
+        return literal_or_none(node.this)
+    if kind == "Neg":
+        inner = literal_or_none(node.this)
+        if inner is None or isinstance(inner[0], bool) or not isinstance(inner[0], (int, float, Decimal)):
+            return None
+        return (inner[0].copy_negate() if isinstance(inner[0], Decimal) else -inner[0],)
+    if kind == "Literal":
+        return (node.this,) if node.is_string else (_parsed(node, parse_number, node.this),)
+    if kind in ("Boolean", "Null"):
+        return (bool(node.this) if kind == "Boolean" else None,)
+    if kind == "HexString":
+        return (_parsed(node, bytes.fromhex, node.this),)
+    if kind == "Interval":
+        return None if node.this is None else (_interval(node),)
+    if kind == "Cast":
+        inner = literal_or_none(node.this)
+        return None if inner is None else (_cast(node, inner[0]),)
+    return None
+
+
+def _parsed(node: Any, parse: Callable[[Any], Any], value: object) -> Any:
+    try:
+        return parse(value)
+    except (ValueError, OverflowError, pa.ArrowInvalid):
+        raise PredicateError(f"{short(str(value))!r} is not valid in {fragment(node)}") from None
+
+
+def _interval(node: Any) -> dt.timedelta:
+    unit = node.args.get("unit")
+    scale = None if unit is None else _MICROSECONDS.get(str(unit.name).upper().removesuffix("S"))
+    if scale is None:
+        raise PredicateError(
+            f"cannot use {fragment(node)}: an interval is a count of {', '.join(_MICROSECONDS).lower()}"
+        )
+
+    def parse(count: object) -> dt.timedelta:
+        number = parse_number(count) if isinstance(count, str) else count
+        micros = exact(number) if isinstance(number, (int, Decimal)) else None
+        if micros is None or micros * scale % 1:
+            raise ValueError(count)
+        return dt.timedelta(microseconds=int(micros * scale))
+
+    return _parsed(node, parse, literal(node.this))  # type: ignore[no-any-return]
+
+
+def _cast(node: Any, value: object) -> object:
+    """CAST of a literal to a type, done here and now."""
+    target = node.to.this.name
+    if value is None:
+        return None
+    if isinstance(value, str) and target in _FROM_TEXT:
+        return _parsed(node, _FROM_TEXT[target], value)
+    if isinstance(value, str) and (target in _FROM_NUMBER or target in _INTEGER_BITS):
+        value = _parsed(node, float if target in ("DOUBLE", "FLOAT") else parse_number, value)
+    if isinstance(value, bool):
+        if target == "BOOLEAN":
+            return value
+    elif isinstance(value, (int, float, Decimal)):
+        if target in _INTEGER_BITS:
+            return _parsed(node, functools.partial(_integer, bits=_INTEGER_BITS[target]), value)
+        if target == "DECIMAL":
+            sizes = [int(param.this.this) for param in node.to.expressions]
+            return _parsed(node, functools.partial(_decimal, sizes=sizes), value)
+        if target in _FROM_NUMBER:
+            return _parsed(node, _FROM_NUMBER[target], value)
+    raise unsupported(node)
+
+
+def _date(text: str) -> dt.date:
+    moment = parse_timestamp(text)
+    if moment.aware or moment.ns % NS_PER_DAY:
+        raise ValueError(text)
+    return dt.date(1970, 1, 1) + dt.timedelta(days=moment.ns // NS_PER_DAY)
+
+
+def _timestamp(text: str, *, aware: bool = False) -> dt.datetime | pa.Scalar:
+    """A datetime; where there are nanoseconds, which Python does not have, an Arrow scalar."""
+    moment = parse_timestamp(text)
+    aware = aware or moment.aware
+    if moment.ns % 1_000:
+        return pa.scalar(moment.ns, pa.timestamp("ns", tz="UTC" if aware else None))
+    epoch = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc if aware else None)
+    return epoch + dt.timedelta(microseconds=moment.ns // 1_000)
+
+
+def _time(text: str) -> dt.time | pa.Scalar:
+    moment = parse_time(text)
+    if moment.ns % 1_000:
+        return pa.scalar(moment.ns, pa.time64("ns"))
+    return (dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=moment.ns // 1_000)).time()
+
+
+def _boolean(text: str) -> bool:
+    word = text.strip().lower()
+    if word not in ("true", "false"):
+        raise ValueError(text)
+    return word == "true"
+
+
+def _single(number: _Number) -> float:
+    """Rounded to the nearest float of 32 bits, so that it can equal a value of a float32 column."""
+    return float(struct.unpack("<f", struct.pack("<f", float(number)))[0])
+
+
+def _integer(number: _Number, bits: int) -> int:
+    whole = exact(number)  # clamped: CAST(1E999999999 AS INT) costs nothing
+    if whole is None or whole % 1 or not -(1 << bits - 1) <= whole < 1 << bits - 1:
+        raise ValueError(number)
+    return int(whole)
+
+
+def _decimal(number: _Number, sizes: list[int]) -> Decimal:
+    value = Decimal(repr(number)) if isinstance(number, float) else Decimal(number)
+    if sizes:
+        precision, scale = (*sizes, 0)[:2]
+        units = exact(value)
+        if units is None or units * 10**scale % 1 or abs(units * 10**scale) >= 10**precision:
+            raise ValueError(number)
+    return value
+
+
+_FROM_TEXT: Final[dict[str, Callable[[str], object]]] = {
+    "DATE": _date,
+    "TIMESTAMP": _timestamp,
+    "DATETIME": _timestamp,
+    "TIMESTAMPNTZ": _timestamp,
+    "TIMESTAMPTZ": functools.partial(_timestamp, aware=True),
+    "TIMESTAMPLTZ": functools.partial(_timestamp, aware=True),
+    "TIME": _time,
+    "TEXT": str,
+    "VARCHAR": str,
+    "BINARY": str.encode,
+    "VARBINARY": str.encode,
+    "UUID": uuid.UUID,
+    "BOOLEAN": _boolean,
+}
+_FROM_NUMBER: Final[dict[str, Callable[[Any], object]]] = {
+    "DOUBLE": float,
+    "FLOAT": _single,
+    "DECIMAL": Decimal,
+}

@@ -1,0 +1,353 @@
+"""Binding: what names mean, what literals become, what is refused and in which words."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from intarsia.errors import ColumnNotFoundError, PredicateError
+from intarsia.predicate import (
+    And,
+    BoundAnd,
+    BoundCompare,
+    BoundConstant,
+    BoundIn,
+    BoundLike,
+    BoundNull,
+    BoundPrefix,
+    Comparison,
+    In,
+    Like,
+    Not,
+    bind,
+    leaves,
+    parse_sql,
+    resolve_column,
+)
+
+NOTHING = BoundConstant(False)
+SCHEMA = pa.schema(
+    {
+        "i8": pa.int8(),
+        "i64": pa.int64(),
+        "u8": pa.uint8(),
+        "f32": pa.float32(),
+        "f64": pa.float64(),
+        "dec": pa.decimal128(5, 2),
+        "day": pa.date32(),
+        "ms": pa.timestamp("ms"),
+        "utc": pa.timestamp("us", "UTC"),
+        "clock": pa.time64("us"),
+        "span": pa.duration("ms"),
+        "s": pa.string(),
+        "dict": pa.dictionary(pa.int8(), pa.large_string()),
+        "bin": pa.binary_view(),
+        "fix": pa.binary(3),
+        "id": pa.uuid(),
+        "yes": pa.bool_(),
+        "st": pa.struct({"x": pa.int64(), "deep": pa.struct({"y": pa.string()}), "l": pa.list_(pa.int64())}),
+        "list": pa.list_(pa.struct({"z": pa.int64()})),
+        "map": pa.map_(pa.string(), pa.int64()),
+        "a.b": pa.int64(),
+        "gap": pa.month_day_nano_interval(),
+    }
+)
+
+PRINTED = {
+    # literals between two values
+    "i8 = 1.5": "FALSE",
+    "i8 <> 1.5": "i8 IS NOT NULL",
+    "i8 < 1.5": "i8 <= 1",
+    "i8 <= -1.5": "i8 <= -2",
+    "i8 > 1.5": "i8 > 1",
+    "i8 >= -1.5": "i8 > -2",
+    "NOT i8 < 1.5": "i8 > 1",
+    "NOT i8 = 1.5": "i8 IS NOT NULL",
+    "i8 = 1.0": "i8 = 1",
+    "dec < 1.005": "dec <= 1.00",
+    "dec = 1.50000": "dec = 1.50",
+    "dec >= '1.5'": "dec >= 1.50",
+    "day < TIMESTAMP '2020-01-01 12:00'": "day <= DATE '2020-01-01'",
+    "day < '2020-01-01'": "day < DATE '2020-01-01'",
+    "ms > '2020-01-01 00:00:00.0005'": "ms > TIMESTAMP '2020-01-01 00:00:00.000'",
+    "ms = DATE '2020-01-01'": "ms = TIMESTAMP '2020-01-01 00:00:00.000'",
+    "utc = TIMESTAMP '2020-01-01 12:00'": "utc = TIMESTAMP '2020-01-01 12:00:00.000000Z'",
+    "utc = TIMESTAMP '2020-01-01 12:00+02:00'": "utc = TIMESTAMP '2020-01-01 10:00:00.000000Z'",
+    "clock <= TIME '12:00:00.0000005'": "clock <= TIME '12:00:00.000000'",
+    "fix < X'6162'": "fix < X'616200'",
+    "fix > X'6162'": "fix >= X'616200'",
+    "fix > X'61626364'": "fix > X'616263'",
+    "fix = X'61'": "FALSE",
+    # literals outside
+    "i8 = 300": "FALSE",
+    "i8 < 300": "i8 IS NOT NULL",
+    "i8 > 300": "FALSE",
+    "u8 >= -1": "u8 IS NOT NULL",
+    "u8 <> -1": "u8 IS NOT NULL",
+    "NOT i8 > 300": "i8 IS NOT NULL",
+    "dec < 1E5": "dec IS NOT NULL",
+    "i64 < CAST('inf' AS DOUBLE)": "i64 IS NOT NULL",
+    "i64 = CAST('NaN' AS DOUBLE)": "FALSE",
+    "i64 < 1E999999999": "i64 IS NOT NULL",
+    # floats
+    "f32 = 0.1": "FALSE",
+    "f32 <= 0.1": "f32 <= 0.09999999403953552",
+    "f64 = 0.1": "f64 = 0.1",
+    "f64 = 9007199254740993": "FALSE",
+    "f64 < -0.0": "f64 < 0.0",
+    "f64 <> CAST('NaN' AS DOUBLE)": "f64 IS NOT NULL",
+    "NOT f64 < CAST('NaN' AS DOUBLE)": "f64 IS NOT NULL",
+    "NOT f64 < 5": "(f64 >= 5.0 OR f64 IS NAN)",
+    "NOT f64 BETWEEN 1 AND 2": "(f64 < 1.0 OR f64 IS NAN) OR (f64 > 2.0 OR f64 IS NAN)",
+    "NOT i64 BETWEEN 1 AND 2": "i64 < 1 OR i64 > 2",
+    # lists
+    "i8 IN (3, 1, 1.0, 1.5, 300, NULL)": "i8 IN (1, 3)",
+    "i8 IN (1, NULL)": "i8 = 1",
+    "i8 NOT IN (1)": "i8 <> 1",
+    "i8 NOT IN (1.5, 300)": "i8 IS NOT NULL",
+    "i8 NOT IN (1, NULL)": "FALSE",
+    "NOT i8 IN (1, NULL)": "FALSE",
+    "i8 IN ()": "FALSE",
+    "i8 NOT IN ()": "TRUE",
+    "i8 IN (NULL)": "FALSE",
+    # three-valued logic and constants
+    "i8 = NULL": "FALSE",
+    "NOT i8 = NULL": "FALSE",
+    "NOT NULL": "FALSE",
+    "NOT (i8 = 1 AND NULL)": "i8 <> 1",
+    "i8 = 1 OR TRUE": "TRUE",
+    "i8 = 1 AND TRUE": "i8 = 1",
+    "i8 = 1 AND i8 = 300": "FALSE",
+    "i8 = 1 AND (i64 = 2 AND yes)": "i8 = 1 AND i64 = 2 AND yes = TRUE",
+    "i8 = 1 OR i8 = 1": "i8 = 1",
+    "NOT (i8 = 1 OR NOT (i64 = 2 OR yes))": "i8 <> 1 AND (i64 = 2 OR yes = TRUE)",
+    "NOT yes": "yes <> TRUE",
+    "yes IS NOT TRUE": "yes <> TRUE OR yes IS NULL",
+    "i8 IS DISTINCT FROM 5": "i8 <> 5 OR i8 IS NULL",
+    # patterns
+    "s LIKE 'abc'": "s = 'abc'",
+    "s NOT LIKE 'abc'": "s <> 'abc'",
+    r"s LIKE 'a\%%'": r"s LIKE 'a\%%'",
+    "s LIKE 'a%%'": "s LIKE 'a%'",
+    "s LIKE '%'": "s IS NOT NULL",
+    "s NOT LIKE '%'": "FALSE",
+    "s LIKE 'a!%' ESCAPE '!'": "s = 'a%'",
+    r"s LIKE 'a\' ESCAPE ''": r"s = 'a\'",
+    "s LIKE ''": "s = ''",
+    "dict LIKE 'é_%x'": "dict LIKE 'é_%x'",
+    # others
+    "id = '123e4567-e89b-12d3-a456-426614174000'": "id = X'123e4567e89b12d3a456426614174000'",
+    "bin = 'é'": "bin = X'c3a9'",
+}
+
+
+@pytest.mark.parametrize("text", PRINTED)
+def test_rewriting(text):
+    assert str(bind(parse_sql(text), SCHEMA)) == PRINTED[text]
+
+
+@pytest.mark.parametrize("text", PRINTED)
+def test_values_have_exactly_the_type_of_the_leaf(text):
+    for leaf in leaves(bind(parse_sql(text), SCHEMA)):
+        values = (
+            [leaf.value]
+            if isinstance(leaf, BoundCompare)
+            else leaf.values
+            if isinstance(leaf, BoundIn)
+            else []
+        )
+        assert all(value.type == leaf.type for value in values)
+        assert not pa.types.is_dictionary(leaf.type)
+
+
+def test_leaf_fields():
+    assert bind(parse_sql("i8 < 5"), SCHEMA) == BoundCompare(("i8",), pa.int8(), "<", pa.scalar(5, pa.int8()))
+    assert bind(parse_sql("i8 IS NULL"), SCHEMA) == BoundNull(("i8",), pa.int8())
+    assert bind(parse_sql("dict LIKE 'é%'"), SCHEMA) == BoundPrefix(("dict",), pa.string(), "é".encode())
+    like = bind(parse_sql(r"s NOT LIKE 'é\_%x_'"), SCHEMA)
+    assert isinstance(like, BoundLike)
+    assert (like.pattern, like.prefix, like.negated) == (r"é\_%x_", "é_".encode(), True)
+    among = bind(parse_sql("s IN ('b', 'a', 'b')"), SCHEMA)
+    assert isinstance(among, BoundIn)
+    assert among.array.equals(pa.array(["a", "b"]))
+    assert among.array is among.array
+
+
+def test_paths_and_leaves():
+    bound = bind(parse_sql("i8 = 1 AND (st.x = 2 OR i8 IS NULL)"), SCHEMA)
+    assert bound.paths() == {("i8",), ("st", "x")}
+    assert [leaf.path for leaf in leaves(bound)] == [("i8",), ("st", "x"), ("i8",)]
+    assert bind(parse_sql("TRUE"), SCHEMA).paths() == frozenset()
+
+
+def test_equal_predicates_are_equal_and_hash_alike():
+    one, two = (bind(parse_sql("i8 IN (1, 2) AND NOT f32 > 1.0"), SCHEMA) for _ in range(2))
+    assert one == two
+    assert hash(one) == hash(two)
+    assert one != bind(parse_sql("i8 IN (1, 2) AND f32 <= 1.0"), SCHEMA)
+    assert bind(parse_sql("i8 = 1"), SCHEMA) != bind(parse_sql("i64 = 1"), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("column", "path"),
+    [
+        ("st.x", ("st", "x")),
+        ("st.deep.y", ("st", "deep", "y")),
+        (("st", "x"), ("st", "x")),
+        ("a.b", ("a.b",)),
+        (("a.b",), ("a.b",)),
+    ],
+)
+def test_names(column, path):
+    assert resolve_column(SCHEMA, column).path == path
+
+
+def test_a_whole_name_goes_before_a_path_and_names_within_structs_may_hold_dots():
+    schema = pa.schema(
+        {
+            "a": pa.struct({"b": pa.int8(), "c.d": pa.int8()}),
+            "a.b": pa.string(),
+            "e.f": pa.struct({"g": pa.int8()}),
+        }
+    )
+    assert resolve_column(schema, "a.b").path == ("a.b",)
+    assert resolve_column(schema, ("a", "b")).path == ("a", "b")
+    assert resolve_column(schema, "a.c.d").path == ("a", "c.d")
+    assert resolve_column(schema, "e.f.g").path == ("e.f", "g")
+
+
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [("I8 = 1", "i8"), ("st.X = 1", "st.x"), ("dicts = 1", "dict"), ("st.dep.y = 1", "st.deep.y")],
+)
+def test_unknown_columns_name_near_matches(text, near):
+    with pytest.raises(ColumnNotFoundError) as caught:
+        bind(parse_sql(text), SCHEMA)
+    assert near in caught.value.near
+
+
+ERRORS = {
+    "st = 1": "column 'st' of type struct<.*> is nested.*such as 'st.x'",
+    "st IS NULL": "is nested",
+    "list IS NULL": "is nested",
+    "map = 'x'": "is nested",
+    "list.z = 1": "'list.z' is repeated: it lies inside 'list'",
+    "list.element.z = 1": "is repeated",
+    "st.l.element = 1": "it lies inside 'st.l'",
+    "map.key = 'a'": "is repeated",
+    "i8 = 'x'": "column 'i8' of type int8 with 'x'; write a number such as 42",
+    "i8 IN (1, 'x')": "column 'i8' of type int8 with 'x'",
+    "i8 = TRUE": "type int8 with TRUE",
+    "s = 5": "column 's' of type string with 5; write text such as 'abc'",
+    "s = X'00'": "type string with X'00'",
+    "yes = 1": "type bool with 1; write TRUE or FALSE",
+    "s": "type string with TRUE",
+    "dec = 'x'": "with 'x'; write a number such as 1.5",
+    "day = 5": "with 5; write a date such as DATE '2020-01-31'",
+    "day = 'yesterday'": "with 'yesterday'; write a date such as DATE '2020-01-31'",
+    "day = '2020-02-30'": "with '2020-02-30'",
+    "day = TIME '12:00'": "type date32.* with a time; write a date",
+    "ms = '2020-01-01Z'": "TIMESTAMP '2020-01-31 12:00:00'",
+    "ms = '2020-01-01 00:00Z'": "has no time zone",
+    "day = TIMESTAMP '2020-01-01 00:00Z'": "has no time zone",
+    "utc = 'x'": r"TIMESTAMP '2020-01-31 12:00:00\+00:00'",
+    "clock = '2020-01-01'": "TIME '12:00:00'",
+    "span = 5": "INTERVAL '1' HOUR",
+    "span = '5'": "INTERVAL '1' HOUR",
+    "id = 'x'": "write a UUID such as",
+    "bin = 5": "bytes such as",
+    "gap = 5": "cannot be compared",
+    "i8 LIKE 'x'": "LIKE needs a string column; 'i8' is of type int8",
+    "bin LIKE 'x'": "LIKE needs a string column",
+    "s LIKE 'x' ESCAPE 'ab'": "must be one character",
+    r"s LIKE 'a\b'": "stands before 'b'",
+    "s LIKE 'a!' ESCAPE '!'": "stands before 'the end'",
+}
+
+
+@pytest.mark.parametrize("text", ERRORS)
+def test_errors(text):
+    with pytest.raises(PredicateError, match=ERRORS[text]):
+        bind(parse_sql(text), SCHEMA)
+
+
+def test_names_that_several_columns_have():
+    schema = pa.schema([("a", pa.int8()), ("a", pa.int8())])
+    with pytest.raises(PredicateError, match="ambiguous"):
+        bind(Comparison("a", "=", 1), schema)
+
+
+def test_what_is_no_predicate_or_literal():
+    for node in (
+        5,
+        And((5,)),
+        Comparison("i8", "~", 5),
+        Comparison("i8", "=", [1]),
+        Comparison("s", "=", "\ud800"),
+    ):
+        with pytest.raises(PredicateError):
+            bind(node, SCHEMA)
+    with pytest.raises(PredicateError):
+        bind(Like("s", "\ud800%"), SCHEMA)
+    deep = Comparison("i8", "=", 1)
+    for _ in range(5000):
+        deep = Not(deep)
+    with pytest.raises(PredicateError, match="too deeply"):
+        bind(deep, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "expected"),
+    [
+        ("i8", np.int64(5), 5),
+        ("i8", pa.scalar(5), 5),
+        ("f64", np.float32(0.5), 0.5),
+        ("yes", np.bool_(True), True),
+        ("s", pa.scalar("x", pa.large_string()), "x"),
+        ("bin", bytearray(b"x"), b"x"),
+        ("id", uuid.UUID(int=1), b"\0" * 15 + b"\x01"),
+        ("id", pa.scalar(uuid.UUID(int=1).bytes, pa.uuid()), b"\0" * 15 + b"\x01"),
+        ("dec", pa.scalar(Decimal("1.5")), Decimal("1.50")),
+        ("day", pd.Timestamp("2020-01-01"), dt.date(2020, 1, 1)),
+        ("day", pa.scalar(dt.date(2020, 1, 1), pa.date64()), dt.date(2020, 1, 1)),
+        ("ms", np.datetime64("2020-01-01", "D"), dt.datetime(2020, 1, 1)),
+        ("ms", np.datetime64("2020-01-01T00:00:00.001", "ns"), dt.datetime(2020, 1, 1, 0, 0, 0, 1000)),
+        (
+            "utc",
+            pd.Timestamp("2020-01-01", tz="Europe/Zurich"),
+            dt.datetime(2019, 12, 31, 23, tzinfo=dt.timezone.utc),
+        ),
+        ("ms", np.datetime64("2020-02", "M"), dt.datetime(2020, 2, 1)),
+        ("day", np.datetime64("2020", "Y"), dt.date(2020, 1, 1)),
+        ("span", np.timedelta64(2, "h"), dt.timedelta(hours=2)),
+        ("span", np.timedelta64(5, "s"), dt.timedelta(seconds=5)),
+        ("span", pd.Timedelta("5s"), dt.timedelta(seconds=5)),
+    ],
+)
+def test_literals_of_numpy_pandas_and_pyarrow(column, value, expected):
+    assert bind(Comparison(column, "=", value), SCHEMA).value.as_py() == expected
+
+
+@pytest.mark.parametrize("value", [None, pd.NaT, np.datetime64("NaT"), pa.scalar(None, pa.timestamp("s"))])
+def test_every_null_is_null(value):
+    assert bind(Comparison("ms", "=", value), SCHEMA) == NOTHING
+    assert bind(In("ms", (value,), negated=True), SCHEMA) == NOTHING
+
+
+def test_nanoseconds_of_pandas_are_kept():
+    schema = pa.schema({"t": pa.timestamp("ns"), "d": pa.duration("ns")})
+    assert bind(Comparison("t", "=", pd.Timestamp(1_000_000_001)), schema).value.value == 1_000_000_001
+    assert bind(Comparison("d", "=", pd.Timedelta(1_000_000_001)), schema).value.value == 1_000_000_001
+    assert bind(Comparison("t", "=", np.datetime64(1_000_000_001, "ns")), schema).value.value == 1_000_000_001
+
+
+def test_conjunctions_have_several_distinct_children():
+    bound = bind(parse_sql("i8 = 1 AND i8 = 1 AND i64 = 1 AND (i64 = 1 AND i64 = 2)"), SCHEMA)
+    assert isinstance(bound, BoundAnd)
+    assert [str(child) for child in bound.children] == ["i8 = 1", "i64 = 1", "i64 = 2"]
