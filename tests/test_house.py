@@ -23,6 +23,12 @@ def test_module_names_say_something():
     assert [str(path) for path in modules if NAMES_THAT_SAY_NOTHING.fullmatch(path.stem)] == []
 
 
+def test_every_folder_is_a_package():
+    """One without __init__.py would import, but import-linter and doctest would pass it by."""
+    folders = {path.parent for path in PACKAGE.rglob("*.py")}
+    assert [str(folder) for folder in folders if not (folder / "__init__.py").is_file()] == []
+
+
 def test_import_loads_nothing_heavy():
     heavy = ["obstore", "pandas", "pyspark", "rich", "sqlglot", "typer"]
     program = f"import sys, intarsia; print(*[name for name in {heavy} if name in sys.modules])"
