@@ -1,1 +1,42 @@
-"""Intarsia: indexes inlaid in Parquet."""
+"""Intarsia: indexes inlaid in Parquet.
+
+    >>> import intarsia as ia
+    >>> table = ia.open("lake/")                                        # doctest: +SKIP
+    >>> table.scan("user = 42", columns=["ts", "amount"]).to_arrow()    # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from intarsia.errors import (
+    ColumnNotFoundError,
+    CorruptFileError,
+    FormatError,
+    IndexBuildError,
+    IndexPayloadError,
+    IntarsiaError,
+    IntarsiaWarning,
+    PredicateError,
+    ReplaceError,
+    UnsupportedFeatureError,
+)
+from intarsia.indexes.distinct import Distinct
+from intarsia.table import Scan, Table, open  # noqa: A004 - `ia.open` is the product's fixed name
+from intarsia.tally import ScanReport
+
+__all__ = [
+    "ColumnNotFoundError",
+    "CorruptFileError",
+    "Distinct",
+    "FormatError",
+    "IndexBuildError",
+    "IndexPayloadError",
+    "IntarsiaError",
+    "IntarsiaWarning",
+    "PredicateError",
+    "ReplaceError",
+    "Scan",
+    "ScanReport",
+    "Table",
+    "UnsupportedFeatureError",
+    "open",
+]

@@ -201,6 +201,21 @@ class IntType(NamedTuple):
 
 
 @declared
+class VariantType(NamedTuple):
+    """VARIANT."""
+
+    specification_version: Annotated[Optional[int], _i8(1)] = None
+
+
+@declared
+class GeometryType(NamedTuple):
+    """GEOMETRY, and GEOGRAPHY, which has one field more."""
+
+    crs: Annotated[Optional[str], _string(1)] = None
+    algorithm: Annotated[Optional[int], _i32(2)] = None
+
+
+@declared
 class LogicalType(NamedTuple):
     """Union: the one that is present is the type; none, if it is one that this version does not know."""
 
@@ -218,9 +233,9 @@ class LogicalType(NamedTuple):
     BSON: Annotated[Optional[Empty], _struct(13, Empty)] = None
     UUID: Annotated[Optional[Empty], _struct(14, Empty)] = None
     FLOAT16: Annotated[Optional[Empty], _struct(15, Empty)] = None
-    VARIANT: Annotated[Optional[Empty], _struct(16, Empty)] = None
-    GEOMETRY: Annotated[Optional[Empty], _struct(17, Empty)] = None
-    GEOGRAPHY: Annotated[Optional[Empty], _struct(18, Empty)] = None
+    VARIANT: Annotated[Optional[VariantType], _struct(16, VariantType)] = None
+    GEOMETRY: Annotated[Optional[GeometryType], _struct(17, GeometryType)] = None
+    GEOGRAPHY: Annotated[Optional[GeometryType], _struct(18, GeometryType)] = None
 
     @property
     def kind(self) -> Optional[str]:

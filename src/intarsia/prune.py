@@ -1,0 +1,188 @@
+"""A predicate against every index of a file: which rows might match, and which index said so.
+
+Indexes are asked leaf by leaf, the cheapest first.  Each leaf of the predicate keeps the rows that no index has yet
+excluded; AND intersects them and OR unites them, so that skipping works across columns.  An index is only read for
+row groups where it could still exclude something, and only if reading it costs less than it could save.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from intarsia.errors import IndexPayloadError
+from intarsia.file import ParquetInput
+from intarsia.indexes.base import OpenIndex, SureIndex
+from intarsia.indexes.bloom import BloomFilters
+from intarsia.indexes.column_index import ColumnIndexes
+from intarsia.indexes.embedded import EmbeddedIndexes
+from intarsia.indexes.statistics import RowGroupStatistics
+from intarsia.predicate import Bound, BoundAnd, BoundConstant, BoundOr, Leaf, Path, leaf_mask, leaves
+from intarsia.selection import RowSelection
+
+
+@dataclass(frozen=True)
+class PruneStep:
+    """What one index excluded.
+
+    Attributes:
+        index: Its name: ``"statistics"``, ``"column_index"``, ``"bloom_filter"``, or an embedded index's name.
+        column: The column it was asked about, dotted.
+        before: Rows that might match before it was asked.
+        after: Rows that might match after.
+    """
+
+    index: str
+    column: str
+    before: RowSelection
+    after: RowSelection
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """The rows of a file that might match, and how they were found.
+
+    Attributes:
+        candidates: A superset of the rows that match.
+        certain: Rows that are known to match without a look at them.
+        steps: What each index excluded, in the order they were asked; only those that excluded something.
+        index_bytes: Bytes read from indexes.
+        index_requests: Requests made for them.
+    """
+
+    candidates: RowSelection
+    certain: RowSelection
+    steps: tuple[PruneStep, ...]
+    index_bytes: int
+    index_requests: int
+
+
+def prune(
+    file: ParquetInput,
+    predicate: Bound,
+    *,
+    constants: Mapping[Path, pa.Scalar] | None = None,
+    data_bytes: Callable[[RowSelection], int] | None = None,
+) -> Pruned:
+    """Ask every index of a file which rows might match.
+
+    Args:
+        file: The file.
+        predicate: What is asked for.
+        constants: Columns that are not in the file and have one value in all of its rows: partition
+            columns, and columns that other files of the table have (null).
+        data_bytes: About how many bytes a scan of some rows would read; an index that is larger than what
+            it could save is not read.
+
+    Returns:
+        The rows that might match, and the reasons.
+    """
+    return _Pruner(file, predicate, constants or {}, data_bytes or (lambda rows: 1 << 62)).run()
+
+
+class _Pruner:
+    def __init__(
+        self,
+        file: ParquetInput,
+        predicate: Bound,
+        constants: Mapping[Path, pa.Scalar],
+        data_bytes: Callable[[RowSelection], int],
+    ) -> None:
+        self.file = file
+        self.predicate = predicate
+        self.data_bytes = data_bytes
+        self.everything = RowSelection.all(file.footer.num_rows)
+        self.possible: dict[Leaf, RowSelection] = {}
+        self.sure: dict[Leaf, RowSelection] = {}
+        self.asked: list[Leaf] = []
+        for leaf in dict.fromkeys(leaves(predicate)):
+            self.possible[leaf] = self.everything
+            self.sure[leaf] = RowSelection.none()
+            if leaf.path in constants:
+                value = constants[leaf.path]
+                matches = leaf_mask(leaf, pa.array([value.as_py()], type=leaf.type))[0].as_py()
+                self.possible[leaf] = self.sure[leaf] = self.everything if matches else RowSelection.none()
+            else:
+                self.asked.append(leaf)
+        self.steps: list[PruneStep] = []
+        self.candidates = _combine(predicate, self.possible, self.everything)
+
+    def run(self) -> Pruned:
+        bytes_before, requests_before = self.file.source.counts.bytes, self.file.source.counts.requests
+        self._ask("statistics", RowGroupStatistics(self.file), self.asked)
+        self._ask_column_indexes()
+        self._ask_bloom_filters()
+        self._ask_embedded()
+        counts = self.file.source.counts
+        return Pruned(
+            self.candidates,
+            _combine(self.predicate, self.sure, self.everything) & self.candidates,
+            tuple(self.steps),
+            counts.bytes - bytes_before,
+            counts.requests - requests_before,
+        )
+
+    def _open_leaves(self) -> dict[Leaf, RowSelection]:
+        """Leaves that an index could still narrow, and the rows where it would matter."""
+        scopes = {leaf: self.possible[leaf] & self.candidates for leaf in self.asked}
+        return {leaf: scope for leaf, scope in scopes.items() if not scope.is_empty}
+
+    def _ask_column_indexes(self) -> None:
+        index = ColumnIndexes(self.file)
+        wanted = {leaf: index.keys(leaf, scope) for leaf, scope in self._open_leaves().items()}
+        keys = [key for found in wanted.values() for key in found]
+        if keys:
+            self.file.load_page_index(keys, keys)
+            self._ask("column_index", index, [leaf for leaf, found in wanted.items() if found])
+
+    def _ask_bloom_filters(self) -> None:
+        wanted = self._open_leaves()
+        if wanted:
+            filters = BloomFilters(self.file)
+            filters.load(wanted)
+            self._ask("bloom_filter", filters, wanted)
+
+    def _ask_embedded(self) -> None:
+        embedded = EmbeddedIndexes(self.file)
+        for entry in embedded.entries:
+            wanted = [leaf for leaf in self._open_leaves() if ".".join(leaf.path) in entry.columns]
+            if wanted and entry.length < self.data_bytes(self.candidates):
+                index = embedded.open(entry)
+                if index is not None:
+                    self._ask(entry.name, index, wanted)
+
+    def _ask(self, name: str, index: OpenIndex, asked: Iterable[Leaf]) -> None:
+        for leaf in asked:
+            try:
+                found = index.candidate_rows(leaf)
+                certain = index.certain_rows(leaf) if isinstance(index, SureIndex) else None
+            except IndexPayloadError as error:
+                self.file.distrust(name, str(error))
+                return
+            if found is not None:
+                self.possible[leaf] = self.possible[leaf] & found
+                before = self.candidates
+                self.candidates = _combine(self.predicate, self.possible, self.everything)
+                if self.candidates.num_rows < before.num_rows:
+                    self.steps.append(PruneStep(name, ".".join(leaf.path), before, self.candidates))
+            if certain is not None:
+                self.sure[leaf] = self.sure[leaf] | certain
+
+
+def _combine(node: Bound, rows_of: Mapping[Leaf, RowSelection], everything: RowSelection) -> RowSelection:
+    """The rows of a predicate from the rows of its leaves."""
+    if isinstance(node, BoundConstant):
+        return everything if node.value else RowSelection.none()
+    if isinstance(node, BoundAnd):
+        rows = everything
+        for child in node.children:
+            rows = rows & _combine(child, rows_of, everything)
+        return rows
+    if isinstance(node, BoundOr):
+        rows = RowSelection.none()
+        for child in node.children:
+            rows = rows | _combine(child, rows_of, everything)
+        return rows
+    return rows_of[node]

@@ -1,0 +1,356 @@
+"""Runs a scan of one file: prune, read the predicate's columns, filter, read the rest of the rows that match."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from intarsia.decode import ChunkPages, PageDecoder, PageIndexMismatch, pages_use_dictionary
+from intarsia.file import ChunkKey, ParquetInput
+from intarsia.format.footer import Leaf
+from intarsia.plan import ChunkPlan, DictionaryUse, data_page_count, plan_chunk
+from intarsia.predicate import Bound, BoundConstant, Path, evaluate
+from intarsia.prune import Pruned, prune
+from intarsia.selection import RowSelection
+from intarsia.storage import ByteRange, SourceFile
+from intarsia.tally import FileTally, PageCounts
+
+
+@dataclass(frozen=True)
+class OutputColumn:
+    """One column of a scan's result.
+
+    Attributes:
+        name: Its name in the result.
+        path: Where it lies in the schema: a top-level field, or a field of a struct.
+        type: Its Arrow type.
+    """
+
+    name: str
+    path: Path
+    type: pa.DataType
+
+
+class FileScan:
+    """A scan of one file.
+
+    Args:
+        file: The file.
+        predicate: Which rows; None for all.
+        columns: What of them.
+        constants: Values of columns that are not in the file; see `intarsia.prune.prune`.
+
+    Attributes:
+        tally: What was read so far.
+        pruned: What the indexes excluded; None before `plan`, or without a predicate.
+    """
+
+    def __init__(
+        self,
+        file: ParquetInput,
+        predicate: Bound | None,
+        columns: Sequence[OutputColumn],
+        constants: Mapping[Path, pa.Scalar] | None = None,
+    ) -> None:
+        self.file = file
+        self.constants = dict(constants or {})
+        self.predicate = None if isinstance(predicate, BoundConstant) and predicate.value else predicate
+        self.columns = [column for column in columns if column.path not in self.constants]
+        self.tally = FileTally()
+        self.pruned: Pruned | None = None
+        self._decoder = PageDecoder(file)
+        self._output_leaves = leaves_under(file, [column.path for column in self.columns])
+        asked = [path for path in (self.predicate.paths() if self.predicate else ()) if path not in self.constants]
+        self._predicate_paths = asked
+        self._predicate_leaves = leaves_under(file, asked)
+        by_ordinal = {leaf.ordinal: leaf for leaf in [*self._predicate_leaves, *self._output_leaves]}
+        self.leaves = [by_ordinal[ordinal] for ordinal in sorted(by_ordinal)]
+        for leaf in self.leaves:
+            counts = [data_page_count(file.footer.chunk_metadata(g, leaf)) for g in range(self._num_row_groups)]
+            self.tally.pages[leaf.name] = PageCounts(
+                None if any(count is None for count in counts) else sum(count or 0 for count in counts)
+            )
+
+    @property
+    def _num_row_groups(self) -> int:
+        return len(self.file.footer.metadata.row_groups)
+
+    # --- planning ----------------------------------------------------------------------------------
+
+    def plan(self) -> RowSelection:
+        """The rows that might match, by the indexes alone; no data page is read."""
+        everything = RowSelection.all(self.file.footer.num_rows)
+        if self.predicate is None:
+            return everything
+        if self.pruned is None:
+            self.pruned = prune(
+                self.file, self.predicate, constants=self.constants, data_bytes=self._estimated_bytes
+            )
+            self.tally.index_bytes += self.pruned.index_bytes
+            self.tally.steps = self.pruned.steps
+        return self.pruned.candidates
+
+    def _estimated_bytes(self, rows: RowSelection) -> int:
+        """About what reading some rows costs: each chunk's share of its bytes."""
+        total = 0.0
+        for group, share in self._row_groups(rows):
+            size = sum(self.file.footer.chunk_metadata(group, leaf).total_compressed_size for leaf in self.leaves)
+            total += size * share.num_rows / max(1, self.file.footer.metadata.row_groups[group].num_rows)
+        return int(total)
+
+    def _row_groups(self, rows: RowSelection) -> Iterator[tuple[int, RowSelection]]:
+        """Row groups that hold some of the rows, and those rows relative to the row group."""
+        edges = self.file.footer.row_group_starts
+        for group in np.flatnonzero(rows.overlaps(edges[:-1], edges[1:])).tolist():
+            start, stop = int(edges[group]), int(edges[group + 1])
+            yield group, rows.clip(start, stop).shift(-start)
+
+    def plan_pages(self, rows: RowSelection) -> None:
+        """Count into `tally` what reading some rows would read, without reading data pages."""
+        for group, wanted in self._row_groups(rows):
+            self.tally.row_groups_read += 1
+            self._load_offset_indexes(group, self.leaves)
+            for leaf in self.leaves:
+                self._count_pages(self._plan_chunk(group, leaf, wanted))
+
+    # --- running -----------------------------------------------------------------------------------
+
+    def batches(self, limit: int | None = None) -> Iterator[pa.Table]:
+        """The matching rows, one table for each row group that has any.
+
+        Args:
+            limit: Stop after so many rows.
+
+        Yields:
+            Tables with the scan's columns (constants not among them), in the order of the file.
+        """
+        left = limit
+        candidates = self.plan()
+        if self.predicate is None and limit is not None:
+            candidates = candidates.head(limit)
+        self.tally.rows_candidate += candidates.num_rows
+        for group, wanted in self._row_groups(candidates):
+            self.tally.row_groups_read += 1
+            table = self._read_row_group(group, wanted)
+            if left is not None:
+                table = table.slice(0, left)
+                left -= table.num_rows
+            self.tally.rows_matched += table.num_rows
+            if table.num_rows:
+                yield table
+            if left == 0:
+                return
+
+    def read_all(self) -> pa.Table:
+        """All rows at once, by pyarrow's own reader with its threads; for scans without a predicate."""
+        self.tally.row_groups_read = self._num_row_groups
+        self.tally.rows_candidate = self.tally.rows_matched = self.file.footer.num_rows
+        return self._read_whole(list(range(self._num_row_groups)))
+
+    def _read_whole(self, groups: list[int]) -> pa.Table:
+        """Row groups whole: pyarrow reads by itself, through the counted source."""
+        num_rows = sum(self.file.footer.metadata.row_groups[group].num_rows for group in groups)
+        if not self._output_leaves:
+            return _rows_without_columns(num_rows)
+        with self.file.named_errors():
+            reader = pq.ParquetFile(
+                pa.PythonFile(SourceFile(self.file.source), mode="r"),
+                metadata=self.file.arrow_metadata,
+                pre_buffer=True,
+            ).reader
+            table = reader.read_row_groups(
+                groups, column_indices=[leaf.ordinal for leaf in self._output_leaves], use_threads=True
+            )
+        for leaf in self._output_leaves:
+            for group in groups:
+                pages = data_page_count(self.file.footer.chunk_metadata(group, leaf))
+                self.tally.pages[leaf.name].read += pages or 0
+        roots = sorted({leaf.root_ordinal for leaf in self._output_leaves})
+        return self._select(dict(zip(roots, table.columns, strict=True)), num_rows)
+
+    def _read_row_group(self, group: int, wanted: RowSelection) -> pa.Table:
+        num_rows = self.file.footer.metadata.row_groups[group].num_rows
+        if self.predicate is None and wanted.num_rows == num_rows:
+            return self._read_whole([group])
+        try:
+            return self._read_selected(group, wanted)
+        except PageIndexMismatch as error:
+            self.file.distrust_page_index(group, str(error))
+            # the column index pruned by rows that are not what they seem: judge the whole row group
+            return self._read_selected(group, RowSelection.all(num_rows))
+
+    def _read_selected(self, group: int, wanted: RowSelection) -> pa.Table:
+        """Two phases: the predicate's columns of the candidates, then the rest of the rows that match."""
+        num_rows = self.file.footer.metadata.row_groups[group].num_rows
+        pages = _PageCache(self.file)
+        rows = wanted
+        values: dict[Path, pa.ChunkedArray] = {}
+        if self.predicate is not None and self._predicate_leaves:
+            self._load_offset_indexes(group, self._predicate_leaves)
+            found = self._decode(group, self._predicate_leaves, wanted, pages)
+            for path in self._predicate_paths:
+                values[path] = self._field(found, path)
+            mask = evaluate(self.predicate, {**self._constant_columns(wanted.num_rows), **values}, wanted.num_rows)
+            flags = mask.to_numpy(zero_copy_only=False)
+            rows = _keep(wanted, flags)
+            if rows.is_empty:
+                return self._select({}, 0)
+            if rows.num_rows < wanted.num_rows:
+                values = {path: _filter(column, mask) for path, column in values.items()}
+        reused = {column.path: values[column.path] for column in self.columns if column.path in values}
+        missing = leaves_under(self.file, [column.path for column in self.columns if column.path not in reused])
+        decoded: dict[int, pa.ChunkedArray] = {}
+        if missing:
+            self._load_offset_indexes(group, missing)
+            decoded = self._decode(group, missing, rows, pages)
+        return self._select(decoded, rows.num_rows, reused)
+
+    def _constant_columns(self, num_rows: int) -> dict[Path, pa.Array]:
+        if self.predicate is None:
+            return {}
+        return {
+            path: pa.repeat(self.constants[path], num_rows)
+            for path in self.predicate.paths() if path in self.constants
+        }
+
+    def _load_offset_indexes(self, group: int, leaves: Sequence[Leaf]) -> None:
+        before = self.file.source.counts.bytes
+        self.file.load_page_index([ChunkKey(group, leaf.ordinal) for leaf in leaves])
+        self.tally.index_bytes += self.file.source.counts.bytes - before
+
+    def _plan_chunk(self, group: int, leaf: Leaf, rows: RowSelection) -> ChunkPlan:
+        meta = self.file.footer.chunk_metadata(group, leaf)
+        locations = self.file.locations(ChunkKey(group, leaf.ordinal))
+        return plan_chunk(leaf, meta, locations, self.file.footer.metadata.row_groups[group].num_rows, rows)
+
+    def _decode(
+        self, group: int, leaves: Sequence[Leaf], rows: RowSelection, pages: _PageCache
+    ) -> dict[int, pa.ChunkedArray]:
+        plans = [self._plan_chunk(group, leaf, rows) for leaf in leaves]
+        for plan in plans:
+            if pages.is_new(plan):
+                self._count_pages(plan)
+        num_rows = self.file.footer.metadata.row_groups[group].num_rows
+        chunks = pages.fetch(plans)
+        self.tally.dictionary_pages_read += pages.take_dictionary_count()
+        with self.file.named_errors():
+            return self._decoder.decode(chunks, num_rows, rows)
+
+    def _count_pages(self, plan: ChunkPlan) -> None:
+        counts = self.tally.pages[plan.leaf.name]
+        if plan.whole:
+            counts.read += plan.total_pages or 0
+        else:
+            counts.read += len(plan.page_starts)
+
+    # --- shaping -----------------------------------------------------------------------------------
+
+    def _field(self, fields: Mapping[int, pa.ChunkedArray], path: Path) -> pa.ChunkedArray:
+        """A field, or a field of structs in it, null where a struct above it is null."""
+        root = self.file.arrow_schema.get_field_index(path[0])
+        column = fields[root]
+        for name in path[1:]:
+            column = pc.struct_field(column, [column.type.get_field_index(name)])
+        return column
+
+    def _select(
+        self,
+        fields: Mapping[int, pa.ChunkedArray],
+        num_rows: int,
+        reused: Mapping[Path, pa.ChunkedArray] | None = None,
+    ) -> pa.Table:
+        arrays = []
+        for column in self.columns:
+            if reused and column.path in reused:
+                array = reused[column.path]
+            elif num_rows == 0:
+                array = pa.chunked_array([], type=column.type)
+            else:
+                array = self._field(fields, column.path)
+            arrays.append(array if array.type == column.type else array.cast(column.type))
+        if not arrays:
+            return _rows_without_columns(num_rows)
+        return pa.Table.from_arrays(arrays, schema=pa.schema([(c.name, c.type) for c in self.columns]))
+
+
+class _PageCache:
+    """The pages of one row group, so that no phase reads again what another has read."""
+
+    def __init__(self, file: ParquetInput) -> None:
+        self._file = file
+        self._bytes: dict[ByteRange, bytes] = {}
+        self._seen: set[tuple[int, tuple[ByteRange, ...]]] = set()
+        self._dictionaries = 0
+
+    def is_new(self, plan: ChunkPlan) -> bool:
+        """Whether pages of the plan are yet to be read."""
+        return any(place not in self._bytes for place in plan.pages)
+
+    def take_dictionary_count(self) -> int:
+        """Dictionary pages read since the last call."""
+        count, self._dictionaries = self._dictionaries, 0
+        return count
+
+    def fetch(self, plans: Sequence[ChunkPlan]) -> list[ChunkPages]:
+        """The bytes of the plans: data pages first, dictionaries with them or only where a page needs one."""
+        at_once = {plan.dictionary for plan in plans if plan.dictionary_use is DictionaryUse.ALWAYS and plan.pages}
+        self._read([place for plan in plans for place in plan.pages], at_once)
+        data = {id(plan): b"".join(self._bytes[place] for place in plan.pages) for plan in plans}
+        needed: dict[int, ByteRange | None] = {}
+        for plan in plans:
+            uses = plan.dictionary in at_once
+            if plan.dictionary_use is DictionaryUse.SOME_PAGES:
+                uses = pages_use_dictionary(plan, data[id(plan)])
+            needed[id(plan)] = plan.dictionary if uses else None
+        self._read([], {place for place in needed.values() if place is not None})
+        return [
+            ChunkPages(plan, data[id(plan)], self._bytes[place] if (place := needed[id(plan)]) is not None else b"")
+            for plan in plans
+        ]
+
+    def _read(self, data: Sequence[ByteRange], dictionaries: set[ByteRange | None]) -> None:
+        fresh = [place for place in dictionaries if place is not None and place not in self._bytes]
+        self._dictionaries += len(fresh)
+        missing = [*fresh, *(place for place in dict.fromkeys(data) if place not in self._bytes)]
+        if missing:
+            self._bytes.update(zip(missing, self._file.source.read_ranges(missing), strict=True))
+
+
+def leaves_under(file: ParquetInput, paths: Sequence[Path]) -> list[Leaf]:
+    """The leaves of fields given by path, in the order of the schema."""
+    wanted = set(paths)
+    roots = {path[0] for path in wanted}
+    return [
+        leaf
+        for leaf in file.footer.leaves
+        if leaf.path[0] in roots and any(leaf.path[: len(path)] == path for path in wanted)
+    ]
+
+
+
+
+def _keep(rows: RowSelection, flags: np.ndarray) -> RowSelection:
+    """The rows whose flag is set; there is one flag for each row, in order."""
+    if flags.all():
+        return rows
+    if len(rows) == 1:
+        return RowSelection.from_mask(flags, int(rows.starts[0]))
+    return RowSelection.from_rows(rows.rows()[flags])
+
+
+def _filter(column: pa.ChunkedArray, mask: pa.BooleanArray) -> pa.ChunkedArray:
+    """The values whose flag is set, for views too, which pyarrow cannot filter."""
+    if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
+        plain = pa.large_string() if pa.types.is_string_view(column.type) else pa.large_binary()
+        return column.cast(plain).filter(mask).cast(column.type)
+    return column.filter(mask)
+
+
+def _rows_without_columns(num_rows: int) -> pa.Table:
+    """A table of so many rows and no columns."""
+    return pa.table({"": pa.nulls(num_rows)}).select([])

@@ -1,0 +1,315 @@
+"""Many files as one table: `open`, `Table`, `Scan`."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import pyarrow as pa
+
+from intarsia.discovery import TableFile, find_files, partition_scalar, partition_types
+from intarsia.errors import CorruptFileError, IntarsiaWarning
+from intarsia.file import ParquetInput
+from intarsia.predicate import Bound, Path, Predicate, Where, bind, evaluate, parse_predicate, resolve_column
+from intarsia.scan import FileScan, OutputColumn
+from intarsia.tally import ScanReport, reasons_by_file
+
+
+def open(  # noqa: A001 - the product's word for it; `ia.open` reads well
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+) -> Table:
+    """Open a Parquet file or a lake of them.
+
+    Args:
+        source: A file, a folder, a glob, or a list of these; a local path or a URL. Folders named
+            ``column=value`` become partition columns.
+
+    Returns:
+        A table; nothing but the listing was read.
+
+    Raises:
+        FileNotFoundError: If nothing is there.
+
+    Example:
+        >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+        >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+        >>> pq.write_table(pa.table({"x": range(1000)}), path)
+        >>> ia.open(path).scan(where="x = 42").to_arrow().to_pylist()
+        [{'x': 42}]
+    """
+    return Table(find_files(source))
+
+
+class Table:
+    """Parquet files as one table.
+
+    The schema is that of the first file, with the partition columns at its end, as in
+    ``pyarrow.parquet.read_table``. A column that another file lacks is null there; one that has
+    another type there is cast.
+
+    Args:
+        files: The files, at least one.
+    """
+
+    def __init__(self, files: Sequence[TableFile]) -> None:
+        self.files = tuple(files)
+
+    @cached_property
+    def partition_types(self) -> dict[str, pa.DataType]:
+        """Type of each partition column."""
+        return partition_types(self.files)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The schema; reads the first file's footer."""
+        with ParquetInput(self.files[0].open()) as first:
+            schema = first.arrow_schema
+        for name, kind in self.partition_types.items():
+            field = pa.field(name, pa.dictionary(pa.int32(), kind))
+            place = schema.get_field_index(name)
+            schema = schema.append(field) if place < 0 else schema.set(place, field)
+        return schema
+
+    def scan(
+        self, where: Where = None, columns: Sequence[str] | None = None, limit: int | None = None
+    ) -> Scan:
+        """A scan, not yet run.
+
+        Args:
+            where: SQL text such as ``"user = 42 AND country IN ('Singapore')"``, pyarrow's
+                ``[("user", "=", 42)]`` form, or a `Predicate`; None for all rows.
+            columns: Columns of the result; a dotted path is a field of a struct. None for all.
+            limit: At most so many rows.
+
+        Raises:
+            PredicateError: If ``where`` cannot be understood, or compares what cannot be compared.
+            ColumnNotFoundError: If a column is not there; near matches are named.
+        """
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit is {limit}; it must be 0 or more")
+        return Scan(self, parse_predicate(where), columns, limit)
+
+    def explain(self, where: Where = None, columns: Sequence[str] | None = None) -> ScanReport:
+        """What a scan would read, and what each index excludes; no data page is read.
+
+        Where a predicate's rows are only known once its columns are read, the pages of the other columns
+        are those of all candidate rows: an upper bound. ``rows.matched`` is None.
+        """
+        return self.scan(where, columns).explain()
+
+
+class Scan:
+    """One question to a table; it runs when its rows are asked for.
+
+    Attributes:
+        schema: The schema of the result.
+        report: What was read and skipped, and why; complete once the rows were taken.
+    """
+
+    def __init__(
+        self, table: Table, predicate: Predicate | None, columns: Sequence[str] | None, limit: int | None
+    ) -> None:
+        self._table = table
+        self._limit = limit
+        self._predicate: Bound | None = None if predicate is None else bind(predicate, table.schema)
+        self._columns = _output_columns(table.schema, columns)
+        fields = [_output_field(table.schema, column) for column in self._columns]
+        self.schema = pa.schema(fields, metadata=table.schema.metadata)
+        self.report = ScanReport()
+
+    def to_arrow(self) -> pa.Table:
+        """Run the scan and gather the rows.
+
+        Raises:
+            CorruptFileError: If a file is damaged where it had to be read.
+        """
+        return pa.Table.from_batches(self._tables_to_batches(whole_files=True), schema=self.schema)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Run the scan; batches come row group by row group."""
+        return self._tables_to_batches(whole_files=False)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Run the scan as a stream that other libraries take."""
+        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The Arrow PyCapsule protocol: DuckDB, Polars, pandas and DataFusion read a scan directly."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def _tables_to_batches(self, *, whole_files: bool) -> Iterator[pa.RecordBatch]:
+        for table in self._tables(whole_files=whole_files):
+            yield from table.to_batches()
+
+    def explain(self) -> ScanReport:
+        """Plan without reading data pages; see `Table.explain`."""
+        started = time.perf_counter()
+        report = ScanReport(files_total=len(self._table.files), rows_matched=None)
+        for file, plan in self._file_scans(report):
+            rows = plan.plan()
+            plan.tally.rows_candidate = rows.num_rows
+            plan.plan_pages(rows)
+            report.add_file(file, plan.leaves, plan.tally)
+        report.seconds = time.perf_counter() - started
+        return report
+
+    def _tables(self, *, whole_files: bool) -> Iterator[pa.Table]:
+        started = time.perf_counter()
+        self.report = report = ScanReport(files_total=len(self._table.files))
+        left = self._limit
+        try:
+            for file, plan in self._file_scans(report):
+                try:
+                    if plan.predicate is None and whole_files and left is None:
+                        pieces: Iterator[pa.Table] = iter([plan.read_all()])
+                    else:
+                        pieces = plan.batches(left)
+                    for piece in pieces:
+                        if left is not None:
+                            left -= piece.num_rows
+                        yield self._finish(piece, plan)
+                finally:
+                    report.add_file(file, plan.leaves, plan.tally)
+                if left == 0:
+                    return
+        finally:
+            report.seconds = time.perf_counter() - started
+            _warn(report)
+
+    def _file_scans(self, report: ScanReport) -> Iterator[tuple[ParquetInput, FileScan]]:
+        """Each file that its partition values do not exclude, opened, and the scan of it."""
+        for entry in self._table.files:
+            constants = self._partition_constants(entry)
+            excluded_by = self._excluding_column(constants)
+            if excluded_by is not None:
+                report.add_unopened(entry.size_bytes, excluded_by)
+                continue
+            with ParquetInput(entry.open()) as file:
+                constants |= self._missing_constants(file, constants)
+                yield file, FileScan(file, self._predicate, self._columns, constants)
+
+    def _partition_constants(self, entry: TableFile) -> dict[Path, pa.Scalar]:
+        kinds = self._table.partition_types
+        return {(name,): partition_scalar(value, kinds[name]) for name, value in entry.partition}
+
+    def _excluding_column(self, constants: dict[Path, pa.Scalar]) -> str | None:
+        """The partition columns that alone show that no row of a file matches, if they do."""
+        if self._predicate is None:
+            return None
+        known = _assume_true(self._predicate, set(constants))
+        columns = {path: pa.array([value.as_py()], value.type) for path, value in constants.items()}
+        if evaluate(known, columns, 1)[0].as_py():
+            return None
+        return ", ".join(sorted(".".join(path) for path in known.paths())) or "constant"
+
+    def _missing_constants(self, file: ParquetInput, known: dict[Path, pa.Scalar]) -> dict[Path, pa.Scalar]:
+        """Nulls for the columns that this file does not have."""
+        wanted: dict[Path, pa.DataType] = {column.path: column.type for column in self._columns}
+        if self._predicate is not None:
+            schema = self._table.schema
+            for path in self._predicate.paths():
+                wanted.setdefault(path, _type_at(schema, path))
+        return {
+            path: pa.scalar(None, kind)
+            for path, kind in wanted.items()
+            if path not in known and not _has_path(file.arrow_schema, path)
+        }
+
+    def _finish(self, piece: pa.Table, plan: FileScan) -> pa.Table:
+        """The result's columns in order: those read, cast where the file has another type, and the constants."""
+        read = dict(zip([column.path for column in plan.columns], piece.columns, strict=True))
+        arrays = []
+        for column, field in zip(self._columns, self.schema, strict=True):
+            if column.path in read:
+                array = read[column.path]
+                if array.type != field.type:
+                    array = _cast(array, field, plan.file.path)
+            else:
+                array = _repeat(plan.constants[column.path], piece.num_rows, field.type)
+            arrays.append(array)
+        if not arrays:
+            return piece
+        return pa.Table.from_arrays(arrays, schema=self.schema)
+
+
+def _output_columns(schema: pa.Schema, names: Sequence[str] | None) -> list[OutputColumn]:
+    if names is None:
+        return [OutputColumn(field.name, (field.name,), field.type) for field in schema]
+    if isinstance(names, str):
+        names = [names]
+    out = []
+    for name in names:
+        if schema.get_field_index(name) >= 0:
+            out.append(OutputColumn(name, (name,), schema.field(name).type))
+        else:
+            path = resolve_column(schema, name).path
+            out.append(OutputColumn(path[-1], path, _type_at(schema, path)))
+    return out
+
+
+def _output_field(schema: pa.Schema, column: OutputColumn) -> pa.Field:
+    if len(column.path) == 1:
+        return schema.field(column.path[0])
+    return pa.field(column.name, column.type)
+
+
+def _type_at(schema: pa.Schema, path: Path) -> pa.DataType:
+    kind = schema.field(path[0]).type
+    for name in path[1:]:
+        kind = kind.field(kind.get_field_index(name)).type
+    return kind
+
+
+def _has_path(schema: pa.Schema, path: Path) -> bool:
+    if schema.get_field_index(path[0]) < 0:
+        return False
+    kind = schema.field(path[0]).type
+    for name in path[1:]:
+        if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
+            return False
+        kind = kind.field(kind.get_field_index(name)).type
+    return True
+
+
+def _assume_true(node: Bound, known: set[Path]) -> Bound:
+    """The predicate with every leaf replaced by TRUE whose column is not known."""
+    from intarsia.predicate.bound import BoundAnd, BoundConstant, BoundOr, conjoin, disjoin
+
+    if isinstance(node, BoundAnd):
+        return conjoin([_assume_true(child, known) for child in node.children])
+    if isinstance(node, BoundOr):
+        return disjoin([_assume_true(child, known) for child in node.children])
+    if isinstance(node, BoundConstant) or node.path in known:
+        return node
+    return BoundConstant(True)
+
+
+def _repeat(value: pa.Scalar, num_rows: int, kind: pa.DataType) -> pa.Array:
+    if not pa.types.is_dictionary(kind):
+        return pa.nulls(num_rows, kind) if not value.is_valid else pa.repeat(value, num_rows)
+    if not value.is_valid:
+        return pa.nulls(num_rows, kind)
+    indices = pa.repeat(pa.scalar(0, kind.index_type), num_rows)
+    return pa.DictionaryArray.from_arrays(indices, pa.array([value.as_py()], kind.value_type))
+
+
+def _cast(array: pa.ChunkedArray, field: pa.Field, path: str) -> pa.ChunkedArray:
+    try:
+        return array.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise CorruptFileError(
+            f"column {field.name!r} is {array.type} here and {field.type} in the table's first file, and its values "
+            f"do not fit: {error}",
+            path=path,
+        ) from error
+
+
+def _warn(report: ScanReport) -> None:
+    for path, notes in reasons_by_file(report.ignored).items():
+        more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
+        warnings.warn(f"{path}: ignored {notes[0].index}: {notes[0].reason}{more}", IntarsiaWarning, stacklevel=4)
+
+

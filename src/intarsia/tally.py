@@ -1,0 +1,166 @@
+"""What a scan read and what it skipped: counted per file, summed into one report."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from intarsia.file import ChunkKey, Ignored, ParquetInput
+from intarsia.format.footer import Leaf
+from intarsia.plan import data_page_count
+from intarsia.prune import PruneStep
+
+
+@dataclass
+class PageCounts:
+    """Data pages of one column; the total is None where a writer keeps it to itself."""
+
+    total: int | None = 0
+    read: int = 0
+
+    def add(self, other: PageCounts) -> None:
+        """Sum, unknown if either is."""
+        self.total = None if self.total is None or other.total is None else self.total + other.total
+        self.read += other.read
+
+
+@dataclass
+class FileTally:
+    """What a scan read of one file.
+
+    ``pages`` has an entry for each leaf that the scan retrieves, by its dotted name.
+    """
+
+    row_groups_read: int = 0
+    pages: dict[str, PageCounts] = field(default_factory=dict)
+    dictionary_pages_read: int = 0
+    rows_candidate: int = 0
+    rows_matched: int = 0
+    index_bytes: int = 0
+    steps: Sequence[PruneStep] = ()
+
+
+@dataclass
+class PrunedBy:
+    """What one index, asked about one column, excluded: whole files, whole row groups, pages, rows."""
+
+    index: str
+    column: str
+    files: int = 0
+    row_groups: int = 0
+    pages: int = 0
+    rows: int = 0
+
+
+@dataclass
+class ScanReport:
+    """What a scan, or the plan of one, reads and skips, and why.
+
+    Totals of row groups, pages and rows are those of the files whose footers were read: a file that its partition values
+    exclude is never opened. A page total is None where a file does not tell how many pages it has.
+    """
+
+    files_total: int = 0
+    files_opened: int = 0
+    files_read: int = 0
+    row_groups_total: int = 0
+    row_groups_read: int = 0
+    pages: dict[str, PageCounts] = field(default_factory=dict)
+    dictionary_pages_read: int = 0
+    rows_total: int = 0
+    rows_candidate: int = 0
+    rows_matched: int | None = 0
+    bytes_total: int = 0
+    bytes_read: int = 0
+    bytes_index: int = 0
+    requests: int = 0
+    pruned_by: dict[tuple[str, str], PrunedBy] = field(default_factory=dict)
+    ignored: list[Ignored] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def add_unopened(self, size_bytes: int, column: str) -> None:
+        """Count a file that its partition values exclude."""
+        self.bytes_total += size_bytes
+        self._pruned("partition", column).files += 1
+
+    def add_file(self, file: ParquetInput, leaves: Sequence[Leaf], tally: FileTally) -> None:
+        """Count a file whose footer was read."""
+        footer = file.footer
+        self.files_opened += 1
+        self.files_read += tally.row_groups_read > 0
+        self.row_groups_total += len(footer.metadata.row_groups)
+        self.row_groups_read += tally.row_groups_read
+        for name, counts in tally.pages.items():
+            self.pages.setdefault(name, PageCounts()).add(counts)
+        self.dictionary_pages_read += tally.dictionary_pages_read
+        self.rows_total += footer.num_rows
+        self.rows_candidate += tally.rows_candidate
+        if self.rows_matched is not None:
+            self.rows_matched += tally.rows_matched
+        self.bytes_total += file.source.size()
+        self.bytes_read += file.source.counts.bytes
+        self.bytes_index += tally.index_bytes
+        self.requests += file.source.counts.requests
+        for step in tally.steps:
+            self._add_step(file, leaves, step)
+        self.ignored += [note for note in file.ignored if note not in self.ignored]
+
+    def _pruned(self, index: str, column: str) -> PrunedBy:
+        return self.pruned_by.setdefault((index, column), PrunedBy(index, column))
+
+    def _add_step(self, file: ParquetInput, leaves: Sequence[Leaf], step: PruneStep) -> None:
+        entry = self._pruned(step.index, step.column)
+        edges = file.footer.row_group_starts
+        before = step.before.overlaps(edges[:-1], edges[1:])
+        after = step.after.overlaps(edges[:-1], edges[1:])
+        entry.files += step.after.is_empty
+        entry.row_groups += int(before.sum() - after.sum())
+        entry.rows += step.before.num_rows - step.after.num_rows
+        for group in np.flatnonzero(before).tolist():
+            entry.pages += sum(_pages_skipped(file, group, leaf, step, bool(after[group])) for leaf in leaves)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON holds it; the keys are fixed, more may be added."""
+        totals = [counts.total for counts in self.pages.values()]
+        return {
+            "files": {"total": self.files_total, "read": self.files_read, "opened": self.files_opened},
+            "row_groups": {"total": self.row_groups_total, "read": self.row_groups_read},
+            "pages": {
+                "total": None if None in totals else sum(total or 0 for total in totals),
+                "read": sum(counts.read for counts in self.pages.values()),
+                "by_column": {
+                    name: {"total": counts.total, "read": counts.read} for name, counts in self.pages.items()
+                },
+                "dictionary_read": self.dictionary_pages_read,
+            },
+            "rows": {"total": self.rows_total, "candidates": self.rows_candidate, "matched": self.rows_matched},
+            "bytes": {"total": self.bytes_total, "read": self.bytes_read, "index": self.bytes_index},
+            "requests": self.requests,
+            "pruned_by": [vars(entry).copy() for entry in self.pruned_by.values()],
+            "ignored": [vars(note).copy() for note in self.ignored],
+            "seconds": self.seconds,
+        }
+
+
+def _pages_skipped(file: ParquetInput, group: int, leaf: Leaf, step: PruneStep, partly: bool) -> int:
+    """Data pages of a chunk that a step made needless; 0 where the pages are not known."""
+    locations = file.locations(ChunkKey(group, leaf.ordinal))
+    if locations is None:
+        return 0 if partly else data_page_count(file.footer.chunk_metadata(group, leaf)) or 0
+    first = int(file.footer.row_group_starts[group])
+    starts, stops = locations.first_rows + first, locations.last_rows + first
+    return int(step.before.overlaps(starts, stops).sum() - step.after.overlaps(starts, stops).sum())
+
+
+def reasons_by_file(ignored: Iterable[Ignored]) -> dict[str, list[Ignored]]:
+    """Notes grouped by the file that they are about."""
+    out: dict[str, list[Ignored]] = defaultdict(list)
+    for note in ignored:
+        out[note.file].append(note)
+    return out
+
+
