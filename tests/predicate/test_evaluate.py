@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -12,6 +14,7 @@ from intarsia.predicate import (
     Comparison,
     In,
     IsNull,
+    Like,
     Not,
     bind,
     comparison_array,
@@ -68,6 +71,51 @@ def test_or_nan_tells_whether_nan_matches(type_, negate, op):
         bound = bind(Not(node) if negate else node, pa.schema({"x": type_}))
         (told,) = [leaf.or_nan for leaf in leaves(bound)] or [False]
         assert evaluate(bound, {("x",): nan}, 1).to_pylist() == [told]
+
+
+@pytest.mark.parametrize("type_", [*strategies.FLOATS, pa.dictionary(pa.int32(), pa.float64())], ids=str)
+def test_floats_under_not(type_):
+    values = [float("nan"), None, -0.0, 0.0, 0.5, 1.0, float("inf"), float("-inf")]
+    array = strategies.make_array(type_, values)
+    for literal in (
+        -0.0,
+        0.5,
+        0.1,
+        Decimal("0.1"),
+        1,
+        2**70,
+        float("inf"),
+        float("-inf"),
+        float("nan"),
+        None,
+    ):
+        for node in (
+            *(Comparison("x", op, literal) for op in ("=", "<>", "<", "<=", ">", ">=")),
+            In("x", (literal, 0.5)),
+            In("x", (literal,), negated=True),
+        ):
+            check(node, {"x": array}, len(values))
+            check(Not(node), {"x": array}, len(values))
+            check(Not(Not(node)), {"x": array}, len(values))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.none() | st.text("ab%_\\é\n.", max_size=5), max_size=8),
+    st.lists(st.sampled_from(["a", "b", "é", "%", "_", "\\%", "\\_", "\\\\", "\n", "."]), max_size=5).map(
+        "".join
+    ),
+    st.booleans(),
+)
+def test_like(texts, pattern, negated):
+    check(Like("x", pattern, negated), {"x": pa.array(texts, pa.string())}, len(texts))
+
+
+def test_like_matches_across_lines():
+    array = pa.array(["a\nb", "a\n", "\n", "ab", None])
+    for pattern in ("a%b", "a_b", "a_", "_", "%\n", "%_b"):
+        check(Like("x", pattern), {"x": array}, 5)
+        check(Like("x", pattern, negated=True), {"x": array}, 5)
 
 
 def test_zeros_are_one_value_and_nan_is_in_no_list():
