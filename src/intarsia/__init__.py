@@ -1,8 +1,8 @@
 """Intarsia: indexes inlaid in Parquet.
 
-    >>> import intarsia as ia
-    >>> table = ia.open("lake/")                                        # doctest: +SKIP
-    >>> table.scan("user = 42", columns=["ts", "amount"]).to_arrow()    # doctest: +SKIP
+>>> import intarsia as ia
+>>> table = ia.open("lake/")                                        # doctest: +SKIP
+>>> table.scan("user = 42", columns=["ts", "amount"]).to_arrow()    # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from intarsia.errors import (
     UnsupportedFeatureError,
 )
 from intarsia.indexes.distinct import Distinct
-from intarsia.table import Scan, Table, open  # noqa: A004 - `ia.open` is the product's fixed name
+from intarsia.table import Scan, Table, open
 from intarsia.tally import ScanReport
 
 __all__ = [

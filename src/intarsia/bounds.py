@@ -102,7 +102,7 @@ def surely_matches(leaf: BoundLeaf, bounds: Bounds) -> Bools:
         return np.zeros(len(bounds), dtype=bool)
     if not leaf.or_nan:
         holds = holds & (bounds.nan_counts == 0)
-    return holds & bounds.known & no_null & ~bounds.all_null
+    return _truth(holds & bounds.known & no_null & ~bounds.all_null)
 
 
 def _might_hold(leaf: BoundLeaf, bounds: Bounds) -> Bools | None:
@@ -114,7 +114,8 @@ def _might_hold(leaf: BoundLeaf, bounds: Bounds) -> Bools | None:
             key = bounds.ordering.cell(bounds.ordering.key(value))
             if op == "<>":
                 return ~_truth((low == key) & (high == key))
-            return _between(bounds, None if op in ("<", "<=") else key, None if op in (">", ">=") else key, op)
+            low_end = None if op in ("<", "<=") else key
+            return _between(bounds, low_end, None if op in (">", ">=") else key, op)
         case BoundIn(negated=negated):
             keys = _sorted_keys(bounds.ordering, leaf)
             if negated:
@@ -133,7 +134,8 @@ def _might_hold(leaf: BoundLeaf, bounds: Bounds) -> Bools | None:
 def _between(bounds: Bounds, low: Any, high: Any, op: str) -> Bools:
     """Granules that may hold a key of the interval: from ``low`` (None: no lower end) to ``high``.
 
-    The interval is open at an end where ``op`` says so: ``<`` and ``[)`` exclude ``high``, ``>`` excludes ``low``.
+    The interval is open at an end where ``op`` says so: ``<`` and ``[)`` exclude ``high``, ``>``
+    excludes ``low``.
     """
     minima, maxima = bounds.minima, bounds.maxima
     before, after = ("left" if op in ("<", "[)") else "right"), ("right" if op == ">" else "left")
@@ -160,15 +162,19 @@ def _surely_holds(leaf: BoundLeaf, bounds: Bounds) -> Bools | None:
     match leaf:
         case BoundCompare(op=op, value=value):
             key = bounds.ordering.cell(bounds.ordering.key(value))
-            verdict = {
-                "=": lambda: (low == key) & (high == key),
-                "<>": lambda: (high < key) | (low > key),
-                "<": lambda: high < key,
-                "<=": lambda: high <= key,
-                ">": lambda: low > key,
-                ">=": lambda: low >= key,
-            }[op]()
-            return _truth(verdict)
+            match op:
+                case "=":
+                    return _truth((low == key) & (high == key))
+                case "<>":
+                    return _truth((high < key) | (low > key))
+                case "<":
+                    return _truth(high < key)
+                case "<=":
+                    return _truth(high <= key)
+                case ">":
+                    return _truth(low > key)
+                case ">=":
+                    return _truth(low >= key)
         case BoundIn(negated=negated):
             keys = _sorted_keys(bounds.ordering, leaf)
             if negated:

@@ -2,7 +2,8 @@
 
 Chosen pages are wrapped under a small synthetic footer and read as if they were a file: every encoding
 and codec that pyarrow knows, at its speed.  Leaves whose pages cover the same rows are decoded in one
-go; leaves of one nested column that cover different rows are decoded apart, cut to the wanted rows, and joined.
+go; leaves of one nested column that cover different rows are decoded apart, cut to the wanted rows, and
+joined.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from intarsia.selection import RowSelection
 _FEW_RANGES = 8
 
 
-class PageIndexMismatch(Exception):
+class PageIndexMismatchError(Exception):
     """The pages do not hold the rows that the OffsetIndex says; the row group is to be read without it."""
 
 
@@ -76,19 +77,18 @@ class PageDecoder:
         self._file = file
         self._schemas: dict[tuple[int, ...], _SubSchema] = {}
 
-    def decode(self, chunks: Sequence[ChunkPages], num_rows: int, rows: RowSelection) -> dict[int, pa.ChunkedArray]:
+    def decode(self, chunks: Sequence[ChunkPages], rows: RowSelection) -> dict[int, pa.ChunkedArray]:
         """The wanted rows of some top-level fields, each reduced to the leaves that are given.
 
         Args:
             chunks: Pages of leaves; all leaves that are wanted of a field are given.
-            num_rows: Rows in the row group.
             rows: The rows wanted, relative to the row group; every chunk covers them.
 
         Returns:
             For each top-level field (by ordinal) its values, ``rows.num_rows`` of them.
 
         Raises:
-            PageIndexMismatch: If pages hold other rows than the OffsetIndex says.
+            PageIndexMismatchError: If pages hold other rows than the OffsetIndex says.
             CorruptFileError: If pyarrow cannot decode the pages.
         """
         together: dict[Any, list[ChunkPages]] = defaultdict(list)
@@ -139,7 +139,9 @@ class PageDecoder:
             position += len(chunk.dictionary) + len(chunk.data)
             columns.append(ColumnChunk(start, meta_data=_moved(chunk, start, position - start, values)))
         footer = thrift.serialize(
-            FileMetaData(2, schema.elements, claimed, [RowGroup(columns, position, claimed)], schema.key_values)
+            FileMetaData(
+                2, schema.elements, claimed, [RowGroup(columns, position, claimed)], schema.key_values
+            )
         )
         parts += [footer, len(footer).to_bytes(4, "little"), MAGIC]
         names = ", ".join(repr(schema.leaves[place].name) for place in wanted)
@@ -162,10 +164,10 @@ class PageDecoder:
                 struct="DataPage",
             ) from error
         if table.num_rows != num_rows:
-            place = f"{names} gave {table.num_rows} rows, not {num_rows}"
+            contradiction = f"{names} gave {table.num_rows} rows, not {num_rows}"
             if all(chunk.plan.whole for chunk in group):
-                raise CorruptFileError(place, path=self._file.path, struct="DataPage")
-            raise PageIndexMismatch(place)
+                raise CorruptFileError(contradiction, path=self._file.path, struct="DataPage")
+            raise PageIndexMismatchError(contradiction)
         return table
 
     def _check_rows(self, chunk: ChunkPages) -> int:
@@ -178,14 +180,16 @@ class PageDecoder:
             try:
                 page = parse_page(chunk.data, start)
             except FormatError as error:
-                raise PageIndexMismatch(f"no page of {plan.leaf.name!r} where one should be: {error}") from error
+                raise PageIndexMismatchError(
+                    f"no page of {plan.leaf.name!r} where one should be: {error}"
+                ) from error
             if not page.is_data:
-                raise PageIndexMismatch(f"a page of {plan.leaf.name!r} is no data page")
+                raise PageIndexMismatchError(f"a page of {plan.leaf.name!r} is no data page")
             held = page.num_values if plan.leaf.is_flat else None
             if page.header.type == PageType.DATA_PAGE_V2 and page.header.data_page_header_v2 is not None:
                 held = page.header.data_page_header_v2.num_rows
             if held is not None and held != rows:
-                raise PageIndexMismatch(f"a page of {plan.leaf.name!r} holds {held} rows, not {rows}")
+                raise PageIndexMismatchError(f"a page of {plan.leaf.name!r} holds {held} rows, not {rows}")
             values += page.num_values
         return values
 
@@ -193,7 +197,9 @@ class PageDecoder:
 def _absent(leaf: Leaf) -> ColumnChunk:
     """A chunk that is never read, for a leaf that its field has and nobody wants."""
     return ColumnChunk(
-        meta_data=ColumnMetaData(leaf.type, [], list(leaf.path), CompressionCodec.UNCOMPRESSED, 0, 0, 0, len(MAGIC))
+        meta_data=ColumnMetaData(
+            leaf.type, [], list(leaf.path), CompressionCodec.UNCOMPRESSED, 0, 0, 0, len(MAGIC)
+        )
     )
 
 
@@ -210,8 +216,15 @@ def _moved(chunk: ChunkPages, start: int, num_bytes: int, num_values: int) -> Co
         dictionary_offset = start
         data_offset = start + len(chunk.dictionary)
     return ColumnMetaData(
-        meta.type, meta.encodings, meta.path_in_schema, meta.codec, num_values, meta.total_uncompressed_size, num_bytes,
-        data_offset, dictionary_offset,
+        meta.type,
+        meta.encodings,
+        meta.path_in_schema,
+        meta.codec,
+        num_values,
+        meta.total_uncompressed_size,
+        num_bytes,
+        data_offset,
+        dictionary_offset,
     )
 
 
@@ -231,9 +244,13 @@ class _SubSchema:
 
     def reduced_type(self, leaves: Sequence[Leaf]) -> pa.DataType:
         """The type of the one field, reduced to some of its leaves."""
-        return self._empty_file.read_all(
-            column_indices=[self.leaves.index(leaf) for leaf in leaves], use_threads=False
-        ).schema.field(0).type
+        return (
+            self._empty_file.read_all(
+                column_indices=[self.leaves.index(leaf) for leaf in leaves], use_threads=False
+            )
+            .schema.field(0)
+            .type
+        )
 
     @cached_property
     def _empty_file(self) -> Any:
@@ -290,7 +307,10 @@ def take_rows(column: pa.ChunkedArray, covered: RowSelection, wanted: RowSelecti
     starts = wanted.starts - covered.starts[place] + before[place]
     lengths = wanted.stops - wanted.starts
     if len(wanted) <= _FEW_RANGES or not _can_take(column.type):
-        slices = [column.slice(start, length) for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)]
+        slices = [
+            column.slice(start, length)
+            for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)
+        ]
         chunks = [chunk for piece in slices for chunk in piece.chunks]
         return pa.chunked_array(chunks, type=column.type)
     rows = RowSelection(starts, starts + lengths).rows() if (np.diff(starts) > 0).all() else None
@@ -356,5 +376,7 @@ def _join(arrays: list[pa.Array], kind: pa.DataType) -> pa.Array:
 def _join_fixed_size(arrays: list[pa.Array], kind: pa.DataType) -> pa.Array:
     """Fixed-size lists keep room for the values of null lists, so that those are kept, too."""
     size = kind.list_size
-    values = _join([array.values.slice(array.offset * size, len(array) * size) for array in arrays], kind.field(0).type)
+    values = _join(
+        [array.values.slice(array.offset * size, len(array) * size) for array in arrays], kind.field(0).type
+    )
     return pa.FixedSizeListArray.from_arrays(values, type=kind, mask=arrays[0].is_null())

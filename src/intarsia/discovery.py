@@ -87,7 +87,11 @@ def _find(path: str) -> list[TableFile]:
         if not matches:
             raise FileNotFoundError(f"{path}: no file matches")
         root = _fixed_part(path)
-        return [file for match in matches for file in ([_local(match, root)] if os.path.isfile(match) else _find(match))]
+        return [
+            file
+            for match in matches
+            for file in ([_local(match, root)] if os.path.isfile(match) else _find(match))
+        ]
     raise FileNotFoundError(f"{path}: no such file or folder")
 
 
@@ -144,14 +148,16 @@ def _find_remote(url: str) -> list[TableFile]:
         inside = str(item["path"])[len(prefix) :].lstrip("/").split("/")
         if all(_is_visible(part) or "=" in part for part in inside):
             partition = _partition_values(inside[:-1])
-            files.append(TableFile(f"{base}/{item['path']}", int(item["size"]), partition, store, str(item["path"])))
+            files.append(
+                TableFile(f"{base}/{item['path']}", int(item["size"]), partition, store, str(item["path"]))
+            )
     if not files:
         raise FileNotFoundError(f"{url}: no such object or folder")
     return files
 
 
 def partition_types(files: Sequence[TableFile]) -> dict[str, pa.DataType]:
-    """Type of each partition column: ``int32`` where all values are such numbers, else ``string``, as in pyarrow.
+    """Type of each partition column: ``int32`` where all values fit, else ``string``, as in pyarrow.
 
     Raises:
         FormatError: If some files lie in other partition columns than the rest.
@@ -159,9 +165,10 @@ def partition_types(files: Sequence[TableFile]) -> dict[str, pa.DataType]:
     names = [name for name, _ in files[0].partition] if files else []
     for file in files:
         if [name for name, _ in file.partition] != names:
+            found = [name for name, _ in file.partition]
             raise FormatError(
-                f"its folders name the partition columns {[name for name, _ in file.partition]}, those of other "
-                f"files {names}; open one kind of folder at a time",
+                f"its folders name the partition columns {found}, those of other files {names}; open one "
+                "kind of folder at a time",
                 path=file.path,
             )
     kinds: dict[str, pa.DataType] = {}

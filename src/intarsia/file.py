@@ -109,7 +109,11 @@ class ParquetInput:
         tail = self.source.read(tail_start, size)
         start = footer_start(tail[-TRAILER_BYTES:], size)
         stop = size - TRAILER_BYTES
-        raw = tail[start - tail_start : -TRAILER_BYTES] if start >= tail_start else self.source.read(start, stop)
+        raw = (
+            tail[start - tail_start : -TRAILER_BYTES]
+            if start >= tail_start
+            else self.source.read(start, stop)
+        )
         return parse_footer(raw, start, size)
 
     # --- what Arrow makes of the schema ------------------------------------------------------------
@@ -123,7 +127,9 @@ class ParquetInput:
             try:
                 return pq.read_metadata(pa.BufferReader(tail))
             except (pa.ArrowException, OSError, ValueError) as error:
-                raise CorruptFileError(f"pyarrow cannot read the footer: {error}", struct="FileMetaData") from error
+                raise CorruptFileError(
+                    f"pyarrow cannot read the footer: {error}", struct="FileMetaData"
+                ) from error
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
@@ -132,7 +138,9 @@ class ParquetInput:
             try:
                 schema = self.arrow_metadata.schema.to_arrow_schema()
             except (pa.ArrowException, OSError, ValueError) as error:
-                raise CorruptFileError(f"pyarrow cannot read the schema: {error}", struct="SchemaElement") from error
+                raise CorruptFileError(
+                    f"pyarrow cannot read the schema: {error}", struct="SchemaElement"
+                ) from error
         metadata = {key: value for key, value in (schema.metadata or {}).items() if key not in INDEX_KEYS}
         return schema.with_metadata(metadata or None)
 
@@ -185,7 +193,9 @@ class ParquetInput:
         chunk = self.footer.metadata.row_groups[key.row_group].columns[key.leaf]
         return bool(chunk.column_index_offset and chunk.column_index_length) and self._has_offset_index(key)
 
-    def load_page_index(self, offset_indexes: Iterable[ChunkKey], column_indexes: Iterable[ChunkKey] = ()) -> None:
+    def load_page_index(
+        self, offset_indexes: Iterable[ChunkKey], column_indexes: Iterable[ChunkKey] = ()
+    ) -> None:
         """Read what is missing of some chunks' page index, all in one go.
 
         What cannot be believed is noted in `ignored`, and is then absent.
@@ -207,11 +217,10 @@ class ParquetInput:
                 reads.append((key, "ColumnIndex", ByteRange(start, start + (chunk.column_index_length or 0))))
         inside = [read for read in reads if self._lies_inside(*read)]
         blobs = self.source.read_ranges([place for _, _, place in inside])
-        for (key, struct, _), data in sorted(zip(inside, blobs, strict=True), key=lambda item: item[0][1] != "OffsetIndex"):
-            try:
-                self._keep(key, struct, data)
-            except CorruptFileError as error:
-                self.distrust(self._index_name(struct, key), error.message)
+        for (key, struct, _), data in sorted(
+            zip(inside, blobs, strict=True), key=lambda item: item[0][1] != "OffsetIndex"
+        ):
+            self._keep(key, struct, data)
 
     def _believes(self, key: ChunkKey, there: bool) -> bool:
         if not there:
@@ -224,22 +233,29 @@ class ParquetInput:
     def _lies_inside(self, key: ChunkKey, struct: str, place: ByteRange) -> bool:
         inside = len(MAGIC) <= place.start < place.stop <= self.footer.start
         if not inside:
-            self.distrust(self._index_name(struct, key), f"bytes {place.start} to {place.stop} lie outside the file's body")
+            self.distrust(
+                self._index_name(struct, key),
+                f"bytes {place.start} to {place.stop} lie outside the file's body",
+            )
         return inside
 
     def _index_name(self, struct: str, key: ChunkKey) -> str:
         return f"{struct} of {self.footer.leaves[key.leaf].name}, row group {key.row_group}"
 
     def _keep(self, key: ChunkKey, struct: str, data: bytes) -> None:
-        if struct == "OffsetIndex":
-            group = self.footer.metadata.row_groups[key.row_group]
-            meta = self.footer.chunk_metadata(key.row_group, self.footer.leaves[key.leaf])
-            start, stop = chunk_range(meta)
-            self._locations[key] = parse_offset_index(
-                data, num_rows=group.num_rows, chunk_start=start, chunk_stop=stop
-            )
-        elif (locations := self._locations.get(key)) is not None:
-            self._column_indexes[key] = parse_column_index(data, num_pages=len(locations))
+        try:
+            if struct == "OffsetIndex":
+                self._locations[key] = self._parse_locations(key, data)
+            elif (locations := self._locations.get(key)) is not None:
+                self._column_indexes[key] = parse_column_index(data, num_pages=len(locations))
+        except CorruptFileError as error:
+            self.distrust(self._index_name(struct, key), error.message)
+
+    def _parse_locations(self, key: ChunkKey, data: bytes) -> PageLocations:
+        leaf = self.footer.leaves[key.leaf]
+        start, stop = chunk_range(self.footer.chunk_metadata(key.row_group, leaf))
+        num_rows = self.footer.metadata.row_groups[key.row_group].num_rows
+        return parse_offset_index(data, num_rows=num_rows, chunk_start=start, chunk_stop=stop)
 
     def locations(self, key: ChunkKey) -> PageLocations | None:
         """Where a chunk's pages lie; None where `load_page_index` found nothing to believe."""

@@ -1,7 +1,7 @@
 """How the values of a leaf are ordered, and bounds as bytes, as keys and truncated.
 
-A *key* is what bounds are compared by: one NumPy dtype per leaf, chosen so that the order of keys is the order that
-Parquet defines for the type.
+A *key* is what bounds are compared by: one NumPy dtype per leaf, chosen so that the order of keys is the
+order that Parquet defines for the type.
 
 =====================================  ==========================================
 leaf                                   dtype of its keys
@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from intarsia.comparison import comparison_array, comparison_type
 from intarsia.errors import CorruptFileError
 from intarsia.format.footer import Leaf
 from intarsia.format.structs import ConvertedType, Type
@@ -94,7 +95,9 @@ class Ordering:
         if self.wire is not None:
             width = self.wire.itemsize
             if any(len(bound) != width for bound in bounds):
-                raise CorruptFileError(f"a bound of {self.leaf.name!r} is not {width} bytes long", struct="Statistics")
+                raise CorruptFileError(
+                    f"a bound of {self.leaf.name!r} is not {width} bytes long", struct="Statistics"
+                )
             return np.frombuffer(b"".join(bounds), dtype=self.wire).astype(self.dtype)
         keys = np.empty(len(bounds), dtype=self.dtype)
         if self.decimal:
@@ -125,11 +128,13 @@ class Ordering:
             array: Values of `arrow_type`, or of the type that it is compared as (a dictionary's value
                 type, a view's plain type, an extension's storage).
         """
-        plain = plain_array(array).drop_null()
+        plain = comparison_array(array, comparison_type(array.type)).drop_null()
         kind = plain.type
         if self.is_bytes:
             keys = np.empty(len(plain), dtype=object)
-            keys[:] = plain.cast(pa.binary()).to_pylist() if not pa.types.is_binary(kind) else plain.to_pylist()
+            keys[:] = (
+                plain.cast(pa.binary()).to_pylist() if not pa.types.is_binary(kind) else plain.to_pylist()
+            )
             return keys
         if pa.types.is_decimal(kind):
             return _unscaled(plain, self.dtype)
@@ -141,7 +146,7 @@ class Ordering:
         multiply, divide = self.units_per_arrow
         if multiply != 1:
             keys = keys * multiply
-        return keys // divide if divide != 1 else keys
+        return np.asarray(keys // divide) if divide != 1 else keys
 
     def cell(self, key: Any) -> Keys:
         r"""A key as an array without dimensions, safe to compare with arrays of keys.
@@ -167,11 +172,15 @@ def ordering_for(leaf: Leaf, arrow_type: pa.DataType) -> Ordering | None:
         arrow_type: The type that Arrow gives its values.
     """
     kind = leaf.kind
-    if leaf.type == Type.INT96 or kind in UNORDERED_KINDS or leaf.element.converted_type == ConvertedType.INTERVAL:
+    if (
+        leaf.type == Type.INT96
+        or kind in UNORDERED_KINDS
+        or leaf.element.converted_type == ConvertedType.INTERVAL
+    ):
         return None
     if leaf.logical is not None and kind is None:  # a logical type that is newer than this version
         return None
-    plain = plain_type(arrow_type)
+    plain = comparison_type(arrow_type)
 
     def ordering(
         dtype: Any, wire: str | None = None, *, decimal: bool = False, units: tuple[int, int] = (1, 1)
@@ -179,8 +188,9 @@ def ordering_for(leaf: Leaf, arrow_type: pa.DataType) -> Ordering | None:
         return Ordering(leaf, np.dtype(dtype), np.dtype(wire) if wire else None, decimal, units, arrow_type)
 
     if kind == "DECIMAL":
-        assert leaf.logical is not None and leaf.logical.DECIMAL is not None
+        assert leaf.logical is not None
         declared = leaf.logical.DECIMAL
+        assert declared is not None
         if not pa.types.is_decimal(plain) or plain.scale != declared.scale:
             return None
         if leaf.type in (Type.INT32, Type.INT64):
@@ -218,7 +228,10 @@ def _units(leaf: Leaf, plain: pa.DataType) -> tuple[int, int] | None:
     if logical is not None and (time := logical.TIME or logical.TIMESTAMP) is not None:
         if not (pa.types.is_time(plain) or pa.types.is_timestamp(plain)):
             return None
-        unit = next((name for name, value in zip(time.unit._fields, time.unit, strict=True) if value is not None), None)
+        unit = next(
+            (name for name, value in zip(time.unit._fields, time.unit, strict=True) if value is not None),
+            None,
+        )
         if unit is None:
             return None
         file, arrow = _UNIT_PER_SECOND[_PARQUET_UNITS[unit]], _UNIT_PER_SECOND[plain.unit]
@@ -231,34 +244,6 @@ def _units(leaf: Leaf, plain: pa.DataType) -> tuple[int, int] | None:
     if pa.types.is_integer(plain) or pa.types.is_duration(plain):
         return (1, 1)
     return None
-
-
-def plain_type(arrow_type: pa.DataType) -> pa.DataType:
-    """The type that values are compared as: no dictionary, no view, no 64-bit offsets, no extension.
-
-    Example:
-        >>> plain_type(pa.dictionary(pa.int8(), pa.large_string()))
-        DataType(string)
-    """
-    if pa.types.is_dictionary(arrow_type):
-        return plain_type(arrow_type.value_type)
-    if isinstance(arrow_type, pa.BaseExtensionType):
-        return plain_type(arrow_type.storage_type)
-    if pa.types.is_large_string(arrow_type) or pa.types.is_string_view(arrow_type):
-        return pa.string()
-    if pa.types.is_large_binary(arrow_type) or pa.types.is_binary_view(arrow_type):
-        return pa.binary()
-    return arrow_type
-
-
-def plain_array(array: pa.Array) -> pa.Array:
-    """The same values in their `plain_type`."""
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    target = plain_type(array.type)
-    return array if array.type == target else array.cast(target)
 
 
 def _unscaled(array: pa.Array, dtype: np.dtype[Any]) -> Keys:

@@ -57,8 +57,9 @@ class ChunkPlan:
         return sum(place.length for place in self.pages)
 
 
-def plan_chunk(leaf: Leaf, meta: ColumnMetaData, locations: PageLocations | None, num_rows: int,
-               rows: RowSelection) -> ChunkPlan:
+def plan_chunk(
+    leaf: Leaf, meta: ColumnMetaData, locations: PageLocations | None, num_rows: int, rows: RowSelection
+) -> ChunkPlan:
     """Plan to read the pages of a chunk that hold some rows.
 
     Args:
@@ -70,8 +71,18 @@ def plan_chunk(leaf: Leaf, meta: ColumnMetaData, locations: PageLocations | None
     """
     start, stop = chunk_range(meta)
     if locations is None:
-        return ChunkPlan(leaf, meta, (ByteRange(start, stop),), (), (), RowSelection.all(num_rows), None,
-                         DictionaryUse.NEVER, data_page_count(meta), whole=True)
+        return ChunkPlan(
+            leaf,
+            meta,
+            (ByteRange(start, stop),),
+            (),
+            (),
+            RowSelection.all(num_rows),
+            None,
+            DictionaryUse.NEVER,
+            data_page_count(meta),
+            whole=True,
+        )
     first_rows, last_rows = locations.first_rows, locations.last_rows
     chosen = np.flatnonzero(rows.overlaps(first_rows, last_rows))
     starts = locations.offsets[chosen]
@@ -108,8 +119,11 @@ def dictionary_use(meta: ColumnMetaData) -> DictionaryUse:
     if not meta.encoding_stats:
         has_dictionary = any(encoding in DICTIONARY_ENCODINGS for encoding in meta.encodings)
         return DictionaryUse.SOME_PAGES if has_dictionary else DictionaryUse.NEVER
-    needs = {stat.encoding in DICTIONARY_ENCODINGS
-             for stat in meta.encoding_stats if stat.page_type in _DATA_PAGES and stat.count}
+    needs = {
+        stat.encoding in DICTIONARY_ENCODINGS
+        for stat in meta.encoding_stats
+        if stat.page_type in _DATA_PAGES and stat.count
+    }
     if len(needs) == 2:
         return DictionaryUse.SOME_PAGES
     return DictionaryUse.ALWAYS if True in needs else DictionaryUse.NEVER

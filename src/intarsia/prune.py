@@ -1,8 +1,9 @@
 """A predicate against every index of a file: which rows might match, and which index said so.
 
-Indexes are asked leaf by leaf, the cheapest first.  Each leaf of the predicate keeps the rows that no index has yet
-excluded; AND intersects them and OR unites them, so that skipping works across columns.  An index is only read for
-row groups where it could still exclude something, and only if reading it costs less than it could save.
+Indexes are asked leaf by leaf, the cheapest first.  Each leaf of the predicate keeps the rows that no index
+has yet excluded; AND intersects them and OR unites them, so that skipping works across columns.  An index
+is only read for row groups where it could still exclude something, and only if reading it costs less than
+it could save.
 """
 
 from __future__ import annotations
@@ -28,10 +29,9 @@ class PruneStep:
     """What one index excluded.
 
     Attributes:
-        index: Its name: ``"statistics"``, ``"column_index"``, ``"bloom_filter"``, or an embedded index's name.
-        column: The column it was asked about, dotted.
-        before: Rows that might match before it was asked.
-        after: Rows that might match after.
+        index: Its name: ``"statistics"``, ``"column_index"``, ``"bloom_filter"``, or an embedded index's
+        name. column: The column it was asked about, dotted. before: Rows that might match before it was
+        asked. after: Rows that might match after.
     """
 
     index: str
@@ -79,7 +79,7 @@ def prune(
     Returns:
         The rows that might match, and the reasons.
     """
-    return _Pruner(file, predicate, constants or {}, data_bytes or (lambda rows: 1 << 62)).run()
+    return _Pruner(file, predicate, constants or {}, data_bytes or (lambda _: 1 << 62)).run()
 
 
 class _Pruner:

@@ -1,4 +1,4 @@
-"""Runs a scan of one file: prune, read the predicate's columns, filter, read the rest of the rows that match."""
+"""Runs a scan of one file: prune, read the predicate's columns, filter, read the rest of what matches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from intarsia.decode import ChunkPages, PageDecoder, PageIndexMismatch, pages_use_dictionary
+from intarsia.decode import ChunkPages, PageDecoder, PageIndexMismatchError, pages_use_dictionary
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.footer import Leaf
 from intarsia.plan import ChunkPlan, DictionaryUse, data_page_count, plan_chunk
@@ -65,13 +65,17 @@ class FileScan:
         self.pruned: Pruned | None = None
         self._decoder = PageDecoder(file)
         self._output_leaves = leaves_under(file, [column.path for column in self.columns])
-        asked = [path for path in (self.predicate.paths() if self.predicate else ()) if path not in self.constants]
+        asked = [
+            path for path in (self.predicate.paths() if self.predicate else ()) if path not in self.constants
+        ]
         self._predicate_paths = asked
         self._predicate_leaves = leaves_under(file, asked)
         by_ordinal = {leaf.ordinal: leaf for leaf in [*self._predicate_leaves, *self._output_leaves]}
         self.leaves = [by_ordinal[ordinal] for ordinal in sorted(by_ordinal)]
         for leaf in self.leaves:
-            counts = [data_page_count(file.footer.chunk_metadata(g, leaf)) for g in range(self._num_row_groups)]
+            counts = [
+                data_page_count(file.footer.chunk_metadata(g, leaf)) for g in range(self._num_row_groups)
+            ]
             self.tally.pages[leaf.name] = PageCounts(
                 None if any(count is None for count in counts) else sum(count or 0 for count in counts)
             )
@@ -99,7 +103,9 @@ class FileScan:
         """About what reading some rows costs: each chunk's share of its bytes."""
         total = 0.0
         for group, share in self._row_groups(rows):
-            size = sum(self.file.footer.chunk_metadata(group, leaf).total_compressed_size for leaf in self.leaves)
+            size = sum(
+                self.file.footer.chunk_metadata(group, leaf).total_compressed_size for leaf in self.leaves
+            )
             total += size * share.num_rows / max(1, self.file.footer.metadata.row_groups[group].num_rows)
         return int(total)
 
@@ -179,14 +185,13 @@ class FileScan:
             return self._read_whole([group])
         try:
             return self._read_selected(group, wanted)
-        except PageIndexMismatch as error:
+        except PageIndexMismatchError as error:
             self.file.distrust_page_index(group, str(error))
             # the column index pruned by rows that are not what they seem: judge the whole row group
             return self._read_selected(group, RowSelection.all(num_rows))
 
     def _read_selected(self, group: int, wanted: RowSelection) -> pa.Table:
         """Two phases: the predicate's columns of the candidates, then the rest of the rows that match."""
-        num_rows = self.file.footer.metadata.row_groups[group].num_rows
         pages = _PageCache(self.file)
         rows = wanted
         values: dict[Path, pa.ChunkedArray] = {}
@@ -195,7 +200,9 @@ class FileScan:
             found = self._decode(group, self._predicate_leaves, wanted, pages)
             for path in self._predicate_paths:
                 values[path] = self._field(found, path)
-            mask = evaluate(self.predicate, {**self._constant_columns(wanted.num_rows), **values}, wanted.num_rows)
+            mask = evaluate(
+                self.predicate, {**self._constant_columns(wanted.num_rows), **values}, wanted.num_rows
+            )
             flags = mask.to_numpy(zero_copy_only=False)
             rows = _keep(wanted, flags)
             if rows.is_empty:
@@ -203,7 +210,9 @@ class FileScan:
             if rows.num_rows < wanted.num_rows:
                 values = {path: _filter(column, mask) for path, column in values.items()}
         reused = {column.path: values[column.path] for column in self.columns if column.path in values}
-        missing = leaves_under(self.file, [column.path for column in self.columns if column.path not in reused])
+        missing = leaves_under(
+            self.file, [column.path for column in self.columns if column.path not in reused]
+        )
         decoded: dict[int, pa.ChunkedArray] = {}
         if missing:
             self._load_offset_indexes(group, missing)
@@ -215,7 +224,8 @@ class FileScan:
             return {}
         return {
             path: pa.repeat(self.constants[path], num_rows)
-            for path in self.predicate.paths() if path in self.constants
+            for path in self.predicate.paths()
+            if path in self.constants
         }
 
     def _load_offset_indexes(self, group: int, leaves: Sequence[Leaf]) -> None:
@@ -235,11 +245,10 @@ class FileScan:
         for plan in plans:
             if pages.is_new(plan):
                 self._count_pages(plan)
-        num_rows = self.file.footer.metadata.row_groups[group].num_rows
         chunks = pages.fetch(plans)
         self.tally.dictionary_pages_read += pages.take_dictionary_count()
         with self.file.named_errors():
-            return self._decoder.decode(chunks, num_rows, rows)
+            return self._decoder.decode(chunks, rows)
 
     def _count_pages(self, plan: ChunkPlan) -> None:
         counts = self.tally.pages[plan.leaf.name]
@@ -298,7 +307,9 @@ class _PageCache:
 
     def fetch(self, plans: Sequence[ChunkPlan]) -> list[ChunkPages]:
         """The bytes of the plans: data pages first, dictionaries with them or only where a page needs one."""
-        at_once = {plan.dictionary for plan in plans if plan.dictionary_use is DictionaryUse.ALWAYS and plan.pages}
+        at_once = {
+            plan.dictionary for plan in plans if plan.dictionary_use is DictionaryUse.ALWAYS and plan.pages
+        }
         self._read([place for plan in plans for place in plan.pages], at_once)
         data = {id(plan): b"".join(self._bytes[place] for place in plan.pages) for plan in plans}
         needed: dict[int, ByteRange | None] = {}
@@ -309,7 +320,9 @@ class _PageCache:
             needed[id(plan)] = plan.dictionary if uses else None
         self._read([], {place for place in needed.values() if place is not None})
         return [
-            ChunkPages(plan, data[id(plan)], self._bytes[place] if (place := needed[id(plan)]) is not None else b"")
+            ChunkPages(
+                plan, data[id(plan)], self._bytes[place] if (place := needed[id(plan)]) is not None else b""
+            )
             for plan in plans
         ]
 
@@ -330,8 +343,6 @@ def leaves_under(file: ParquetInput, paths: Sequence[Path]) -> list[Leaf]:
         for leaf in file.footer.leaves
         if leaf.path[0] in roots and any(leaf.path[: len(path)] == path for path in wanted)
     ]
-
-
 
 
 def _keep(rows: RowSelection, flags: np.ndarray) -> RowSelection:

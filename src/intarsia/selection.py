@@ -125,7 +125,8 @@ class RowSelection:
         offsets = np.arange(len(mine)) - np.repeat(np.cumsum(counts) - counts, counts)
         theirs = np.repeat(low, counts) + offsets
         return RowSelection(
-            np.maximum(self.starts[mine], other.starts[theirs]), np.minimum(self.stops[mine], other.stops[theirs])
+            np.maximum(self.starts[mine], other.starts[theirs]),
+            np.minimum(self.stops[mine], other.stops[theirs]),
         )
 
     def __or__(self, other: RowSelection) -> RowSelection:

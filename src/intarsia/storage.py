@@ -233,7 +233,7 @@ class CountedSource:
         for request, data in zip(requests, fetched, strict=True):
             if len(data) != request.length:
                 raise CorruptFileError(
-                    f"asked for {request.length} bytes and got {len(data)}: the file shrank while it was read",
+                    f"asked for {request.length} bytes, got {len(data)}: the file shrank while it was read",
                     path=self.path,
                     offset=request.start,
                 )

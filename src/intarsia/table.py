@@ -18,7 +18,7 @@ from intarsia.scan import FileScan, OutputColumn
 from intarsia.tally import ScanReport, reasons_by_file
 
 
-def open(  # noqa: A001 - the product's word for it; `ia.open` reads well
+def open(
     source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
 ) -> Table:
     """Open a Parquet file or a lake of them.
@@ -219,7 +219,7 @@ class Scan:
         }
 
     def _finish(self, piece: pa.Table, plan: FileScan) -> pa.Table:
-        """The result's columns in order: those read, cast where the file has another type, and the constants."""
+        """The result's columns in order: those read (cast where types differ) and the constants."""
         read = dict(zip([column.path for column in plan.columns], piece.columns, strict=True))
         arrays = []
         for column, field in zip(self._columns, self.schema, strict=True):
@@ -301,8 +301,8 @@ def _cast(array: pa.ChunkedArray, field: pa.Field, path: str) -> pa.ChunkedArray
         return array.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise CorruptFileError(
-            f"column {field.name!r} is {array.type} here and {field.type} in the table's first file, and its values "
-            f"do not fit: {error}",
+            f"column {field.name!r} is {array.type} here and {field.type} in the table's first file, and "
+            f"its values do not fit: {error}",
             path=path,
         ) from error
 
@@ -310,6 +310,6 @@ def _cast(array: pa.ChunkedArray, field: pa.Field, path: str) -> pa.ChunkedArray
 def _warn(report: ScanReport) -> None:
     for path, notes in reasons_by_file(report.ignored).items():
         more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
-        warnings.warn(f"{path}: ignored {notes[0].index}: {notes[0].reason}{more}", IntarsiaWarning, stacklevel=4)
-
-
+        warnings.warn(
+            f"{path}: ignored {notes[0].index}: {notes[0].reason}{more}", IntarsiaWarning, stacklevel=4
+        )

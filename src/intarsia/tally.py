@@ -60,8 +60,9 @@ class PrunedBy:
 class ScanReport:
     """What a scan, or the plan of one, reads and skips, and why.
 
-    Totals of row groups, pages and rows are those of the files whose footers were read: a file that its partition values
-    exclude is never opened. A page total is None where a file does not tell how many pages it has.
+    Totals of row groups, pages and rows are those of the files whose footers were read: a file that its
+    partition values exclude is never opened. A page total is None where a file does not tell how many pages
+    it has.
     """
 
     files_total: int = 0
@@ -137,7 +138,11 @@ class ScanReport:
                 },
                 "dictionary_read": self.dictionary_pages_read,
             },
-            "rows": {"total": self.rows_total, "candidates": self.rows_candidate, "matched": self.rows_matched},
+            "rows": {
+                "total": self.rows_total,
+                "candidates": self.rows_candidate,
+                "matched": self.rows_matched,
+            },
             "bytes": {"total": self.bytes_total, "read": self.bytes_read, "index": self.bytes_index},
             "requests": self.requests,
             "pruned_by": [vars(entry).copy() for entry in self.pruned_by.values()],
@@ -162,5 +167,3 @@ def reasons_by_file(ignored: Iterable[Ignored]) -> dict[str, list[Ignored]]:
     for note in ignored:
         out[note.file].append(note)
     return out
-
-

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from intarsia.comparison import comparison_array, comparison_type
 from intarsia.predicate import (
     And,
     Comparison,
@@ -17,8 +18,6 @@ from intarsia.predicate import (
     Like,
     Not,
     bind,
-    comparison_array,
-    comparison_type,
     evaluate,
     leaf_mask,
     leaves,

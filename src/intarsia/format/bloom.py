@@ -28,11 +28,18 @@ def parse_bloom_header(data: bytes) -> tuple[int, int]:
         UnsupportedFeatureError: If the algorithm, hash or compression is not the one that Parquet defines.
     """
     header, header_bytes = thrift.parse(BloomFilterHeader, data)
-    if header.algorithm.BLOCK is None or header.hash.XXHASH is None or header.compression.UNCOMPRESSED is None:
-        raise UnsupportedFeatureError("the filter is not an uncompressed split-block filter over XXH64",
-                                      struct="BloomFilterHeader")
+    if (
+        header.algorithm.BLOCK is None
+        or header.hash.XXHASH is None
+        or header.compression.UNCOMPRESSED is None
+    ):
+        raise UnsupportedFeatureError(
+            "the filter is not an uncompressed split-block filter over XXH64", struct="BloomFilterHeader"
+        )
     if header.numBytes < BLOCK_BYTES or header.numBytes % BLOCK_BYTES:
-        raise CorruptFileError(f"{header.numBytes} bytes are no whole number of blocks", struct="BloomFilterHeader")
+        raise CorruptFileError(
+            f"{header.numBytes} bytes are no whole number of blocks", struct="BloomFilterHeader"
+        )
     return header_bytes, header.numBytes
 
 

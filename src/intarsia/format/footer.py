@@ -141,8 +141,8 @@ class Footer:
         chunk = self.chunk(row_group, leaf)
         if chunk.file_path:
             raise UnsupportedFeatureError(
-                f"column {leaf.name!r} lies in another file ({chunk.file_path.decode('utf-8', 'replace')}); open "
-                "that file instead of the summary",
+                f"column {leaf.name!r} lies in another file "
+                f"({chunk.file_path.decode('utf-8', 'replace')}); open that file instead of the summary",
                 struct="ColumnChunk",
             )
         if chunk.meta_data is None or chunk.crypto_metadata is not None:
@@ -167,11 +167,13 @@ def footer_start(trailer: bytes, file_length: int) -> int:
     if file_length == 0:
         raise CorruptFileError("the file is empty: 0 bytes")
     if file_length < SMALLEST_FILE_BYTES:
-        raise CorruptFileError(f"{file_length} bytes are too few for a Parquet file (it needs {SMALLEST_FILE_BYTES})")
+        raise CorruptFileError(
+            f"{file_length} bytes are too few for a Parquet file (it needs {SMALLEST_FILE_BYTES})"
+        )
     magic = trailer[4:]
     if magic == ENCRYPTED_MAGIC:
         raise UnsupportedFeatureError(
-            "the footer is encrypted; Intarsia reads plain footers only: decrypt the file with its writer first",
+            "the footer is encrypted; Intarsia reads plain footers only: decrypt the file first",
             offset=file_length - 4,
             struct="FileCryptoMetaData",
         )
@@ -217,14 +219,18 @@ def _check(footer: Footer) -> None:
     metadata = footer.metadata
     leaves = footer.leaves
     if metadata.num_rows != footer.num_rows:
-        raise CorruptFileError(f"the footer counts {metadata.num_rows} rows, its row groups {footer.num_rows}")
+        raise CorruptFileError(
+            f"the footer counts {metadata.num_rows} rows, its row groups {footer.num_rows}"
+        )
     if metadata.column_orders is not None and len(metadata.column_orders) != len(leaves):
         raise CorruptFileError(f"{len(metadata.column_orders)} column orders for {len(leaves)} leaves")
     for ordinal, group in enumerate(metadata.row_groups):
         if group.num_rows < 0:
             raise CorruptFileError(f"row group {ordinal} claims {group.num_rows} rows")
         if len(group.columns) != len(leaves):
-            raise CorruptFileError(f"row group {ordinal} has {len(group.columns)} columns, the schema {len(leaves)}")
+            raise CorruptFileError(
+                f"row group {ordinal} has {len(group.columns)} columns, the schema {len(leaves)}"
+            )
         for chunk, leaf in zip(group.columns, leaves, strict=True):
             meta = chunk.meta_data
             if meta is None or chunk.file_path:
@@ -236,7 +242,9 @@ def _check(footer: Footer) -> None:
                     f"{footer.file_length}"
                 )
             if meta.num_values < 0:
-                raise CorruptFileError(f"column {leaf.name!r} of row group {ordinal} claims {meta.num_values} values")
+                raise CorruptFileError(
+                    f"column {leaf.name!r} of row group {ordinal} claims {meta.num_values} values"
+                )
 
 
 def chunk_range(meta: ColumnMetaData) -> tuple[int, int]:
@@ -267,7 +275,9 @@ def schema_leaves(schema: list[SchemaElement]) -> tuple[Leaf, ...]:
         if position >= len(schema):
             raise CorruptFileError("the schema ends before its tree does", struct="SchemaElement")
         if len(path) > MAX_SCHEMA_DEPTH:
-            raise CorruptFileError(f"the schema is nested deeper than {MAX_SCHEMA_DEPTH}", struct="SchemaElement")
+            raise CorruptFileError(
+                f"the schema is nested deeper than {MAX_SCHEMA_DEPTH}", struct="SchemaElement"
+            )
         element = schema[position]
         position += 1
         path = (*path, element.name)
@@ -280,7 +290,9 @@ def schema_leaves(schema: list[SchemaElement]) -> tuple[Leaf, ...]:
                 visit(path, definition, repetition, root)
         elif element.type is not None:
             if not Type.BOOLEAN <= element.type <= Type.FIXED_LEN_BYTE_ARRAY:
-                raise CorruptFileError(f"{'.'.join(path)!r} has physical type {element.type}", struct="SchemaElement")
+                raise CorruptFileError(
+                    f"{'.'.join(path)!r} has physical type {element.type}", struct="SchemaElement"
+                )
             leaves.append(
                 Leaf(len(leaves), path, element, _logical_type(element), definition, repetition, root)
             )

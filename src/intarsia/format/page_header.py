@@ -58,7 +58,9 @@ def parse_page(data: bytes, offset: int = 0) -> Page:
         )
     page = Page(header, offset, body_start, stop)
     if page.num_values < 0:
-        raise CorruptFileError(f"the page claims {page.num_values} values", offset=offset, struct="PageHeader")
+        raise CorruptFileError(
+            f"the page claims {page.num_values} values", offset=offset, struct="PageHeader"
+        )
     return page
 
 
@@ -73,7 +75,7 @@ def walk_pages(chunk: bytes, num_values: int | None = None) -> list[Page]:
     Raises:
         CorruptFileError: If the pages do not fill the chunk, or the values are fewer.
     """
-    pages = []
+    pages: list[Page] = []
     offset = found = 0
     while offset < len(chunk) and (num_values is None or found < num_values or not pages):
         page = parse_page(chunk, offset)

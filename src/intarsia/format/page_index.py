@@ -67,7 +67,9 @@ def parse_offset_index(data: bytes, *, num_rows: int, chunk_start: int, chunk_st
         raise refuse("a page has no bytes")
     ends = offsets + sizes
     if offsets[0] < chunk_start or ends[-1] > chunk_stop:
-        raise refuse(f"pages at bytes {offsets[0]} to {ends[-1]} lie outside the chunk {chunk_start} to {chunk_stop}")
+        raise refuse(
+            f"pages at bytes {offsets[0]} to {ends[-1]} lie outside the chunk {chunk_start} to {chunk_stop}"
+        )
     if (offsets[1:] < ends[:-1]).any():
         raise refuse("pages overlap, or are out of order")
     if first_rows[0] != 0:

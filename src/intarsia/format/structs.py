@@ -1,13 +1,13 @@
 """The structs of ``parquet.thrift`` that Intarsia reads, in Parquet's own names.
 
-Each class is a named tuple whose annotations carry the Thrift field id and type; `declared` turns them into the
-table that Apache Thrift's codec wants.  Fields that no part of Intarsia reads are left
-out: the codec skips them, and `intarsia.format.thrift.parse_tree` keeps them for rewriting.
+Each class is a named tuple whose annotations carry the Thrift field id and type; `declared` turns them into
+the table that Apache Thrift's codec wants.  Fields that no part of Intarsia reads are left out: the codec
+skips them, and `intarsia.format.thrift.parse_tree` keeps them for rewriting.
 """
 
 # No `from __future__ import annotations` here: the annotations are read at import.
 from enum import IntEnum
-from typing import Annotated, Any, NamedTuple, Optional, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from thrift.Thrift import TType
 
@@ -143,7 +143,7 @@ def _list(field_id: int, element: Any) -> _Field:
     return _Field(field_id, TType.LIST, (sample.ttype, sample.args, False))
 
 
-def _refuse_assignment(self: object, name: str, value: object) -> None:
+def _refuse_assignment(self: object, name: str, _: object) -> None:
     raise AttributeError(f"{type(self).__name__} is frozen; use _replace({name}=...)")
 
 
@@ -155,7 +155,7 @@ def declared(cls: type[T]) -> type[T]:
         fields[field_id] = (field_id, ttype, name, args, None)
     cls.thrift_spec = tuple(fields.get(i) for i in range(max(fields, default=-1) + 1))  # type: ignore[attr-defined]
     # the codec builds a class by keyword arguments when it sees that instances refuse assignment
-    cls.__setattr__ = _refuse_assignment  # type: ignore[method-assign,assignment]
+    cls.__setattr__ = _refuse_assignment  # type: ignore[method-assign]
     return cls
 
 
@@ -179,9 +179,9 @@ class DecimalType(NamedTuple):
 class TimeUnit(NamedTuple):
     """Union: the one that is present is the unit."""
 
-    MILLIS: Annotated[Optional[Empty], _struct(1, Empty)] = None
-    MICROS: Annotated[Optional[Empty], _struct(2, Empty)] = None
-    NANOS: Annotated[Optional[Empty], _struct(3, Empty)] = None
+    MILLIS: Annotated[Empty | None, _struct(1, Empty)] = None
+    MICROS: Annotated[Empty | None, _struct(2, Empty)] = None
+    NANOS: Annotated[Empty | None, _struct(3, Empty)] = None
 
 
 @declared
@@ -204,41 +204,41 @@ class IntType(NamedTuple):
 class VariantType(NamedTuple):
     """VARIANT."""
 
-    specification_version: Annotated[Optional[int], _i8(1)] = None
+    specification_version: Annotated[int | None, _i8(1)] = None
 
 
 @declared
 class GeometryType(NamedTuple):
     """GEOMETRY, and GEOGRAPHY, which has one field more."""
 
-    crs: Annotated[Optional[str], _string(1)] = None
-    algorithm: Annotated[Optional[int], _i32(2)] = None
+    crs: Annotated[str | None, _string(1)] = None
+    algorithm: Annotated[int | None, _i32(2)] = None
 
 
 @declared
 class LogicalType(NamedTuple):
     """Union: the one that is present is the type; none, if it is one that this version does not know."""
 
-    STRING: Annotated[Optional[Empty], _struct(1, Empty)] = None
-    MAP: Annotated[Optional[Empty], _struct(2, Empty)] = None
-    LIST: Annotated[Optional[Empty], _struct(3, Empty)] = None
-    ENUM: Annotated[Optional[Empty], _struct(4, Empty)] = None
-    DECIMAL: Annotated[Optional[DecimalType], _struct(5, DecimalType)] = None
-    DATE: Annotated[Optional[Empty], _struct(6, Empty)] = None
-    TIME: Annotated[Optional[TimestampType], _struct(7, TimestampType)] = None
-    TIMESTAMP: Annotated[Optional[TimestampType], _struct(8, TimestampType)] = None
-    INTEGER: Annotated[Optional[IntType], _struct(10, IntType)] = None
-    UNKNOWN: Annotated[Optional[Empty], _struct(11, Empty)] = None
-    JSON: Annotated[Optional[Empty], _struct(12, Empty)] = None
-    BSON: Annotated[Optional[Empty], _struct(13, Empty)] = None
-    UUID: Annotated[Optional[Empty], _struct(14, Empty)] = None
-    FLOAT16: Annotated[Optional[Empty], _struct(15, Empty)] = None
-    VARIANT: Annotated[Optional[VariantType], _struct(16, VariantType)] = None
-    GEOMETRY: Annotated[Optional[GeometryType], _struct(17, GeometryType)] = None
-    GEOGRAPHY: Annotated[Optional[GeometryType], _struct(18, GeometryType)] = None
+    STRING: Annotated[Empty | None, _struct(1, Empty)] = None
+    MAP: Annotated[Empty | None, _struct(2, Empty)] = None
+    LIST: Annotated[Empty | None, _struct(3, Empty)] = None
+    ENUM: Annotated[Empty | None, _struct(4, Empty)] = None
+    DECIMAL: Annotated[DecimalType | None, _struct(5, DecimalType)] = None
+    DATE: Annotated[Empty | None, _struct(6, Empty)] = None
+    TIME: Annotated[TimestampType | None, _struct(7, TimestampType)] = None
+    TIMESTAMP: Annotated[TimestampType | None, _struct(8, TimestampType)] = None
+    INTEGER: Annotated[IntType | None, _struct(10, IntType)] = None
+    UNKNOWN: Annotated[Empty | None, _struct(11, Empty)] = None
+    JSON: Annotated[Empty | None, _struct(12, Empty)] = None
+    BSON: Annotated[Empty | None, _struct(13, Empty)] = None
+    UUID: Annotated[Empty | None, _struct(14, Empty)] = None
+    FLOAT16: Annotated[Empty | None, _struct(15, Empty)] = None
+    VARIANT: Annotated[VariantType | None, _struct(16, VariantType)] = None
+    GEOMETRY: Annotated[GeometryType | None, _struct(17, GeometryType)] = None
+    GEOGRAPHY: Annotated[GeometryType | None, _struct(18, GeometryType)] = None
 
     @property
-    def kind(self) -> Optional[str]:
+    def kind(self) -> str | None:
         """The name of the type that is present."""
         return next((name for name, value in zip(self._fields, self, strict=True) if value is not None), None)
 
@@ -248,15 +248,15 @@ class SchemaElement(NamedTuple):
     """One node of the schema, which is a tree flattened depth first."""
 
     name: Annotated[str, _string(4)]
-    type: Annotated[Optional[int], _i32(1)] = None
-    type_length: Annotated[Optional[int], _i32(2)] = None
-    repetition_type: Annotated[Optional[int], _i32(3)] = None
-    num_children: Annotated[Optional[int], _i32(5)] = None
-    converted_type: Annotated[Optional[int], _i32(6)] = None
-    scale: Annotated[Optional[int], _i32(7)] = None
-    precision: Annotated[Optional[int], _i32(8)] = None
-    field_id: Annotated[Optional[int], _i32(9)] = None
-    logicalType: Annotated[Optional[LogicalType], _struct(10, LogicalType)] = None
+    type: Annotated[int | None, _i32(1)] = None
+    type_length: Annotated[int | None, _i32(2)] = None
+    repetition_type: Annotated[int | None, _i32(3)] = None
+    num_children: Annotated[int | None, _i32(5)] = None
+    converted_type: Annotated[int | None, _i32(6)] = None
+    scale: Annotated[int | None, _i32(7)] = None
+    precision: Annotated[int | None, _i32(8)] = None
+    field_id: Annotated[int | None, _i32(9)] = None
+    logicalType: Annotated[LogicalType | None, _struct(10, LogicalType)] = None
 
 
 # --- footer ----------------------------------------------------------------------------------------
@@ -266,24 +266,24 @@ class SchemaElement(NamedTuple):
 class Statistics(NamedTuple):
     """Bounds and counts of a column chunk or page; ``max`` and ``min`` are the deprecated pair."""
 
-    max: Annotated[Optional[bytes], _binary(1)] = None
-    min: Annotated[Optional[bytes], _binary(2)] = None
-    null_count: Annotated[Optional[int], _i64(3)] = None
-    distinct_count: Annotated[Optional[int], _i64(4)] = None
-    max_value: Annotated[Optional[bytes], _binary(5)] = None
-    min_value: Annotated[Optional[bytes], _binary(6)] = None
-    is_max_value_exact: Annotated[Optional[bool], _bool(7)] = None
-    is_min_value_exact: Annotated[Optional[bool], _bool(8)] = None
-    nan_count: Annotated[Optional[int], _i64(9)] = None
+    max: Annotated[bytes | None, _binary(1)] = None
+    min: Annotated[bytes | None, _binary(2)] = None
+    null_count: Annotated[int | None, _i64(3)] = None
+    distinct_count: Annotated[int | None, _i64(4)] = None
+    max_value: Annotated[bytes | None, _binary(5)] = None
+    min_value: Annotated[bytes | None, _binary(6)] = None
+    is_max_value_exact: Annotated[bool | None, _bool(7)] = None
+    is_min_value_exact: Annotated[bool | None, _bool(8)] = None
+    nan_count: Annotated[int | None, _i64(9)] = None
 
 
 @declared
 class SizeStatistics(NamedTuple):
     """Sizes and level histograms of a column chunk."""
 
-    unencoded_byte_array_data_bytes: Annotated[Optional[int], _i64(1)] = None
-    repetition_level_histogram: Annotated[Optional[list[int]], _list(2, _i64)] = None
-    definition_level_histogram: Annotated[Optional[list[int]], _list(3, _i64)] = None
+    unencoded_byte_array_data_bytes: Annotated[int | None, _i64(1)] = None
+    repetition_level_histogram: Annotated[list[int] | None, _list(2, _i64)] = None
+    definition_level_histogram: Annotated[list[int] | None, _list(3, _i64)] = None
 
 
 @declared
@@ -291,7 +291,7 @@ class KeyValue(NamedTuple):
     """One entry of the key/value metadata, as bytes: not every writer keeps to UTF-8."""
 
     key: Annotated[bytes, _binary(1)]
-    value: Annotated[Optional[bytes], _binary(2)] = None
+    value: Annotated[bytes | None, _binary(2)] = None
 
 
 @declared
@@ -309,7 +309,7 @@ class PageEncodingStats(NamedTuple):
 
     page_type: Annotated[int, _i32(1)]
     encoding: Annotated[int, _i32(2)]
-    count: Annotated[int, _i32(3)]
+    count: Annotated[int, _i32(3)]  # type: ignore[assignment]  # Parquet's name; hides tuple.count
 
 
 @declared
@@ -324,12 +324,12 @@ class ColumnMetaData(NamedTuple):
     total_uncompressed_size: Annotated[int, _i64(6)]
     total_compressed_size: Annotated[int, _i64(7)]
     data_page_offset: Annotated[int, _i64(9)]
-    dictionary_page_offset: Annotated[Optional[int], _i64(11)] = None
-    statistics: Annotated[Optional[Statistics], _struct(12, Statistics)] = None
-    encoding_stats: Annotated[Optional[list[PageEncodingStats]], _list(13, PageEncodingStats)] = None
-    bloom_filter_offset: Annotated[Optional[int], _i64(14)] = None
-    bloom_filter_length: Annotated[Optional[int], _i32(15)] = None
-    size_statistics: Annotated[Optional[SizeStatistics], _struct(16, SizeStatistics)] = None
+    dictionary_page_offset: Annotated[int | None, _i64(11)] = None
+    statistics: Annotated[Statistics | None, _struct(12, Statistics)] = None
+    encoding_stats: Annotated[list[PageEncodingStats] | None, _list(13, PageEncodingStats)] = None
+    bloom_filter_offset: Annotated[int | None, _i64(14)] = None
+    bloom_filter_length: Annotated[int | None, _i32(15)] = None
+    size_statistics: Annotated[SizeStatistics | None, _struct(16, SizeStatistics)] = None
 
 
 @declared
@@ -337,14 +337,14 @@ class ColumnChunk(NamedTuple):
     """One column of one row group."""
 
     file_offset: Annotated[int, _i64(2)] = 0
-    file_path: Annotated[Optional[bytes], _binary(1)] = None
-    meta_data: Annotated[Optional[ColumnMetaData], _struct(3, ColumnMetaData)] = None
-    offset_index_offset: Annotated[Optional[int], _i64(4)] = None
-    offset_index_length: Annotated[Optional[int], _i32(5)] = None
-    column_index_offset: Annotated[Optional[int], _i64(6)] = None
-    column_index_length: Annotated[Optional[int], _i32(7)] = None
-    crypto_metadata: Annotated[Optional[Empty], _struct(8, Empty)] = None
-    encrypted_column_metadata: Annotated[Optional[bytes], _binary(9)] = None
+    file_path: Annotated[bytes | None, _binary(1)] = None
+    meta_data: Annotated[ColumnMetaData | None, _struct(3, ColumnMetaData)] = None
+    offset_index_offset: Annotated[int | None, _i64(4)] = None
+    offset_index_length: Annotated[int | None, _i32(5)] = None
+    column_index_offset: Annotated[int | None, _i64(6)] = None
+    column_index_length: Annotated[int | None, _i32(7)] = None
+    crypto_metadata: Annotated[Empty | None, _struct(8, Empty)] = None
+    encrypted_column_metadata: Annotated[bytes | None, _binary(9)] = None
 
 
 @declared
@@ -354,17 +354,17 @@ class RowGroup(NamedTuple):
     columns: Annotated[list[ColumnChunk], _list(1, ColumnChunk)]
     total_byte_size: Annotated[int, _i64(2)]
     num_rows: Annotated[int, _i64(3)]
-    sorting_columns: Annotated[Optional[list[SortingColumn]], _list(4, SortingColumn)] = None
-    total_compressed_size: Annotated[Optional[int], _i64(6)] = None
+    sorting_columns: Annotated[list[SortingColumn] | None, _list(4, SortingColumn)] = None
+    total_compressed_size: Annotated[int | None, _i64(6)] = None
 
 
 @declared
 class ColumnOrder(NamedTuple):
     """Union: how the bounds of a leaf are ordered; none, if it is an order that is not known here."""
 
-    TYPE_ORDER: Annotated[Optional[Empty], _struct(1, Empty)] = None
-    IEEE_754_TOTAL_ORDER: Annotated[Optional[Empty], _struct(2, Empty)] = None
-    INT96_TIMESTAMP_ORDER: Annotated[Optional[Empty], _struct(3, Empty)] = None
+    TYPE_ORDER: Annotated[Empty | None, _struct(1, Empty)] = None
+    IEEE_754_TOTAL_ORDER: Annotated[Empty | None, _struct(2, Empty)] = None
+    INT96_TIMESTAMP_ORDER: Annotated[Empty | None, _struct(3, Empty)] = None
 
 
 @declared
@@ -375,10 +375,10 @@ class FileMetaData(NamedTuple):
     schema: Annotated[list[SchemaElement], _list(2, SchemaElement)]
     num_rows: Annotated[int, _i64(3)]
     row_groups: Annotated[list[RowGroup], _list(4, RowGroup)]
-    key_value_metadata: Annotated[Optional[list[KeyValue]], _list(5, KeyValue)] = None
-    created_by: Annotated[Optional[bytes], _binary(6)] = None
-    column_orders: Annotated[Optional[list[ColumnOrder]], _list(7, ColumnOrder)] = None
-    encryption_algorithm: Annotated[Optional[Empty], _struct(8, Empty)] = None
+    key_value_metadata: Annotated[list[KeyValue] | None, _list(5, KeyValue)] = None
+    created_by: Annotated[bytes | None, _binary(6)] = None
+    column_orders: Annotated[list[ColumnOrder] | None, _list(7, ColumnOrder)] = None
+    encryption_algorithm: Annotated[Empty | None, _struct(8, Empty)] = None
 
 
 # --- pages -----------------------------------------------------------------------------------------
@@ -412,7 +412,7 @@ class DataPageHeaderV2(NamedTuple):
     encoding: Annotated[int, _i32(4)]
     definition_levels_byte_length: Annotated[int, _i32(5)]
     repetition_levels_byte_length: Annotated[int, _i32(6)]
-    is_compressed: Annotated[Optional[bool], _bool(7)] = None
+    is_compressed: Annotated[bool | None, _bool(7)] = None
 
 
 @declared
@@ -422,9 +422,9 @@ class PageHeader(NamedTuple):
     type: Annotated[int, _i32(1)]
     uncompressed_page_size: Annotated[int, _i32(2)]
     compressed_page_size: Annotated[int, _i32(3)]
-    data_page_header: Annotated[Optional[DataPageHeader], _struct(5, DataPageHeader)] = None
-    dictionary_page_header: Annotated[Optional[DictionaryPageHeader], _struct(7, DictionaryPageHeader)] = None
-    data_page_header_v2: Annotated[Optional[DataPageHeaderV2], _struct(8, DataPageHeaderV2)] = None
+    data_page_header: Annotated[DataPageHeader | None, _struct(5, DataPageHeader)] = None
+    dictionary_page_header: Annotated[DictionaryPageHeader | None, _struct(7, DictionaryPageHeader)] = None
+    data_page_header_v2: Annotated[DataPageHeaderV2 | None, _struct(8, DataPageHeaderV2)] = None
 
 
 # --- indexes ---------------------------------------------------------------------------------------
@@ -444,7 +444,7 @@ class OffsetIndex(NamedTuple):
     """The data pages of a column chunk."""
 
     page_locations: Annotated[list[PageLocation], _list(1, PageLocation)]
-    unencoded_byte_array_data_bytes: Annotated[Optional[list[int]], _list(2, _i64)] = None
+    unencoded_byte_array_data_bytes: Annotated[list[int] | None, _list(2, _i64)] = None
 
 
 @declared
@@ -455,31 +455,31 @@ class ColumnIndex(NamedTuple):
     min_values: Annotated[list[bytes], _list(2, _binary)]
     max_values: Annotated[list[bytes], _list(3, _binary)]
     boundary_order: Annotated[int, _i32(4)]
-    null_counts: Annotated[Optional[list[int]], _list(5, _i64)] = None
-    repetition_level_histograms: Annotated[Optional[list[int]], _list(6, _i64)] = None
-    definition_level_histograms: Annotated[Optional[list[int]], _list(7, _i64)] = None
-    nan_counts: Annotated[Optional[list[int]], _list(8, _i64)] = None
+    null_counts: Annotated[list[int] | None, _list(5, _i64)] = None
+    repetition_level_histograms: Annotated[list[int] | None, _list(6, _i64)] = None
+    definition_level_histograms: Annotated[list[int] | None, _list(7, _i64)] = None
+    nan_counts: Annotated[list[int] | None, _list(8, _i64)] = None
 
 
 @declared
 class BloomFilterAlgorithm(NamedTuple):
     """Union of algorithms; one exists."""
 
-    BLOCK: Annotated[Optional[Empty], _struct(1, Empty)] = None
+    BLOCK: Annotated[Empty | None, _struct(1, Empty)] = None
 
 
 @declared
 class BloomFilterHash(NamedTuple):
     """Union of hashes; one exists."""
 
-    XXHASH: Annotated[Optional[Empty], _struct(1, Empty)] = None
+    XXHASH: Annotated[Empty | None, _struct(1, Empty)] = None
 
 
 @declared
 class BloomFilterCompression(NamedTuple):
     """Union of compressions; one exists."""
 
-    UNCOMPRESSED: Annotated[Optional[Empty], _struct(1, Empty)] = None
+    UNCOMPRESSED: Annotated[Empty | None, _struct(1, Empty)] = None
 
 
 @declared

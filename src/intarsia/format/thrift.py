@@ -1,9 +1,9 @@
 """Thrift's compact protocol, twice: fast into declared structs, and generic into a tree.
 
-`parse` and `serialize` run Apache Thrift's C codec over the classes of `intarsia.format.structs`: fields that a
-class does not declare are dropped.  `parse_tree` and `serialize_tree` keep every field, known or not,
-so that a footer can be changed and written back without losing what a later version of Parquet
-put there (contract C8).
+`parse` and `serialize` run Apache Thrift's C codec over the classes of `intarsia.format.structs`: fields
+that a class does not declare are dropped.  `parse_tree` and `serialize_tree` keep every field, known or
+not, so that a footer can be changed and written back without losing what a later version of Parquet put
+there (contract C8).
 
 Source: the Thrift compact protocol specification; field ids and types from ``parquet.thrift``.
 """
@@ -145,14 +145,18 @@ class _Reader:
     def take(self, length: int) -> bytes:
         stop = self.position + length
         if stop > len(self.data):
-            raise CorruptFileError(f"{length} bytes were announced, {len(self.data) - self.position} are left")
+            raise CorruptFileError(
+                f"{length} bytes were announced, {len(self.data) - self.position} are left"
+            )
         piece = self.data[self.position : stop]
         self.position = stop
         return piece
 
     def count(self, count: int) -> int:
         if count > len(self.data) - self.position:
-            raise CorruptFileError(f"{count} elements were announced, {len(self.data) - self.position} bytes are left")
+            raise CorruptFileError(
+                f"{count} elements were announced, {len(self.data) - self.position} bytes are left"
+            )
         return count
 
     def value(self, kind: int, depth: int) -> Any:
@@ -183,7 +187,9 @@ class _Reader:
                 return Map(0, 0, [])
             kinds = self.take(1)[0]
             key, value = kinds >> 4, kinds & 0x0F
-            pairs = [(self.value(key, depth + 1), self.value(value, depth + 1)) for _ in range(self.count(count))]
+            pairs = [
+                (self.value(key, depth + 1), self.value(value, depth + 1)) for _ in range(self.count(count))
+            ]
             return Map(key, value, pairs)
         raise CorruptFileError(f"there is no Thrift type {kind}")
 
@@ -307,5 +313,3 @@ _WRITERS: dict[int, Callable[[bytearray, Any], None]] = {
 
 def _write_value(out: bytearray, kind: int, value: Any) -> None:
     _WRITERS[kind](out, value)
-
-

@@ -1,7 +1,7 @@
 """The protocol that every index speaks, built in or yours.
 
-An index class is a frozen dataclass: its fields are its parameters.  It says how to build a payload from the values of
-a file, and how to open one again::
+An index class is a frozen dataclass: its fields are its parameters.  It says how to build a payload from
+the values of a file, and how to open one again::
 
     @dataclass(frozen=True)
     class Even:                                   # one class, one file, one entry point
@@ -41,7 +41,8 @@ class Layout:
     Attributes:
         num_rows: Rows in the file.
         row_group_edges: First row of each row group, and ``num_rows`` at the end.
-        page_edges: For a column (dotted), the first row of each of its data pages, and ``num_rows`` at the end, in
+        page_edges: For a column (dotted), the first row of each of its data pages, and ``num_rows`` at the
+        end, in
             the file's numbering; absent for columns whose pages are not known.
     """
 

@@ -44,9 +44,9 @@ class BloomFilters:
             leaf, hashes = self._hashes(predicate)
             if leaf is None or not hashes:
                 continue
-            for row_group in np.flatnonzero(scope.overlaps(edges[:-1], edges[1:])).tolist():
-                if self._range_of_filter(ChunkKey(row_group, leaf.ordinal)) is not None:
-                    probes.append((predicate, ChunkKey(row_group, leaf.ordinal), hashes))
+            touched = np.flatnonzero(scope.overlaps(edges[:-1], edges[1:])).tolist()
+            keys = [ChunkKey(row_group, leaf.ordinal) for row_group in touched]
+            probes += [(predicate, key, hashes) for key in keys if self._range_of_filter(key) is not None]
         self._load_headers([key for _, key, _ in probes])
         reads: list[tuple[BoundLeaf, ChunkKey, int, ByteRange]] = []
         for predicate, key, hashes in probes:
@@ -83,7 +83,9 @@ class BloomFilters:
     def _load_headers(self, keys: list[ChunkKey]) -> None:
         missing = [key for key in dict.fromkeys(keys) if key not in self._bits]
         places = [place for key in missing if (place := self._range_of_filter(key)) is not None]
-        heads = self._file.source.read_ranges([ByteRange(p.start, min(p.stop, p.start + HEADER_BYTES)) for p in places])
+        heads = self._file.source.read_ranges(
+            [ByteRange(p.start, min(p.stop, p.start + HEADER_BYTES)) for p in places]
+        )
         for key, place, head in zip(missing, places, heads, strict=True):
             self._bits[key] = None
             try:
@@ -116,4 +118,6 @@ class BloomFilters:
 
 def _has_one_encoding(ordering: Ordering) -> bool:
     """Whether equal values have equal bytes: not booleans (no filter), nor decimals of varying length."""
-    return ordering.leaf.type != Type.BOOLEAN and not (ordering.decimal and ordering.leaf.type == Type.BYTE_ARRAY)
+    return ordering.leaf.type != Type.BOOLEAN and not (
+        ordering.decimal and ordering.leaf.type == Type.BYTE_ARRAY
+    )

@@ -55,7 +55,9 @@ class ColumnIndexes:
             elif not sure:
                 starts.append(edges[row_group : row_group + 1])
                 stops.append(edges[row_group + 1 : row_group + 2])
-        return RowSelection.union_of(np.concatenate(starts), np.concatenate(stops)) if told and starts else None
+        return (
+            RowSelection.union_of(np.concatenate(starts), np.concatenate(stops)) if told and starts else None
+        )
 
     def _leaf(self, predicate: BoundLeaf) -> Leaf | None:
         leaf = self._file.leaves_by_path.get(predicate.path)
@@ -77,10 +79,13 @@ class ColumnIndexes:
         leaf = self._file.footer.leaves[key.leaf]
         ordering = ordering_for(leaf, self._file.leaf_types[leaf.ordinal])
         rows = locations.last_rows - locations.first_rows
-        null_counts = np.array(index.null_counts, dtype=np.int64) if index.null_counts else np.full(len(rows), UNKNOWN)
+        null_counts = (
+            np.array(index.null_counts, dtype=np.int64) if index.null_counts else np.full(len(rows), UNKNOWN)
+        )
         null_counts[null_counts > rows] = UNKNOWN
         empty_bounds = np.array(
-            [not low and not high for low, high in zip(index.min_values, index.max_values, strict=True)], dtype=bool
+            [not low and not high for low, high in zip(index.min_values, index.max_values, strict=True)],
+            dtype=bool,
         )
         null_pages = np.array(index.null_pages, dtype=bool)
         # a null page that carries bounds, or whose nulls are fewer than its rows, is not believed

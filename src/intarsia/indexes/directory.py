@@ -384,12 +384,13 @@ def frame(payload: bytes, fingerprint: str) -> bytes:
     )
 
 
-def unframe(blob: bytes, fingerprint: str) -> bytes:
+def unframe(blob: bytes, fingerprint: str, entry: Entry | None = None) -> bytes:
     """The payload of a blob.
 
     Args:
         blob: The bytes that an `Entry` names.
         fingerprint: The directory's fingerprint.
+        entry: The entry itself, so that the blob is also checked to be the one it means.
 
     Raises:
         IndexPayloadError: If the blob is damaged, cut short or another file's.
@@ -409,6 +410,9 @@ def unframe(blob: bytes, fingerprint: str) -> bytes:
     if int.from_bytes(header[32:40], "little") != len(blob) - BLOB_HEADER_BYTES:
         raise IndexPayloadError("the blob's length is not what the directory says")
     payload = blob[BLOB_HEADER_BYTES:]
-    if xxhash.xxh3_64_intdigest(payload) != int.from_bytes(header[40:48], "little"):
+    found = xxhash.xxh3_64_intdigest(payload)
+    if found != int.from_bytes(header[40:48], "little"):
         raise IndexPayloadError("the blob's bytes are damaged: its checksum does not match")
+    if entry is not None and found != int(entry.xxh3, 16):
+        raise IndexPayloadError("the blob is whole, but not the one that the directory means")
     return payload

@@ -5,8 +5,9 @@ The payload is an Arrow IPC stream (zstd) of one batch::
     value     the column's plain type   distinct values in ascending order, then null if any row is null
     granules  list<uint32>              ordinals of the granules that hold the value, ascending
 
-Schema metadata: ``edges`` (int64, little-endian: first row of each granule, and the number of rows at the end) and
-``unlisted`` (uint32: granules that hold more values than the limit, and therefore cannot be skipped).
+Schema metadata: ``edges`` (int64, little-endian: first row of each granule, and the number of rows at the
+end) and ``unlisted`` (uint32: granules that hold more values than the limit, and therefore cannot be
+skipped).
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.comparison import comparison_array, comparison_type
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.indexes.base import ColumnData, Granularity, Layout
-from intarsia.ordering import plain_array, plain_type
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.predicate.evaluate import leaf_mask
 from intarsia.selection import Rows, RowSelection
@@ -60,12 +61,12 @@ class Distinct:
     def build(self, chunk: ColumnData) -> bytes:
         """The payload for a file; see the module's text."""
         edges = chunk.layout.edges(self.granularity, self.column)
-        value_type = plain_type(chunk.type_of(self.column))
+        value_type = comparison_type(chunk.type_of(self.column))
         if pa.types.is_nested(value_type):
             raise IndexBuildError(f"Distinct: {self.column!r} is a {value_type}; name one of its fields")
         granules = _Granules(edges, self.max_values)
         for first_row, piece in chunk.batches(self.column):
-            granules.add(first_row, plain_array(piece))
+            granules.add(first_row, comparison_array(piece, value_type))
         return granules.payload(value_type)
 
     def open(self, payload: bytes, layout: Layout) -> OpenDistinct:
@@ -80,8 +81,12 @@ class Distinct:
             values, lists = batch.column("value"), batch.column("granules")
             granules = lists.flatten().to_numpy()
         except (pa.ArrowException, KeyError, ValueError, OSError, StopIteration) as error:
-            raise IndexPayloadError(f"the payload of Distinct({self.column!r}) is damaged: {error}") from error
-        bad_edges = len(edges) < 1 or edges[0] != 0 or edges[-1] != layout.num_rows or (np.diff(edges) < 0).any()
+            raise IndexPayloadError(
+                f"the payload of Distinct({self.column!r}) is damaged: {error}"
+            ) from error
+        bad_edges = (
+            len(edges) < 1 or edges[0] != 0 or edges[-1] != layout.num_rows or (np.diff(edges) < 0).any()
+        )
         highest = max(granules.max(initial=0), unlisted.max(initial=0))
         if bad_edges or ((len(granules) or len(unlisted)) and highest >= len(edges) - 1):
             raise IndexPayloadError(f"the payload of Distinct({self.column!r}) is about other rows")
@@ -133,8 +138,13 @@ class _Granules:
         self._pending: pa.Array | None = None  # distinct values so far of the granule that is still open
         self._granule = 0
 
-    def add(self, first_row: int, piece: pa.Array) -> None:
+    def add(self, first_row: int, piece: pa.Array | pa.ChunkedArray) -> None:
         """Take the values of rows ``first_row`` onwards; pieces come in order, without gaps."""
+        if isinstance(piece, pa.ChunkedArray):  # more text than one array can hold
+            for chunk in piece.chunks:
+                self.add(first_row, chunk)
+                first_row += len(chunk)
+            return
         row, end = first_row, first_row + len(piece)
         while row < end:
             granule = int(np.searchsorted(self.edges, row, side="right")) - 1
@@ -168,10 +178,15 @@ class _Granules:
         distinct, offsets, order = _group(values)
         edges = np.asarray(self.edges, dtype="<i8").tobytes()
         schema = pa.schema(
-            [pa.field("value", value_type), pa.field("granules", pa.list_(pa.field("item", pa.uint32(), nullable=False)))],
+            [
+                pa.field("value", value_type),
+                pa.field("granules", pa.list_(pa.field("item", pa.uint32(), nullable=False))),
+            ],
             metadata={b"edges": edges, b"unlisted": np.array(unlisted, dtype="<u4").tobytes()},
         )
-        lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(granules[order], pa.uint32()))
+        lists = pa.ListArray.from_arrays(
+            pa.array(offsets, pa.int32()), pa.array(granules[order], pa.uint32())
+        )
         batch = pa.record_batch([distinct.cast(value_type), lists.cast(schema.field(1).type)], schema=schema)
         sink = pa.BufferOutputStream()
         options = pa.ipc.IpcWriteOptions(compression="zstd")
@@ -183,7 +198,9 @@ class _Granules:
 def _group(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """Distinct values in ascending order (null last), where each one's run begins, and the sorting order."""
     encoded = pc.dictionary_encode(values, null_encoding="encode")
-    ranks = pc.sort_indices(encoded.dictionary, sort_keys=[("", "ascending")], null_placement="at_end").to_numpy()
+    ranks = pc.sort_indices(
+        encoded.dictionary, sort_keys=[("", "ascending")], null_placement="at_end"
+    ).to_numpy()
     rank_of = np.empty(len(ranks), dtype=np.int64)
     rank_of[ranks] = np.arange(len(ranks))
     places = rank_of[encoded.indices.to_numpy()] if len(values) else np.empty(0, dtype=np.int64)

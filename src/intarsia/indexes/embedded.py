@@ -32,9 +32,10 @@ class EmbeddedIndexes:
             return None
         try:
             directory = parse_directory(raw)
-            reason = belongs(directory, self._file.footer)
         except IndexPayloadError as error:
-            reason = str(error)
+            self._file.distrust("intarsia directory", str(error))
+            return None
+        reason = belongs(directory, self._file.footer)
         if reason is not None:
             self._file.distrust("intarsia directory", reason)
             return None

@@ -63,7 +63,11 @@ def statistics_bounds(footer: Footer, leaf: Leaf, ordering: Ordering | None) -> 
         if nulls is not None and 0 <= nulls <= group.num_rows and (nulls or _has_bounds(statistics)):
             null_counts[ordinal] = nulls
             all_null[ordinal] = nulls == group.num_rows
-        if statistics.nan_count is not None and 0 <= statistics.nan_count <= group.num_rows and nan_counts[ordinal]:
+        if (
+            statistics.nan_count is not None
+            and 0 <= statistics.nan_count <= group.num_rows
+            and nan_counts[ordinal]
+        ):
             nan_counts[ordinal] = statistics.nan_count
         if ordering is not None and pair is not None:
             bounded.append(ordinal)
@@ -71,7 +75,15 @@ def statistics_bounds(footer: Footer, leaf: Leaf, ordering: Ordering | None) -> 
             highs.append(pair[1])
     edges = footer.row_group_starts
     return bounds_of_bytes(
-        ordering, edges[:-1], edges[1:], np.array(bounded, dtype=np.int64), lows, highs, null_counts, nan_counts, all_null
+        ordering,
+        edges[:-1],
+        edges[1:],
+        np.array(bounded, dtype=np.int64),
+        lows,
+        highs,
+        null_counts,
+        nan_counts,
+        all_null,
     )
 
 
@@ -110,15 +122,17 @@ def bounds_of_bytes(
     if ordering is not None and len(bounded):
         try:
             low, high = ordering.decode(lows), ordering.decode(highs)
-            sound = np.asarray(low <= high, dtype=bool)  # false for NaN, too
         except CorruptFileError:
-            sound = np.zeros(len(bounded), dtype=bool)
-        if sound.any():
+            pass  # bounds of a wrong length: none is believed
+        else:
+            sound = np.asarray(low <= high, dtype=bool)  # false for NaN, too
             places = bounded[sound]
             minima[places], maxima[places], known[places] = low[sound], high[sound], True
         if known.all():
             order = boundary_order(minima, maxima)
-    return Bounds(ordering, starts, stops, known, minima, maxima, null_counts, nan_counts, all_null & ~known, order)
+    return Bounds(
+        ordering, starts, stops, known, minima, maxima, null_counts, nan_counts, all_null & ~known, order
+    )
 
 
 def column_order_is_known(footer: Footer, leaf: Leaf) -> bool:
@@ -131,7 +145,10 @@ def column_order_is_known(footer: Footer, leaf: Leaf) -> bool:
 
 
 def _has_bounds(statistics: Statistics) -> bool:
-    return any(bound is not None for bound in (statistics.min, statistics.max, statistics.min_value, statistics.max_value))
+    return any(
+        bound is not None
+        for bound in (statistics.min, statistics.max, statistics.min_value, statistics.max_value)
+    )
 
 
 def _believed_pair(footer: Footer, leaf: Leaf, statistics: Statistics) -> tuple[bytes, bytes] | None:

@@ -22,8 +22,8 @@ from intarsia.predicate.bound import (
     Path,
     leaves,
 )
-from intarsia.predicate.columns import Column, comparison_type, resolve_column
-from intarsia.predicate.evaluate import comparison_array, evaluate, leaf_mask
+from intarsia.predicate.columns import Column, resolve_column
+from intarsia.predicate.evaluate import evaluate, leaf_mask
 from intarsia.predicate.filters import Filters, Where, parse_filters, parse_predicate
 from intarsia.predicate.nodes import (
     And,
@@ -67,8 +67,6 @@ __all__ = [
     "Predicate",
     "Where",
     "bind",
-    "comparison_array",
-    "comparison_type",
     "evaluate",
     "leaf_mask",
     "leaves",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from intarsia.comparison import comparison_type
 from intarsia.errors import ColumnNotFoundError, PredicateError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ class Column:
     Attributes:
         path: The names from the top-level column down to the leaf.
         declared: The type that the schema gives it.
-        type: The type in which it is compared, see :func:`comparison_type`.
+        type: The type in which it is compared, see `comparison_type`.
     """
 
     path: tuple[str, ...]
@@ -33,27 +34,6 @@ class Column:
     def name(self) -> str:
         """The path as text, for messages."""
         return ".".join(self.path)
-
-
-def comparison_type(type_: pa.DataType) -> pa.DataType:
-    """The type in which values of ``type_`` are compared: what they are, apart from how they are laid out.
-
-    Dictionaries and run-end encoding give way to the type of their values, large and view layouts to
-    ``string`` and ``binary``, extension types to their storage. Every other type is its own.
-
-    Example:
-        >>> comparison_type(pa.dictionary(pa.int8(), pa.large_string()))
-        DataType(string)
-    """
-    if isinstance(type_, pa.BaseExtensionType):
-        return comparison_type(type_.storage_type)
-    if pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
-        return comparison_type(type_.value_type)
-    if pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
-        return pa.string()
-    if pa.types.is_large_binary(type_) or pa.types.is_binary_view(type_):
-        return pa.binary()
-    return type_
 
 
 def resolve_column(schema: pa.Schema, column: ColumnName) -> Column:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.comparison import comparison_array
 from intarsia.predicate.bound import (
     Bound,
     BoundAnd,
@@ -19,7 +20,6 @@ from intarsia.predicate.bound import (
     Leaf,
     Path,
 )
-from intarsia.predicate.columns import comparison_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -131,50 +131,3 @@ def _is_in(leaf: BoundIn, values: pa.Array) -> pa.BooleanArray:
         wide = pa.decimal128(values.type.precision, values.type.scale)
         values, among = values.cast(wide), among.cast(wide)
     return pc.is_in(values, value_set=among)
-
-
-def comparison_array(array: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array | pa.ChunkedArray:
-    """The values of an array in the type in which they are compared.
-
-    Dictionaries and run ends are decoded, large and view layouts become plain ones, extension arrays their
-    storage.
-
-    Args:
-        array: The values, of any type whose comparison type is ``type_``.
-        type_: What :func:`~intarsia.predicate.columns.comparison_type` gives.
-
-    Returns:
-        An array of exactly ``type_``; chunked if it was, or if one array cannot hold so much text.
-
-    Example:
-        >>> comparison_array(pa.array(["a", "b"]).dictionary_encode(), pa.string()).to_pylist()
-        ['a', 'b']
-    """
-    if array.type == type_:
-        return array
-    if isinstance(array, pa.ChunkedArray):
-        parts: list[pa.Array] = []
-        for chunk in array.chunks:
-            part = comparison_array(chunk, type_)
-            parts.extend(part.chunks if isinstance(part, pa.ChunkedArray) else [part])
-        return pa.chunked_array(parts, type_)
-    if isinstance(array, pa.ExtensionArray):
-        return comparison_array(array.storage, type_)
-    if isinstance(array, pa.RunEndEncodedArray):
-        return comparison_array(pc.run_end_decode(array), type_)
-    if (
-        isinstance(array, pa.DictionaryArray)
-        and comparison_type(array.type.value_type) != array.type.value_type
-    ):
-        plain = comparison_array(array.dictionary, type_)
-        if isinstance(plain, pa.Array):
-            array = pa.DictionaryArray.from_arrays(array.indices, plain)
-        else:
-            return comparison_array(array.dictionary_decode(), type_)
-    try:
-        return array.cast(type_)
-    except pa.ArrowInvalid:
-        half = len(array) // 2
-        if half == 0 or not (pa.types.is_string(type_) or pa.types.is_binary(type_)):
-            raise
-        return comparison_array(pa.chunked_array([array[:half], array[half:]]), type_)

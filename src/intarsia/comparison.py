@@ -1,0 +1,74 @@
+"""The type in which values are compared: what they are, apart from how they are laid out."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def comparison_type(type_: pa.DataType) -> pa.DataType:
+    """The type in which values of ``type_`` are compared: what they are, apart from how they are laid out.
+
+    Dictionaries and run-end encoding give way to the type of their values, large and view layouts to
+    ``string`` and ``binary``, extension types to their storage. Every other type is its own.
+
+    Example:
+        >>> comparison_type(pa.dictionary(pa.int8(), pa.large_string()))
+        DataType(string)
+    """
+    if isinstance(type_, pa.BaseExtensionType):
+        return comparison_type(type_.storage_type)
+    if pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
+        return comparison_type(type_.value_type)
+    if pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
+        return pa.string()
+    if pa.types.is_large_binary(type_) or pa.types.is_binary_view(type_):
+        return pa.binary()
+    return type_
+
+
+def comparison_array(array: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """The values of an array in the type in which they are compared.
+
+    Dictionaries and run ends are decoded, large and view layouts become plain ones, extension arrays their
+    storage.
+
+    Args:
+        array: The values, of any type whose comparison type is ``type_``.
+        type_: What `comparison_type` gives.
+
+    Returns:
+        An array of exactly ``type_``; chunked if it was, or if one array cannot hold so much text.
+
+    Example:
+        >>> comparison_array(pa.array(["a", "b"]).dictionary_encode(), pa.string()).to_pylist()
+        ['a', 'b']
+    """
+    if array.type == type_:
+        return array
+    if isinstance(array, pa.ChunkedArray):
+        parts: list[pa.Array] = []
+        for chunk in array.chunks:
+            part = comparison_array(chunk, type_)
+            parts.extend(part.chunks if isinstance(part, pa.ChunkedArray) else [part])
+        return pa.chunked_array(parts, type_)
+    if isinstance(array, pa.ExtensionArray):
+        return comparison_array(array.storage, type_)
+    if isinstance(array, pa.RunEndEncodedArray):
+        return comparison_array(pc.run_end_decode(array), type_)
+    if (
+        isinstance(array, pa.DictionaryArray)
+        and comparison_type(array.type.value_type) != array.type.value_type
+    ):
+        plain = comparison_array(array.dictionary, type_)
+        if isinstance(plain, pa.Array):
+            array = pa.DictionaryArray.from_arrays(array.indices, plain)
+        else:
+            return comparison_array(array.dictionary_decode(), type_)
+    try:
+        return array.cast(type_)
+    except pa.ArrowInvalid:
+        half = len(array) // 2
+        if half == 0 or not (pa.types.is_string(type_) or pa.types.is_binary(type_)):
+            raise
+        return comparison_array(pa.chunked_array([array[:half], array[half:]]), type_)
