@@ -1,0 +1,180 @@
+"""Adding indexes to a file that exists, without touching one of its bytes (contracts C3 and C4).
+
+The new file is the original one, whole; then the blobs of embedded indexes; then ColumnIndexes and
+OffsetIndexes; then a new footer.  What was attached before is carried over, so attaching the same again
+changes nothing, byte for byte.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from intarsia.errors import IndexBuildError, UnsupportedFeatureError
+from intarsia.file import ParquetInput
+from intarsia.indexes.base import Index
+from intarsia.indexes.directory import Entry
+from intarsia.retrofit.blobs import build_blob, carried_blobs, planned_entry, same_index
+from intarsia.retrofit.column_data import FileColumns
+from intarsia.retrofit.layout import lay_out
+from intarsia.retrofit.original import Original, find_original
+from intarsia.retrofit.page_index import PageIndex, PageIndexer, carried_states
+from intarsia.retrofit.replace import ChangedMeanwhileError, FileIdentity, remove_leftovers, replace_tail
+from intarsia.retrofit.report import AttachReport, summarize
+
+#: Called with units done, units in all, and what is being worked on.
+Progress: TypeAlias = Callable[[int, int, str], None]
+
+#: What can be attached: Parquet's page index, or an object that speaks `intarsia.indexes.base.Index`.
+Attachable: TypeAlias = "PageIndex | Index"
+
+
+def attach(
+    path: str | os.PathLike[str], indexes: Iterable[Attachable], *, progress: Progress | None = None
+) -> AttachReport:
+    """Add indexes to a Parquet file.
+
+    The original bytes stay as they are, at the start of the file; `detach` brings them back.  The file is
+    replaced atomically, and keeps its modification time, since its rows did not change.  Attaching what is
+    there already changes nothing; an index of the same kind, columns and granularity takes the place of an old
+    one.
+
+    Args:
+        path: A local file.
+        indexes: What to add.
+        progress: Called as ``progress(done_units, total_units, label)``.
+
+    Returns:
+        What was built, kept and skipped, and why.
+
+    Raises:
+        FormatError: If the file is damaged, encrypted or has no columns.
+        IndexBuildError: If an index cannot be built on the columns that it names.
+        ColumnNotFoundError: If there is no such column.
+        ReplaceError: If the new file could not be written.  In each case the old file is untouched.
+    """
+    asked = _checked(indexes)
+    name = os.fspath(path)
+    try:
+        return _attach(name, asked, progress or _no_progress)
+    except ChangedMeanwhileError:  # by another run, most likely: then nothing is left to do
+        return _attach(name, asked, progress or _no_progress)
+
+
+def _attach(path: str, asked: Sequence[Attachable], progress: Progress) -> AttachReport:
+    started = time.perf_counter()
+    remove_leftovers(path)
+    identity = FileIdentity.of(path)
+    with ParquetInput.open(path) as current, current.named_errors():
+        if not current.footer.leaves:
+            raise UnsupportedFeatureError("the file has no columns, so there is nothing to index")
+        original = find_original(current)
+        work = _Attachment(original, asked, progress)
+        work.run()
+        parts = lay_out(original, work.blobs, work.indexer.states)
+        length = original.length + sum(map(len, parts))
+        # a stale directory alone is not worth a new file
+        unchanged = not parts if original.directory is None else _is_tail(current, original.length, parts)
+        if not unchanged:
+            replace_tail(path, identity, original.length, parts)
+    return AttachReport(
+        path=path,
+        bytes_original=original.length,
+        bytes_before=identity.size,
+        bytes_after=identity.size if unchanged else length,
+        built=tuple(work.built),
+        kept=tuple(work.kept),
+        skipped=summarize(
+            work.skipped, [group.num_rows for group in original.file.footer.metadata.row_groups]
+        ),
+        stale=original.stale,
+        seconds=time.perf_counter() - started,
+    )
+
+
+class _Attachment:
+    """One run over one file; `blobs` and `indexer.states` are what the file is to have in the end."""
+
+    def __init__(self, original: Original, asked: Sequence[Attachable], progress: Progress) -> None:
+        self._original = original
+        self._asked = asked
+        self._progress = progress
+        self.indexer = PageIndexer(original.file, carried_states(original.file.footer, original.current))
+        self.blobs, self.skipped = carried_blobs(original)
+        self.built: list[str] = []
+        self.kept: list[str] = []
+        footer = original.file.footer
+        self._units_of_page_index = len(footer.metadata.row_groups) * len(footer.leaves)
+        self._done = 0
+        self._total = sum(self._units_of_page_index if isinstance(index, PageIndex) else 1 for index in asked)
+
+    def run(self) -> None:
+        """Build what was asked for and is not there."""
+        for index in sorted(self._asked, key=lambda index: not isinstance(index, PageIndex)):
+            if isinstance(index, PageIndex):
+                self._complete_page_index()
+            else:
+                self._embed(index)
+        asked = {planned_entry(index).identity for index in self._asked if not isinstance(index, PageIndex)}
+        # what was asked for has been built anew where it was damaged
+        names = {blob.entry.name for blob in self.blobs}
+        self.skipped = [note for note in self.skipped if note.index not in names]
+        self.kept += [blob.entry.name for blob in self.blobs if blob.entry.identity not in asked]
+
+    def _advance(self, label: str) -> None:
+        self._done += 1
+        self._progress(self._done, self._total, label)
+
+    def _complete_page_index(self) -> None:
+        self.indexer.run(self._advance)
+        self.skipped += self.indexer.skipped
+        if self.indexer.built_chunks:
+            self.built.append(PageIndex.kind)
+        elif self.indexer.kept_chunks:
+            self.kept.append(PageIndex.kind)
+
+    def _embed(self, index: Index) -> None:
+        planned = planned_entry(index)
+        place = self._place_of(planned)
+        if place < len(self.blobs) and same_index(planned, self.blobs[place].entry):
+            self.kept.append(planned.name)
+        else:
+            columns = FileColumns(self._original.file, self.indexer.known_offset_index)
+            self.blobs[place : place + 1] = [build_blob(index, planned, columns)]
+            self.built.append(planned.name)
+        self._advance(planned.name)
+
+    def _place_of(self, planned: Entry) -> int:
+        """Where the blob that this one replaces stands; the end, if there is none."""
+        found = (place for place, blob in enumerate(self.blobs) if blob.entry.identity == planned.identity)
+        return next(found, len(self.blobs))
+
+
+def _checked(indexes: Iterable[Attachable]) -> list[Attachable]:
+    """The indexes as a list, none of them twice."""
+    asked: list[Attachable] = []
+    seen = set()
+    for index in indexes:
+        if not isinstance(index, PageIndex | Index):
+            raise IndexBuildError(
+                f"{index!r} is no index; pass objects such as PageIndex() or Distinct('country')"
+            )
+        identity: object = PageIndex.kind if isinstance(index, PageIndex) else planned_entry(index).identity
+        if identity in seen:
+            raise IndexBuildError(f"{index!r} is given twice for the same columns and granularity")
+        seen.add(identity)
+        asked.append(index)
+    return asked
+
+
+def _is_tail(file: ParquetInput, start: int, parts: Sequence[bytes]) -> bool:
+    """Whether the file is, from ``start`` on, already what would be written."""
+    if file.footer.file_length != start + sum(map(len, parts)):
+        return False
+    return file.source.read(start, file.footer.file_length) == b"".join(parts)
+
+
+def _no_progress(done: int, total: int, label: str) -> None:
+    """Nobody is watching."""

@@ -1,0 +1,147 @@
+"""The values of a file's columns, as an index being built asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from intarsia.errors import CorruptFileError, IndexBuildError, PredicateError
+from intarsia.file import ChunkKey, ParquetInput
+from intarsia.format import thrift
+from intarsia.format.footer import Leaf, chunk_range
+from intarsia.format.structs import OffsetIndex
+from intarsia.indexes.base import Layout
+from intarsia.predicate.columns import resolve_column
+from intarsia.retrofit.chunk_index import chunk_pages
+from intarsia.retrofit.leaf_values import LeafReader, leaf_paths
+from intarsia.selection import Rows
+from intarsia.storage import SourceFile
+
+
+class FileColumns:
+    """A file's columns; implements `intarsia.indexes.base.ColumnData`.
+
+    Args:
+        file: The original file.
+        offset_index: Gives the bytes of a chunk's OffsetIndex if they are known and to be believed, so that
+            pages need not be walked.
+    """
+
+    def __init__(self, file: ParquetInput, offset_index: Callable[[ChunkKey], bytes | None]) -> None:
+        self._file = file
+        self._offset_index = offset_index
+        footer = file.footer
+        self.layout = Layout(footer.num_rows, footer.row_group_starts, _PageEdges(self))
+
+    def type_of(self, column: str) -> pa.DataType:
+        """Arrow's type of a column (dotted).
+
+        Raises:
+            ColumnNotFoundError: If there is no such column.
+            IndexBuildError: If it lies in a list or map, or is a group of columns.
+        """
+        return self._file.leaf_types[self.leaf(column).ordinal]
+
+    def batches(self, column: str) -> Iterator[tuple[int, pa.Array]]:
+        """A column (dotted) from its first row to its last, a row group or less at a time."""
+        leaf = self.leaf(column)
+        row = 0
+        for row_group, group in enumerate(self._file.footer.metadata.row_groups):
+            if group.num_rows == 0:
+                continue
+            self._file.footer.chunk_metadata(row_group, leaf)  # raises if it cannot be read
+            for chunk in self._read(row_group, leaf).chunks:
+                yield row, chunk
+                row += len(chunk)
+
+    def leaf(self, column: str) -> Leaf:
+        """The leaf that a dotted name means."""
+        try:
+            path = resolve_column(self._file.arrow_schema, column).path
+        except PredicateError as error:
+            raise IndexBuildError(f"{self._file.path}: no index on {column!r}: {error}") from error
+        leaf = self._file.leaves_by_path.get(path)
+        if leaf is None or leaf.ordinal not in self._file.leaf_types:
+            raise IndexBuildError(f"{self._file.path}: {column!r} is no column with one value a row")
+        return leaf
+
+    def _read(self, row_group: int, leaf: Leaf) -> pa.ChunkedArray:
+        try:
+            table = self._reader.read_row_group(row_group, column_indices=[leaf.ordinal], use_threads=False)
+        except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+            raise CorruptFileError(
+                f"column {leaf.name!r} of row group {row_group} cannot be decoded: {error}",
+                path=self._file.path,
+            ) from error
+        column = table.column(0)
+        for _ in leaf.path[1:]:  # each struct on the way has this one field
+            column = pa.chunked_array(
+                [chunk.flatten()[0] for chunk in column.chunks], column.type.field(0).type
+            )
+        return column
+
+    @cached_property
+    def _reader(self) -> Any:
+        source = SourceFile(self._file.source)
+        return pq.ParquetFile(source, metadata=self._file.arrow_metadata, pre_buffer=False).reader
+
+    def page_edges(self, column: str) -> Rows:
+        """First row of each data page of a column, and the number of rows at the end.
+
+        Raises:
+            IndexBuildError: If its pages do not tell which rows they hold.
+        """
+        leaf = self.leaf(column)
+        footer = self._file.footer
+        edges = [footer.row_group_starts[-1:]]
+        for row_group, group in reversed(list(enumerate(footer.metadata.row_groups))):
+            if group.num_rows:
+                edges.append(
+                    footer.row_group_starts[row_group] + self._first_rows(ChunkKey(row_group, leaf.ordinal))
+                )
+        return np.concatenate(edges[::-1]).astype(np.int64)
+
+    def _first_rows(self, key: ChunkKey) -> Rows:
+        known = self._offset_index(key)
+        if known is not None:
+            index, _ = thrift.parse(OffsetIndex, known)
+            return np.array([location.first_row_index for location in index.page_locations], dtype=np.int64)
+        footer = self._file.footer
+        leaf = footer.leaves[key.leaf]
+        meta = footer.chunk_metadata(key.row_group, leaf)
+        reader = LeafReader.of(leaf_paths(footer.metadata.schema)[key.leaf], leaf)
+        num_rows = footer.metadata.row_groups[key.row_group].num_rows
+        try:
+            return chunk_pages(self._file.source.read(*chunk_range(meta)), meta, num_rows, reader).first_rows
+        except IndexBuildError as error:
+            raise IndexBuildError(
+                f"{self._file.path}: the rows of the pages of {leaf.name!r} are not known: {error}; "
+                "index it by row group"
+            ) from error
+
+
+class _PageEdges(Mapping[str, Rows]):
+    """Page edges of the columns that are asked for."""
+
+    def __init__(self, columns: FileColumns) -> None:
+        self._columns = columns
+        self._known: dict[str, Rows] = {}
+
+    def __getitem__(self, column: str) -> Rows:
+        if column not in self._known:
+            self._known[column] = self._columns.page_edges(column)
+        return self._known[column]
+
+    def __contains__(self, column: object) -> bool:
+        return isinstance(column, str)  # a name that is none raises when it is asked for
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)

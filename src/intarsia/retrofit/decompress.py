@@ -1,0 +1,96 @@
+"""Page bodies, decompressed by pyarrow."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from intarsia.errors import CorruptFileError, UnsupportedFeatureError
+from intarsia.format.structs import CompressionCodec
+
+#: pyarrow's names; LZ4, whose framing varies by writer, is dealt with apart, and nobody has LZO.
+_CODECS = {
+    CompressionCodec.SNAPPY: "snappy",
+    CompressionCodec.GZIP: "gzip",
+    CompressionCodec.BROTLI: "brotli",
+    CompressionCodec.ZSTD: "zstd",
+    CompressionCodec.LZ4_RAW: "lz4_raw",
+}
+
+#: Hadoop puts two of these before each block: decompressed size, compressed size.
+_HADOOP_SIZE_BYTES = 4
+
+#: Page sizes are signed 32-bit numbers.
+_MAX_PAGE_BYTES = (1 << 31) - 1
+
+
+def decompress(body: bytes | memoryview, codec: int, uncompressed_bytes: int) -> memoryview:
+    """The uncompressed bytes of a page.
+
+    Args:
+        body: The page's bytes in the file.
+        codec: The chunk's `CompressionCodec`.
+        uncompressed_bytes: What the page header says comes out.
+
+    Raises:
+        CorruptFileError: If something else comes out.
+        UnsupportedFeatureError: If pyarrow has no such codec.
+    """
+    if codec == CompressionCodec.UNCOMPRESSED:
+        return memoryview(body)
+    if not 0 <= uncompressed_bytes <= _MAX_PAGE_BYTES:
+        raise CorruptFileError(f"a page claims {uncompressed_bytes} bytes", struct="PageHeader")
+    if uncompressed_bytes == 0:
+        return memoryview(b"")
+    if codec == CompressionCodec.LZ4:
+        return _lz4(memoryview(body), uncompressed_bytes)
+    name = _CODECS.get(codec)  # type: ignore[call-overload]
+    if name is None or not pa.Codec.is_available(name):
+        shown = CompressionCodec(codec).name if codec in tuple(CompressionCodec) else str(codec)
+        raise UnsupportedFeatureError(
+            f"pages are compressed with {shown}, which pyarrow cannot undo here; rewrite the file with ZSTD"
+        )
+    return _undo(name, body, uncompressed_bytes)
+
+
+def _undo(name: str, body: bytes | memoryview, uncompressed_bytes: int) -> memoryview:
+    try:
+        data = memoryview(pa.decompress(body, uncompressed_bytes, codec=name))
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+        raise CorruptFileError(f"a page does not decompress: {error}", struct="PageHeader") from error
+    if len(data) != uncompressed_bytes:
+        raise CorruptFileError(
+            f"a page gave {len(data)} bytes, not {uncompressed_bytes}", struct="PageHeader"
+        )
+    return data
+
+
+def _lz4(body: memoryview, uncompressed_bytes: int) -> memoryview:
+    """LZ4 as Hadoop frames it; else as the LZ4 frame format, or bare, as some writers did."""
+    framed = _hadoop_blocks(body, uncompressed_bytes)
+    if framed is not None:
+        return framed
+    try:
+        return _undo("lz4", body, uncompressed_bytes)
+    except CorruptFileError:
+        return _undo("lz4_raw", body, uncompressed_bytes)
+
+
+def _hadoop_blocks(body: memoryview, uncompressed_bytes: int) -> memoryview | None:
+    out: list[memoryview] = []
+    position = produced = 0
+    while position + 2 * _HADOOP_SIZE_BYTES <= len(body):
+        sizes = body[position : position + 2 * _HADOOP_SIZE_BYTES]
+        raw = int.from_bytes(sizes[:_HADOOP_SIZE_BYTES], "big")
+        packed = int.from_bytes(sizes[_HADOOP_SIZE_BYTES:], "big")
+        start = position + 2 * _HADOOP_SIZE_BYTES
+        position = start + packed
+        produced += raw
+        if position > len(body) or produced > uncompressed_bytes:
+            return None
+        try:
+            out.append(_undo("lz4_raw", body[start:position], raw))
+        except CorruptFileError:
+            return None
+    if position != len(body) or produced != uncompressed_bytes:
+        return None
+    return out[0] if len(out) == 1 else memoryview(b"".join(out))

@@ -1,0 +1,99 @@
+"""Changing a footer without losing what this version does not know (contract C8).
+
+The footer is edited as a generic tree of fields; the numbers are those of ``parquet.thrift``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from intarsia.format.structs import PageEncodingStats
+from intarsia.format.thrift import BINARY, I32, I64, LIST, STRUCT, List, Struct, parse_tree, serialize_tree
+from intarsia.storage import ByteRange
+
+# FileMetaData
+_ROW_GROUPS, _KEY_VALUES, _COLUMN_ORDERS = 4, 5, 7
+# RowGroup
+_COLUMNS = 1
+# ColumnChunk
+_META_DATA, _OFFSET_INDEX, _COLUMN_INDEX = 3, (4, 5), (6, 7)
+# ColumnMetaData
+_STATISTICS, _ENCODING_STATS = 12, 13
+# Statistics: max_value, min_value, is_max_value_exact, is_min_value_exact
+_ORDERED_BOUNDS = (5, 6, 7, 8)
+# KeyValue
+_KEY, _VALUE = 1, 2
+# ColumnOrder
+_TYPE_ORDER = 1
+
+
+@dataclass
+class FooterEdit:
+    """A footer that is being changed.
+
+    Args:
+        raw: The original footer's bytes.
+    """
+
+    raw: bytes
+
+    def __post_init__(self) -> None:
+        self._tree, _ = parse_tree(self.raw)
+
+    def _chunk(self, row_group: int, leaf: int) -> Struct:
+        chunk: Struct = self._tree.get(_ROW_GROUPS).items[row_group].get(_COLUMNS).items[leaf]
+        return chunk
+
+    def set_offset_index(self, row_group: int, leaf: int, place: ByteRange | None) -> None:
+        """Say where a chunk's OffsetIndex lies, or that there is none."""
+        _set_place(self._chunk(row_group, leaf), _OFFSET_INDEX, place)
+
+    def set_column_index(self, row_group: int, leaf: int, place: ByteRange | None) -> None:
+        """Say where a chunk's ColumnIndex lies, or that there is none."""
+        _set_place(self._chunk(row_group, leaf), _COLUMN_INDEX, place)
+
+    def set_encoding_stats(self, row_group: int, leaf: int, stats: Sequence[PageEncodingStats]) -> None:
+        """Say what encodings a chunk's pages have, unless the footer says so already."""
+        meta: Struct = self._chunk(row_group, leaf).get(_META_DATA)
+        if meta.get(_ENCODING_STATS) is None:
+            items = [Struct({place: (I32, number) for place, number in enumerate(stat, 1)}) for stat in stats]
+            meta.set(_ENCODING_STATS, LIST, List(STRUCT, items))
+
+    def add_column_orders(self, num_leaves: int) -> None:
+        """Declare that every leaf is ordered as its type is, where the footer declares no order at all.
+
+        Bounds that stand in the chunks' statistics had no meaning so far, and must not get one now: they go.
+        """
+        if self._tree.get(_COLUMN_ORDERS) is not None:
+            return
+        orders = [Struct({_TYPE_ORDER: (STRUCT, Struct())}) for _ in range(num_leaves)]
+        self._tree.set(_COLUMN_ORDERS, LIST, List(STRUCT, orders))
+        for group in self._tree.get(_ROW_GROUPS).items:
+            for chunk in group.get(_COLUMNS).items:
+                meta = chunk.get(_META_DATA)
+                statistics = meta.get(_STATISTICS) if meta is not None else None
+                if statistics is not None:
+                    for field in _ORDERED_BOUNDS:
+                        statistics.remove(field)
+
+    def set_key_value(self, key: bytes, value: bytes) -> None:
+        """Put an entry at the end of the key/value metadata, in place of all of the same key."""
+        found = self._tree.get(_KEY_VALUES)
+        kept = [item for item in found.items if item.get(_KEY) != key] if found is not None else []
+        entry = Struct({_KEY: (BINARY, key), _VALUE: (BINARY, value)})
+        self._tree.set(_KEY_VALUES, LIST, List(STRUCT, [*kept, entry]))
+
+    def to_bytes(self) -> bytes:
+        """The changed footer."""
+        return serialize_tree(self._tree)
+
+
+def _set_place(chunk: Struct, fields: tuple[int, int], place: ByteRange | None) -> None:
+    offset, length = fields
+    if place is None:
+        chunk.remove(offset)
+        chunk.remove(length)
+    else:
+        chunk.set(offset, I64, place.start)
+        chunk.set(length, I32, place.length)

@@ -1,0 +1,89 @@
+"""The bytes that follow the original file, in the order of ``docs/format.md``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from intarsia.file import ChunkKey
+from intarsia.format.footer import MAGIC
+from intarsia.indexes.directory import (
+    BLOB_ALIGNMENT_BYTES,
+    DIRECTORY_VERSION,
+    KEY,
+    Directory,
+    layout_fingerprint,
+)
+from intarsia.retrofit.blobs import Blob
+from intarsia.retrofit.footer_edit import FooterEdit
+from intarsia.retrofit.original import Original
+from intarsia.retrofit.page_index import ChunkState, state_of
+from intarsia.storage import ByteRange
+
+
+def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey, ChunkState]) -> list[bytes]:
+    """Everything that is to follow the original file, its new footer included.
+
+    Args:
+        original: The file.
+        blobs: Embedded indexes.
+        states: The page index that each chunk is to have.
+
+    Returns:
+        Pieces to be written one after the other; none, if the original needs no addition.
+    """
+    footer = original.file.footer
+    before = {key: state_of(footer.metadata.row_groups[key.row_group].columns[key.leaf]) for key in states}
+    changed = {
+        key: state
+        for key, state in states.items()
+        if (state.offset_index, state.column_index) != (before[key].offset_index, before[key].column_index)
+    }
+    if not blobs and not changed:
+        return []
+    tail = _Tail(original.length)
+    edit = FooterEdit(footer.raw)
+    fingerprint = layout_fingerprint(footer.metadata)
+    entries = []
+    for blob in blobs:
+        tail.align(BLOB_ALIGNMENT_BYTES)
+        entries.append(blob.entry.moved(tail.append(blob.framed(fingerprint)).start))
+    for key, state in changed.items():
+        if state.column_index != before[key].column_index:
+            edit.set_column_index(*key, tail.place(state.column_index))
+    for key, state in changed.items():
+        if state.offset_index != before[key].offset_index:
+            edit.set_offset_index(*key, tail.place(state.offset_index))
+        if state.encoding_stats:
+            edit.set_encoding_stats(*key, state.encoding_stats)
+    if footer.metadata.column_orders is None and any(
+        isinstance(state.column_index, bytes) for state in states.values()
+    ):
+        for key, state in states.items():
+            if isinstance(state.column_index, ByteRange):  # its bounds had no meaning, and must not get one
+                edit.set_column_index(*key, None)
+        edit.add_column_orders(len(footer.leaves))
+    directory = Directory(DIRECTORY_VERSION, original.length, fingerprint, tail.position, tuple(entries))
+    edit.set_key_value(KEY, directory.to_json())
+    raw = edit.to_bytes()
+    return [*tail.pieces, raw, len(raw).to_bytes(4, "little"), MAGIC]
+
+
+class _Tail:
+    """Pieces of the file, and where the next one goes."""
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+        self.pieces: list[bytes] = []
+
+    def append(self, piece: bytes) -> ByteRange:
+        start = self.position
+        self.pieces.append(piece)
+        self.position += len(piece)
+        return ByteRange(start, self.position)
+
+    def align(self, alignment_bytes: int) -> None:
+        self.append(bytes(-self.position % alignment_bytes))
+
+    def place(self, index: ByteRange | bytes | None) -> ByteRange | None:
+        """Where an index lies: where it did, or here."""
+        return self.append(index) if isinstance(index, bytes) else index

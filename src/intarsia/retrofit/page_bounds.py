@@ -1,0 +1,174 @@
+"""Bounds and counts of the pages of one chunk, from its values; no Python runs for a row.
+
+Source: ``ColumnIndex`` and ``ColumnOrder`` in ``parquet.thrift``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.format.structs import Type
+from intarsia.ordering import Ordering, truncate_max, truncate_min
+
+Counts = npt.NDArray[np.int64]
+
+#: Longer bounds of text and binary columns are cut to so many bytes.
+MAX_BOUND_BYTES = 64
+
+
+class PageBounds(NamedTuple):
+    """What is known of the pages that hold a value.
+
+    Attributes:
+        minima, maxima: Bounds as the file holds them.
+        nan_counts: NaNs in each page; None for types without NaN.
+        only_nan: Whether some page holds NaN and nothing else.
+        value_bytes: Bytes of the values of each page, for BYTE_ARRAY; else None.
+    """
+
+    minima: list[bytes]
+    maxima: list[bytes]
+    nan_counts: Counts | None = None
+    only_nan: bool = False
+    value_bytes: Counts | None = None
+
+
+def page_bounds(
+    values: pa.ChunkedArray, starts: Counts, ordering: Ordering, *, total_order: bool
+) -> PageBounds:
+    """Bounds of pages.
+
+    Args:
+        values: The values of all pages, without nulls.
+        starts: Where in ``values`` each page that holds a value starts; ascending, at least one.
+        ordering: How the values compare.
+        total_order: Whether floats follow IEEE 754's total order, instead of the type's own.
+    """
+    if ordering.is_float:
+        return _float_bounds(_numbers(values), starts, ordering, total_order=total_order)
+    if ordering.wire is not None:
+        numbers = _numbers(values)
+        return PageBounds(
+            _split(np.minimum.reduceat(numbers, starts), ordering),
+            _split(np.maximum.reduceat(numbers, starts), ordering),
+        )
+    if ordering.decimal:
+        lows, highs = _each_page(values, starts)
+        return PageBounds(
+            [ordering.encode(key) for key in ordering.keys(lows)],
+            [ordering.encode(key) for key in ordering.keys(highs)],
+        )
+    if pa.types.is_dictionary(values.type):
+        lows, highs, value_bytes = _by_rank(values, starts)
+    else:
+        lows, highs = _each_page(values, starts)
+        value_bytes = None
+        if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
+            value_bytes = np.add.reduceat(pc.binary_length(values).to_numpy(), starts, dtype=np.int64)
+    minima, maxima = lows.to_pylist(), highs.to_pylist()
+    if ordering.leaf.type == Type.BYTE_ARRAY:  # a shorter value is no value of a fixed-length type
+        text = ordering.is_text
+        minima = [truncate_min(bound, MAX_BOUND_BYTES, text=text) for bound in minima]
+        maxima = [truncate_max(bound, MAX_BOUND_BYTES, text=text) for bound in maxima]
+    return PageBounds(minima, maxima, value_bytes=value_bytes)
+
+
+def count_by_page(marks: npt.NDArray[Any], starts: Counts) -> Counts:
+    """Sums of ``marks`` over stretches that begin at ``starts`` (none of them empty)."""
+    return np.asarray(np.add.reduceat(marks, starts, dtype=np.int64))
+
+
+def _numbers(values: pa.ChunkedArray) -> npt.NDArray[Any]:
+    """Numbers in the order of the type, in as few bits as they have."""
+    array = values.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks else pa.array([], values.type)
+    kind = array.type
+    if pa.types.is_boolean(kind):
+        array = array.cast(pa.uint8())
+    elif pa.types.is_temporal(kind):
+        array = array.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+    elif pa.types.is_decimal(kind):  # in an INT32 or INT64: the low word holds all of the number
+        words = np.frombuffer(array.buffers()[1], dtype="<i8").reshape(-1, kind.byte_width // 8)
+        return np.asarray(words[array.offset : array.offset + len(array), 0])
+    return np.asarray(array.to_numpy(zero_copy_only=False))
+
+
+def _split(bounds: npt.NDArray[Any], ordering: Ordering) -> list[bytes]:
+    """Each number as its bytes in the file."""
+    wire = ordering.wire
+    assert wire is not None
+    raw = bounds.astype(wire).tobytes()
+    return [raw[place : place + wire.itemsize] for place in range(0, len(raw), wire.itemsize)]
+
+
+def _float_bounds(
+    numbers: npt.NDArray[Any], starts: Counts, ordering: Ordering, *, total_order: bool
+) -> PageBounds:
+    nan = np.isnan(numbers)
+    nan_counts = count_by_page(nan, starts)
+    sizes = np.diff(np.append(starts, len(numbers)))
+    only_nan = nan_counts == sizes
+    if total_order:
+        minima, maxima = _total_order_bounds(numbers, nan, only_nan, starts)
+        return PageBounds(_split(minima, ordering), _split(maxima, ordering), nan_counts)
+    if numbers.dtype == np.float16:
+        numbers = numbers.astype(np.float32)  # NumPy has no fast half floats
+    low, high = (np.fmin, np.fmax) if nan_counts.any() else (np.minimum, np.maximum)
+    minima, maxima = low.reduceat(numbers, starts), high.reduceat(numbers, starts)
+    # the sign of zero is not ordered by the type, so bounds of zero must cover both
+    minima[minima == 0] = -0.0
+    maxima[maxima == 0] = 0.0
+    return PageBounds(_split(minima, ordering), _split(maxima, ordering), nan_counts, bool(only_nan.any()))
+
+
+def _total_order_bounds(
+    numbers: npt.NDArray[Any], nan: npt.NDArray[np.bool_], only_nan: npt.NDArray[np.bool_], starts: Counts
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Bounds by IEEE 754's total order: of the numbers, or of the NaNs in a page that has nothing else."""
+    integer = np.dtype(f"i{numbers.dtype.itemsize}")
+    limits = np.iinfo(integer)
+    bits = numbers.view(integer)
+    keys = np.where(bits < 0, bits ^ limits.max, bits)  # negative floats descend as integers
+    hide = nan & ~np.repeat(only_nan, np.diff(np.append(starts, len(numbers))))
+    minima = np.minimum.reduceat(np.where(hide, limits.max, keys), starts)
+    maxima = np.maximum.reduceat(np.where(hide, limits.min, keys), starts)
+    low, high = (np.where(found < 0, found ^ limits.max, found) for found in (minima, maxima))
+    return low.view(numbers.dtype), high.view(numbers.dtype)
+
+
+def _each_page(values: pa.ChunkedArray, starts: Counts) -> tuple[pa.Array, pa.Array]:
+    """Extremes of each page by pyarrow, which compares bytes as unsigned."""
+    stops = np.append(starts[1:], len(values)).tolist()
+    found = [
+        pc.min_max(values.slice(start, stop - start))
+        for start, stop in zip(starts.tolist(), stops, strict=True)
+    ]
+    return (
+        pa.array([pair["min"] for pair in found], type=values.type),
+        pa.array([pair["max"] for pair in found], type=values.type),
+    )
+
+
+def _by_rank(values: pa.ChunkedArray, starts: Counts) -> tuple[pa.Array, pa.Array, Counts]:
+    """Extremes of each page of dictionary arrays: only the dictionary's values are compared."""
+    array = values.unify_dictionaries().combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0)
+    dictionary = array.dictionary
+    order = pc.sort_indices(dictionary).to_numpy()
+    rank = np.empty(len(order), dtype=np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    positions = array.indices.to_numpy()
+    ranks = rank[positions]
+    lengths = pc.binary_length(dictionary).to_numpy()
+    return (
+        dictionary.take(pa.array(order[np.minimum.reduceat(ranks, starts)])),
+        dictionary.take(pa.array(order[np.maximum.reduceat(ranks, starts)])),
+        count_by_page(lengths[positions], starts),
+    )

@@ -1,0 +1,269 @@
+"""Replacing a local file by its own first bytes and a new end, atomically (contract C4).
+
+The new file is written beside the old one, synced and renamed over it, so that at every instant the name
+means the old file or the new one.  The temporary file is held with a lock that dies with its process: whoever
+comes next can tell a leftover from work in progress, and removes it.  (Without locks, leftovers stay.)
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import glob
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from intarsia.errors import ReplaceError
+from intarsia.retrofit.sidecar import read_sidecar, sidecar_path, updated_sidecar
+
+#: Copied at a time where the kernel cannot copy by itself.
+_BLOCK_BYTES = 1 << 20
+
+#: What `copy_file_range` is asked for at a time.
+_LARGE_BLOCK_BYTES = 1 << 30
+
+#: The kernel cannot copy between these two files (or at all); a plain copy can.
+_NO_KERNEL_COPY = frozenset(
+    getattr(errno, name)
+    for name in ("EXDEV", "ENOSYS", "EINVAL", "EOPNOTSUPP", "ENOTSUP", "EPERM", "EBADF", "ETXTBSY", "EIO")
+    if hasattr(errno, name)
+)
+
+
+class ChangedMeanwhileError(ReplaceError):
+    """The file is no longer the one that was read; somebody else replaced or changed it."""
+
+
+@dataclass(frozen=True)
+class FileIdentity:
+    """What a file was when it was read; if any of it differs, it is another file."""
+
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, path: str) -> FileIdentity:
+        """The identity of the file that a path means, through links."""
+        return cls.from_stat(os.stat(path))
+
+    @classmethod
+    def from_stat(cls, found: os.stat_result) -> FileIdentity:
+        """The identity in a stat result."""
+        return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def replace_tail(path: str, identity: FileIdentity, keep_bytes: int, tail: Iterable[bytes]) -> None:
+    """Replace a file by its first bytes and a new tail.
+
+    Mode, owner, extended attributes and times are kept as far as the system allows, and a Hadoop sidecar is
+    rewritten.  A symbolic link stays one: its target is replaced.  Other hard links to the file keep the old
+    bytes.
+
+    Args:
+        path: The file.
+        identity: What it was when ``keep_bytes`` and ``tail`` were worked out.
+        keep_bytes: How many of its bytes stay.
+        tail: What follows them.
+
+    Raises:
+        ChangedMeanwhileError: If the file has changed since; nothing was done.
+        ReplaceError: If the new file could not be written; the old one is untouched.
+    """
+    path, target = os.path.abspath(path), os.path.realpath(path)
+    try:
+        remove_leftovers(path)
+        with (
+            _named_errors(path),
+            _open_source(path, target, identity) as source,
+            _temporary(target) as (fd, temporary),
+        ):
+            _copy(source, fd, keep_bytes)
+            for piece in tail:
+                _write_all(fd, piece)
+            _keep_attributes(source, fd)
+            sidecars = _new_sidecars({path, target}, identity.size, fd, keep_bytes)
+            os.fsync(fd)
+            # two runs that both read the old file take turns here, and the second finds it gone
+            _lock(source, wait=True)
+            if FileIdentity.of(target) != identity:
+                raise ChangedMeanwhileError(_changed(path))
+            for name in sidecars:
+                _remove(sidecar_path(name))  # stale from the next line on
+            os.replace(temporary, target)
+            _sync_folder(target)
+            for name, data in sidecars.items():
+                _write_sidecar(name, target, data)
+    except FileNotFoundError as error:
+        raise ChangedMeanwhileError(_changed(path)) from error
+
+
+def remove_leftovers(path: str) -> list[str]:
+    """Remove what runs that died left beside a file.
+
+    Returns:
+        The paths that were removed.
+    """
+    removed = []
+    target = os.path.realpath(path)
+    name = os.path.basename(target)
+    folders = {
+        os.path.dirname(target),
+        os.path.dirname(os.path.abspath(path)),
+    }  # a link has a sidecar of its own
+    patterns = [
+        os.path.join(glob.escape(folder), f".{glob.escape(name)}.intarsia-*.tmp") for folder in folders
+    ]
+    for leftover in [found for pattern in patterns for found in glob.glob(pattern)]:
+        with suppress(OSError):
+            fd = os.open(leftover, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                if _lock(fd, wait=False):
+                    os.unlink(leftover)
+                    removed.append(leftover)
+            finally:
+                os.close(fd)
+    return removed
+
+
+def _changed(path: str) -> str:
+    return f"{path}: the file was replaced or changed while it was being indexed; run again"
+
+
+@contextmanager
+def _open_source(path: str, target: str, identity: FileIdentity) -> Iterator[int]:
+    fd = os.open(target, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if FileIdentity.from_stat(os.fstat(fd)) != identity:
+            raise ChangedMeanwhileError(_changed(path))
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _temporary(target: str) -> Iterator[tuple[int, str]]:
+    """A locked, empty file beside ``target``, which is gone afterwards unless it was renamed."""
+    folder, name = os.path.split(target)
+    while True:
+        temporary = os.path.join(folder, f".{name}.intarsia-{secrets.token_hex(8)}.tmp")
+        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            _lock(fd, wait=True)
+            if os.fstat(fd).st_nlink:  # else a cleaner came between creating and locking
+                yield fd, temporary
+                return
+        finally:
+            _remove(temporary)
+            os.close(fd)
+
+
+def _lock(fd: int, *, wait: bool) -> bool:
+    """Lock a file until it is closed; False if another process holds it, or the file system has no locks."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _copy(source: int, destination: int, num_bytes: int) -> None:
+    """Copy the first bytes of a file to an empty one, in the kernel where it can."""
+    copied = 0
+    if hasattr(os, "copy_file_range"):
+        try:
+            while copied < num_bytes:
+                step = os.copy_file_range(
+                    source, destination, min(_LARGE_BLOCK_BYTES, num_bytes - copied), copied, copied
+                )
+                if step == 0:
+                    break
+                copied += step
+        except OSError as error:
+            if error.errno not in _NO_KERNEL_COPY:
+                raise
+    os.lseek(destination, copied, os.SEEK_SET)
+    while copied < num_bytes:
+        block = os.pread(source, min(_BLOCK_BYTES, num_bytes - copied), copied)
+        if not block:
+            raise OSError(errno.EIO, "the file became shorter while it was copied")
+        _write_all(destination, block)
+        copied += len(block)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _keep_attributes(source: int, destination: int) -> None:
+    """Give the new file what the old one has; what the system refuses is left out, except the mode."""
+    found = os.fstat(source)
+    mine = os.fstat(destination)
+    if (found.st_uid, found.st_gid) != (mine.st_uid, mine.st_gid):
+        with suppress(OSError):
+            os.fchown(destination, found.st_uid, found.st_gid)
+    os.fchmod(destination, stat.S_IMODE(found.st_mode))  # after chown, which clears bits of it
+    if hasattr(os, "listxattr"):
+        with suppress(OSError):
+            for name in os.listxattr(source):
+                with suppress(OSError):
+                    os.setxattr(destination, name, os.getxattr(source, name))
+    os.utime(destination, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
+def _new_sidecars(names: set[str], old_length: int, fd: int, unchanged_bytes: int) -> dict[str, bytes]:
+    """New sidecars for those of the file's names that have one."""
+    found = {name: old for name in sorted(names) if (old := read_sidecar(name)) is not None}
+    return {name: updated_sidecar(old, old_length, fd, unchanged_bytes) for name, old in found.items()}
+
+
+def _write_sidecar(name: str, target: str, data: bytes) -> None:
+    """Put a new sidecar in place. Without one Hadoop reads unchecked, so failing here loses no file."""
+    place = sidecar_path(name)
+    folder = os.path.dirname(place)
+    with suppress(OSError), _temporary(os.path.join(folder, os.path.basename(target))) as (fd, temporary):
+        _write_all(fd, data)
+        os.fchmod(fd, stat.S_IMODE(os.stat(target).st_mode))
+        os.fsync(fd)
+        os.replace(temporary, place)
+        _sync_folder(place)
+
+
+def _remove(path: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def _sync_folder(path: str) -> None:
+    with suppress(OSError):  # some file systems cannot sync folders, and then need not
+        fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+@contextmanager
+def _named_errors(path: str) -> Iterator[None]:
+    """Turn what the system refuses into one clear error."""
+    try:
+        yield
+    except (ReplaceError, FileNotFoundError):
+        raise
+    except OSError as error:
+        remedy = {
+            errno.ENOSPC: "free some space: a copy of the file is needed while it is replaced",
+            errno.EDQUOT: "the quota is used up: a copy of the file is needed while it is replaced",
+            errno.EFBIG: "the file would be larger than the system allows",
+            errno.EACCES: "allow this user to write in the file's folder",
+            errno.EPERM: "allow this user to write in the file's folder",
+            errno.EROFS: "the file system is mounted read-only",
+        }.get(error.errno or 0, "the file is as it was")
+        raise ReplaceError(f"{path}: cannot be replaced: {error.strerror or error}; {remedy}") from error
