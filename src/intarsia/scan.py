@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -156,11 +157,18 @@ class FileScan:
         """All rows at once, by pyarrow's own reader with its threads; for scans without a predicate."""
         self.tally.row_groups_read = self._num_row_groups
         self.tally.rows_candidate = self.tally.rows_matched = self.file.footer.num_rows
-        return self._read_whole(list(range(self._num_row_groups)))
+        groups = range(self._num_row_groups)
+        for group in groups:
+            self._count_whole(group)
+        if len(groups) < 2:
+            return pa.concat_tables([self._read_whole(group) for group in groups] or [self._select({}, 0)])
+        # pyarrow decodes the columns of one row group in parallel; two at a time leave no core idle between them
+        with ThreadPoolExecutor(min(len(groups), pa.cpu_count())) as pool:
+            return pa.concat_tables(pool.map(self._read_whole, groups))
 
-    def _read_whole(self, groups: list[int]) -> pa.Table:
-        """Row groups whole: pyarrow reads by itself, through the counted source."""
-        num_rows = sum(self.file.footer.metadata.row_groups[group].num_rows for group in groups)
+    def _read_whole(self, group: int) -> pa.Table:
+        """A row group whole: pyarrow reads by itself, through the counted source."""
+        num_rows = self.file.footer.metadata.row_groups[group].num_rows
         if not self._output_leaves:
             return _rows_without_columns(num_rows)
         with self.file.named_errors():
@@ -169,20 +177,22 @@ class FileScan:
                 metadata=self.file.arrow_metadata,
                 pre_buffer=True,
             ).reader
-            table = reader.read_row_groups(
-                groups, column_indices=[leaf.ordinal for leaf in self._output_leaves], use_threads=True
+            table = reader.read_row_group(
+                group, column_indices=[leaf.ordinal for leaf in self._output_leaves], use_threads=True
             )
-        for leaf in self._output_leaves:
-            for group in groups:
-                pages = data_page_count(self.file.footer.chunk_metadata(group, leaf))
-                self.tally.pages[leaf.name].read += pages or 0
         roots = sorted({leaf.root_ordinal for leaf in self._output_leaves})
         return self._select(dict(zip(roots, table.columns, strict=True)), num_rows)
+
+    def _count_whole(self, group: int) -> None:
+        for leaf in self._output_leaves:
+            pages = data_page_count(self.file.footer.chunk_metadata(group, leaf))
+            self.tally.pages[leaf.name].read += pages or 0
 
     def _read_row_group(self, group: int, wanted: RowSelection) -> pa.Table:
         num_rows = self.file.footer.metadata.row_groups[group].num_rows
         if self.predicate is None and wanted.num_rows == num_rows:
-            return self._read_whole([group])
+            self._count_whole(group)
+            return self._read_whole(group)
         try:
             return self._read_selected(group, wanted)
         except PageIndexMismatchError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -206,6 +207,7 @@ class CountedSource:
         self.path = source.path
         self.coalesce_bytes = source.coalesce_bytes
         self.counts = IoCounts()
+        self._counting = threading.Lock()
 
     def size(self) -> int:
         """Length of the file in bytes."""
@@ -237,9 +239,10 @@ class CountedSource:
                     path=self.path,
                     offset=request.start,
                 )
-        self.counts.requests += len(requests)
-        self.counts.bytes += sum(request.length for request in requests)
-        self.counts.ranges.extend(requests)
+        with self._counting:
+            self.counts.requests += len(requests)
+            self.counts.bytes += sum(request.length for request in requests)
+            self.counts.ranges.extend(requests)
         if len(requests) == len(ranges) and list(ranges) == requests:
             return fetched
         return _cut(ranges, requests, fetched)
