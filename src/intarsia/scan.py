@@ -162,7 +162,7 @@ class FileScan:
             self._count_whole(group)
         if len(groups) < 2:
             return pa.concat_tables([self._read_whole(group) for group in groups] or [self._select({}, 0)])
-        # pyarrow decodes the columns of one row group in parallel; two at a time leave no core idle between them
+        # pyarrow decodes the columns of one row group in parallel; several groups at once leave no core idle
         with ThreadPoolExecutor(min(len(groups), pa.cpu_count())) as pool:
             return pa.concat_tables(pool.map(self._read_whole, groups))
 

@@ -198,9 +198,7 @@ class _Granules:
 def _group(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """Distinct values in ascending order (null last), where each one's run begins, and the sorting order."""
     encoded = pc.dictionary_encode(values, null_encoding="encode")
-    ranks = pc.sort_indices(
-        encoded.dictionary, sort_keys=[("", "ascending")], null_placement="at_end"
-    ).to_numpy()
+    ranks = pc.array_sort_indices(encoded.dictionary).to_numpy()  # null comes last
     rank_of = np.empty(len(ranks), dtype=np.int64)
     rank_of[ranks] = np.arange(len(ranks))
     places = rank_of[encoded.indices.to_numpy()] if len(values) else np.empty(0, dtype=np.int64)
@@ -213,6 +211,8 @@ def _group(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int32], npt.NDArr
 def _comparable_type(value_type: pa.DataType) -> pa.DataType:
     if pa.types.is_float16(value_type):
         return pa.float32()
+    if pa.types.is_decimal(value_type) and value_type.bit_width < 128:
+        return pa.decimal128(value_type.precision, value_type.scale)
     return pa.int64() if pa.types.is_duration(value_type) else value_type
 
 

@@ -1,0 +1,128 @@
+"""Distinct never leaves out a matching row, whatever the type, the predicate and the granularity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import intarsia as ia
+from intarsia.errors import IndexBuildError, IndexPayloadError
+from intarsia.indexes.base import Layout, parameters
+from intarsia.predicate import bind, leaf_mask, leaves, parse_sql
+from intarsia.selection import RowSelection
+from tests.predicate import strategies
+
+
+class Values:
+    """One column in memory, given in pieces, as an index being built sees it."""
+
+    def __init__(self, array: pa.Array, edges: list[int], group_edges: list[int]) -> None:
+        self.array = array
+        self.layout = Layout(len(array), np.array(group_edges), {"x": np.array(edges)})
+
+    def type_of(self, column: str) -> pa.DataType:
+        return self.array.type
+
+    def batches(self, column: str) -> Iterator[tuple[int, pa.Array]]:
+        for start, stop in zip(
+            self.layout.row_group_edges[:-1].tolist(), self.layout.row_group_edges[1:].tolist(), strict=True
+        ):
+            yield start, self.array.slice(start, stop - start)
+
+
+def rows_where(leaf, array: pa.Array) -> RowSelection:
+    return RowSelection.from_mask(leaf_mask(leaf, array).to_numpy(zero_copy_only=False))
+
+
+def opened(index: ia.Distinct, data: Values):
+    return index.open(index.build(data), data.layout)
+
+
+@st.composite
+def cases(draw):
+    kind = draw(st.sampled_from(strategies.TYPES))
+    array = draw(strategies.arrays(kind, draw(st.integers(0, 30))))
+    cuts = st.lists(st.integers(0, len(array)), max_size=4, unique=True)
+    groups = sorted({0, len(array), *draw(cuts)})
+    pages = sorted({*groups, *draw(cuts)})
+    granularity = draw(st.sampled_from(["page", "row_group", "file", 3]))
+    index = ia.Distinct("x", granularity, max_values=draw(st.sampled_from([1, 3, 10_000])))
+    predicate = draw(strategies.predicates({"x": kind}))
+    return Values(array, pages, groups), index, predicate
+
+
+@given(cases())
+def test_candidates_hold_every_matching_row_and_certain_rows_all_match(case):
+    data, index, predicate = case
+    bound = bind(predicate, pa.schema({"x": data.array.type}))
+    distinct = opened(index, data)
+    for leaf in leaves(bound):
+        matching = rows_where(leaf, data.array)
+        assert (matching - distinct.candidate_rows(leaf)).is_empty
+        assert (distinct.certain_rows(leaf) - matching).is_empty
+
+
+def find(text: str, kind: pa.DataType):
+    return next(leaves(bind(parse_sql(text), pa.schema({"x": kind}))))
+
+
+@pytest.mark.parametrize(
+    ("where", "rows"),
+    [
+        ("x = 'a'", [(0, 2)]),
+        ("x IN ('b', 'd')", [(2, 6)]),
+        ("x <> 'a'", [(2, 6)]),
+        ("x NOT IN ('a', 'b')", [(4, 6)]),
+        ("x IS NULL", [(2, 4)]),
+        ("x IS NOT NULL", [(0, 6)]),
+        ("x > 'b'", [(4, 6)]),
+        ("x LIKE '%d%'", [(4, 6)]),
+        ("x = 'absent'", []),
+    ],
+)
+def test_it_is_exact_at_its_granularity(where, rows):
+    data = Values(pa.array(["a", "a", "b", None, "d", "e"]), [0, 2, 4, 6], [0, 6])
+    distinct = opened(ia.Distinct("x"), data)
+    assert distinct.candidate_rows(find(where, pa.string())) == RowSelection.from_ranges(rows)
+
+
+def test_a_granule_over_the_limit_cannot_be_skipped():
+    data = Values(pa.array([1, 2, 3, 7, 7, 7]), [0, 3, 6], [0, 6])
+    distinct = opened(ia.Distinct("x", max_values=2), data)
+    assert distinct.candidate_rows(find("x = 9", pa.int64())) == RowSelection.from_ranges([(0, 3)])
+    assert distinct.certain_rows(find("x = 7", pa.int64())) == RowSelection.from_ranges([(3, 6)])
+
+
+def test_parameters_make_the_index_again():
+    index = ia.Distinct("a.b", granularity=500, max_values=7)
+    assert ia.Distinct(**parameters(index)) == index
+
+
+def test_a_damaged_payload_is_refused_wherever_the_damage_is():
+    data = Values(pa.array(["a", "b", None, "a"]), [0, 2, 4], [0, 4])
+    index = ia.Distinct("x")
+    payload = index.build(data)
+    with pytest.raises(IndexPayloadError):
+        index.open(b"", data.layout)
+    for length in range(0, len(payload), 16):
+        with pytest.raises(IndexPayloadError):
+            index.open(payload[:length], data.layout)
+
+
+def test_a_payload_about_other_rows_is_refused():
+    index = ia.Distinct("x")
+    payload = index.build(Values(pa.array(["a", "b"]), [0, 2], [0, 2]))
+    other = Values(pa.array(["a", "b", "c"]), [0, 3], [0, 3])
+    with pytest.raises(IndexPayloadError, match="other rows"):
+        index.open(payload, other.layout)
+
+
+def test_a_nested_column_is_refused():
+    data = Values(pa.array([[1]], pa.list_(pa.int64())), [0, 1], [0, 1])
+    with pytest.raises(IndexBuildError, match="name one of its fields"):
+        ia.Distinct("x").build(data)
