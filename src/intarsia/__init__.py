@@ -20,6 +20,7 @@ from intarsia.errors import (
     UnsupportedFeatureError,
 )
 from intarsia.indexes.distinct import Distinct
+from intarsia.inspection import FileInspection, inspect
 from intarsia.table import Scan, Table, open
 from intarsia.tally import ScanReport
 
@@ -27,6 +28,7 @@ __all__ = [
     "ColumnNotFoundError",
     "CorruptFileError",
     "Distinct",
+    "FileInspection",
     "FormatError",
     "IndexBuildError",
     "IndexPayloadError",
@@ -38,5 +40,6 @@ __all__ = [
     "ScanReport",
     "Table",
     "UnsupportedFeatureError",
+    "inspect",
     "open",
 ]

@@ -1,0 +1,172 @@
+"""Bounds as a file holds them, as values that people read and that JSON can hold."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import uuid
+from decimal import Decimal
+from typing import Any, Literal
+
+import numpy as np
+
+from intarsia.format.footer import Leaf
+from intarsia.format.structs import ConvertedType, LogicalType, TimestampType, Type
+
+_Unit = Literal["ms", "us", "ns"]
+
+_TEXT_KINDS = frozenset(("STRING", "ENUM", "JSON"))
+
+_NUMBERS = {
+    Type.BOOLEAN: "?",
+    Type.INT32: "<i4",
+    Type.INT64: "<i8",
+    Type.FLOAT: "<f4",
+    Type.DOUBLE: "<f8",
+}
+
+_UNITS: dict[str, _Unit] = {"MILLIS": "ms", "MICROS": "us", "NANOS": "ns"}
+_PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
+
+_EPOCH = dt.date(1970, 1, 1)
+_EPOCH_JULIAN_DAY = 2_440_588
+_INT96_BYTES = 12
+
+
+def human_value(leaf: Leaf, raw: bytes) -> Any:
+    """A bound as a Python value: a number, text, ``date``, ``datetime``, ``time``, ``Decimal``, ``UUID``.
+
+    What a Python type cannot hold (nanoseconds, the year 20000) is a ``numpy.datetime64`` or a number, and
+    bytes that do not fit the type stay bytes: this shows what is there, right or wrong.
+
+    Args:
+        leaf: Whose bound it is.
+        raw: The bound's bytes.
+    """
+    try:
+        return _value(leaf, raw)
+    except (ValueError, OverflowError, ArithmeticError):
+        return raw
+
+
+def json_value(value: Any) -> Any:
+    r"""A value of `human_value` as JSON can hold it.
+
+    Example:
+        >>> json_value(Decimal("1.50")), json_value(dt.date(2024, 2, 29)), json_value(b"\x00\xff")
+        ('1.50', '2024-02-29', '0x00ff')
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return "0x" + bytes(value).hex()
+    if isinstance(value, (dt.date, dt.time)):
+        return value.isoformat()
+    return str(value)
+
+
+def shown(value: Any, limit: int = 60) -> str:
+    """A value for a message: text quoted, and cut where it is long."""
+    text = repr(value) if isinstance(value, str) else str(json_value(value))
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def type_name(leaf: Leaf) -> str | None:
+    """The logical type with its parameters; None where there is none.
+
+    Example:
+        >>> from intarsia.format.footer import schema_leaves
+        >>> from intarsia.format.structs import SchemaElement
+        >>> price = SchemaElement("price", type=1, converted_type=5, scale=2, precision=9)
+        >>> type_name(schema_leaves([SchemaElement("root", num_children=1), price])[0])
+        'DECIMAL(9, 2)'
+    """
+    logical = leaf.logical
+    if logical is None:
+        return "INTERVAL" if leaf.element.converted_type == ConvertedType.INTERVAL else None
+    if (decimal := logical.DECIMAL) is not None:
+        return f"DECIMAL({decimal.precision}, {decimal.scale})"
+    if (integer := logical.INTEGER) is not None:
+        return f"{'INT' if integer.isSigned else 'UINT'}({integer.bitWidth})"
+    if (time := logical.TIME or logical.TIMESTAMP) is not None:
+        return f"{logical.kind}({_unit(time) or '?'}{', UTC' if time.isAdjustedToUTC else ''})"
+    return logical.kind or "unknown to this version"
+
+
+def _unit(time: TimestampType) -> _Unit | None:
+    name = next(
+        (name for name, value in zip(time.unit._fields, time.unit, strict=True) if value is not None), None
+    )
+    return None if name is None else _UNITS[name]
+
+
+def _value(leaf: Leaf, raw: bytes) -> Any:
+    logical = leaf.logical or LogicalType()
+    if leaf.type == Type.INT96:
+        return _int96(raw)
+    if leaf.type in _NUMBERS:
+        dtype = np.dtype(_NUMBERS[leaf.type])
+        if len(raw) != dtype.itemsize:
+            return raw
+        if logical.INTEGER is not None and not logical.INTEGER.isSigned:
+            dtype = np.dtype(dtype.str.replace("i", "u"))
+        return _of_number(logical, np.frombuffer(raw, dtype=dtype)[0].item())
+    if logical.DECIMAL is not None:
+        return Decimal(int.from_bytes(raw, "big", signed=True)).scaleb(-logical.DECIMAL.scale)
+    if logical.FLOAT16 is not None and len(raw) == 2:
+        return float(np.frombuffer(raw, dtype="<f2")[0])
+    if logical.UUID is not None:
+        return uuid.UUID(bytes=raw)
+    return raw.decode("utf-8") if leaf.kind in _TEXT_KINDS else raw
+
+
+def _of_number(logical: LogicalType, number: Any) -> Any:
+    if logical.DECIMAL is not None:
+        return Decimal(number).scaleb(-logical.DECIMAL.scale)
+    if logical.DATE is not None:
+        try:
+            return _EPOCH + dt.timedelta(days=number)
+        except OverflowError:
+            return np.datetime64(number, "D")
+    if (time := logical.TIME or logical.TIMESTAMP) is not None:
+        unit = _unit(time)
+        if unit is None:
+            return number
+        return (
+            _timestamp(number, unit, time.isAdjustedToUTC)
+            if logical.TIMESTAMP is not None
+            else _time(number, unit)
+        )
+    return number
+
+
+def _timestamp(number: int, unit: _Unit, is_utc: bool) -> Any:
+    per_second = _PER_SECOND[unit]
+    whole, rest = divmod(number, per_second)
+    microseconds, nanoseconds = divmod(rest * (10**9 // per_second), 1000)
+    try:
+        moment = dt.datetime(1970, 1, 1) + dt.timedelta(seconds=whole, microseconds=microseconds)
+    except OverflowError:
+        return np.datetime64(number, unit)
+    if nanoseconds:
+        return np.datetime64(number, unit)
+    return moment.replace(tzinfo=dt.timezone.utc) if is_utc else moment
+
+
+def _time(number: int, unit: _Unit) -> Any:
+    per_second = _PER_SECOND[unit]
+    seconds, rest = divmod(number, per_second)
+    microseconds, nanoseconds = divmod(rest * (10**9 // per_second), 1000)
+    if nanoseconds or not 0 <= seconds < 86_400:
+        return number
+    return dt.time(seconds // 3600, seconds // 60 % 60, seconds % 60, microseconds)
+
+
+def _int96(raw: bytes) -> Any:
+    if len(raw) != _INT96_BYTES:
+        return raw
+    nanoseconds = int.from_bytes(raw[:8], "little", signed=True)
+    days = int.from_bytes(raw[8:], "little", signed=True) - _EPOCH_JULIAN_DAY
+    return _timestamp(days * 86_400 * 10**9 + nanoseconds, "ns", is_utc=False)

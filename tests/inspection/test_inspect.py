@@ -1,0 +1,314 @@
+"""`inspect`: what it says of files of several writers, and that it reads no data page."""
+
+import datetime as dt
+import json
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from intarsia.errors import CorruptFileError, UnsupportedFeatureError
+from intarsia.file import ParquetInput
+from intarsia.format.footer import schema_leaves
+from intarsia.format.structs import SchemaElement
+from intarsia.indexes.distinct import Distinct
+from intarsia.inspection import human_value, inspect, json_value
+from intarsia.retrofit import PageIndex, attach, detach
+
+
+@pytest.fixture
+def table():
+    rows = 1000
+    return pa.table(
+        {
+            "id": pa.array(range(rows)),
+            "word": pa.array([f"w{i % 7}" if i % 5 else None for i in range(rows)]),
+            "price": pa.array([Decimal(i) / 4 for i in range(rows)], pa.decimal128(12, 2)),
+            "day": pa.array([dt.date(2024, 1, 1) + dt.timedelta(days=i) for i in range(rows)]),
+            "at": pa.array(np.arange(rows) * 3600 + 1704067200, pa.timestamp("s", "UTC")).cast(
+                pa.timestamp("us", "UTC")
+            ),
+            "x": pa.array([i / 8 for i in range(rows)]),
+            "tags": pa.array([[i, None] for i in range(rows)]),
+        }
+    )  # fmt: skip
+
+
+@pytest.fixture
+def path(tmp_path, table):
+    path = str(tmp_path / "plain.parquet")
+    pq.write_table(table, path, row_group_size=500)
+    return path
+
+
+@pytest.fixture
+def rich_path(tmp_path, table):
+    path = str(tmp_path / "rich.parquet")
+    pq.write_table(
+        table,
+        path,
+        row_group_size=500,
+        write_page_index=True,
+        data_page_size=512,
+        write_batch_size=64,
+        bloom_filter_options={"id": {"ndv": 500, "fpp": 0.01}},
+        sorting_columns=[pq.SortingColumn(0)],
+    )
+    return path
+
+
+def column(found, name, group=0):
+    return next(chunk for chunk in found.row_groups[group].columns if chunk.column == name)
+
+
+def test_what_is_in_a_file(path):
+    found = inspect(path)
+    assert (found.num_rows, len(found.row_groups), found.row_groups[1].num_rows) == (1000, 2, 500)
+    assert found.created_by.startswith("parquet-cpp-arrow")
+    assert "ARROW:schema" in found.key_values
+    types = {leaf.name: (leaf.physical_type, leaf.logical_type, leaf.arrow_type) for leaf in found.schema}
+    assert types["price"][1:] == ("DECIMAL(12, 2)", "decimal128(12, 2)")
+    assert types["at"] == ("INT64", "TIMESTAMP(us, UTC)", "timestamp[us, tz=UTC]")
+    assert types["word"] == ("BYTE_ARRAY", "STRING", "string")
+    assert types["tags.list.element"] == ("INT64", None, None)
+
+
+def test_bounds_are_python_values(path):
+    found = inspect(path)
+    bounds = {chunk.column: (chunk.min, chunk.max) for chunk in found.row_groups[0].columns}
+    utc = dt.timezone.utc
+    assert bounds["id"] == (0, 499)
+    assert bounds["word"] == ("w0", "w6")
+    assert bounds["price"] == (Decimal(0), Decimal("124.75"))
+    assert bounds["day"] == (dt.date(2024, 1, 1), dt.date(2025, 5, 14))
+    assert bounds["at"] == (dt.datetime(2024, 1, 1, tzinfo=utc), dt.datetime(2024, 1, 21, 19, tzinfo=utc))
+    assert bounds["x"] == (-0.0, 499 / 8)
+    assert column(found, "word").null_count == 100
+
+
+def test_trust(path):
+    found = inspect(path)
+    assert column(found, "id").bounds_believed
+    tags = column(found, "tags.list.element")
+    assert tags.bounds_believed is False
+    assert "list" in tags.notes[0]
+
+
+def test_pages_without_an_index(path):
+    chunk = column(inspect(path, pages=True), "id")
+    assert (chunk.num_pages, chunk.pages_told_by, chunk.pages) == (1, "encoding_stats", ())
+    assert not chunk.has_column_index
+
+
+def test_pages_with_an_index(rich_path):
+    found = inspect(rich_path, pages=True)
+    chunk = column(found, "id", group=1)
+    assert chunk.has_column_index
+    assert chunk.has_offset_index
+    assert (chunk.boundary_order, chunk.pages_told_by) == ("ascending", "offset_index")
+    assert len(chunk.pages) == chunk.num_pages > 3
+    assert sum(page.rows for page in chunk.pages) == 500
+    for page in chunk.pages:
+        assert (page.min, page.max) == (500 + page.first_row, 500 + page.first_row + page.rows - 1)
+        assert (page.null_count, page.is_null_page) == (0, False)
+    assert found.row_groups[0].sorted_by == ("id",)
+    assert inspect(rich_path).row_groups[1].columns[0].pages is None
+
+
+def test_bloom_filter(rich_path):
+    shallow = column(inspect(rich_path), "id").bloom_filter
+    assert shallow.size_bytes > 32
+    assert shallow.distinct_values is None
+    deep = column(inspect(rich_path, pages=True), "id").bloom_filter
+    assert 450 < deep.distinct_values < 550
+    assert 0 < deep.false_positives < 0.02
+
+
+@pytest.mark.parametrize("name", ["path", "rich_path"])
+def test_sizes_are_the_file(request, name):
+    found = inspect(request.getfixturevalue(name))
+    sizes = found.to_dict()["sizes"]
+    assert sum(sizes.values()) == found.size_bytes
+    # pyarrow pads its Bloom filters, nothing else is unaccounted for
+    assert 4 <= sizes["other"] <= 100
+    assert sizes["dictionary_pages"] > 0
+    assert (sizes["column_indexes"] > 0) == (name == "rich_path")
+
+
+def test_reads_no_data_page(rich_path, monkeypatch):
+    opened = []
+    init = ParquetInput.__init__
+    monkeypatch.setattr(
+        ParquetInput, "__init__", lambda self, source: (init(self, source), opened.append(self))[0]
+    )
+    inspect(rich_path, pages=True)
+    groups = opened[0].footer.metadata.row_groups
+    first = min(chunk.meta_data.bloom_filter_offset for group in groups for chunk in group.columns[:1])
+    assert min(place.start for place in opened[0].source.counts.ranges) >= first
+
+
+def test_retrofitted(path):
+    size = inspect(path).size_bytes
+    plain = inspect(path)
+    attach(path, [PageIndex(), Distinct("word", granularity="row_group")])
+    found = inspect(path)
+    assert found.directory.is_believed
+    assert found.directory.original_length == size
+    (entry,) = found.directory.entries
+    assert (entry.kind, entry.columns, entry.granularity) == ("distinct", ("word",), "row_group")
+    assert (entry.is_known, entry.is_believed, entry.reason) == (True, True, None)
+    assert entry.parameters["column"] == "word"
+    assert found.sizes.original_footer == plain.sizes.footer
+    assert found.sizes.embedded_indexes == entry.size_bytes
+    assert found.sizes.column_indexes > 0
+    assert 4 <= found.sizes.other < 32
+    assert column(found, "id").has_column_index
+    assert "intarsia" in found.key_values
+    detach(path)
+    assert inspect(path).to_dict() == plain.to_dict()
+
+
+def test_stale_directory(path, tmp_path):
+    attach(path, [Distinct("word", granularity="row_group")])
+    copy = str(tmp_path / "copy.parquet")
+    metadata = pq.read_metadata(path).metadata
+    read = pq.read_table(path)
+    pq.write_table(
+        read.replace_schema_metadata({**(read.schema.metadata or {}), b"intarsia": metadata[b"intarsia"]}),
+        copy,
+    )
+    found = inspect(copy)
+    assert not found.directory.is_believed
+    assert found.directory.reason
+    assert not found.directory.entries[0].is_believed
+    assert found.sizes.embedded_indexes == 0
+    assert found.sizes.original_footer == 0
+    assert ("intarsia directory", found.directory.reason) in found.ignored
+
+
+def test_damaged_blob(path):
+    attach(path, [Distinct("word", granularity="row_group")])
+    (entry,) = inspect(path).directory.entries
+    with open(path, "r+b") as file:
+        file.seek(entry.offset + entry.size_bytes - 3)
+        file.write(b"\xff\x00\xff")
+    (entry,) = inspect(path).directory.entries
+    assert not entry.is_believed
+    assert "checksum" in entry.reason
+
+
+def test_damaged_directory(tmp_path, table):
+    path = str(tmp_path / "odd.parquet")
+    pq.write_table(table.replace_schema_metadata({b"intarsia": b"{"}), path)
+    directory = inspect(path).directory
+    assert (directory.is_believed, directory.entries, directory.original_length) == (False, (), None)
+    assert "JSON" in directory.reason
+
+
+def test_datafusion_form(tmp_path, table):
+    path = str(tmp_path / "plain.parquet")
+    pq.write_table(table, path)
+    with open(path, "rb") as file:
+        data = file.read()
+    footer_bytes = int.from_bytes(data[-8:-4], "little") + 8
+    payload = b"foo\nbar"
+    blob = b"IDX1" + len(payload).to_bytes(8, "little") + payload
+    offset = len(data) - footer_bytes
+    named = str(tmp_path / "named.parquet")
+    keyed = table.replace_schema_metadata({b"distinct_index_offset": str(offset).encode()})
+    pq.write_table(keyed, named)
+    with open(named, "rb") as file:
+        tail = file.read()
+    tail = tail[-int.from_bytes(tail[-8:-4], "little") - 8 :]
+    with open(named, "wb") as file:
+        file.write(data[:offset] + blob + tail)
+    found = inspect(named)
+    assert found.datafusion_index.is_believed
+    assert found.datafusion_index.size_bytes == len(blob)
+    assert sum(found.to_dict()["sizes"].values()) == found.size_bytes
+    pq.write_table(keyed, named)
+    copied = inspect(named).datafusion_index
+    assert not copied.is_believed
+    assert copied.size_bytes == 0
+
+
+def test_a_damaged_footer_raises(path):
+    with open(path, "rb") as file:
+        data = file.read()
+    with open(path, "wb") as file:
+        file.write(data[:-100])
+    with pytest.raises(CorruptFileError, match=r"plain\.parquet"):
+        inspect(path)
+
+
+def test_paths(tmp_path, path):
+    assert inspect(tmp_path / "plain.parquet").num_rows == 1000
+    with pytest.raises(FileNotFoundError):
+        inspect(tmp_path / "nothing.parquet")
+    with pytest.raises(IsADirectoryError):
+        inspect(tmp_path)
+
+
+LAST_MOMENT = dt.datetime(1969, 12, 31, 23, 59, 59, 999999, dt.timezone.utc)
+FAR = np.datetime64(2**62, "us")
+
+
+def little(number, width=4):
+    return number.to_bytes(width, "little", signed=True)
+
+
+@pytest.mark.parametrize(
+    ("physical", "kind", "raw", "value", "text"),
+    [
+        (0, {}, b"\x01", True, True),
+        (1, {"converted_type": 6}, little(19782), dt.date(2024, 2, 29), "2024-02-29"),
+        (1, {"converted_type": 6}, little(2**31 - 1), np.datetime64(2**31 - 1, "D"), "5881580-07-11"),
+        (1, {"converted_type": 7}, little(3_723_004), dt.time(1, 2, 3, 4000), "01:02:03.004000"),
+        (1, {"converted_type": 13}, b"\xff" * 4, 2**32 - 1, 2**32 - 1),
+        (2, {"converted_type": 10}, little(-1, 8), LAST_MOMENT, "1969-12-31T23:59:59.999999+00:00"),
+        (2, {"converted_type": 10}, little(2**62, 8), FAR, str(FAR)),
+        (3, {}, little(5, 8) + little(2_440_588), np.datetime64(5, "ns"), "1970-01-01T00:00:00.000000005"),
+        (5, {}, np.float64("nan").tobytes(), None, "nan"),
+        (6, {"converted_type": 0}, "é".encode(), "é", "é"),
+        (6, {"converted_type": 0}, b"\xff\xfe", b"\xff\xfe", "0xfffe"),
+        (6, {"converted_type": 5, "scale": 2, "precision": 30}, b"\xff", Decimal("-0.01"), "-0.01"),
+        (7, {"type_length": 3}, b"abc", b"abc", "0x616263"),
+        (1, {}, b"abc", b"abc", "0x616263"),
+    ],
+)
+def test_values(physical, kind, raw, value, text):
+    element = SchemaElement("c", type=physical, repetition_type=0, **kind)
+    (leaf,) = schema_leaves([SchemaElement("root", num_children=1), element])
+    found = human_value(leaf, raw)
+    assert type(found) is type(value) or value is None
+    assert found == value or value is None
+    assert json_value(found) == text
+    json.dumps(json_value(found), allow_nan=False)
+
+
+def test_the_corpus(corpus):
+    seen = 0
+    for path in sorted(corpus.rglob("*.parquet*")):
+        try:
+            found = inspect(path, pages=True)
+        except (CorruptFileError, UnsupportedFeatureError):
+            continue
+        seen += 1
+        json.dumps(found.to_dict(), allow_nan=False)
+        assert sum(found.to_dict()["sizes"].values()) == found.size_bytes
+        assert found.sizes.other >= 4
+    assert seen >= 20
+
+
+def test_the_corpus_names_what_it_does_not_believe(corpus):
+    def notes(name):
+        groups = inspect(next(corpus.rglob(name))).row_groups
+        return "; ".join(note for group in groups for chunk in group.columns for note in chunk.notes)
+
+    assert "OffsetIndex not believed: pages overlap" in notes("alltypes_invalid_pages.parquet")
+    assert "null_count -1" in notes("datapage_v1-uncompressed-checksum.parquet")
+    assert "is NaN" in notes("nan_in_stats.parquet")
+    assert "is encrypted" in notes("encrypt_columns_plaintext_footer.parquet.encrypted")
+    assert "deprecated bounds" in notes("fixed_length_decimal.parquet")
