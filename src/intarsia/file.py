@@ -26,13 +26,11 @@ from intarsia.format.footer import (
 from intarsia.format.page_index import PageLocations, parse_column_index, parse_offset_index
 from intarsia.format.structs import ColumnIndex
 from intarsia.format.writers import distrusts_page_index
+from intarsia.schema import FileSchema, file_schema
 from intarsia.storage import ByteRange, ByteSource, CountedSource, LocalFile
 
 #: Bytes read at the end of a remote file in the hope that they hold the whole footer.
 REMOTE_TAIL_BYTES = 64 * 1024
-
-#: Keys of the key/value metadata that say where indexes lie in *this* file, and would lie in a copy.
-INDEX_KEYS = (b"intarsia", b"distinct_index_offset")
 
 
 class ChunkKey(NamedTuple):
@@ -132,42 +130,26 @@ class ParquetInput:
                 ) from error
 
     @cached_property
+    def schema(self) -> FileSchema:
+        """The schema, as leaves and as Arrow sees it."""
+        return file_schema(self.footer)
+
+    @property
     def arrow_schema(self) -> pa.Schema:
         """The schema that ``pyarrow.parquet.read_table`` gives, without keys that point into this file."""
         with self.named_errors():
-            try:
-                schema = self.arrow_metadata.schema.to_arrow_schema()
-            except (pa.ArrowException, OSError, ValueError) as error:
-                raise CorruptFileError(
-                    f"pyarrow cannot read the schema: {error}", struct="SchemaElement"
-                ) from error
-        metadata = {key: value for key, value in (schema.metadata or {}).items() if key not in INDEX_KEYS}
-        return schema.with_metadata(metadata or None)
+            return self.schema.arrow
 
-    @cached_property
+    @property
     def leaves_by_path(self) -> Mapping[tuple[str, ...], Leaf]:
         """Leaves by their path; of equal paths the first."""
-        out: dict[tuple[str, ...], Leaf] = {}
-        for leaf in self.footer.leaves:
-            out.setdefault(leaf.path, leaf)
-        return out
+        return self.schema.leaves_by_path
 
-    @cached_property
+    @property
     def leaf_types(self) -> Mapping[int, pa.DataType]:
         """Arrow's type of each leaf that is in no list or map, by its ordinal."""
-        out: dict[int, pa.DataType] = {}
-        for leaf in self.footer.leaves:
-            if not leaf.is_flat:
-                continue
-            kind: Any = self.arrow_schema.field(leaf.root_ordinal).type
-            for name in leaf.path[1:]:
-                position = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
-                if position < 0:
-                    break
-                kind = kind.field(position).type
-            else:
-                out[leaf.ordinal] = kind
-        return out
+        with self.named_errors():
+            return self.schema.leaf_types
 
     # --- the page index ----------------------------------------------------------------------------
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -102,7 +103,7 @@ class Footer:
     @cached_property
     def leaves(self) -> tuple[Leaf, ...]:
         """The leaves of the schema, in the order of the chunks."""
-        return schema_leaves(self.metadata.schema)
+        return shared_leaves(tuple(self.metadata.schema))
 
     @cached_property
     def row_group_starts(self) -> npt.NDArray[np.int64]:
@@ -259,7 +260,13 @@ def chunk_range(meta: ColumnMetaData) -> tuple[int, int]:
 # --- schema ----------------------------------------------------------------------------------------
 
 
-def schema_leaves(schema: list[SchemaElement]) -> tuple[Leaf, ...]:
+@lru_cache(maxsize=64)
+def shared_leaves(schema: tuple[SchemaElement, ...]) -> tuple[Leaf, ...]:
+    """`schema_leaves`, made once for all files that share a schema."""
+    return schema_leaves(schema)
+
+
+def schema_leaves(schema: Sequence[SchemaElement]) -> tuple[Leaf, ...]:
     """The leaves of a flattened schema.
 
     Raises:
