@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -137,6 +138,8 @@ class FileScan:
             Tables with the scan's columns (constants not among them), in the order of the file.
         """
         left = limit
+        if limit == 0:
+            return
         candidates = self.plan()
         if self.predicate is None and limit is not None:
             candidates = candidates.head(limit)
@@ -303,12 +306,12 @@ class _PageCache:
     def __init__(self, file: ParquetInput) -> None:
         self._file = file
         self._bytes: dict[ByteRange, bytes] = {}
-        self._seen: set[tuple[int, tuple[ByteRange, ...]]] = set()
+        self._held: list[ByteRange] = []
         self._dictionaries = 0
 
     def is_new(self, plan: ChunkPlan) -> bool:
         """Whether pages of the plan are yet to be read."""
-        return any(place not in self._bytes for place in plan.pages)
+        return any(self._holder(place) is None for place in plan.pages)
 
     def take_dictionary_count(self) -> int:
         """Dictionary pages read since the last call."""
@@ -321,7 +324,7 @@ class _PageCache:
             plan.dictionary for plan in plans if plan.dictionary_use is DictionaryUse.ALWAYS and plan.pages
         }
         self._read([place for plan in plans for place in plan.pages], at_once)
-        data = {id(plan): b"".join(self._bytes[place] for place in plan.pages) for plan in plans}
+        data = {id(plan): b"".join(self._cut(place) for place in plan.pages) for plan in plans}
         needed: dict[int, ByteRange | None] = {}
         for plan in plans:
             uses = plan.dictionary in at_once
@@ -339,9 +342,24 @@ class _PageCache:
     def _read(self, data: Sequence[ByteRange], dictionaries: set[ByteRange | None]) -> None:
         fresh = [place for place in dictionaries if place is not None and place not in self._bytes]
         self._dictionaries += len(fresh)
-        missing = [*fresh, *(place for place in dict.fromkeys(data) if place not in self._bytes)]
+        missing = [*fresh, *(place for place in dict.fromkeys(data) if self._holder(place) is None)]
         if missing:
             self._bytes.update(zip(missing, self._file.source.read_ranges(missing), strict=True))
+            self._held = sorted(self._bytes)
+
+    def _holder(self, place: ByteRange) -> ByteRange | None:
+        """The range that was read and holds ``place``: later phases want fewer pages of the same run."""
+        nearest = bisect.bisect_right(self._held, place.start, key=_start) - 1
+        return self._held[nearest] if nearest >= 0 and place.stop <= self._held[nearest].stop else None
+
+    def _cut(self, place: ByteRange) -> memoryview:
+        holder = self._holder(place)
+        assert holder is not None  # `_read` came first
+        return memoryview(self._bytes[holder])[place.start - holder.start : place.stop - holder.start]
+
+
+def _start(place: ByteRange) -> int:
+    return place.start
 
 
 def leaves_under(file: ParquetInput, paths: Sequence[Path]) -> list[Leaf]:
