@@ -6,11 +6,13 @@ A package announces a kind by an entry point in the group ``intarsia.indexes``, 
 from __future__ import annotations
 
 from functools import cache
-from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from intarsia.errors import IndexBuildError, near_matches
 from intarsia.indexes.distinct import Distinct
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 #: Entry-point group in which packages announce their index classes.
 GROUP = "intarsia.indexes"
@@ -19,7 +21,9 @@ _BUILT_IN: dict[str, type[Any]] = {cls.kind: cls for cls in (Distinct,)}
 
 
 @cache
-def _announced() -> dict[str, metadata.EntryPoint]:
+def _announced() -> dict[str, EntryPoint]:
+    from importlib import metadata  # slow to import, and seldom needed
+
     return {entry.name: entry for entry in metadata.entry_points(group=GROUP)}
 
 
