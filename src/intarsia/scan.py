@@ -124,7 +124,11 @@ class FileScan:
             self.tally.row_groups_read += 1
             self._load_offset_indexes(group, self.leaves)
             for leaf in self.leaves:
-                self._count_pages(self._plan_chunk(group, leaf, wanted))
+                plan = self._plan_chunk(group, leaf, wanted)
+                self._count_pages(plan)
+                self.tally.planned_bytes += plan.num_bytes
+                if plan.dictionary is not None and plan.dictionary_use is not DictionaryUse.NEVER:
+                    self.tally.planned_bytes += plan.dictionary.length
 
     # --- running -----------------------------------------------------------------------------------
 

@@ -96,7 +96,8 @@ class Table:
         """What a scan would read, and what each index excludes; no data page is read.
 
         Where a predicate's rows are only known once its columns are read, the pages of the other columns
-        are those of all candidate rows: an upper bound. ``rows.matched`` is None.
+        are those of all candidate rows: an upper bound. So is ``bytes.planned``, what reading them takes;
+        ``bytes.read`` is what planning took. ``rows.matched`` is None.
         """
         return self.scan(where, columns).explain()
 
@@ -147,7 +148,7 @@ class Scan:
     def explain(self) -> ScanReport:
         """Plan without reading data pages; see `Table.explain`."""
         started = time.perf_counter()
-        report = ScanReport(files_total=len(self._table.files), rows_matched=None)
+        report = ScanReport(files_total=len(self._table.files), rows_matched=None, bytes_planned=0)
         for file, plan in self._file_scans(report):
             rows = plan.plan()
             plan.tally.rows_candidate = rows.num_rows

@@ -40,6 +40,7 @@ class FileTally:
     dictionary_pages_read: int = 0
     rows_candidate: int = 0
     rows_matched: int = 0
+    planned_bytes: int = 0
     index_bytes: int = 0
     steps: Sequence[PruneStep] = ()
 
@@ -62,7 +63,7 @@ class ScanReport:
 
     Totals of row groups, pages and rows are those of the files whose footers were read: a file that its
     partition values exclude is never opened. A page total is None where a file does not tell how many pages
-    it has.
+    it has. ``bytes_planned`` is what a plan says that a scan would read on top; None in a scan's own report.
     """
 
     files_total: int = 0
@@ -78,6 +79,7 @@ class ScanReport:
     bytes_total: int = 0
     bytes_read: int = 0
     bytes_index: int = 0
+    bytes_planned: int | None = None
     requests: int = 0
     pruned_by: dict[tuple[str, str], PrunedBy] = field(default_factory=dict)
     ignored: list[Ignored] = field(default_factory=list)
@@ -105,6 +107,8 @@ class ScanReport:
         self.bytes_total += file.source.size()
         self.bytes_read += file.source.counts.bytes
         self.bytes_index += tally.index_bytes
+        if self.bytes_planned is not None:
+            self.bytes_planned += tally.planned_bytes
         self.requests += file.source.counts.requests
         for step in tally.steps:
             self._add_step(file, leaves, step)
@@ -143,7 +147,12 @@ class ScanReport:
                 "candidates": self.rows_candidate,
                 "matched": self.rows_matched,
             },
-            "bytes": {"total": self.bytes_total, "read": self.bytes_read, "index": self.bytes_index},
+            "bytes": {
+                "total": self.bytes_total,
+                "read": self.bytes_read,
+                "index": self.bytes_index,
+                "planned": self.bytes_planned,
+            },
             "requests": self.requests,
             "pruned_by": [vars(entry).copy() for entry in self.pruned_by.values()],
             "ignored": [vars(note).copy() for note in self.ignored],
