@@ -17,7 +17,7 @@ BLOCK_BYTES = 32
 #: Headers of today are about 15 bytes; this leaves room for fields to come.
 HEADER_BYTES = 64
 
-_SALT = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
+SALT = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
 
 
 def parse_bloom_header(data: bytes) -> tuple[int, int]:
@@ -57,4 +57,4 @@ def block_may_contain(block: bytes, hash64: int) -> bool:
     """Whether a block may hold the value with this hash; False is certain."""
     key = hash64 & 0xFFFFFFFF
     words = struct.unpack("<8I", block)
-    return all(word >> ((key * salt & 0xFFFFFFFF) >> 27) & 1 for word, salt in zip(words, _SALT, strict=True))
+    return all(word >> ((key * salt & 0xFFFFFFFF) >> 27) & 1 for word, salt in zip(words, SALT, strict=True))

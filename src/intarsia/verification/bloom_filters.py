@@ -1,0 +1,106 @@
+"""A chunk's Bloom filter against its values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+import xxhash
+
+from intarsia.errors import FormatError
+from intarsia.file import ParquetInput
+from intarsia.format.bloom import BLOCK_BYTES, HEADER_BYTES, SALT, parse_bloom_header
+from intarsia.format.structs import ColumnMetaData, Type
+from intarsia.inspection import human_value
+from intarsia.inspection.values import shown
+from intarsia.verification.chunk import Chunk
+from intarsia.verification.findings import Findings
+
+_BLOOM_FILTER = "BloomFilter"
+
+_SALTS = np.array(SALT, dtype=np.uint32)
+
+
+def check_bloom_filter(file: ParquetInput, chunk: Chunk, findings: Findings) -> None:
+    """Ask a Bloom filter for every distinct value of its chunk."""
+    bits = _read_bits(file, chunk.meta, findings)
+    if bits is None:
+        return
+    values = _plain_values(chunk)
+    if values is None:
+        message = "values of this type have more than one form, or are not hashed"
+        findings.add("unchecked", message, index=_BLOOM_FILTER)
+        return
+    findings.checked["bloom_filters"] += 1
+    hashes = np.fromiter(map(xxhash.xxh64_intdigest, values), dtype=np.uint64, count=len(values))
+    denied = np.flatnonzero(~might_contain(bits, hashes))
+    if len(denied):
+        example = shown(human_value(chunk.leaf, values[int(denied[0])]))
+        message = (
+            f"it denies {len(denied)} of {len(values)} distinct values that are there, such as {example}"
+        )
+        findings.add("bloom-filter-denies-values", message, index=_BLOOM_FILTER)
+
+
+def might_contain(bits: bytes, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    r"""For each hash, whether a split-block filter may hold its value.
+
+    Example:
+        >>> might_contain(bytes(32), np.array([1, 2], dtype=np.uint64)).tolist()
+        [False, False]
+        >>> might_contain(b"\xff" * 32, np.array([1, 2], dtype=np.uint64)).tolist()
+        [True, True]
+    """
+    blocks = np.frombuffer(bits, dtype="<u4").reshape(-1, BLOCK_BYTES // 4)
+    place = (hashes >> np.uint64(32)) * np.uint64(len(blocks)) >> np.uint64(32)
+    key = (hashes & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+    # products of uint32 wrap around, as the specification wants
+    wanted = (key[:, None] * _SALTS) >> np.uint32(27)
+    return np.asarray(((blocks[place.astype(np.int64)] >> wanted) & np.uint32(1)).all(axis=1))
+
+
+def _read_bits(file: ParquetInput, meta: ColumnMetaData, findings: Findings) -> bytes | None:
+    start, limit = meta.bloom_filter_offset or 0, file.footer.start
+    if not 0 < start < limit:
+        message = f"byte {start} lies outside the file's body"
+        findings.add("bloom-filter-unreadable", message, index=_BLOOM_FILTER)
+        return None
+    try:
+        header_bytes, bits_bytes = parse_bloom_header(
+            file.source.read(start, min(limit, start + HEADER_BYTES))
+        )
+    except FormatError as error:
+        findings.add("bloom-filter-unreadable", error.message, index=_BLOOM_FILTER)
+        return None
+    stop = start + header_bytes + bits_bytes
+    if stop > limit:
+        message = f"{bits_bytes} bytes of bits end after byte {limit}"
+        findings.add("bloom-filter-unreadable", message, index=_BLOOM_FILTER)
+        return None
+    if meta.bloom_filter_length is not None and meta.bloom_filter_length != stop - start:
+        message = f"the footer gives it {meta.bloom_filter_length} bytes, it has {stop - start}"
+        findings.add("bloom-filter-length", message, index=_BLOOM_FILTER)
+    return file.source.read(start + header_bytes, stop)
+
+
+def _plain_values(chunk: Chunk) -> list[bytes] | None:
+    """The distinct values as they are hashed; None where that is not certain."""
+    ordering = chunk.ordering
+    if ordering is None or chunk.values is None or chunk.leaf.type in (Type.BOOLEAN, Type.INT96):
+        return None
+    if ordering.wire is not None:
+        numbers: npt.NDArray[Any] = chunk.numbers
+        if ordering.is_float:  # by their bits, as zeros of both signs are hashed apart; nobody asks for NaN
+            numbers = np.unique(numbers[~np.isnan(numbers)].view(np.int64)).view(np.float64)
+        else:
+            numbers = np.unique(numbers)
+        raw, width = numbers.astype(ordering.wire).tobytes(), ordering.wire.itemsize
+        return [raw[place : place + width] for place in range(0, len(raw), width)]
+    distinct = pc.unique(chunk.values)
+    if ordering.decimal:
+        if chunk.leaf.type == Type.BYTE_ARRAY:  # the same number may be written in more bytes than it needs
+            return None
+        return [ordering.encode(key) for key in ordering.keys(distinct)]
+    return list(ordering.keys(distinct))
