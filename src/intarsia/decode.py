@@ -41,6 +41,9 @@ from intarsia.selection import RowSelection
 #: Up to so many ranges, slices are joined; above it, a mask picks the rows.
 _FEW_RANGES = 8
 
+#: From so many bytes on, the columns of a group are decoded side by side.
+_MANY_BYTES = 1 << 20
+
 
 class PageIndexMismatchError(Exception):
     """The pages do not hold the rows that the OffsetIndex says; the row group is to be read without it."""
@@ -147,7 +150,7 @@ class PageDecoder:
         names = ", ".join(repr(schema.leaves[place].name) for place in wanted)
         try:
             file = pq.ParquetFile(pa.BufferReader(b"".join(parts)), pre_buffer=False)
-            table = file.reader.read_all(column_indices=wanted, use_threads=False)
+            table = file.reader.read_all(column_indices=wanted, use_threads=position > _MANY_BYTES)
         except pa.ArrowNotImplementedError as error:
             raise UnsupportedFeatureError(
                 f"pyarrow cannot decode {names}: {error}", path=self._file.path, struct="DataPage"
