@@ -3,9 +3,13 @@
 >>> import intarsia as ia
 >>> table = ia.open("lake/")                                        # doctest: +SKIP
 >>> table.scan("user = 42", columns=["ts", "amount"]).to_arrow()    # doctest: +SKIP
+>>> ia.attach("lake/a.parquet", [ia.PageIndex(), ia.Distinct("country")])    # doctest: +SKIP
 """
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from intarsia.errors import (
     ColumnNotFoundError,
@@ -20,13 +24,19 @@ from intarsia.errors import (
     UnsupportedFeatureError,
 )
 from intarsia.indexes.distinct import Distinct
-from intarsia.inspection import FileInspection, inspect
 from intarsia.table import Scan, Table, open
 from intarsia.tally import ScanReport
 
+if TYPE_CHECKING:
+    from intarsia.inspection import FileInspection, inspect
+    from intarsia.retrofit import AttachReport, DetachReport, PageIndex, attach, detach
+    from intarsia.verification import VerifyReport, verify
+
 __all__ = [
+    "AttachReport",
     "ColumnNotFoundError",
     "CorruptFileError",
+    "DetachReport",
     "Distinct",
     "FileInspection",
     "FormatError",
@@ -34,12 +44,42 @@ __all__ = [
     "IndexPayloadError",
     "IntarsiaError",
     "IntarsiaWarning",
+    "PageIndex",
     "PredicateError",
     "ReplaceError",
     "Scan",
     "ScanReport",
     "Table",
     "UnsupportedFeatureError",
+    "VerifyReport",
+    "attach",
+    "detach",
     "inspect",
     "open",
+    "verify",
 ]
+
+# Who only reads does not pay for what writes and checks: these modules are loaded when they are used.
+_LOADED_WHEN_USED = {
+    "AttachReport": "intarsia.retrofit",
+    "DetachReport": "intarsia.retrofit",
+    "FileInspection": "intarsia.inspection",
+    "PageIndex": "intarsia.retrofit",
+    "VerifyReport": "intarsia.verification",
+    "attach": "intarsia.retrofit",
+    "detach": "intarsia.retrofit",
+    "inspect": "intarsia.inspection",
+    "verify": "intarsia.verification",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LOADED_WHEN_USED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(_LOADED_WHEN_USED[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,125 @@
+"""The subcommands, put together."""
+
+from __future__ import annotations
+
+import copy
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from intarsia.cli import (
+    explain_command,
+    index_command,
+    inspect_command,
+    query_command,
+    verify_command,
+)
+from intarsia.cli.failures import dim_warnings, tell
+
+
+@dataclass
+class Run:
+    """What all subcommands share."""
+
+    debug: bool = False
+
+
+class _Command(TyperCommand):
+    """A command whose epilog is a list of examples, shown as they are."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        if self.epilog:
+            with formatter.section("Examples"):
+                for line in self.epilog.strip().splitlines():
+                    formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
+
+app = typer.Typer(
+    rich_markup_mode=None,  # plain help: quick, and it goes through pipes
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+for _function, _short, _examples in (
+    (inspect_command.inspect, "Show what is in a file.", inspect_command.EXAMPLES),
+    (explain_command.explain, "Show what a query would read, and why.", explain_command.EXAMPLES),
+    (query_command.query, "Read the rows that match.", query_command.EXAMPLES),
+    (index_command.index, "Add indexes to files that exist.", index_command.INDEX_EXAMPLES),
+    (index_command.detach, "Take off what was added.", index_command.DETACH_EXAMPLES),
+    (verify_command.verify, "Check indexes against the data.", verify_command.EXAMPLES),
+):
+    app.command(cls=_Command, epilog=_examples, short_help=_short)(_function)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            number = version("intarsia")
+        except PackageNotFoundError:  # run from a checkout that was not installed
+            number = "(not installed)"
+        print(f"intarsia {number}")
+        raise typer.Exit
+
+
+def _set_debug(ctx: typer.Context, asked: bool) -> None:
+    ctx.find_root().obj.debug |= asked
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    ctx: typer.Context,
+    version: Annotated[  # noqa: ARG001
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[  # noqa: ARG001
+        bool,
+        typer.Option(
+            "--debug",
+            callback=_set_debug,
+            help="Show tracebacks; also by INTARSIA_DEBUG=1 in the environment.",
+        ),
+    ] = False,
+) -> None:
+    """Indexes inlaid into Parquet files: read only the pages that can match."""
+    if ctx.invoked_subcommand is None:
+        print(ctx.get_help())
+
+
+def build() -> Any:
+    """The command with its subcommands; ``--debug`` works before and after a subcommand's name."""
+    root: Any = typer.main.get_command(app)
+    debug = next(option for option in root.params if option.name == "debug")
+    for command in root.commands.values():
+        option = copy.copy(debug)
+        option.expose_value = False
+        option.hidden = True
+        command.params.append(option)
+    return root
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; see `intarsia.cli.main`."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    state = Run(debug=os.environ.get("INTARSIA_DEBUG", "") not in ("", "0"))
+    root = build()
+    try:
+        with dim_warnings():
+            code = root.main(arguments, prog_name="intarsia", standalone_mode=False, obj=state)
+        sys.stdout.flush()
+    except Exception as error:
+        code = tell(error, _name(root, arguments), debug=state.debug)
+        if code is None:
+            raise
+    except KeyboardInterrupt as error:
+        code = tell(error)
+    return int(code or 0)
+
+
+def _name(root: Any, arguments: Sequence[str]) -> str:
+    """The command and the subcommand that was asked for, if there is one of that name."""
+    return " ".join(["intarsia", *[word for word in arguments if word in root.commands][:1]])

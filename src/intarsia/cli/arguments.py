@@ -1,0 +1,42 @@
+"""Arguments that several subcommands take."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+Paths = Annotated[
+    list[str],
+    typer.Argument(metavar="PATH", help="Files, folders or globs; local, or a URL.", show_default=False),
+]
+LocalPaths = Annotated[
+    list[str], typer.Argument(metavar="PATH", help="Files, folders or globs.", show_default=False)
+]
+WhereText = Annotated[
+    str | None,
+    typer.Option(
+        "--where", "-w", metavar="SQL", help="Which rows, such as \"user = 42 AND city LIKE 'Ber%'\"."
+    ),
+]
+ColumnNames = Annotated[
+    list[str] | None,
+    typer.Option("--columns", "-c", metavar="A,B", help="Columns of the result; all, if not given."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout, for programs.")]
+
+
+def split_names(given: Sequence[str] | None) -> list[str] | None:
+    """Column names from ``a,b``, which may be given more than once; ``"x,y"`` is a name with a comma.
+
+    Example:
+        >>> split_names(["a,b", '"x,y"'])
+        ['a', 'b', 'x,y']
+    """
+    if not given:
+        return None
+    return [
+        name.strip() for line in csv.reader(given, skipinitialspace=True) for name in line if name.strip()
+    ]

@@ -1,0 +1,104 @@
+"""What goes wrong, as one clear line on stderr and an exit code."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from intarsia.cli.terminal import dim, red
+from intarsia.errors import ColumnNotFoundError, IntarsiaError, IntarsiaWarning, PredicateError
+
+#: Exit codes.
+BAD_FILE, USAGE, INTERRUPTED = 1, 2, 130
+
+#: The root of the errors that typer raises about arguments; where it lives depends on typer's version.
+ArgumentError: type[Exception] = next(
+    cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException"
+)
+
+
+class UsageError(IntarsiaError):
+    """The command was used wrongly, in a way that typer cannot know of."""
+
+
+def exit_code(error: BaseException) -> int | None:
+    """The exit code of an error that is told in one line; None for one that is a defect of Intarsia."""
+    if isinstance(error, (KeyboardInterrupt, typer.Abort)):
+        return INTERRUPTED
+    if isinstance(error, (ArgumentError, UsageError, PredicateError, ColumnNotFoundError)):
+        return USAGE
+    if isinstance(error, (IntarsiaError, OSError, *_arrow_errors())):
+        return BAD_FILE
+    return None
+
+
+def _arrow_errors() -> tuple[type[BaseException], ...]:
+    """Arrow's errors; none where Arrow was never loaded, for then none was raised."""
+    arrow = sys.modules.get("pyarrow")
+    return () if arrow is None else (arrow.ArrowException,)
+
+
+def tell(error: BaseException, command: str = "intarsia", *, debug: bool = False) -> int | None:
+    """Say on stderr what went wrong.
+
+    Args:
+        error: What was raised.
+        command: The command and subcommand, named in hints.
+        debug: Show the traceback, too.
+
+    Returns:
+        The exit code, or None if the error should be raised again.
+    """
+    code = exit_code(error)
+    if code is None:
+        return None
+    if debug:
+        traceback.print_exception(error)
+    if code == INTERRUPTED:
+        say("interrupted", red)
+    else:
+        say(one_line(error, command), red)
+    return code
+
+
+def one_line(error: BaseException, command: str = "intarsia") -> str:
+    """An error in one line."""
+    if isinstance(error, ArgumentError):
+        text = error.format_message()  # type: ignore[attr-defined]  # ClickException, see above
+        text = text[:1].lower() + text[1:].replace(
+            "Value error, ", ""
+        )  # pydantic's, in some of typer's versions
+        return " ".join([*text.split(), f"(see: {command} --help)"])
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror[:1].lower()}{error.strerror[1:]}"
+    text = " ".join(str(error).split())
+    return text or type(error).__name__
+
+
+def say(text: str, style: object = None) -> None:
+    """One line on stderr, with the command's name before it."""
+    prefix = style("intarsia:", sys.stderr) if callable(style) else "intarsia:"
+    print(f"{prefix} {text}", file=sys.stderr)
+
+
+@contextmanager
+def dim_warnings() -> Iterator[None]:
+    """Show `IntarsiaWarning` as one dim line on stderr, each time it is given."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", IntarsiaWarning)
+        show_other = warnings.showwarning
+
+        def show(message, category, filename, lineno, file=None, line=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+            if issubclass(category, IntarsiaWarning):
+                text = " ".join(str(message).split())
+                print(dim(f"intarsia: warning: {text}", sys.stderr), file=sys.stderr)
+            else:
+                show_other(message, category, filename, lineno, file, line)
+
+        warnings.showwarning = show
+        yield

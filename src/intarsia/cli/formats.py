@@ -1,0 +1,192 @@
+"""Rows on their way out: one writer for each format, fed batch by batch."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from enum import Enum
+from typing import IO, Protocol
+
+import pyarrow as pa
+
+from intarsia.cli.cells import csv_column, json_values, text
+from intarsia.cli.terminal import console, count
+
+#: Characters of a cell that a table shows on a terminal.
+CELL_WIDTH = 48
+
+
+class Format(str, Enum):
+    """The forms that rows can have."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+    JSONL = "jsonl"
+    ARROW = "arrow"
+    PARQUET = "parquet"
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether a terminal should not be shown this."""
+        return self in (Format.ARROW, Format.PARQUET)
+
+
+class Writer(Protocol):
+    """Takes batches of one schema."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take some rows."""
+        ...
+
+    def close(self) -> None:
+        """All rows were taken."""
+        ...
+
+
+def writer(
+    form: Format, sink: IO[bytes], schema: pa.Schema, *, is_file: bool = False, shown: int | None = None
+) -> Writer:
+    """A writer.
+
+    Args:
+        form: Which.
+        sink: Where to.
+        schema: Of the batches.
+        is_file: Whether the sink is a file that others will open by name; Arrow has another form for these.
+        shown: How many rows a table shows; all, if not given.
+    """
+    if form is Format.TABLE:
+        return _TableWriter(sink, schema, shown)
+    if form is Format.CSV:
+        return _CsvWriter(sink, schema)
+    if form in (Format.JSON, Format.JSONL):
+        return _JsonWriter(sink, schema, in_array=form is Format.JSON)
+    if form is Format.PARQUET:
+        import pyarrow.parquet as pq
+
+        return _ArrowWriter(pq.ParquetWriter(sink, schema))
+    return _ArrowWriter(pa.ipc.new_file(sink, schema) if is_file else pa.ipc.new_stream(sink, schema))
+
+
+class _ArrowWriter:
+    """Arrow's own writers of Arrow and Parquet."""
+
+    def __init__(self, target: pa.ipc.RecordBatchFileWriter) -> None:
+        self._target = target
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._target.write_batch(batch)
+
+    def close(self) -> None:
+        self._target.close()
+
+
+class _CsvWriter:
+    """CSV with a header; null is nothing, an empty text is ``""``."""
+
+    def __init__(self, sink: IO[bytes], schema: pa.Schema) -> None:
+        import pyarrow.csv
+
+        empty = [csv_column(pa.array([], field.type)) for field in schema]
+        self._schema = pa.schema(
+            [(field.name, column.type) for field, column in zip(schema, empty, strict=True)]
+        )
+        self._target = pyarrow.csv.CSVWriter(sink, self._schema)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        columns = [csv_column(column) for column in batch.columns]
+        self._target.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+
+    def close(self) -> None:
+        self._target.close()
+
+
+class _JsonWriter:
+    """Objects, one a line; in an array, or each for itself."""
+
+    def __init__(self, sink: IO[bytes], schema: pa.Schema, *, in_array: bool) -> None:
+        self._sink = sink
+        self._names = schema.names
+        self._in_array = in_array
+        self._between = b"[\n" if in_array else b""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for row in zip(*map(json_values, batch.columns), strict=True):
+            line = json.dumps(dict(zip(self._names, row, strict=True)), ensure_ascii=False, allow_nan=False)
+            self._sink.write(self._between + line.encode())
+            self._between = b",\n" if self._in_array else b"\n"
+
+    def close(self) -> None:
+        if self._in_array:
+            self._sink.write(b"[]\n" if self._between == b"[\n" else b"\n]\n")
+        elif self._between:
+            self._sink.write(b"\n")
+
+
+class _TableWriter:
+    """The first rows, for people, and how many there are."""
+
+    def __init__(self, sink: IO[bytes], schema: pa.Schema, most: int | None) -> None:
+        self._sink = sink
+        self._schema = schema
+        self._most = sys.maxsize if most is None else most
+        self._shown: list[pa.RecordBatch] = []
+        self._rows = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        if self._rows < self._most:
+            self._shown.append(batch.slice(0, self._most - self._rows))
+        self._rows += batch.num_rows
+
+    def close(self) -> None:
+        columns = [
+            [text(value) for batch in self._shown for value in json_values(batch.column(place))]
+            for place in range(len(self._schema))
+        ]
+        for line in _lines(self._schema, columns):
+            self._sink.write(line.encode() + b"\n")
+        if self._rows > self._most:
+            note = f"({self._most} of {count(self._rows, 'row')}; --limit or another --format shows more)\n"
+            self._sink.write(note.encode())
+
+
+def _lines(schema: pa.Schema, columns: list[list[str]]) -> Iterable[str]:
+    """A table as lines; on a terminal, the columns that fit, and how many do not."""
+    out = console()
+    limit = CELL_WIDTH if out.is_terminal else None
+    shown: list[list[str]] = []
+    room = out.width
+    for field, column in zip(schema, columns, strict=True):
+        cells = [_cut(cell, limit) for cell in (text(field.name), *column)]
+        width = max(map(_cell_width, cells))
+        if shown and width > room:
+            break
+        room -= width + 2
+        shown.append([_pad(cell, width, right=_is_number(field.type)) for cell in cells])
+    for row in zip(*shown, strict=True):
+        yield "  ".join(row).rstrip()
+    hidden = len(columns) - len(shown)
+    if hidden:
+        names = ", ".join(schema.names[-hidden:])
+        yield f"(and {count(hidden, 'column')} that the terminal has no room for: {names})"
+
+
+def _cut(cell: str, limit: int | None) -> str:
+    return cell if limit is None or len(cell) <= limit else cell[: limit - 1] + "…"
+
+
+def _cell_width(cell: str) -> int:
+    from rich.cells import cell_len
+
+    return cell_len(cell)
+
+
+def _pad(cell: str, width: int, *, right: bool) -> str:
+    space = " " * (width - _cell_width(cell))
+    return space + cell if right else cell + space
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return any(test(kind) for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal))

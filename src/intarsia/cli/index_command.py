@@ -1,0 +1,185 @@
+"""``intarsia index`` and ``intarsia detach``: indexes on local files, file by file."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from intarsia.cli.arguments import AsJson, LocalPaths
+from intarsia.cli.each_file import Outcome, find_paths, for_each
+from intarsia.cli.failures import UsageError
+from intarsia.cli.terminal import ShowDone, count, duration, print_json, size
+
+if TYPE_CHECKING:
+    from intarsia.indexes.distinct import Distinct
+    from intarsia.retrofit import AttachReport, DetachReport
+
+INDEX_EXAMPLES = """
+intarsia index flights.parquet --page-index
+intarsia index lake/ --page-index --distinct dest --distinct tailnum:row_group
+intarsia index 'lake/month=*/*.parquet' --distinct dest --json
+"""
+
+DETACH_EXAMPLES = """
+intarsia detach flights.parquet
+intarsia detach lake/
+"""
+
+GRANULARITIES = ("page", "row_group", "file")
+
+
+def index(
+    path: LocalPaths,
+    page_index: Annotated[
+        bool, typer.Option("--page-index", help="Add Parquet's own page index, which other readers use, too.")
+    ] = False,
+    distinct: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--distinct",
+            metavar="COL[:GRANULARITY]",
+            help="Add the distinct values of a column, per page (if not given), row_group, file or number of "
+            "rows; may be given again.",
+        ),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Add indexes to files that exist; their bytes stay as they are, and detach brings them back.
+
+    A bad file is told of, and the others are done. For a lake on a cluster, see intarsia.spark.index.
+    """
+    from intarsia.retrofit import PageIndex
+
+    asked: list[Any] = [PageIndex()] if page_index else []
+    asked += [parse_distinct(text) for text in distinct or ()]
+    if not asked:
+        raise UsageError("nothing to add; say --page-index, --distinct COLUMN, or both")
+    files = find_paths(path, local=True)
+    _check_columns(files, [item.column for item in asked if not isinstance(item, PageIndex)])
+    started = time.perf_counter()
+    outcome = for_each("indexing", files, lambda file, show: _attach(file, asked, show))
+    _tell_attached(outcome, time.perf_counter() - started, as_json=json)
+    raise typer.Exit(outcome.exit_code)
+
+
+def parse_distinct(text: str) -> Distinct:
+    """A `Distinct` from ``COLUMN`` or ``COLUMN:GRANULARITY``.
+
+    Example:
+        >>> parse_distinct("dest:row_group")
+        Distinct(column='dest', granularity='row_group', max_values=10000)
+
+    Raises:
+        UsageError: If there is no such granularity.
+    """
+    from intarsia.errors import near_matches
+    from intarsia.indexes.distinct import Distinct
+
+    column, colon, granularity = text.rpartition(":")
+    if not colon:
+        return Distinct(text)
+    if granularity in GRANULARITIES:
+        return Distinct(column, granularity)
+    if granularity.isdecimal() and int(granularity):
+        return Distinct(column, int(granularity))
+    near = near_matches(granularity, GRANULARITIES)
+    hint = f"did you mean {near[0]}?" if near else "use page, row_group, file or a number of rows"
+    raise UsageError(f"--distinct {text}: there is no granularity {granularity!r}; {hint}")
+
+
+def _check_columns(files: Sequence[str], columns: Sequence[str]) -> None:
+    """Tell of a mistyped column at once, by the first file that can be read."""
+    from intarsia.errors import FormatError
+    from intarsia.file import ParquetInput
+    from intarsia.predicate import resolve_column
+
+    for file in files:
+        try:
+            with ParquetInput.open(file) as opened:
+                schema = opened.arrow_schema
+        except (FormatError, OSError):
+            continue
+        for column in columns:
+            resolve_column(schema, column)
+        return
+
+
+def _attach(file: str, asked: Sequence[Any], show: ShowDone) -> AttachReport:
+    from intarsia.retrofit import attach
+
+    return attach(file, asked, progress=lambda done, total, _: show(done / max(1, total)))
+
+
+def _tell_attached(outcome: Outcome[AttachReport], seconds: float, *, as_json: bool) -> None:
+    reports = outcome.done
+    changed = sum(report.changed for report in reports)
+    added = sum(report.bytes_added for report in reports)
+    if as_json:
+        document = {
+            "files": outcome.files,
+            "changed": changed,
+            "bytes_added": added,
+            "seconds": seconds,
+            "failed": outcome.failures(),
+            "reports": [report.to_dict() for report in reports],
+        }
+        print_json(document)
+        return
+    outcome.tell_failures()
+    before = sum(report.bytes_before for report in reports)
+    share = f" ({added / before:+.1%})" if before and added else ""
+    line = f"{changed:,} of {count(outcome.files, 'file')} indexed, {size(added)} added{share}"
+    line += f", in {duration(seconds)}"
+    if len(reports) > changed:
+        line += f"; {len(reports) - changed:,} had it all"
+    if outcome.failed:
+        line += f"; {len(outcome.failed):,} failed"
+    print(line)
+    for name, number in Counter(name for report in reports for name in report.built).items():
+        print(f"  built    {name} in {count(number, 'file')}")
+    for name, number in Counter(name for report in reports for name in report.kept).items():
+        print(f"  kept     {name} in {count(number, 'file')}")
+    notes = Counter((note.index, note.column, note.reason) for report in reports for note in report.skipped)
+    for (name, column, reason), number in notes.items():
+        print(f"  skipped  {name} of {column} in {count(number, 'file')}: {reason}")
+    stale = sum(report.stale is not None for report in reports)
+    if stale:
+        print(
+            f"  removed  in {count(stale, 'file')}, indexes that another program had copied from other files"
+        )
+
+
+def detach(path: LocalPaths, json: AsJson = False) -> None:
+    """Take off what was attached: each file is again what it was, byte for byte."""
+    from intarsia.retrofit import detach as detach_file
+
+    outcome = for_each("detaching", find_paths(path, local=True), lambda file, _: detach_file(file))
+    _tell_detached(outcome, as_json=json)
+    raise typer.Exit(outcome.exit_code)
+
+
+def _tell_detached(outcome: Outcome[DetachReport], *, as_json: bool) -> None:
+    detached = [report for report in outcome.done if report.detached]
+    removed = sum(report.bytes_before - report.bytes_after for report in detached)
+    if as_json:
+        print_json(
+            {
+                "files": outcome.files,
+                "detached": len(detached),
+                "bytes_removed": removed,
+                "failed": outcome.failures(),
+                "reports": [report.to_dict() for report in outcome.done],
+            }
+        )
+        return
+    outcome.tell_failures()
+    untouched = len(outcome.done) - len(detached)
+    print(
+        f"{len(detached):,} of {count(outcome.files, 'file')} restored, {size(removed)} taken off"
+        + (f"; {untouched:,} had nothing attached" if untouched else "")
+        + (f"; {len(outcome.failed):,} failed" if outcome.failed else "")
+    )

@@ -1,0 +1,199 @@
+"""``intarsia inspect``: what is in one file."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from intarsia.cli.arguments import AsJson
+from intarsia.cli.cells import text
+from intarsia.cli.terminal import count, plain_table, print_json, show, size
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from intarsia.inspection import ChunkInspection, FileInspection, RowGroupInspection
+
+EXAMPLES = """
+intarsia inspect flights.parquet
+intarsia inspect flights.parquet --pages | less
+intarsia inspect flights.parquet --json | jq .sizes
+"""
+
+#: Row groups that are shown; with --pages, all are.
+MOST_ROW_GROUPS = 5
+
+#: Characters of a bound that are shown.
+BOUND_WIDTH = 28
+
+#: Encodings of values as they are called here; the rest are those of levels.
+_ENCODINGS = {
+    "RLE_DICTIONARY": "dict",
+    "PLAIN_DICTIONARY": "dict",
+    "PLAIN": "plain",
+    "DELTA_BINARY_PACKED": "delta",
+    "DELTA_LENGTH_BYTE_ARRAY": "delta-length",
+    "DELTA_BYTE_ARRAY": "delta-bytes",
+    "BYTE_STREAM_SPLIT": "split",
+}
+
+
+def inspect(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A Parquet file; local, or a URL.")],
+    pages: Annotated[
+        bool, typer.Option("--pages", help="List each page of each row group, and look into Bloom filters.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Show what is in a file: row groups, columns, pages, bounds, indexes, and where the bytes are.
+
+    Only the footer and indexes are read, no data page.
+    """
+    from intarsia.inspection import inspect as inspect_file
+
+    found = inspect_file(file, pages=pages)
+    if json:
+        print_json(found.to_dict())
+        return
+    show(_parts(found, pages=pages))
+
+
+def _parts(found: FileInspection, *, pages: bool) -> Iterator[RenderableType]:
+    from rich.text import Text
+
+    yield Text(found.path, style="bold")
+    groups = len(found.row_groups)
+    yield Text(
+        f"{count(found.num_rows, 'row')} in {count(groups, 'row group')}, {size(found.size_bytes)}, "
+        f"written by {found.created_by or 'nobody knows'}"
+    )
+    yield Text()
+    yield _sizes(found)
+    yield from _embedded(found)
+    types = {leaf.name: leaf.logical_type or leaf.physical_type for leaf in found.schema}
+    shown = found.row_groups if pages else found.row_groups[:MOST_ROW_GROUPS]
+    for group in shown:
+        yield Text()
+        order = f", sorted by {', '.join(group.sorted_by)}" if group.sorted_by else ""
+        yield Text(
+            f"row group {group.ordinal}: {count(group.num_rows, 'row')}, {size(group.size_bytes)}{order}",
+            style="bold",
+        )
+        yield _chunks(group, types)
+        if pages:
+            yield from _pages(group)
+    if len(shown) < groups:
+        yield Text()
+        yield Text(
+            f"and {count(groups - len(shown), 'row group')} more; --pages or --json shows all", style="dim"
+        )
+    for name, reason in found.ignored:
+        yield Text(f"not believed: {name}: {reason}", style="yellow")
+
+
+def _sizes(found: FileInspection) -> RenderableType:
+    table = plain_table("bytes", ">size", ">of the file")
+    for field in dataclasses.fields(found.sizes):
+        num_bytes = getattr(found.sizes, field.name)
+        if num_bytes:
+            table.add_row(
+                field.name.replace("_", " "), size(num_bytes), f"{num_bytes / found.size_bytes:.1%}"
+            )
+    return table
+
+
+def _embedded(found: FileInspection) -> Iterator[RenderableType]:
+    from rich.text import Text
+
+    if found.directory is not None:
+        yield Text()
+        table = plain_table("embedded index", "columns", "granularity", ">size", "state")
+        for entry in found.directory.entries:
+            state = "used by scans" if entry.is_believed else f"not believed: {entry.reason}"
+            columns = ", ".join(entry.columns)
+            table.add_row(entry.name, columns, str(entry.granularity), size(entry.size_bytes), state)
+        if not found.directory.entries:
+            state = "" if found.directory.is_believed else f"not believed: {found.directory.reason}"
+            table.add_row("(none)", "", "", "", state)
+        yield table
+    if found.datafusion_index is not None:
+        index = found.datafusion_index
+        state = "" if index.is_believed else f", not believed: {index.reason}"
+        yield Text()
+        yield Text(
+            f"distinct values in DataFusion's form at byte {index.offset}, {size(index.size_bytes)}{state}"
+        )
+
+
+def _chunks(group: RowGroupInspection, types: dict[str, str]) -> RenderableType:
+    table = plain_table(
+        "column", "type", "codec", "encodings", ">size", ">pages", ">nulls", "min", "max", "indexes"
+    )
+    for chunk in group.columns:
+        table.add_row(
+            chunk.column,
+            types.get(chunk.column, ""),
+            chunk.codec.lower(),
+            _encodings(chunk),
+            size(chunk.compressed_bytes),
+            count(chunk.num_pages),
+            count(chunk.null_count),
+            _bound(chunk.min, exact=chunk.is_min_exact),
+            _bound(chunk.max, exact=chunk.is_max_exact),
+            _indexes(chunk),
+        )
+    return table
+
+
+def _encodings(chunk: ChunkInspection) -> str:
+    names = dict.fromkeys(_ENCODINGS[name] for name in chunk.encodings if name in _ENCODINGS)
+    return "+".join(names) or "+".join(chunk.encodings).lower()
+
+
+def _bound(value: Any, *, exact: bool | None = None) -> str:
+    if value is None:
+        return "-"
+    from intarsia.inspection import json_value
+
+    shown = text(json_value(value))
+    cut = shown if len(shown) <= BOUND_WIDTH else shown[: BOUND_WIDTH - 1] + "…"
+    return f"~{cut}" if exact is False else cut
+
+
+def _indexes(chunk: ChunkInspection) -> str:
+    """What scans can use: bounds of the row group, pages' bounds and their order, a Bloom filter."""
+    found = []
+    if chunk.min is not None or chunk.max is not None:
+        found.append("bounds" if chunk.bounds_believed else "bounds (not believed)")
+    if chunk.has_column_index:
+        found.append(f"page index ({chunk.boundary_order})")
+    elif chunk.has_offset_index:
+        found.append("page offsets")
+    if chunk.bloom_filter is not None:
+        bloom = chunk.bloom_filter
+        about = "" if bloom.distinct_values is None else f", about {count(bloom.distinct_values, 'value')}"
+        found.append(f"bloom filter ({size(bloom.size_bytes)}{about})")
+    return ", ".join(found) or "none"
+
+
+def _pages(group: RowGroupInspection) -> Iterator[RenderableType]:
+    from rich.text import Text
+
+    table = plain_table("column", ">page", ">first row", ">rows", ">offset", ">size", ">nulls", "min", "max")
+    for chunk in group.columns:
+        for page in chunk.pages or ():
+            numbers = (page.ordinal, page.first_row, page.rows, page.offset)
+            bounds = ("only nulls", "") if page.is_null_page else (_bound(page.min), _bound(page.max))
+            table.add_row(
+                chunk.column, *map(count, numbers), size(page.size_bytes), count(page.null_count), *bounds
+            )
+    if table.row_count:
+        yield Text()
+        yield table
+    unknown = [chunk.column for chunk in group.columns if chunk.pages is None]
+    if unknown:
+        yield Text()
+        yield Text(f"pages not known, for want of a page index: {', '.join(unknown)}", style="dim")

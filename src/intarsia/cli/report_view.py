@@ -1,0 +1,103 @@
+"""A scan's report, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from intarsia.cli.terminal import count, duration, plain_table, size
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from intarsia.tally import ScanReport
+
+#: Columns of which as many pages are read share a line; so many of them are named.
+MOST_NAMES = 4
+
+#: Of a note about many files, so many are shown.
+MOST_NOTES = 10
+
+
+def tables(report: ScanReport, *, planned: bool) -> Iterator[RenderableType]:
+    """What was read of what there is, what each index excluded, and what was ignored and why.
+
+    Args:
+        report: The report.
+        planned: Whether it is a plan; else it is what a scan did.
+    """
+    from rich.text import Text
+
+    yield _totals(report, planned=planned)
+    if report.pruned_by:
+        yield Text()
+        yield _excluded(report)
+    if report.ignored:
+        yield Text()
+        yield Text("ignored", style="yellow")
+        for note in report.ignored[:MOST_NOTES]:
+            yield Text(f"  {note.file}: {note.index}: {note.reason}")
+        if len(report.ignored) > MOST_NOTES:
+            yield Text(f"  and {len(report.ignored) - MOST_NOTES:,} more (--json has all)", style="dim")
+
+
+def _totals(report: ScanReport, *, planned: bool) -> RenderableType:
+    what = "read at most" if planned else "read"
+    table = plain_table("", ">total", f">{what}", "")
+    shape = report.to_dict()
+    unopened = report.files_total - report.files_opened
+    note = f"{count(unopened, 'file')} not even opened" if unopened else ""
+    table.add_row("files", count(report.files_total), count(report.files_read), note)
+    table.add_row("row groups", count(report.row_groups_total), count(report.row_groups_read))
+    rows = "might match" if report.rows_matched is None else f"might match, {report.rows_matched:,} do"
+    table.add_row("rows", count(report.rows_total), count(report.rows_candidate), rows)
+    table.add_row(
+        "pages", count(shape["pages"]["total"]), count(shape["pages"]["read"]), _dictionaries(shape)
+    )
+    alike: dict[tuple[int | None, int], list[str]] = {}
+    for name, counts in report.pages.items():
+        alike.setdefault((counts.total, counts.read), []).append(name)
+    for (total, read), names in alike.items():
+        table.add_row(f"  {_joined(names)}", count(total), count(read), "each" if len(names) > 1 else "")
+    num_bytes = report.bytes_read + (report.bytes_planned or 0)
+    share = f"{num_bytes / report.bytes_total:.2%}" if report.bytes_total else ""
+    index = f", {size(report.bytes_index)} of it indexes" if report.bytes_index else ""
+    table.add_row("bytes", size(report.bytes_total), size(num_bytes), share + index)
+    if planned:
+        table.add_row(
+            "", "", "", f"planned in {duration(report.seconds)}, by {count(report.requests, 'request')}"
+        )
+    else:
+        table.add_row("requests", "", count(report.requests), f"done in {duration(report.seconds)}")
+    return table
+
+
+def _joined(names: list[str]) -> str:
+    """Columns in a row of the table."""
+    if len(names) <= MOST_NAMES:
+        return ", ".join(names)
+    return f"{', '.join(names[: MOST_NAMES - 1])} and {len(names) - MOST_NAMES + 1:,} more"
+
+
+def _dictionaries(shape: dict[str, Any]) -> str:
+    pages = shape["pages"]["dictionary_read"]
+    return f"and {count(pages, 'dictionary page')}" if pages else ""
+
+
+def _excluded(report: ScanReport) -> RenderableType:
+    table = plain_table("excluded by", "asked about", ">files", ">row groups", ">pages", ">rows")
+    for entry in report.pruned_by.values():
+        numbers = (entry.files, entry.row_groups, entry.pages, entry.rows)
+        table.add_row(entry.index, entry.column, *(count(number) if number else "-" for number in numbers))
+    return table
+
+
+def summary(report: ScanReport) -> str:
+    """A scan's report in one line."""
+    pages = report.to_dict()["pages"]
+    parts = (
+        f"{count(report.files_read)} of {count(report.files_total, 'file')}",
+        f"{count(pages['read'])} of {count(pages['total'], 'page')}",
+        f"{size(report.bytes_read)} of {size(report.bytes_total)}",
+    )
+    return f"{count(report.rows_matched, 'row')}; read {', '.join(parts)} in {duration(report.seconds)}"

@@ -1,0 +1,147 @@
+"""What the terminal can show: styles, widths, progress, sizes and counts for people."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+
+#: Width of what is shown where there is no terminal, so that a pipe gets whole lines.
+PIPE_WIDTH = 1000
+
+#: Says how many units are done so far.
+ShowDone = Callable[[float], None]
+
+
+def red(text: str, stream: TextIO) -> str:
+    """Red, where the stream is a terminal."""
+    return _styled(text, "31", stream)
+
+
+def dim(text: str, stream: TextIO) -> str:
+    """Dim, where the stream is a terminal."""
+    return _styled(text, "2", stream)
+
+
+def _styled(text: str, code: str, stream: TextIO) -> str:
+    if not stream.isatty() or os.environ.get("NO_COLOR"):
+        return text
+    return f"\x1b[{code}m{text}\x1b[0m"
+
+
+def console(stream: TextIO | None = None) -> Console:
+    """A console on stdout, or on another stream; as wide as the terminal, or as its lines are long."""
+    from rich.console import Console
+
+    stream = stream or sys.stdout
+    return Console(
+        file=stream,
+        width=None if stream.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH,
+        highlight=False,
+        emoji=False,
+        markup=False,
+    )
+
+
+def show(parts: Iterable[RenderableType]) -> None:
+    """Tables and texts on stdout, without the spaces that rich leaves at the ends of lines."""
+    out = console()
+    for part in parts:
+        with out.capture() as captured:
+            out.print(part)
+        print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def plain_table(*columns: str) -> Table:
+    """A table without lines. A column is aligned right if its name starts with ``>``."""
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    for name in columns:
+        table.add_column(
+            name.removeprefix(">"), justify="right" if name.startswith(">") else "left", overflow="fold"
+        )
+    return table
+
+
+@contextmanager
+def progress(label: str, total: int, unit: str = "files") -> Iterator[ShowDone]:
+    """A progress bar on stderr while the block runs; nothing where stderr is no terminal.
+
+    Args:
+        label: What is being done.
+        total: How many units there are.
+        unit: Their name.
+
+    Yields:
+        A function to which the block says how many units are done so far.
+    """
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(unit),
+        TimeElapsedColumn(),
+        console=console(sys.stderr),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(label, total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def size(num_bytes: float) -> str:
+    """Bytes for people.
+
+    Example:
+        >>> size(999), size(12_345), size(226_000_000)
+        ('999 B', '12.3 KB', '226 MB')
+    """
+    if num_bytes < 1000:
+        return f"{num_bytes:.0f} B"
+    for unit in ("KB", "MB", "GB"):
+        num_bytes /= 1000
+        if num_bytes < 999.5:
+            return f"{num_bytes:.{1 if num_bytes < 99.95 else 0}f} {unit}"
+    return f"{num_bytes / 1000:,.1f} TB"
+
+
+def count(number: int | None, noun: str = "") -> str:
+    """A number for people, and what is counted; a question mark where it is not known.
+
+    Example:
+        >>> count(1234), count(1, "file"), count(2, "file"), count(None, "page")
+        ('1,234', '1 file', '2 files', '? pages')
+    """
+    shown = "?" if number is None else f"{number:,}"
+    return f"{shown} {noun if number == 1 else noun + 's'}" if noun else shown
+
+
+def duration(seconds: float) -> str:
+    """A time for people.
+
+    Example:
+        >>> duration(0.0123), duration(1.26)
+        ('12 ms', '1.3 s')
+    """
+    if seconds < 0.0095:
+        return f"{seconds * 1000:.1f} ms"
+    return f"{seconds * 1000:.0f} ms" if seconds < 0.9995 else f"{seconds:.1f} s"
+
+
+def print_json(document: object) -> None:
+    """A document as JSON on stdout."""
+    import json
+
+    print(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False, default=str))
