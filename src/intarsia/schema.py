@@ -55,7 +55,7 @@ class FileSchema:
         # a file of nothing but a footer without row groups: pyarrow reads no more than that
         data = MAGIC + footer + len(footer).to_bytes(4, "little") + MAGIC
         try:
-            return pq.read_metadata(pa.BufferReader(data)).schema.to_arrow_schema()
+            return pq.ParquetFile(pa.BufferReader(data)).schema_arrow
         except (pa.ArrowException, OSError, ValueError) as error:
             raise CorruptFileError(
                 f"pyarrow cannot read the schema: {error}", struct="SchemaElement"
