@@ -152,7 +152,7 @@ class FileScan:
             self.tally.row_groups_read += 1
             table = self._read_row_group(group, wanted)
             if left is not None:
-                table = table.slice(0, left)
+                table = table.slice(0, min(left, table.num_rows))
                 left -= table.num_rows
             self.tally.rows_matched += table.num_rows
             if table.num_rows:
@@ -164,6 +164,8 @@ class FileScan:
         """All rows at once, by pyarrow's own reader with its threads; for scans without a predicate."""
         self.tally.row_groups_read = self._num_row_groups
         self.tally.rows_candidate = self.tally.rows_matched = self.file.footer.num_rows
+        if not self._output_leaves:
+            return _rows_without_columns(self.file.footer.num_rows)
         groups = range(self._num_row_groups)
         for group in groups:
             self._count_whole(group)
@@ -369,12 +371,8 @@ def _start(place: ByteRange) -> int:
 def leaves_under(file: ParquetInput, paths: Sequence[Path]) -> list[Leaf]:
     """The leaves of fields given by path, in the order of the schema."""
     wanted = set(paths)
-    roots = {path[0] for path in wanted}
-    return [
-        leaf
-        for leaf in file.footer.leaves
-        if leaf.path[0] in roots and any(leaf.path[: len(path)] == path for path in wanted)
-    ]
+    depths = {len(path) for path in wanted}
+    return [leaf for leaf in file.footer.leaves if any(leaf.path[:depth] in wanted for depth in depths)]
 
 
 def _keep(rows: RowSelection, flags: np.ndarray) -> RowSelection:
@@ -395,5 +393,5 @@ def _filter(column: pa.ChunkedArray, mask: pa.BooleanArray) -> pa.ChunkedArray:
 
 
 def _rows_without_columns(num_rows: int) -> pa.Table:
-    """A table of so many rows and no columns."""
+    """A table of so many rows and no columns (`pyarrow.concat_tables` would make it one of no rows)."""
     return pa.table({"": pa.nulls(num_rows)}).select([])

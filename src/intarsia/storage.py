@@ -192,7 +192,7 @@ class IoCounts:
 
 
 class CountedSource:
-    """Another source, with every request counted after coalescing.
+    """Another source, with every request counted after coalescing; several threads may use it.
 
     Example:
         >>> source = CountedSource(MemorySource(b"abcdef"))
