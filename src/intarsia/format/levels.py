@@ -131,13 +131,14 @@ def count_levels(data: bytes | memoryview, max_level: int, num_values: int) -> L
         return LevelCounts(histogram, 0)
     width = max_level.bit_length()
     value_bytes = (width + 7) // 8
-    view = memoryview(data)
+    view = memoryview(data).cast("B")  # Arrow's buffers are views of signed bytes
     position, left, first = 0, num_values, -1
     while left > 0:
         header, position = _varint(view, position)
         count = header >> 1
-        if count == 0:
-            raise CorruptFileError("a run of no levels")
+        if count == 0:  # pointless, but not forbidden; a level to repeat is there all the same
+            position += 0 if header & 1 else value_bytes
+            continue
         if header & 1:
             stop = position + count * width  # count groups of 8 levels, width bits each
             packed = np.frombuffer(view[position:stop], dtype=np.uint8)

@@ -38,8 +38,7 @@ def attach(
 
     The original bytes stay as they are, at the start of the file; `detach` brings them back.  The file is
     replaced atomically, and keeps its modification time, since its rows did not change.  Attaching what is
-    there already changes nothing; an index of the same kind, columns and granularity takes the place of an old
-    one.
+    there already changes nothing; an index of the same kind, columns and granularity replaces the old one.
 
     Args:
         path: A local file.

@@ -34,6 +34,13 @@ Counts = npt.NDArray[np.int64]
 #: Why a column has no column index, when it is its type.
 NO_ORDER = "its type has no defined order"
 
+#: Bounds leave NaN out, as the specification asks, and readers of today do not look at ``nan_counts``.  To
+#: Spark, DuckDB and DataFusion NaN is greater than every number, so by such bounds they skip pages whose NaN
+#: match ``x > 5``.  parquet-java writes no column index then, either.
+HOLDS_NAN = (
+    "it holds NaN, and readers to which NaN is the greatest number would skip it by bounds without NaN"
+)
+
 
 @dataclass(frozen=True)
 class ChunkPages:
@@ -132,7 +139,7 @@ def index_chunk(
         index, value_bytes = _column_index(chunk, found, meta, num_rows, reader, total_order)
     except (FormatError, IndexBuildError) as error:
         return ChunkIndex(found.offset_index(chunk_start), None, stats, str(error))
-    reason = None if index is not None else "a page holds no value but NaN"
+    reason = None if index is not None else HOLDS_NAN
     return ChunkIndex(found.offset_index(chunk_start, value_bytes), index, stats, reason)
 
 
@@ -210,7 +217,7 @@ def _column_index(
     value_bytes = None
     if leaf.type == Type.BYTE_ARRAY and not ordering.decimal:
         value_bytes = _spread(bounds.value_bytes, holds)
-    if bounds.only_nan:
+    if bounds.nan_counts is not None and bounds.nan_counts.any() and not total_order:
         return None, value_bytes
     order = boundary_order(ordering.decode(bounds.minima), ordering.decode(bounds.maxima))
     nan_counts = None if bounds.nan_counts is None else _spread(bounds.nan_counts, holds).tolist()

@@ -54,7 +54,7 @@ def decompress(body: bytes | memoryview, codec: int, uncompressed_bytes: int) ->
 
 def _undo(name: str, body: bytes | memoryview, uncompressed_bytes: int) -> memoryview:
     try:
-        data = memoryview(pa.decompress(body, uncompressed_bytes, codec=name))
+        data = memoryview(pa.decompress(body, uncompressed_bytes, codec=name)).cast("B")
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         raise CorruptFileError(f"a page does not decompress: {error}", struct="PageHeader") from error
     if len(data) != uncompressed_bytes:

@@ -27,14 +27,12 @@ class PageBounds(NamedTuple):
     Attributes:
         minima, maxima: Bounds as the file holds them.
         nan_counts: NaNs in each page; None for types without NaN.
-        only_nan: Whether some page holds NaN and nothing else.
         value_bytes: Bytes of the values of each page, for BYTE_ARRAY; else None.
     """
 
     minima: list[bytes]
     maxima: list[bytes]
     nan_counts: Counts | None = None
-    only_nan: bool = False
     value_bytes: Counts | None = None
 
 
@@ -112,30 +110,29 @@ def _float_bounds(
 ) -> PageBounds:
     nan = np.isnan(numbers)
     nan_counts = count_by_page(nan, starts)
-    sizes = np.diff(np.append(starts, len(numbers)))
-    only_nan = nan_counts == sizes
     if total_order:
-        minima, maxima = _total_order_bounds(numbers, nan, only_nan, starts)
+        minima, maxima = _total_order_bounds(numbers, nan, nan_counts, starts)
         return PageBounds(_split(minima, ordering), _split(maxima, ordering), nan_counts)
     if numbers.dtype == np.float16:
         numbers = numbers.astype(np.float32)  # NumPy has no fast half floats
-    low, high = (np.fmin, np.fmax) if nan_counts.any() else (np.minimum, np.maximum)
+    low, high = (np.fmin, np.fmax) if nan_counts.any() else (np.minimum, np.maximum)  # the latter are faster
     minima, maxima = low.reduceat(numbers, starts), high.reduceat(numbers, starts)
     # the sign of zero is not ordered by the type, so bounds of zero must cover both
     minima[minima == 0] = -0.0
     maxima[maxima == 0] = 0.0
-    return PageBounds(_split(minima, ordering), _split(maxima, ordering), nan_counts, bool(only_nan.any()))
+    return PageBounds(_split(minima, ordering), _split(maxima, ordering), nan_counts)
 
 
 def _total_order_bounds(
-    numbers: npt.NDArray[Any], nan: npt.NDArray[np.bool_], only_nan: npt.NDArray[np.bool_], starts: Counts
+    numbers: npt.NDArray[Any], nan: npt.NDArray[np.bool_], nan_counts: Counts, starts: Counts
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Bounds by IEEE 754's total order: of the numbers, or of the NaNs in a page that has nothing else."""
     integer = np.dtype(f"i{numbers.dtype.itemsize}")
     limits = np.iinfo(integer)
     bits = numbers.view(integer)
     keys = np.where(bits < 0, bits ^ limits.max, bits)  # negative floats descend as integers
-    hide = nan & ~np.repeat(only_nan, np.diff(np.append(starts, len(numbers))))
+    sizes = np.diff(np.append(starts, len(numbers)))
+    hide = nan & np.repeat(nan_counts < sizes, sizes)
     minima = np.minimum.reduceat(np.where(hide, limits.max, keys), starts)
     maxima = np.maximum.reduceat(np.where(hide, limits.min, keys), starts)
     low, high = (np.where(found < 0, found ^ limits.max, found) for found in (minima, maxima))

@@ -1,0 +1,211 @@
+"""The directory: what it says comes back, what is damaged is refused, what is another file's is found out."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from intarsia.errors import IndexPayloadError
+from intarsia.file import ParquetInput
+from intarsia.indexes.directory import (
+    Directory,
+    Entry,
+    NewerDirectoryError,
+    belongs,
+    checksum,
+    frame,
+    layout_fingerprint,
+    parse_directory,
+    unframe,
+)
+
+FINGERPRINT = "0123456789abcdef" * 2
+ENTRY = Entry("zones(a):page", "zones", 2, ("a",), "page", {"column": "a", "n": 3}, 104, 80, "0" * 16)
+DIRECTORY = Directory(1, 100, FINGERPRINT, 200, (ENTRY,))
+
+
+def document(**changes):
+    return json.dumps({**json.loads(DIRECTORY.to_json()), **changes}).encode()
+
+
+def entry_document(**changes):
+    entry = {**json.loads(DIRECTORY.to_json())["entries"][0], **changes}
+    return document(entries=[entry])
+
+
+def test_round_trip():
+    assert parse_directory(DIRECTORY.to_json()) == DIRECTORY
+
+
+def test_fields_of_a_later_version_are_ignored():
+    assert parse_directory(document(colour="blue")) == DIRECTORY
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{}",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        document(version=0),
+        document(version=True),
+        document(original_length=-1),
+        document(original_length="100"),
+        document(original_length=1e3),
+        document(original_length=1 << 63),
+        document(original_length=201),
+        document(fingerprint="xyz"),
+        document(fingerprint="A" * 32),
+        document(region_stop=None),
+        document(entries={}),
+        document(entries=[1]),
+        document(entries=[json.loads(DIRECTORY.to_json())["entries"][0]] * 2),
+        document(entries=[{}] * 10_001),
+        entry_document(offset=96),
+        entry_document(offset=105),
+        entry_document(length=1),
+        entry_document(length=97),
+        entry_document(columns="a"),
+        entry_document(columns=[1]),
+        entry_document(granularity=0),
+        entry_document(granularity=None),
+        entry_document(granularity=True),
+        entry_document(parameters=[]),
+        entry_document(kind=7),
+        entry_document(kind_version=-1),
+        entry_document(xxh3="0"),
+        DIRECTORY.to_json().replace(b'"n":3', b'"n":NaN'),
+        DIRECTORY.to_json().replace(b'"n":3', b'"n":' + b"9" * 10_000),
+    ],
+)
+def test_damage_is_refused(data):
+    with pytest.raises(IndexPayloadError):
+        parse_directory(data)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_refused(data):
+    with pytest.raises(IndexPayloadError):
+        parse_directory(data)
+
+
+def test_a_later_version_is_told_apart():
+    with pytest.raises(NewerDirectoryError, match="upgrade"):
+        parse_directory(document(version=2))
+
+
+def test_parameters_without_json_form():
+    with pytest.raises(IndexPayloadError):
+        Directory(
+            1, 100, FINGERPRINT, 200, (Entry("n", "k", 1, (), "file", {"x": object()}, 0, 0, ""),)
+        ).to_json()
+
+
+@given(st.binary(max_size=100))
+def test_blob_round_trip(payload):
+    blob = frame(payload, FINGERPRINT)
+    assert unframe(blob, FINGERPRINT) == payload
+    assert len(blob) == 48 + len(payload)
+
+
+def test_every_damaged_byte_of_a_blob_is_found():
+    blob = frame(b"payload", FINGERPRINT)
+    for place in range(len(blob)):
+        if 12 <= place < 16:
+            continue  # reserved
+        damaged = bytearray(blob)
+        damaged[place] ^= 1
+        with pytest.raises(IndexPayloadError):
+            unframe(bytes(damaged), FINGERPRINT)
+        with pytest.raises(IndexPayloadError):
+            unframe(blob[:place], FINGERPRINT)
+
+
+def test_another_blob_in_its_place_is_found():
+    entry = Entry("n", "k", 1, (), "file", {}, 0, 0, checksum(b"mine"))
+    assert unframe(frame(b"mine", FINGERPRINT), FINGERPRINT, entry) == b"mine"
+    with pytest.raises(IndexPayloadError):
+        unframe(frame(b"other", FINGERPRINT), FINGERPRINT, entry)
+
+
+# --- belonging -------------------------------------------------------------------------------------
+
+
+def footer_of(path):
+    with ParquetInput.open(path) as file:
+        return file.footer
+
+
+@pytest.fixture
+def footer(tmp_path):
+    path = str(tmp_path / "a.parquet")
+    pq.write_table(pa.table({"a": [1, 2, 3], "b": ["x", None, "z"]}), path, row_group_size=2)
+    return footer_of(path)
+
+
+def directory_of(footer, **changes):
+    known = {
+        "version": 1,
+        "original_length": footer.start - 4,
+        "fingerprint": layout_fingerprint(footer.metadata),
+        "region_stop": footer.start,
+    }
+    return Directory(**{**known, **changes})
+
+
+def test_belongs(footer):
+    assert belongs(directory_of(footer), footer) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"version": 2}, "version"),
+        ({"fingerprint": "0" * 32}, "layout"),
+        ({"original_length": 10_000_000, "region_stop": 10_000_000}, "only"),
+        ({"region_stop": 10_000_000}, "another writer"),
+    ],
+)
+def test_does_not_belong(footer, change, reason):
+    assert reason in belongs(directory_of(footer, **change), footer)
+
+
+def test_fingerprint_changes_with_the_layout_and_nothing_else(tmp_path):
+    def fingerprint(table, **options):
+        pq.write_table(table, tmp_path / "f.parquet", **options)
+        return layout_fingerprint(footer_of(str(tmp_path / "f.parquet")).metadata)
+
+    table = pa.table({"a": pa.array([1, 2, 3], pa.int64())})
+    base = fingerprint(table)
+    assert fingerprint(table.replace_schema_metadata({"k": "v"})) == base
+    others = [
+        fingerprint(table.rename_columns(["b"])),
+        fingerprint(table.cast(pa.schema([pa.field("a", pa.uint64())]))),
+        fingerprint(table.cast(pa.schema([pa.field("a", pa.int64(), nullable=False)]))),
+        fingerprint(table, row_group_size=2),
+        fingerprint(table, compression="zstd"),
+        fingerprint(table, use_dictionary=False),
+        fingerprint(table.slice(1)),
+        fingerprint(table.cast(pa.schema([pa.field("a", pa.timestamp("us"))]))),
+        fingerprint(table.cast(pa.schema([pa.field("a", pa.timestamp("ns"))]))),
+        fingerprint(table.cast(pa.schema([pa.field("a", pa.timestamp("us", "UTC"))]))),
+    ]
+    assert len({base, *others}) == 11
+
+
+def test_fingerprint_of_a_wide_file_is_fast(footer):
+    import time
+
+    group = footer.metadata.row_groups[0]
+    wide = footer.metadata._replace(
+        schema=footer.metadata.schema * 170, row_groups=[group._replace(columns=group.columns * 250)] * 50
+    )
+    start = time.perf_counter()
+    layout_fingerprint(wide)
+    assert time.perf_counter() - start < 0.5  # 500 columns in 50 row groups; 0.05 s on an idle machine
