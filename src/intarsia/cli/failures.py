@@ -32,15 +32,15 @@ def exit_code(error: BaseException) -> int | None:
         return INTERRUPTED
     if isinstance(error, (ArgumentError, UsageError, PredicateError, ColumnNotFoundError)):
         return USAGE
-    if isinstance(error, (IntarsiaError, OSError, *_arrow_errors())):
+    if isinstance(error, (IntarsiaError, OSError, *_library_errors())):
         return BAD_FILE
     return None
 
 
-def _arrow_errors() -> tuple[type[BaseException], ...]:
-    """Arrow's errors; none where Arrow was never loaded, for then none was raised."""
-    arrow = sys.modules.get("pyarrow")
-    return () if arrow is None else (arrow.ArrowException,)
+def _library_errors() -> tuple[type[BaseException], ...]:
+    """Errors of Arrow and of object stores; only of those that were loaded, for others raised none."""
+    roots = (("pyarrow", "ArrowException"), ("obstore.exceptions", "BaseError"))
+    return tuple(getattr(sys.modules[module], name) for module, name in roots if module in sys.modules)
 
 
 def tell(error: BaseException, command: str = "intarsia", *, debug: bool = False) -> int | None:
@@ -76,7 +76,7 @@ def one_line(error: BaseException, command: str = "intarsia") -> str:
         return " ".join([*text.split(), f"(see: {command} --help)"])
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror[:1].lower()}{error.strerror[1:]}"
-    text = " ".join(str(error).split())
+    text = " ".join(str(error).partition("\nDebug source:")[0].split())  # obstore's is many lines long
     return text or type(error).__name__
 
 

@@ -193,7 +193,7 @@ def _pages(group: RowGroupInspection) -> Iterator[RenderableType]:
     if table.row_count:
         yield Text()
         yield table
-    unknown = [chunk.column for chunk in group.columns if chunk.pages is None]
+    unknown = [chunk.column for chunk in group.columns if not chunk.pages and chunk.num_values]
     if unknown:
         yield Text()
         yield Text(f"pages not known, for want of a page index: {', '.join(unknown)}", style="dim")

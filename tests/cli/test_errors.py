@@ -1,0 +1,117 @@
+"""What goes wrong is one line on stderr, and an exit code: 1 for files, 2 for usage, 130 for Ctrl-C."""
+
+from __future__ import annotations
+
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia
+from intarsia.cli import query_command
+from tests.cli.trips import write
+
+
+def assert_one_line(outcome, code, *words):
+    assert outcome.code == code
+    assert outcome.raw == b""
+    (line,) = outcome.err.splitlines()
+    assert line.startswith("intarsia: ")
+    for word in words:
+        assert word in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["query"], ["PATH", "intarsia query --help"]),
+        (["qery"], ["qery", "query", "intarsia --help"]),
+        (["query", "FILE", "--wher", "id = 1"], ["--wher", "--where"]),
+        (["query", "FILE", "--limit", "-1"], ["--limit"]),
+        (["query", "FILE", "--limit", "many"], ["--limit", "integer"]),
+        (["query", "FILE", "--format", "xml"], ["xml", "csv", "jsonl"]),
+        (["query", "FILE", "--where", "id ="], ["id ="]),
+        (["query", "FILE", "--where", "id = 'x'"], ["id"]),
+        (["query", "FILE", "--where", "Citty = 'Bonn'"], ["Citty", "did you mean 'city'"]),
+        (["query", "FILE", "--columns", "kms"], ["kms", "'km'"]),
+        (["query", "FILE", "--output", "rows.xml"], ["rows.xml", "--format", "parquet"]),
+        (["query", "FILE", "--output", "FILE"], ["is being read"]),
+        (["explain", "FILE", "--where", "city LIKE"], ["city LIKE"]),
+        (["explain", "FILE", "--where", "cty = 'Bonn'"], ["did you mean 'city'"]),
+        (["index", "FILE"], ["--page-index", "--distinct"]),
+        (["index", "FILE", "--distinct", "cit"], ["did you mean 'city'"]),
+        (["index", "FILE", "--distinct", "city:pages"], ["pages", "did you mean page?"]),
+        (["index", "FILE", "--distinct", "city:0"], ["'0'", "row_group"]),
+        (["inspect"], ["FILE", "intarsia inspect --help"]),
+        (["inspect", "FILE", "--deep"], ["--deep"]),
+    ],
+    ids=lambda value: " ".join(value) if "FILE" in value else None,
+)
+def test_usage(run, file, arguments, words, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    outcome = run(*[str(file) if word == "FILE" else word for word in arguments])
+    assert_one_line(outcome, 2, *words)
+
+
+@pytest.mark.parametrize("command", ["inspect", "explain", "query", "detach", "verify"])
+def test_missing_file(run, tmp_path, command):
+    assert_one_line(run(command, tmp_path / "nowhere"), 1, "nowhere", "no such file")
+
+
+@pytest.mark.parametrize("command", ["inspect", "explain", "query"])
+def test_bad_file(run, broken, command):
+    assert_one_line(run(command, broken), 1, "broken.parquet", "truncated")
+
+
+def test_inspect_takes_one_file(run, lake):
+    assert_one_line(run("inspect", lake), 1, "folder")
+
+
+def test_output_into_a_folder_that_is_not_there(run, file, tmp_path):
+    outcome = run("query", file, "--output", tmp_path / "no" / "rows.csv")
+    assert_one_line(outcome, 1, "no such folder")
+
+
+@pytest.mark.parametrize("where", ["--debug", "after"])
+def test_debug_shows_the_traceback(run, tmp_path, where):
+    arguments = ["query", tmp_path / "nowhere"]
+    outcome = run(*(["--debug", *arguments] if where == "--debug" else [*arguments, "--debug"]))
+    assert outcome.code == 1
+    assert outcome.err.startswith("Traceback")
+    assert "no such file" in outcome.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(("value", "shown"), [("1", True), ("0", False), ("", False)])
+def test_debug_by_environment(run, tmp_path, monkeypatch, value, shown):
+    monkeypatch.setenv("INTARSIA_DEBUG", value)
+    assert ("Traceback" in run("query", tmp_path / "nowhere").err) is shown
+
+
+def test_interrupted(run, file, monkeypatch):
+    def interrupt(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(intarsia, "open", interrupt)
+    outcome = run("query", file)
+    assert outcome.code == 130
+    assert "Traceback" not in outcome.err
+
+
+def test_a_defect_is_not_hidden(run, file, monkeypatch):
+    def fail(*arguments, **options):
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(query_command, "split_names", fail)
+    with pytest.raises(RuntimeError, match="a defect"):
+        run("query", file)
+
+
+def test_warnings_are_one_line(run, file):
+    """An index that belongs to another file is ignored, and the rows are right."""
+    run("index", file, "--distinct", "city")
+    keys = pq.read_metadata(file).metadata  # some writers let the footer's keys travel along
+    write(pq.read_table(file).replace_schema_metadata(keys).slice(100), file)
+    outcome = run("query", file, "--where", "city = 'Bremen'", "--format", "csv", "--columns", "id")
+    assert outcome.code == 0
+    assert outcome.out.split() == ['"id"', "777", "1777"]
+    (line,) = outcome.err.splitlines()
+    assert line.startswith("intarsia: warning: ")
+    assert str(file) in line

@@ -1,0 +1,180 @@
+"""`intarsia index`, `detach` and `verify`: many files, of which some may be bad."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.cli.index_command import parse_distinct
+from tests.cli.trips import trips, write
+
+
+def files_of(lake):
+    return sorted(lake.rglob("*.parquet"))
+
+
+def names_of(path):
+    directory = ia.inspect(path).directory
+    return [entry.name for entry in directory.entries] if directory else []
+
+
+def spoil(path):
+    path.write_bytes(path.read_bytes()[:-50])
+
+
+def damage_data(path):
+    """Other values than the indexes tell of, in the same bytes otherwise."""
+    raw = path.read_bytes()
+    neighbours = b"Bremen\x04\0\0\0Bonn"
+    assert raw.count(neighbours) == 2
+    path.write_bytes(raw.replace(neighbours, b"Zzzzzz" + neighbours[6:], 1))
+
+
+class TestIndex:
+    def test_a_lake(self, run, lake):
+        before = {path: path.read_bytes() for path in files_of(lake)}
+        outcome = run("index", lake, "--page-index", "--distinct", "city", "--distinct", "km:row_group")
+        assert outcome.code == 0
+        assert outcome.err == ""
+        assert outcome.out.startswith("3 of 3 files indexed, ")
+        for path, old in before.items():
+            assert path.read_bytes().startswith(old)
+            assert names_of(path) == ["distinct(city):page", "distinct(km):row_group"]
+            assert all(chunk.has_column_index for chunk in ia.inspect(path).row_groups[0].columns)
+
+    def test_again_changes_nothing(self, run, lake):
+        run("index", lake, "--page-index")
+        before = [path.read_bytes() for path in files_of(lake)]
+        outcome = run("index", lake, "--page-index")
+        assert outcome.out.startswith("0 of 3 files indexed, 0 B added")
+        assert "3 had it all" in outcome.out
+        assert [path.read_bytes() for path in files_of(lake)] == before
+
+    def test_json(self, run, lake):
+        document = json.loads(run("index", lake, "--page-index", "--json").out)
+        reports = document.pop("reports")
+        assert [report["path"] for report in reports] == list(map(str, files_of(lake)))
+        assert document.pop("seconds") > 0
+        assert document == {
+            "files": 3,
+            "changed": 3,
+            "bytes_added": sum(report["bytes_added"] for report in reports),
+            "failed": [],
+        }
+
+    def test_a_bad_file_does_not_stop_the_others(self, run, lake):
+        bad = files_of(lake)[1]
+        spoil(bad)
+        raw = bad.read_bytes()
+        outcome = run("index", lake, "--distinct", "city")
+        assert outcome.code == 1
+        (line,) = outcome.err.splitlines()
+        assert line.startswith(f"intarsia: {bad}: ")
+        assert line.count(str(bad)) == 1
+        assert "2 of 3 files indexed" in outcome.out
+        assert "1 failed" in outcome.out
+        assert bad.read_bytes() == raw
+        assert [bool(names_of(path)) for path in files_of(lake) if path != bad] == [True, True]
+
+    def test_a_bad_file_in_json(self, run, lake):
+        bad = files_of(lake)[0]
+        spoil(bad)
+        outcome = run("index", lake, "--page-index", "--json")
+        assert outcome.code == 1
+        assert outcome.err == ""
+        document = json.loads(outcome.out)
+        assert [failure["file"] for failure in document["failed"]] == [str(bad)]
+        assert document["files"] == 3
+        assert document["changed"] == 2
+
+    def test_a_mistyped_column_touches_no_file(self, run, lake):
+        before = [path.read_bytes() for path in files_of(lake)]
+        outcome = run("index", lake, "--page-index", "--distinct", "cty")
+        assert outcome.code == 2
+        assert [path.read_bytes() for path in files_of(lake)] == before
+
+    def test_a_bad_first_file_does_not_hide_a_mistyped_column(self, run, lake):
+        spoil(files_of(lake)[0])
+        assert run("index", lake, "--distinct", "cty").code == 2
+
+    def test_files_elsewhere_are_refused(self, run):
+        outcome = run("index", "memory://bucket/file.parquet", "--page-index")
+        assert outcome.code == 1
+        assert len(outcome.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "index"),
+    [
+        ("dest", ia.Distinct("dest")),
+        ("dest:page", ia.Distinct("dest", "page")),
+        ("dest:file", ia.Distinct("dest", "file")),
+        ("dest:500", ia.Distinct("dest", 500)),
+        ("a.b:row_group", ia.Distinct("a.b", "row_group")),
+        ("a:b:page", ia.Distinct("a:b", "page")),
+    ],
+)
+def test_distinct(text, index):
+    assert parse_distinct(text) == index
+
+
+class TestDetach:
+    def test_restores_each_byte(self, run, lake):
+        before = [path.read_bytes() for path in files_of(lake)]
+        run("index", lake, "--page-index", "--distinct", "city")
+        outcome = run("detach", *files_of(lake))
+        assert outcome.code == 0
+        assert outcome.out.startswith("3 of 3 files restored, ")
+        assert [path.read_bytes() for path in files_of(lake)] == before
+
+    def test_nothing_attached(self, run, file):
+        outcome = run("detach", file)
+        assert outcome.out == "0 of 1 file restored, 0 B taken off; 1 had nothing attached\n"
+
+    def test_json_and_a_bad_file(self, run, lake):
+        run("index", lake, "--page-index")
+        spoil(files_of(lake)[2])
+        outcome = run("detach", lake, "--json")
+        assert outcome.code == 1
+        document = json.loads(outcome.out)
+        assert sorted(document) == ["bytes_removed", "detached", "failed", "files", "reports"]
+        assert (document["files"], document["detached"], len(document["failed"])) == (3, 2, 1)
+
+
+class TestVerify:
+    def test_good_files(self, run, lake):
+        run("index", lake, "--page-index", "--distinct", "city")
+        outcome = run("verify", lake)
+        assert outcome.code == 0
+        assert outcome.out.startswith("3 files checked, no error")
+
+    def test_a_contradiction(self, run, tmp_path):
+        path = tmp_path / "plain.parquet"
+        write(trips(), path, compression="none")
+        run("index", path, "--page-index", "--distinct", "city")
+        damage_data(path)
+        outcome = run("verify", path)
+        assert outcome.code == 1
+        assert "error: " in outcome.out
+        assert "column city" in outcome.out
+        document = json.loads(run("verify", path, "--json").out)
+        assert document["ok"] is False
+        assert "city" in {finding["column"] for finding in document["reports"][0]["findings"]}
+
+    def test_a_bad_file(self, run, file, broken):
+        outcome = run("verify", file, broken, "--json")
+        assert outcome.code == 1
+        document = json.loads(outcome.out)
+        assert sorted(document) == ["failed", "files", "ok", "reports"]
+        assert (document["files"], document["ok"], len(document["reports"])) == (2, False, 1)
+
+
+def test_rows_stay_the_same(run, lake):
+    before = pq.read_table(lake)
+    run("index", lake, "--page-index", "--distinct", "city")
+    assert pq.read_table(lake).equals(before)
+    run("detach", lake)
+    assert pq.read_table(lake).equals(before)

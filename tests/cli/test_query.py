@@ -1,0 +1,246 @@
+"""`intarsia query`: the same rows in every format, the report, and files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import decimal
+import io
+import json
+import os
+import uuid
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from intarsia.cli import query_command
+from tests.cli.trips import trips
+
+WHERE = "city = 'Bremen' OR id < 3"
+KEYS = ["files", "row_groups", "pages", "rows", "bytes", "requests", "pruned_by", "ignored", "seconds"]
+
+
+def expected():
+    table = trips()
+    return table.filter((pc.field("city") == "Bremen") | (pc.field("id") < 3))
+
+
+class TestFormats:
+    def test_arrow_on_stdout_is_a_stream(self, run, file):
+        raw = run("query", file, "--where", WHERE, "--format", "arrow").raw
+        assert pa.ipc.open_stream(raw).read_all().equals(expected())
+
+    def test_arrow_in_a_file_has_the_form_of_files(self, run, file, tmp_path):
+        target = tmp_path / "rows.arrow"
+        assert run("query", file, "--where", WHERE, "--output", target).raw == b""
+        assert pa.ipc.open_file(target).read_all().equals(expected())
+
+    @pytest.mark.parametrize("to_file", [True, False])
+    def test_parquet(self, run, file, tmp_path, to_file):
+        target = tmp_path / "rows.parquet"
+        options = ["--output", target] if to_file else ["--format", "parquet"]
+        raw = run("query", file, "--where", WHERE, *options).raw
+        assert pq.read_table(target if to_file else pa.BufferReader(raw)).equals(expected())
+
+    def test_csv(self, run, file):
+        lines = run("query", file, "--where", WHERE, "--format", "csv").out.splitlines()
+        assert lines == [
+            '"id","city","km"',
+            '0,"Aachen",',
+            '1,"Berlin",0.25',
+            '2,"Bonn",0.5',
+            '777,"Bremen",194.25',
+            '1777,"Bremen",444.25',
+        ]
+
+    def test_json(self, run, file):
+        out = run("query", file, "--where", WHERE, "--format", "json").out
+        assert json.loads(out) == expected().to_pylist()
+
+    def test_jsonl(self, run, file):
+        lines = run("query", file, "--where", WHERE, "--format", "jsonl").out.splitlines()
+        assert [json.loads(line) for line in lines] == expected().to_pylist()
+
+    def test_table(self, run, file):
+        lines = run("query", file, "--where", WHERE).out.splitlines()
+        assert [line.split() for line in lines] == [
+            ["id", "city", "km"],
+            ["0", "Aachen", "null"],
+            ["1", "Berlin", "0.25"],
+            ["2", "Bonn", "0.5"],
+            ["777", "Bremen", "194.25"],
+            ["1777", "Bremen", "444.25"],
+        ]
+
+    @pytest.mark.parametrize(
+        ("form", "nothing"),
+        [("json", b"[]\n"), ("jsonl", b""), ("csv", b'"id","city","km"\n'), ("table", b"id  city  km\n")],
+    )
+    def test_no_rows(self, run, file, form, nothing):
+        assert run("query", file, "--where", "id = -1", "--format", form).raw == nothing
+
+    def test_columns(self, run, file):
+        out = run("query", file, "--where", "id = 5", "--columns", "km,id", "-c", "city", "-f", "jsonl").out
+        assert list(json.loads(out).items()) == [("km", 1.25), ("id", 5), ("city", "Berlin")]
+
+    def test_limit(self, run, file):
+        out = run("query", file, "--where", "city = 'Bonn'", "--limit", 2, "--format", "jsonl").out
+        assert [json.loads(line)["id"] for line in out.splitlines()] == [2, 6]
+
+    def test_partition_columns(self, run, lake):
+        rows = json.loads(run("query", lake, "--where", "year = 2022 AND id = 2001", "--format", "json").out)
+        assert rows == [{"id": 2001, "city": "Berlin", "km": 500.25, "year": 2022}]
+
+    def test_several_paths(self, run, lake):
+        parts = sorted(lake.rglob("*.parquet"))
+        rows = json.loads(run("query", *parts[:2], "--where", "city = 'Bremen'", "-f", "json").out)
+        assert [row["id"] for row in rows] == [777, 1777, 2777, 3777]
+
+
+class TestTable:
+    def test_a_look_at_the_first_rows_reads_little(self, run, file):
+        outcome = run("query", file, "--report", "-")
+        assert len(outcome.out.splitlines()) == 1 + query_command.TABLE_ROWS
+        assert json.loads(outcome.err)["row_groups"] == {"total": 2, "read": 1}
+
+    def test_rows_beyond_the_first_are_counted(self, run, file):
+        lines = run("query", file, "--where", "id < 1500").out.splitlines()
+        assert len(lines) == 2 + query_command.TABLE_ROWS
+        assert lines[-1] == "(40 of 1,500 rows; --limit or another --format shows more)"
+
+    def test_as_many_as_the_limit(self, run, file):
+        assert len(run("query", file, "--where", "id < 1500", "--limit", 100).out.splitlines()) == 101
+
+
+class TestReport:
+    def test_to_a_file(self, run, file, tmp_path):
+        target = tmp_path / "report.json"
+        outcome = run("query", file, "--where", "id = 3", "--format", "csv", "--report", target)
+        report = json.loads(target.read_text())
+        assert list(report) == KEYS
+        assert report["rows"] == {"total": 2000, "candidates": 1000, "matched": 1}
+        assert report["row_groups"] == {"total": 2, "read": 1}
+        assert set(report["pages"]["by_column"]) == {"id", "city", "km"}
+        assert report["pruned_by"] == [
+            {"index": "statistics", "column": "id", "files": 0, "row_groups": 1, "pages": 30, "rows": 1000}
+        ]
+        assert outcome.err == ""
+
+    def test_dash_keeps_stdout_clean(self, run, file):
+        outcome = run("query", file, "--where", "id = 3", "--format", "json", "--report", "-")
+        assert len(json.loads(outcome.out)) == 1
+        assert json.loads(outcome.err)["rows"]["matched"] == 1
+
+    def test_dash_is_stdout_if_the_rows_go_elsewhere(self, run, file, tmp_path):
+        outcome = run("query", file, "--where", "id = 3", "--output", tmp_path / "r.csv", "--report", "-")
+        assert json.loads(outcome.out)["rows"]["matched"] == 1
+
+
+class TestOutput:
+    def test_replaces_a_file_and_keeps_to_the_umask(self, run, file, tmp_path):
+        target = tmp_path / "rows.csv"
+        target.write_text("old")
+        old = os.umask(0o027)
+        try:
+            run("query", file, "--where", "id = 3", "--output", target)
+        finally:
+            os.umask(old)
+        assert target.read_text() == '"id","city","km"\n3,"Cologne",0.75\n'
+        assert target.stat().st_mode & 0o777 == 0o640
+
+    def test_a_failure_leaves_the_old_file(self, run, broken, file, tmp_path):
+        target = tmp_path / "rows.csv"
+        target.write_text("old")
+        assert run("query", file, broken, "--output", target).code == 1
+        assert target.read_text() == "old"
+        assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+    def test_to_a_device(self, run, file):
+        assert run("query", file, "--format", "csv", "--output", os.devnull).code == 0
+
+
+MOMENT = dt.datetime(2024, 2, 29, 12, 30, 15, 250_000)
+ZOO = {
+    "flag": (pa.array([True, None]), [True, None], "true"),
+    "big": (pa.array([2**63 - 1, None]), [2**63 - 1, None], str(2**63 - 1)),
+    "real": (pa.array([1.5, float("nan")]), [1.5, None], "1.5"),
+    "exact": (pa.array([decimal.Decimal("1.20"), None]), ["1.20", None], "1.20"),
+    "day": (pa.array([dt.date(2024, 2, 29), None]), ["2024-02-29", None], "2024-02-29"),
+    "time": (pa.array([dt.time(12, 30), None], pa.time64("us")), ["12:30:00", None], "12:30:00.000000"),
+    "naive": (
+        pa.array([MOMENT, None], pa.timestamp("us")),
+        ["2024-02-29T12:30:15.25", None],
+        "2024-02-29 12:30:15.250000",
+    ),
+    "utc": (
+        pa.array([MOMENT, None], pa.timestamp("ms", "UTC")),
+        ["2024-02-29T12:30:15.25Z", None],
+        "2024-02-29 12:30:15.250Z",
+    ),
+    "local": (
+        pa.array([MOMENT, None], pa.timestamp("ms", "Europe/Berlin")),
+        ["2024-02-29T13:30:15.25+01:00", None],
+        "2024-02-29 13:30:15.250+0100",
+    ),
+    "round": (pa.array([dt.datetime(2024, 2, 10), None]), ["2024-02-10T00:00:00", None], None),
+    "nanos": (pa.array([1, None], pa.timestamp("ns")), ["1970-01-01T00:00:00.000000001", None], None),
+    "span": (pa.array([7, None], pa.duration("us")), [7, None], "7"),
+    "bytes": (pa.array([b"\xff\x00", None]), ["ff00", None], "ff00"),
+    "fixed": (pa.array([b"ab", None], pa.binary(2)), ["6162", None], "6162"),
+    "word": (pa.array(["a", None]).dictionary_encode(), ["a", None], "a"),
+    "view": (pa.array(["a", None], pa.string_view()), ["a", None], "a"),
+    "list": (pa.array([[1, None], None]), [[1, None], None], "[1, null]"),
+    "struct": (pa.array([{"a": 1, "b": None}, None]), [{"a": 1, "b": None}, None], '{"a": 1, "b": null}'),
+    "deep": (
+        pa.array([[{"at": MOMENT}], []], pa.list_(pa.struct([("at", pa.timestamp("us"))]))),
+        [[{"at": "2024-02-29T12:30:15.25"}], []],
+        '[{"at": "2024-02-29T12:30:15.25"}]',
+    ),
+    "map": (pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int32())), [{"a": 1}, None], '{"a": 1}'),
+    "pairs": (pa.array([[(1, 2)], None], pa.map_(pa.int32(), pa.int32())), [[[1, 2]], None], "[[1, 2]]"),
+    "uuid": (
+        pa.array([uuid.UUID(int=1).bytes, None], pa.uuid()),
+        ["00000000-0000-0000-0000-000000000001", None],
+        "00000000-0000-0000-0000-000000000001",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(ZOO))
+def test_every_type_as_json_and_csv(run, tmp_path, name):
+    column, as_json, as_csv = ZOO[name]
+    path = tmp_path / "zoo.parquet"
+    pq.write_table(pa.table({name: column, "n": [0, 1]}), path)
+    rows = json.loads(run("query", path, "--format", "json").out)
+    assert [row[name] for row in rows] == as_json
+    found = list(csv.reader(io.StringIO(run("query", path, "--format", "csv").out)))
+    if as_csv is not None:
+        assert found[1] == [as_csv, "0"]
+    assert run("query", path).code == 0
+
+
+def test_nested_values_of_slices(run, tmp_path):
+    """Rows that were filtered keep their own lists and maps."""
+    path = tmp_path / "nested.parquet"
+    lists = [[row] * (row % 3) for row in range(20)]
+    maps = [[("k", row)] * (row % 2) for row in range(20)]
+    table = pa.table({"n": range(20), "l": lists, "m": pa.array(maps, pa.map_(pa.string(), pa.int64()))})
+    pq.write_table(table, path, row_group_size=7)
+    rows = json.loads(run("query", path, "--where", "n IN (5, 8, 16)", "--format", "json").out)
+    assert [(row["l"], row["m"]) for row in rows] == [([5, 5], {"k": 5}), ([8, 8], {}), ([16], {})]
+
+
+def test_fields_of_structs_of_one_name_go_by_their_paths(run, tmp_path):
+    path = tmp_path / "structs.parquet"
+    pq.write_table(pa.table({"a": [{"x": 1}], "b": [{"x": 2}]}), path)
+    assert json.loads(run("query", path, "-c", "a.x,b.x", "-f", "jsonl").out) == {"a.x": 1, "b.x": 2}
+    assert json.loads(run("query", path, "-c", "a.x", "-f", "jsonl").out) == {"x": 1}
+
+
+def test_characters_that_a_terminal_would_obey_are_escaped(run, tmp_path):
+    path = tmp_path / "evil.parquet"
+    pq.write_table(pa.table({"a\x1b[2J": ["red \x1b[31m", "two\nlines", "fine ü"]}), path)
+    lines = run("query", path).out.splitlines()
+    assert lines == ["a\\x1b[2J", "red \\x1b[31m", "two\\nlines", "fine ü"]

@@ -1,0 +1,100 @@
+"""`intarsia inspect` and `explain`: their text, and their JSON."""
+
+from __future__ import annotations
+
+import json
+
+import intarsia as ia
+from tests.cli.test_query import KEYS
+
+
+class TestInspect:
+    def test_text(self, run, file):
+        run("index", file, "--page-index", "--distinct", "city")
+        lines = run("inspect", file).out.splitlines()
+        assert lines[0] == str(file)
+        assert lines[1].startswith("2,000 rows in 2 row groups, ")
+        assert "written by parquet-cpp-arrow" in lines[1]
+        text = "\n".join(lines)
+        assert "distinct(city):page" in text
+        assert "embedded indexes" in text
+        assert "row group 1: 1,000 rows" in text
+        (line,) = [line.split() for line in lines if line.startswith("id ")][:1]
+        assert line[:4] == ["id", "INT64", "snappy", "plain"]
+        assert line[6:10] == ["10", "0", "0", "999"]
+        assert " ".join(line[10:]) == "bounds, page index (ascending)"
+        assert not [line for line in lines if line.endswith(" ")]
+
+    def test_pages(self, run, file):
+        run("index", file, "--page-index")
+        lines = [line.split() for line in run("inspect", file, "--pages").out.splitlines()]
+        pages = [line for line in lines if line[:1] == ["id"] and line[1].isdecimal()]
+        assert [line[2] for line in pages[:3]] == ["0", "100", "200"]
+        assert [line[-2:] for line in pages[:2]] == [["0", "99"], ["100", "199"]]
+        assert len(pages) == 20
+
+    def test_pages_that_are_not_known(self, run, file):
+        assert (
+            "pages not known, for want of a page index: id, city, km" in run("inspect", file, "--pages").out
+        )
+
+    def test_json_is_what_the_library_says(self, run, file):
+        document = json.loads(run("inspect", file, "--json").out)
+        assert document == json.loads(json.dumps(ia.inspect(file).to_dict()))
+
+    def test_many_row_groups(self, run, tmp_path):
+        from tests.cli.trips import trips, write
+
+        path = tmp_path / "many.parquet"
+        write(trips(), path, row_group_size=200)
+        out = run("inspect", path).out
+        assert out.count("row group ") == 5
+        assert "and 5 row groups more; --pages or --json shows all" in out
+        assert run("inspect", path, "--pages").out.count("\nrow group ") == 10
+
+
+class TestExplain:
+    def test_json(self, run, lake):
+        document = json.loads(run("explain", lake, "--where", "year = 2022 AND id = 2500", "--json").out)
+        assert list(document) == KEYS
+        assert document["files"] == {"total": 3, "read": 1, "opened": 1}
+        assert document["row_groups"] == {"total": 2, "read": 1}
+        assert document["rows"] == {"total": 2000, "candidates": 1000, "matched": None}
+        assert {entry["index"] for entry in document["pruned_by"]} == {"partition", "statistics"}
+
+    def test_json_with_pages(self, run, file):
+        run("index", file, "--page-index")
+        document = json.loads(run("explain", file, "--where", "id = 250", "-c", "km", "--json").out)
+        assert document["pages"]["by_column"] == {
+            "id": {"total": 20, "read": 1},
+            "km": {"total": 20, "read": 1},
+        }
+        assert 0 < document["bytes"]["planned"] < document["bytes"]["total"] / 10
+
+    def test_text(self, run, lake):
+        run("index", lake, "--page-index", "--distinct", "city")
+        outcome = run("explain", lake, "--where", "city = 'Bremen' AND year = 2021", "--columns", "km")
+        lines = [line.split() for line in outcome.out.splitlines()]
+        assert ["files", "3", "1", "2", "files", "not", "even", "opened"] in lines
+        assert ["pages", "40", "4"] in lines
+        assert ["city,", "km", "20", "2", "each"] in lines
+        assert ["partition", "year", "2", "-", "-", "-"] in lines
+        assert ["distinct(city):page", "city", "-", "-", "36", "1,800"] in lines
+
+    def test_a_plan_is_an_upper_bound(self, run, file):
+        where = "city = 'Bremen' AND id < 1000"
+        plan = json.loads(run("explain", file, "--where", where, "--json").out)
+        done = json.loads(run("query", file, "--where", where, "-f", "csv", "--report", "-").err)
+        assert plan["bytes"]["read"] + plan["bytes"]["planned"] >= done["bytes"]["read"]
+        assert plan["pages"]["read"] >= done["pages"]["read"]
+
+    def test_what_is_ignored_is_told(self, run, file):
+        run("index", file, "--distinct", "city")
+        raw = bytearray(file.read_bytes())
+        (entry,) = ia.inspect(file).directory.entries
+        raw[entry.offset + entry.size_bytes - 5] ^= 1
+        file.write_bytes(raw)
+        outcome = run("explain", file, "--where", "city = 'Bremen'")
+        assert outcome.code == 0
+        assert "ignored" in outcome.out
+        assert f"{file}: distinct(city):page: " in outcome.out
