@@ -31,7 +31,7 @@ from intarsia.selection import RowSelection
 from intarsia.verification.findings import Findings
 
 #: So many of a row group's distinct values are asked for, spread over all of them.
-SAMPLED_VALUES = 200
+SAMPLED_VALUES = 100
 
 _DIRECTORY = "directory"
 

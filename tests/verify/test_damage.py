@@ -1,0 +1,634 @@
+"""Each rule of `verify` is broken on purpose, and found where it was broken."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from intarsia.errors import CorruptFileError
+from intarsia.format import thrift
+from intarsia.format.structs import BoundaryOrder, OffsetIndex, PageHeader
+from intarsia.indexes.distinct import Distinct
+from intarsia.retrofit import PageIndex, attach
+from intarsia.verification import RULES, verify
+from tests.verify.damage import (
+    Damage,
+    at,
+    change_column_index,
+    change_directory,
+    change_location,
+    change_payload,
+    write_lists,
+)
+
+
+def found(path, rule=None):
+    """The findings, or those of one rule; no two rules may blame the same thing unless a test says so."""
+    return [finding for finding in verify(path).findings if rule is None or finding.rule == rule]
+
+
+def only(path, rule, *, index, column="id", row_group=0, page=None, severity="error"):
+    """The one finding there is."""
+    findings = found(path)
+    assert [finding.rule for finding in findings] == [rule], [str(finding) for finding in findings]
+    (finding,) = findings
+    assert (finding.severity, finding.column, finding.row_group) == (severity, column, row_group)
+    assert (finding.index, finding.page) == (index, page)
+    assert finding.consequence == RULES[rule][1]
+    assert verify(path).ok == (severity != "error")
+    return finding.message
+
+
+def little(number, width=8):
+    return number.to_bytes(width, "little", signed=True)
+
+
+# --- ColumnIndex -----------------------------------------------------------------------------------------
+
+
+class TestColumnIndex:
+    """A ColumnIndex that lies; pages of `id` hold 40 ascending numbers."""
+
+    def test_bounds_that_exclude_values(self, path):
+        change_column_index(path, min_values=at(2, little(83)), boundary_order=BoundaryOrder.UNORDERED)
+        message = only(path, "bounds-exclude-values", index="ColumnIndex", page=2)
+        assert message == "3 values lie below the lower bound 83, such as 80"
+
+    def test_an_upper_bound_that_was_cut_and_not_raised(self, path):
+        def cut(old):
+            return [bound[:64] for bound in old]
+
+        change_column_index(path, column="long", min_values=cut, max_values=cut, boundary_order=0)
+        findings = found(path, "bounds-exclude-values")
+        assert {(finding.column, finding.row_group) for finding in findings} == {("long", 0)}
+        assert "40 values lie above the upper bound" in findings[0].message
+
+    @pytest.mark.parametrize(
+        "column", ["u64", "u8", "x", "h", "raw", "fixed", "price", "huge", "day", "at", "flag", "part.a"]
+    )
+    def test_every_type(self, path, column):
+        index = Damage(path).column_index(column)
+        page = next(
+            p for p, (a, b) in enumerate(zip(index.min_values, index.max_values, strict=True)) if a != b
+        )
+        change_column_index(path, column=column, max_values=at(page, index.min_values[page]),
+                            boundary_order=BoundaryOrder.UNORDERED)  # fmt: skip
+        assert "above the upper bound" in only(
+            path, "bounds-exclude-values", index="ColumnIndex", column=column, page=page
+        )
+
+    def test_values_in_lists(self, path):
+        change_column_index(path, column="tags.list.element", max_values=at(0, little(-(10**9))),
+                            min_values=at(0, little(-(10**9))), boundary_order=0)  # fmt: skip
+        assert "above the upper bound" in only(
+            path, "bounds-exclude-values", index="ColumnIndex", column="tags.list.element", page=0
+        )
+
+    def test_bounds_out_of_order(self, path):
+        change_column_index(path, min_values=at(2, little(10**6)), boundary_order=BoundaryOrder.UNORDERED)
+        assert "1000000 is above" in only(path, "bounds-out-of-order", index="ColumnIndex", page=2)
+
+    def test_boundary_order(self, path):
+        change_column_index(path, boundary_order=BoundaryOrder.DESCENDING)
+        assert {finding.rule for finding in found(path)} == {"boundary-order"}
+        change_column_index(path, boundary_order=BoundaryOrder.ASCENDING)
+        assert found(path) == []
+        change_column_index(path, column="n", boundary_order=BoundaryOrder.ASCENDING)
+        assert {finding.column for finding in found(path)} == {"n"}
+        # to claim no order is no lie
+        change_column_index(path, column="n", boundary_order=BoundaryOrder.UNORDERED)
+        assert found(path) == []
+
+    def test_null_pages_with_values(self, path):
+        change_column_index(path, column="n", null_pages=at(1, True))
+        message = only(path, "null-page-with-values", index="ColumnIndex", column="n", page=1)
+        assert message.startswith("it says that the page holds only nulls, but 3")
+
+    def test_null_pages_that_are_not_marked(self, path):
+        change_column_index(path, column="nothing", null_pages=at(1, False))
+        only(path, "null-page-not-marked", index="ColumnIndex", column="nothing", page=1, severity="warning")
+
+    def test_null_counts(self, path):
+        nulls = Damage(path).column_index("n").null_counts[1]
+        change_column_index(path, column="n", null_counts=at(1, 0))
+        message = only(path, "null-count", index="ColumnIndex", column="n", page=1)
+        assert message == f"it counts 0 nulls, there are {nulls}"
+
+    def test_null_counts_below_zero(self, path):
+        change_column_index(path, column="n", null_counts=at(1, -1))
+        only(path, "null-count-invalid", index="ColumnIndex", column="n", page=1)
+
+    def test_no_null_counts(self, path):
+        change_column_index(path, column="n", null_counts=None)
+        assert found(path) == []
+
+    def test_nan_counts(self, tmp_path):
+        path = str(tmp_path / "nan.parquet")
+        pq.write_table(pa.table({"x": [1.0, float("nan"), 2.0]}), path, write_page_index=True)
+        change_column_index(path, column="x", nan_counts=[1])
+        assert found(path) == []
+        change_column_index(path, column="x", nan_counts=[0])
+        message = only(path, "nan-count", index="ColumnIndex", column="x", page=0)
+        assert message == "it counts 0 NaNs, there are 1"
+
+    def test_bounds_that_cannot_be_read(self, path):
+        change_column_index(path, max_values=at(1, b"\1"))
+        assert only(path, "bound-unreadable", index="ColumnIndex", page=1) == "the upper bound 01 is no INT64"
+
+    def test_bounds_that_are_nan(self, path):
+        change_column_index(path, column="x", min_values=at(1, np.float64("nan").tobytes()))
+        only(path, "bound-is-nan", index="ColumnIndex", column="x", page=1, severity="warning")
+
+    def test_bounds_of_zero_without_regard_to_its_sign(self, tmp_path):
+        path = str(tmp_path / "zero.parquet")
+        pq.write_table(pa.table({"x": [-0.0, 0.0]}), path, write_page_index=True)
+        change_column_index(
+            path, column="x", min_values=[np.float64(0.0).tobytes()], max_values=[np.float64(-0.0).tobytes()]
+        )
+        assert found(path) == []
+
+    def test_level_histograms(self, path):
+        index = Damage(path).column_index("tags.list.element")
+        pages = len(index.null_pages)
+        change_column_index(
+            path, column="tags.list.element", definition_level_histograms=[0] * (4 * pages - 1)
+        )
+        assert "should be" in only(
+            path, "level-histogram", index="ColumnIndex", column="tags.list.element", severity="warning"
+        )
+        wrong = [40, 0] * pages
+        change_column_index(path, column="tags.list.element", definition_level_histograms=None,
+                            repetition_level_histograms=wrong)  # fmt: skip
+        assert {finding.rule for finding in found(path)} == {"level-histogram"}
+
+    def test_true_level_histograms(self, path, tmp_path, table):
+        plain = str(tmp_path / "plain.parquet")
+        pq.write_table(table, plain)
+        attach(plain, [PageIndex()])
+        assert Damage(plain).column_index("tags.list.element").repetition_level_histograms
+        assert found(plain) == []
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"min_values": lambda old: old[:-1]}, "min_values has"),
+            ({"null_counts": lambda old: [*old, 0]}, "null_counts has"),
+            ({"boundary_order": 7}, "there is no boundary order 7"),
+        ],
+    )
+    def test_wrong_shapes(self, path, changes, message):
+        change_column_index(path, **changes)
+        assert only(path, "column-index-unreadable", index="ColumnIndex").startswith(message)
+
+    def test_bytes_that_are_none(self, path):
+        damage = Damage(path)
+        damage.put_column_index("id", b"\xff\xff\xff")
+        damage.write()
+        assert "not a ColumnIndex" in only(path, "column-index-unreadable", index="ColumnIndex")
+
+    def test_a_place_outside_the_file(self, path):
+        damage = Damage(path)
+        damage.chunk("id").set(6, thrift.I64, 10**12)
+        damage.write()
+        assert "outside" in only(path, "column-index-unreadable", index="ColumnIndex")
+
+    def test_no_offset_index_beside_it(self, path):
+        damage = Damage(path)
+        damage.chunk("id").remove(4)
+        damage.chunk("id").remove(5)
+        damage.write()
+        only(path, "column-index-without-offset-index", index="ColumnIndex", severity="warning")
+
+    def test_no_column_orders(self, path, table):
+        damage = Damage(path)
+        damage.tree.remove(7)
+        damage.write()
+        findings = found(path)
+        assert {finding.rule for finding in findings} == {"no-column-order"}
+        assert {finding.index for finding in findings} == {"ColumnIndex", "Statistics"}
+        assert verify(path).ok
+
+    def test_an_order_that_is_not_known(self, tmp_path):
+        path = str(tmp_path / "one.parquet")
+        pq.write_table(pa.table({"id": [1, 2]}), path, write_statistics=True, write_page_index=True)
+        damage = Damage(path)
+        damage.tree.get(7).items[0] = thrift.Struct({9: (thrift.STRUCT, thrift.Struct())})
+        damage.write()
+        assert {finding.rule for finding in found(path)} == {"no-column-order"}
+
+    def test_bounds_of_a_type_without_order(self, tmp_path):
+        path = str(tmp_path / "int96.parquet")
+        table = pa.table({"id": pa.array([1, 2], pa.timestamp("ns"))})
+        pq.write_table(table, path, use_deprecated_int96_timestamps=True)
+        damage = Damage(path)
+        damage.statistics("id", min_value=bytes(12), max_value=bytes(12))
+        damage.write()
+        only(path, "bounds-without-order", index="Statistics", severity="note")
+
+    def test_a_writer_that_is_not_believed(self, tmp_path):
+        path = str(tmp_path / "go.parquet")
+        pq.write_table(pa.table({"id": ["a", "b"]}), path, write_page_index=True)
+        damage = Damage(path)
+        damage.tree.set(6, thrift.BINARY, b"github.com/segmentio/parquet-go")
+        damage.write()
+        assert {(finding.rule, finding.severity) for finding in found(path)} == {
+            ("writer-not-believed", "note")
+        }
+
+    def test_of_many_pages_some_are_listed(self, tmp_path):
+        path = str(tmp_path / "many.parquet")
+        table = pa.table({"nothing": pa.nulls(100, pa.int32())})
+        pq.write_table(table, path, write_page_index=True, max_rows_per_page=4, write_batch_size=4)
+        change_column_index(path, column="nothing", null_counts=lambda old: [n + 1 for n in old])
+        listed = found(path, "null-count")
+        assert [finding.page for finding in listed] == [*range(10), None]
+        assert listed[-1].message == "15 more pages have this fault"
+
+
+# --- OffsetIndex -----------------------------------------------------------------------------------------
+
+
+class TestOffsetIndex:
+    """An OffsetIndex that lies."""
+
+    def test_first_rows(self, path):
+        change_location(path, 3, first_row_index=lambda old: old + 1)
+        message = only(path, "first-row-index", index="OffsetIndex", page=3)
+        assert message == "it lets the page start at row 121, it does at 120"
+
+    def test_first_rows_of_lists(self, path):
+        change_location(path, 3, column="tags.list.element", first_row_index=lambda old: old + 1)
+        only(path, "first-row-index", index="OffsetIndex", column="tags.list.element", page=3)
+
+    def test_offsets(self, path):
+        change_location(path, 3, offset=lambda old: old - 1)
+        only(path, "page-offset", index="OffsetIndex", page=3)
+
+    def test_sizes(self, path):
+        change_location(path, 3, compressed_page_size=lambda old: old + 5)
+        only(path, "page-size", index="OffsetIndex", page=3)
+
+    def test_sizes_without_headers(self, tmp_path):
+        path = str(tmp_path / "one.parquet")
+        pq.write_table(
+            pa.table({"id": [1, 2]}), path, write_page_index=True, use_dictionary=False, compression="none"
+        )
+        header = len(thrift.serialize(thrift.parse(PageHeader, Damage(path).data, 4)[0]))
+        change_location(path, 0, compressed_page_size=lambda old: old - header)
+        message = only(path, "page-size-without-header", index="OffsetIndex", page=0)
+        assert message.endswith(f"leaves out the page's header of {header}")
+
+    def test_pages_left_out(self, path):
+        damage = Damage(path)
+        damage.put_offset_index("id", OffsetIndex(damage.offset_index("id").page_locations[:-1]))
+        damage.write()
+        assert only(path, "page-count", index="OffsetIndex") == "it lists 9 data pages, there are 10"
+
+    def test_bytes_that_are_none(self, path):
+        damage = Damage(path)
+        damage.put_offset_index("id", b"\xff\xff\xff")
+        damage.write()
+        assert [finding.rule for finding in found(path)] == [
+            "offset-index-unreadable",
+            "column-index-without-offset-index",
+        ]
+
+    def test_pages_that_start_within_a_row(self, tmp_path):
+        path = str(tmp_path / "lists.parquet")
+        write_lists(path, [([0, 1], None), ([1, 0], None), ([0], None)])
+        only(path, "page-starts-within-row", index="OffsetIndex", column="x", page=1)
+
+    def test_such_pages_without_an_offset_index(self, tmp_path):
+        path = str(tmp_path / "lists.parquet")
+        write_lists(path, [([0, 1], None), ([1, 0], None)], with_offset_index=False)
+        assert found(path) == []
+
+    def test_such_pages_of_version_2(self, tmp_path):
+        path = str(tmp_path / "lists.parquet")
+        write_lists(path, [([0, 1], {}), ([1, 0], {})], with_offset_index=False)
+        only(path, "page-starts-within-row", index=None, column="x", page=1)
+
+    def test_pages_in_which_no_row_starts(self, tmp_path):
+        path = str(tmp_path / "lists.parquet")
+        write_lists(path, [([0, 1], None), ([1, 1], None), ([0], None)])
+        rules = {(finding.rule, finding.page) for finding in found(path)}
+        assert rules == {("page-starts-within-row", 1), ("empty-page", 1)}
+
+    def test_values_counted_as_rows(self, tmp_path):
+        path = str(tmp_path / "lists.parquet")
+        write_lists(path, [([0, 1], None), ([0, 1], None), ([0], None)], first_rows=[0, 2, 4])
+        assert [finding.page for finding in found(path, "first-row-index")] == [1, 2]
+
+
+# --- pages -----------------------------------------------------------------------------------------------
+
+
+class TestPages:
+    """Pages that contradict the footer, or themselves."""
+
+    def test_headers_of_version_2(self, tmp_path):
+        path = str(tmp_path / "lists.parquet")
+        write_lists(path, [([0, 1], {}), ([0, 0], {"num_rows": 1})], with_offset_index=False)
+        message = only(path, "page-header-count", index=None, column="x", page=1)
+        assert message == "the page header says 1 rows, there are 2"
+
+    def test_values(self, path):
+        damage = Damage(path)
+        damage.meta("nothing").set(5, thrift.I64, 500)
+        damage.write()
+        assert "value-count" in {finding.rule for finding in found(path)}
+
+    def test_rows(self, tmp_path):
+        path = str(tmp_path / "one.parquet")
+        pq.write_table(pa.table({"id": list(range(10))}), path)
+        damage = Damage(path)
+        damage.tree.set(3, thrift.I64, 11)
+        damage.row_group().set(3, thrift.I64, 11)
+        damage.write()
+        rules = {finding.rule: finding.message for finding in found(path)}
+        assert rules["row-count"] == "the pages hold 10 rows, the footer says 11"
+
+    @pytest.mark.parametrize("where", [0, 40])
+    def test_damaged_pages(self, tmp_path, where):
+        path = str(tmp_path / "one.parquet")
+        pq.write_table(pa.table({"id": list(range(1000))}), path, use_dictionary=False, compression="zstd")
+        damage = Damage(path)
+        start = damage.footer.metadata.row_groups[0].columns[0].meta_data.data_page_offset + where
+        damage.body[start : start + 40] = b"\xff" * 40
+        damage.write()
+        assert "unreadable-pages" in {finding.rule for finding in found(path)}
+        assert not verify(path).ok
+
+    def test_encrypted_columns_are_not_checked(self, corpus):
+        path = next(corpus.rglob("encrypt_columns_plaintext_footer.parquet.encrypted"))
+        assert {(finding.rule, finding.column) for finding in found(path)} == {
+            ("unchecked", "float_field"),
+            ("unchecked", "double_field"),
+        }
+
+    def test_a_damaged_footer_raises(self, path):
+        with open(path, "r+b") as file:
+            file.truncate(5000)
+        with pytest.raises(CorruptFileError, match=r"good\.parquet"):
+            verify(path)
+
+
+# --- statistics ------------------------------------------------------------------------------------------
+
+
+class TestStatistics:
+    """Statistics of a chunk that lie."""
+
+    def change(self, path, column="id", **changes):
+        damage = Damage(path)
+        damage.statistics(column, **changes)
+        damage.write()
+
+    def test_bounds_that_exclude_values(self, path):
+        self.change(path, min_value=little(3), is_min_value_exact=None)
+        assert only(path, "bounds-exclude-values", index="Statistics") == (
+            "3 values lie below the lower bound 3, such as 0"
+        )
+
+    def test_deprecated_bounds(self, path):
+        self.change(path, max=little(300), min=little(0))
+        assert "99 values lie above" in only(path, "bounds-exclude-values", index="Statistics")
+
+    def test_deprecated_bounds_that_nobody_may_use(self, path):
+        self.change(path, column="word", max=b"", min=b"zz")
+        assert found(path) == []
+
+    def test_null_counts(self, path):
+        self.change(path, column="n", null_count=0)
+        assert only(path, "null-count", index="Statistics", column="n").startswith(
+            "they count 0 nulls, there are"
+        )
+
+    def test_null_counts_below_zero(self, path):
+        self.change(path, column="n", null_count=-1)
+        only(path, "null-count-invalid", index="Statistics", column="n")
+
+    def test_nan_counts(self, path):
+        self.change(path, column="x", nan_count=1)
+        only(path, "nan-count", index="Statistics", column="x")
+
+    def test_exactness(self, path):
+        self.change(path, max_value=little(1000), is_max_value_exact=False)
+        assert found(path) == []
+        self.change(path, max_value=little(1000), is_max_value_exact=True)
+        message = only(path, "bound-not-exact", index="Statistics")
+        assert message == "the upper bound 1000 is said to be exact, but 399 is"
+
+    def test_one_bound_alone(self, path):
+        self.change(path, max_value=None, min_value=little(1), is_min_value_exact=None)
+        assert "1 value lies below" in only(path, "bounds-exclude-values", index="Statistics")
+
+
+# --- Bloom filters ---------------------------------------------------------------------------------------
+
+
+class TestBloomFilters:
+    """Bloom filters that lie."""
+
+    @pytest.mark.parametrize(("column", "count"), [("id", 400), ("fixed", 400), ("word", None)])
+    def test_values_denied(self, path, column, count):
+        damage = Damage(path)
+        offset = damage.meta(column).get(14)
+        length = damage.meta(column).get(15)
+        damage.body[offset + length - 32 : offset + length] = bytes(32)
+        damage.write()
+        message = only(path, "bloom-filter-denies-values", index="BloomFilter", column=column)
+        assert message.startswith("it denies")
+        if count:
+            assert f"of {count} distinct values" in message
+
+    @pytest.mark.parametrize("offset", [10**12, 4])
+    def test_no_filter_there(self, path, offset):
+        damage = Damage(path)
+        damage.meta("id").set(14, thrift.I64, offset)
+        damage.write()
+        only(path, "bloom-filter-unreadable", index="BloomFilter")
+
+    def test_length(self, path):
+        damage = Damage(path)
+        damage.meta("id").set(15, thrift.I32, damage.meta("id").get(15) + 8)
+        damage.write()
+        only(path, "bloom-filter-length", index="BloomFilter", severity="warning")
+
+
+# --- embedded indexes ------------------------------------------------------------------------------------
+
+
+class TestEmbedded:
+    """A directory and indexes that are damaged, foreign or wrong."""
+
+    @pytest.fixture
+    def path(self, tmp_path):
+        path = str(tmp_path / "embedded.parquet")
+        pq.write_table(pa.table({"c": ["a", "b", None, "b", "c", "c"]}), path, row_group_size=2)
+        attach(path, [Distinct("c", granularity="row_group")])
+        assert found(path) == []
+        return path
+
+    def name(self, path):
+        return Distinct.kind
+
+    def only(self, path, rule, severity):
+        (finding,) = found(path)
+        assert (finding.rule, finding.severity) == (rule, severity), str(finding)
+        return finding
+
+    def test_copied_directory(self, path, tmp_path):
+        copy = str(tmp_path / "copy.parquet")
+        directory = pq.read_metadata(path).metadata[b"intarsia"]
+        pq.write_table(pq.read_table(path).replace_schema_metadata({b"intarsia": directory}), copy)
+        finding = self.only(copy, "directory-stale", "warning")
+        assert finding.index == "directory"
+
+    def test_damaged_directory(self, tmp_path):
+        path = str(tmp_path / "odd.parquet")
+        pq.write_table(pa.table({"a": [1]}).replace_schema_metadata({b"intarsia": b"[]"}), path)
+        self.only(path, "directory-damaged", "warning")
+
+    def entry(self, path, **changes):
+        from dataclasses import replace
+
+        change_directory(path, lambda old: replace(old, entries=(replace(old.entries[0], **changes),)))
+
+    def test_unknown_kind(self, path):
+        self.entry(path, kind="geohash", name="geohash(c)")
+        finding = self.only(path, "index-kind-unknown", "note")
+        assert finding.index == "geohash(c)"
+        assert "'geohash'" in finding.message
+
+    def test_newer_version(self, path):
+        self.entry(path, kind_version=99)
+        self.only(path, "index-newer", "note")
+
+    def test_unknown_parameters(self, path):
+        self.entry(path, parameters={"columm": "c"})
+        self.only(path, "index-damaged", "error")
+
+    def test_unknown_column(self, path):
+        self.entry(
+            path, columns=("z",), parameters={"column": "z", "granularity": "row_group", "max_values": 9}
+        )
+        assert "index-column" in {finding.rule for finding in found(path)}
+
+    def test_another_checksum(self, path):
+        self.entry(path, xxh3="0" * 16)
+        self.only(path, "index-damaged", "error")
+
+    def test_damaged_bytes(self, path):
+        with open(path, "rb") as file:
+            data = file.read()
+        place = data.index(b"INTARSIA") + 60
+        with open(path, "wb") as file:
+            file.write(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        assert "checksum" in self.only(path, "index-damaged", "error").message
+
+    def test_whole_bytes_that_are_no_payload(self, path):
+        change_payload(path, lambda payload: b"nothing")
+        self.only(path, "index-damaged", "error")
+
+    def changed(self, granules):
+        """A payload that says which row groups hold a, b, c and null."""
+
+        def change(payload):
+            with pa.ipc.open_stream(payload) as reader:
+                schema = reader.schema
+            columns = [
+                pa.array(list(granules), schema.field(0).type),
+                pa.array(list(granules.values()), schema.field(1).type),
+            ]
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, schema) as writer:
+                writer.write_batch(pa.record_batch(columns, schema=schema))
+            return sink.getvalue().to_pybytes()
+
+        return change
+
+    TRUE = {"a": [0], "b": [0, 1], "c": [2], None: [1]}  # noqa: RUF012
+
+    def test_the_same_in_other_bytes(self, path):
+        change_payload(path, self.changed(self.TRUE))
+        assert found(path) == []
+
+    def test_an_index_that_loses_rows(self, path):
+        change_payload(path, self.changed({**self.TRUE, "b": [0]}))
+        findings = found(path, "index-loses-rows")
+        assert [(finding.row_group, finding.column) for finding in findings] == [(1, "c"), (None, None)]
+        assert "1 of 1 rows where c = 'b'" in findings[0].message
+        assert findings[1].message == "granule 1 hold values that it does not list there"
+
+    def test_an_index_that_forgets_nulls(self, path):
+        change_payload(path, self.changed({value: rows for value, rows in self.TRUE.items() if value}))
+        findings = found(path, "index-loses-rows")
+        assert "c IS NULL" in findings[0].message
+        claims = found(path, "index-claims-rows")
+        assert "c IS NOT NULL" in claims[0].message
+
+    def test_an_index_that_could_skip_more(self, path):
+        change_payload(path, self.changed({**self.TRUE, "a": [0, 2]}))
+        finding = self.only(path, "index-differs", "warning")
+        assert finding.message.startswith("it lists 1 values where they are not")
+        assert verify(path).ok
+
+
+# --- the report ------------------------------------------------------------------------------------------
+
+
+def test_every_rule_is_known_to_a_test():
+    with open(__file__) as file:
+        text = file.read()
+    assert [rule for rule in RULES if f'"{rule}"' not in text] == []
+
+
+def test_report(path):
+    change_column_index(path, column="n", null_counts=at(1, 0))
+    report = verify(path)
+    assert not report.ok
+    document = report.to_dict()
+    assert document["ok"] is False
+    (finding,) = document["findings"]
+    assert finding == {
+        "severity": "error",
+        "rule": "null-count",
+        "file": path,
+        "row_group": 0,
+        "column": "n",
+        "page": 1,
+        "index": "ColumnIndex",
+        "message": finding["message"],
+        "consequence": "IS NULL may lose rows, and counts answered from it are wrong",
+    }
+    assert str(report.findings[0]).startswith(
+        f"error: {path}, row group 0, column n, page 1, ColumnIndex: it counts"
+    )
+    assert document["checked"]["row_groups"] == 3
+    assert document["seconds"] > 0
+
+
+def test_progress(path):
+    attach(path, [Distinct("word", granularity="row_group")])
+    seen = []
+    verify(path, progress=lambda done, total, label: seen.append((done, total, label)))
+    total = seen[0][1]
+    assert [done for done, _, _ in seen] == list(range(1, total + 1))
+    assert seen[0][2] == "id"
+    assert seen[-1][2].startswith("distinct")
+
+
+def test_known_bad_files(corpus):
+    def rules(name):
+        return {(finding.severity, finding.rule) for finding in found(next(corpus.rglob(name)))}
+
+    assert rules("datapage_v1-uncompressed-checksum.parquet") == {
+        ("error", "null-page-with-values"),
+        ("error", "null-count-invalid"),
+    }
+    assert rules("alltypes_invalid_pages.parquet") >= {("error", "page-offset")}
+    assert rules("nan_in_stats.parquet") == {("warning", "bound-is-nan")}
+    assert rules("bloom_filter.parquet") == {("warning", "no-column-order")}
+    with pytest.raises(CorruptFileError):
+        found(next(corpus.rglob("PARQUET-1481.parquet")))

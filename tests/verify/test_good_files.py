@@ -1,0 +1,130 @@
+"""Files of several writers, plain and retrofitted, give no finding."""
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from datafusion import SessionContext
+
+from intarsia.indexes.distinct import Distinct
+from intarsia.retrofit import PageIndex, attach
+from intarsia.verification import verify
+
+TYPES_OF_ARROW_ONLY = ["h", "huge"]
+
+
+def small_pages(**options):
+    return {"write_page_index": True, "max_rows_per_page": 40, "write_batch_size": 40, **options}
+
+
+def lines(path):
+    return [str(finding) for finding in verify(path).findings]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        small_pages(),
+        small_pages(row_group_size=300),
+        small_pages(data_page_version="2.0", compression="zstd"),
+        small_pages(use_dictionary=False, compression="none"),
+        small_pages(store_decimal_as_integer=True, compression="gzip"),
+        small_pages(use_deprecated_int96_timestamps=True, compression="lz4"),
+    ],
+)
+def test_pyarrow(tmp_path, table, options):
+    path = str(tmp_path / "file.parquet")
+    pq.write_table(table, path, **options)
+    assert lines(path) == []
+
+
+def test_all_of_it_is_checked(path, table):
+    report = verify(path)
+    assert report.findings == ()
+    assert report.ok
+    leaves = table.num_columns + 1  # the struct has two
+    assert report.checked["row_groups"] == 3
+    assert report.checked["column_chunks"] == report.checked["offset_indexes"] == 3 * leaves
+    assert report.checked["column_indexes"] >= 3 * (leaves - 1)
+    assert report.checked["bloom_filters"] == 9
+    assert report.checked["pages"] > 300
+
+
+def test_no_rows(tmp_path, table):
+    path = str(tmp_path / "file.parquet")
+    pq.write_table(table.slice(0, 0), path, write_page_index=True)
+    assert lines(path) == []
+
+
+def test_nothing_but_nan(tmp_path):
+    path = str(tmp_path / "file.parquet")
+    pq.write_table(pa.table({"x": [float("nan")] * 100}), path, **small_pages())
+    assert lines(path) == []
+
+
+def test_polars(tmp_path, table):
+    path = str(tmp_path / "file.parquet")
+    pl.from_arrow(table.drop_columns(["h"])).write_parquet(path, row_group_size=300, data_page_size=800)
+    assert lines(path) == []
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_duckdb(tmp_path, table, version):
+    path = str(tmp_path / "file.parquet")
+    some = table.drop_columns(TYPES_OF_ARROW_ONLY)
+    with duckdb.connect() as connection:
+        connection.register("good", some)
+        connection.sql(
+            f"copy good to '{path}' (format parquet, parquet_version {version}, row_group_size 2048)"
+        )
+    assert lines(path) == []
+    assert verify(path).checked["bloom_filters"] > 0
+
+
+def test_datafusion(tmp_path, table):
+    context = SessionContext()
+    context.register_record_batches("good", [table.drop_columns(TYPES_OF_ARROW_ONLY).to_batches()])
+    context.sql("select * from good").write_parquet(str(tmp_path / "out"))
+    files = list((tmp_path / "out").glob("*.parquet"))
+    assert files
+    for file in files:
+        assert lines(file) == []
+        assert verify(file).checked["column_indexes"] > 0
+
+
+@pytest.mark.parametrize("pages", [False, True])
+def test_retrofitted(tmp_path, table, pages):
+    path = str(tmp_path / "file.parquet")
+    pq.write_table(table, path, row_group_size=400, **(small_pages() if pages else {}))
+    flat = [name for name in table.column_names if name not in ("tags", "part")] + ["part.a", "part.b.c"]
+    attach(
+        path,
+        [
+            PageIndex(),
+            *(Distinct(name, granularity="page" if pages else "row_group") for name in flat),
+            Distinct("word", granularity="file", max_values=3),
+            Distinct("n", granularity=64),
+        ],
+    )
+    assert lines(path) == []
+    report = verify(path)
+    assert report.checked["embedded_indexes"] == len(flat) + 2
+    assert report.checked["embedded_rows"] == (len(flat) + 2) * table.num_rows
+
+
+def test_the_corpus(corpus):
+    """Files that are known to be good, of parquet-mr, Impala, parquet-rs, parquet-cpp."""
+    good = [
+        "alltypes_tiny_pages", "binary_truncated_min_max", "byte_stream_split.zstd", "continued_page",
+        "data_index_bloom_encoding_stats", "datapage_v2.snappy", "decimals_1_10", "delta_byte_array",
+        "fixed_length_byte_array", "fixed_length_decimal", "float16_nonzeros_and_nans", "int32_decimal",
+        "int32_with_null_pages", "int96_from_spark", "nested_decimals", "nested_lists.snappy",
+        "nullable.impala", "old_list_structure", "page_stats_skip", "sort_columns",
+        "test-file-with-no-column-indexes-1",
+        # pages that readers had trouble with; no index says anything wrong of them
+        "ARROW-GH-43605",
+    ]  # fmt: skip
+    found = {name: lines(next(corpus.rglob(f"{name}.parquet"))) for name in good}
+    assert {name: report for name, report in found.items() if report} == {}
