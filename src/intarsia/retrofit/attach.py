@@ -21,8 +21,9 @@ from intarsia.retrofit.column_data import FileColumns
 from intarsia.retrofit.layout import lay_out
 from intarsia.retrofit.original import Original, find_original
 from intarsia.retrofit.page_index import PageIndex, PageIndexer, carried_states
-from intarsia.retrofit.replace import ChangedMeanwhileError, FileIdentity, remove_leftovers, replace_tail
+from intarsia.retrofit.replace import ChangedMeanwhileError
 from intarsia.retrofit.report import AttachReport, summarize
+from intarsia.retrofit.target import Target, find_target
 
 #: Called with units done, units in all, and what is being worked on.
 Progress: TypeAlias = Callable[[int, int, str], None]
@@ -41,7 +42,7 @@ def attach(
     there already changes nothing; an index of the same kind, columns and granularity replaces the old one.
 
     Args:
-        path: A local file.
+        path: A local file, or the URL of an object whose store knows conditional puts.
         indexes: What to add.
         progress: Called as ``progress(done_units, total_units, label)``.
 
@@ -55,34 +56,35 @@ def attach(
         ReplaceError: If the new file could not be written.  In each case the old file is untouched.
     """
     asked = _checked(indexes)
-    name = os.fspath(path)
     try:
-        return _attach(name, asked, progress or _no_progress)
+        return attach_to(find_target(path), asked, progress=progress)
     except ChangedMeanwhileError:  # by another run, most likely: then nothing is left to do
-        return _attach(name, asked, progress or _no_progress)
+        return attach_to(find_target(path), asked, progress=progress)
 
 
-def _attach(path: str, asked: Sequence[Attachable], progress: Progress) -> AttachReport:
+def attach_to(
+    target: Target, indexes: Iterable[Attachable], *, progress: Progress | None = None
+) -> AttachReport:
+    """Add indexes to a target; see `attach`, which also starts over when the file changed meanwhile."""
     started = time.perf_counter()
-    remove_leftovers(path)
-    identity = FileIdentity.of(path)
-    with ParquetInput.open(path) as current, current.named_errors():
+    asked = _checked(indexes)
+    with ParquetInput(target.open()) as current, current.named_errors():
         if not current.footer.leaves:
             raise UnsupportedFeatureError("the file has no columns, so there is nothing to index")
         original = find_original(current)
-        work = _Attachment(original, asked, progress)
+        work = _Attachment(original, asked, progress or _no_progress)
         work.run()
         parts = lay_out(original, work.blobs, work.indexer.states)
         length = original.length + sum(map(len, parts))
         # a stale directory alone is not worth a new file
         unchanged = not parts if original.directory is None else _is_tail(current, original.length, parts)
         if not unchanged:
-            replace_tail(path, identity, original.length, parts)
+            target.replace_tail(original.length, parts)
     return AttachReport(
-        path=path,
+        path=target.path,
         bytes_original=original.length,
-        bytes_before=identity.size,
-        bytes_after=identity.size if unchanged else length,
+        bytes_before=target.size,
+        bytes_after=target.size if unchanged else length,
         built=tuple(work.built),
         kept=tuple(work.kept),
         skipped=summarize(
