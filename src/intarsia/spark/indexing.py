@@ -1,0 +1,153 @@
+"""`index`: attach indexes to every file of a lake, as a Spark job of one file a task."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from intarsia.discovery import find_files
+from intarsia.errors import IndexBuildError
+from intarsia.indexes.base import Index
+from intarsia.retrofit import PageIndex, attach
+from intarsia.spark.index_report import FileOutcome, IndexReport
+from intarsia.spark.job import run_tasks
+from intarsia.spark.listing import list_by_spark, python_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Called with files done, files in all, and what is going on.
+Progress: TypeAlias = Callable[[int, int, str], None]
+
+Source: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+
+#: From so many files on, a task takes several: Spark is slow to start tens of thousands of tasks.
+MANY_FILES = 10_000
+
+#: Tasks of a job over many files.
+MANY_TASKS = 2_000
+
+
+def index(
+    spark: SparkSession,
+    path: Source,
+    indexes: Iterable[PageIndex | Index],
+    *,
+    progress: Progress | bool = True,
+) -> IndexReport:
+    """Attach indexes to every Parquet file of a lake, one file a task.
+
+    Each file is replaced atomically (see `intarsia.attach`), so the job may be stopped, retried and run
+    again at any time; files that have the indexes already are left alone. A file that fails is reported, and
+    the others are done.
+
+    The executors need this package: set the environment variable ``PYSPARK_PYTHON`` to a Python that has it
+    before the session starts (``sys.executable`` for a local session). They must see the files under the same
+    path: a folder that all machines share, or an object store.
+
+    Args:
+        spark: The session; classic or Connect.
+        path: A file, a folder, a glob, a list of these, or a URL.
+        indexes: What to attach, such as ``[ia.PageIndex(), ia.Distinct("country")]``.
+        progress: Called as ``progress(done, total, label)``; True for a line on a terminal's stderr.
+
+    Returns:
+        What was done to each file.
+
+    Raises:
+        FileNotFoundError: If nothing is there.
+        IndexBuildError: If something in ``indexes`` is no index.
+
+    Example:
+        >>> import intarsia as ia
+        >>> from intarsia import spark as ias
+        >>> report = ias.index(spark, "lake/", [ia.PageIndex(), ia.Distinct("dest")])  # doctest: +SKIP
+        >>> print(report)  # doctest: +SKIP
+        indexed 12 of 12 files in 3.1 s
+        1.4 MB added to 31.0 MB (4.5%)
+    """
+    started = time.perf_counter()
+    asked = _checked(indexes)
+    files = _list(spark, path)
+    tell = _teller(progress)
+
+    def work(file: str) -> str:
+        return _attach_one(file, asked).to_json()
+
+    per_task = 1 if len(files) < MANY_FILES else -(-len(files) // MANY_TASKS)
+    tasks = [files[first : first + per_task] for first in range(0, len(files), per_task)]
+    tell(0, len(files), "indexing")
+    found = run_tasks(
+        spark, tasks, work, lambda done, _: tell(min(done * per_task, len(files)), len(files), "indexing")
+    )
+    # the set: a task that Spark ran twice may have answered twice
+    outcomes = {outcome.path: outcome for outcome in map(FileOutcome.from_json, found)}
+    return IndexReport(tuple(outcomes[file] for file in sorted(outcomes)), time.perf_counter() - started)
+
+
+def _attach_one(path: str, indexes: Sequence[PageIndex | Index]) -> FileOutcome:
+    """Runs on an executor."""
+    started = time.perf_counter()
+    try:
+        report = attach(path, indexes)
+    except Exception as error:  # noqa: BLE001  whatever is wrong with one file must not stop the others
+        size = os.path.getsize(path) if os.path.isfile(path) else 0
+        text = f"{type(error).__name__}: {str(error).removeprefix(f'{path}: ')}"
+        return FileOutcome(path, size, size, error=text, seconds=time.perf_counter() - started)
+    return FileOutcome(
+        path,
+        report.bytes_before,
+        report.bytes_after,
+        report.built,
+        report.kept,
+        tuple(report.to_dict()["skipped"]),
+        seconds=report.seconds,
+    )
+
+
+def _checked(indexes: Iterable[Any]) -> tuple[PageIndex | Index, ...]:
+    """The indexes; that one is none is told here, once, and not by every task."""
+    asked = tuple(indexes)
+    for item in asked:
+        if not isinstance(item, PageIndex | Index):
+            raise IndexBuildError(
+                f"{item!r} is no index; pass objects such as PageIndex() or Distinct('country')"
+            )
+    return asked
+
+
+def _list(spark: SparkSession, path: Source) -> list[str]:
+    """The files, each once, by a name that Python can open."""
+    items = [path] if isinstance(path, str | os.PathLike) else list(path)
+    found: dict[str, None] = {}
+    for item in items:
+        name = python_path(os.fspath(item))
+        try:
+            listed = [file.path for file in find_files(name)]
+        except FileNotFoundError:
+            raise
+        except Exception:  # noqa: BLE001  a store that only Spark can list: then Spark says what is wrong
+            listed = [python_path(uri) for uri in list_by_spark(spark, os.fspath(item))]
+        found.update(dict.fromkeys(os.path.abspath(file) if "://" not in file else file for file in listed))
+    return list(found)
+
+
+def _teller(progress: Progress | bool) -> Progress:
+    if callable(progress):
+        return progress
+    if progress and sys.stderr.isatty():
+        return _print_line
+    return _tell_nobody
+
+
+def _tell_nobody(done: int, total: int, label: str) -> None:
+    """Nobody is watching."""
+
+
+def _print_line(done: int, total: int, label: str) -> None:
+    """Overwrites one line; ends it when all is done."""
+    sys.stderr.write(f"\r{label}: {done} of {total} files" + ("\n" if done == total else ""))
+    sys.stderr.flush()

@@ -1,0 +1,207 @@
+"""Columns as Spark sees them, and how Spark compares them with literals.
+
+Only comparisons whose outcome is surely the one that Intarsia would find are let through: where Spark
+would round, parse or cast on the way, or might do so under some setting, the answer is "unknown", and
+unknown prunes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import re
+import struct
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+
+from intarsia.comparison import comparison_type
+from intarsia.predicate.bound import Path
+
+INTEGERS: Final = frozenset(("tinyint", "smallint", "int", "bigint"))
+FLOATS: Final = frozenset(("float", "double"))
+TEMPORAL: Final = frozenset(("date", "timestamp", "timestamp_ntz"))
+
+#: Integers up to here are doubles, and floats, exactly.
+_EXACT_IN_DOUBLE: Final = 2**53
+_EXACT_IN_FLOAT: Final = 2**24
+
+_DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
+_DECIMAL_DIGITS: Final = 38
+_LITERAL_DIGITS: Final = 15
+
+#: Spark may shift older dates and times of files by old writers to another calendar when it reads them.
+OLDEST_CERTAIN: Final = dt.datetime(1900, 1, 3)
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A literal in Spark SQL.
+
+    Attributes:
+        kind: Its type in Spark: ``null``, ``boolean``, ``int``, ``decimal``, ``double``, ``float``,
+            ``string``, ``binary``, ``date``, ``timestamp`` or ``timestamp_ntz``.
+        value: Its value; for the last three the text in the quotes.
+    """
+
+    kind: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class SparkColumn:
+    """A column, or a field of structs, as Spark sees it.
+
+    Attributes:
+        path: Its names in Spark's schema.
+        type: Spark's name of its type; ``unknown`` where comparisons follow rules of their own.
+    """
+
+    path: Path
+    type: str
+
+
+def resolve(schema: Any, parts: tuple[str, ...], *, case_sensitive: bool) -> SparkColumn | None:
+    """The column that Spark means by some identifiers; None if there is none, or more than one.
+
+    Args:
+        schema: The frame's ``StructType``.
+        parts: The identifiers.
+        case_sensitive: ``spark.sql.caseSensitive``.
+    """
+    path: list[str] = []
+    kind: Any = schema
+    field: Any = None
+    for part in parts:
+        fields = getattr(kind, "fields", ())
+        wanted = part if case_sensitive else part.lower()
+        found = [item for item in fields if (item.name if case_sensitive else item.name.lower()) == wanted]
+        if len(found) != 1:
+            return None
+        field = found[0]
+        path.append(field.name)
+        kind = field.dataType
+    # CHAR(n) pads what it is compared with; it shows in the metadata only
+    padded = any("CHAR" in key.upper() for key in field.metadata or {})
+    return SparkColumn(tuple(path), "unknown" if padded else kind.simpleString())
+
+
+def comparable(column: SparkColumn, literal: Literal) -> Any:
+    """A literal's value as Spark compares the column with it; None where that is not certain.
+
+    Not for NULL, NaN and temporal columns.
+    """
+    kind, value = literal.kind, literal.value
+    if column.type in INTEGERS:
+        if kind in ("double", "float"):
+            limit = _EXACT_IN_DOUBLE if kind == "double" else _EXACT_IN_FLOAT
+            return value if abs(value) < limit else None
+        return value if kind in ("int", "decimal") else None
+    if column.type in FLOATS:
+        if kind == "int":
+            limit = _EXACT_IN_DOUBLE if column.type == "double" else _EXACT_IN_FLOAT
+            return float(value) if abs(value) <= limit else None
+        return float(value) if kind in ("decimal", "double", "float") else None
+    if decimal := _DECIMAL.fullmatch(column.type):
+        fits = kind in ("int", "decimal") and _fits(int(decimal[1]), int(decimal[2]), value)
+        return value if fits else None
+    if column.type in ("string", "binary", "boolean"):
+        return value if kind == column.type else None
+    return None
+
+
+def _fits(precision: int, scale: int, literal: int | Decimal) -> bool:
+    """Whether the type to which Spark widens a decimal column and a literal holds both without rounding."""
+    if isinstance(literal, int):  # an INT is a decimal(10, 0), a BIGINT a decimal(20, 0)
+        literal_whole, literal_scale = 10 if abs(literal) < 2**31 else 20, 0
+    else:
+        _, digits, exponent = literal.as_tuple()
+        assert isinstance(exponent, int)
+        literal_whole, literal_scale = len(digits) + exponent, max(0, -exponent)
+    return max(precision - scale, literal_whole) + max(scale, literal_scale) <= _DECIMAL_DIGITS
+
+
+def number(text: str) -> Literal | None:
+    """A number as it stands in SQL text, without a suffix.
+
+    Example:
+        >>> number("42"), number("1.50").kind, number("1e3")
+        (Literal(kind='int', value=42), 'decimal', Literal(kind='double', value=1000.0))
+    """
+    if re.fullmatch(r"\d+", text):
+        value = int(text)
+        return Literal("int", value) if value < 2**63 else None
+    if re.fullmatch(r"\d+\.\d*|\.\d+", text):
+        return Literal("decimal", Decimal(text)) if len(text) <= _LITERAL_DIGITS else None
+    if re.fullmatch(r"(\d+\.?\d*|\.\d+)[eE][+-]?\d{1,3}", text):
+        return Literal("double", float(text))
+    return None
+
+
+def cast(literal: Literal, target: str, sizes: tuple[int, ...] = ()) -> Literal | None:
+    """A cast of a literal, where its outcome is the same in every mode of Spark.
+
+    Args:
+        literal: What is cast.
+        target: sqlglot's name of the type.
+        sizes: Precision and scale, or a length.
+    """
+    kind, value = literal.kind, literal.value
+    if kind == "string":
+        if target == "DATE":
+            return Literal("date", value)
+        if target in ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ"):
+            return Literal("timestamp", value)
+        if target == "TIMESTAMPNTZ":
+            return Literal("timestamp_ntz", value)
+        if target in ("DOUBLE", "FLOAT") and value.lower() in ("nan", "infinity", "-infinity"):
+            return Literal(target.lower(), float(value))
+        # 1.5BD comes as CAST('1.5' AS DECIMAL(2, 1)); any other precision could round, there or later
+        parsed = number(value) if target == "DECIMAL" else None
+        if parsed is None or parsed.kind != "decimal":
+            return None
+        _, digits, exponent = parsed.value.as_tuple()
+        return parsed if sizes == (max(len(digits), -exponent), -exponent) else None
+    if kind in ("int", "decimal") and target == "DOUBLE":
+        return Literal("double", float(value))
+    if kind in ("int", "decimal") and target == "FLOAT" and abs(value) < 10**30:
+        return Literal("float", float(struct.unpack("<f", struct.pack("<f", float(value)))[0]))
+    bits = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}.get(target)
+    if kind == "int" and bits is not None and -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+        return literal
+    return None
+
+
+def holds_as_is(spark_type: str, arrow_type: pa.DataType) -> bool:
+    """Whether Spark reads a file's column of this Arrow type as the very values that Arrow has.
+
+    Nanoseconds (so INT96, too), UUIDs and whatever else is read another way are left out.
+    """
+    kind = comparison_type(arrow_type)
+    if spark_type in INTEGERS:
+        return bool(pa.types.is_integer(kind))
+    if spark_type in FLOATS:
+        return bool(pa.types.is_float32(kind) or (spark_type == "double" and pa.types.is_float64(kind)))
+    if decimal := _DECIMAL.fullmatch(spark_type):
+        return bool(pa.types.is_decimal(kind) and kind.scale == int(decimal[2]))
+    if spark_type == "timestamp":
+        return bool(pa.types.is_timestamp(kind) and kind.unit in ("ms", "us") and kind.tz is not None)
+    if spark_type == "timestamp_ntz":
+        return bool(pa.types.is_timestamp(kind) and kind.unit in ("ms", "us") and kind.tz is None)
+    same = {"string": pa.string(), "binary": pa.binary(), "boolean": pa.bool_(), "date": pa.date32()}
+    return spark_type in same and kind == same[spark_type]
+
+
+def partition_value(text: str | None, spark_type: str) -> pa.Scalar | None:
+    """A partition's value as Spark reads it; None where that is not certain."""
+    if spark_type in ("int", "bigint"):
+        if text is None or re.fullmatch(r"-?\d{1,18}", text):
+            return pa.scalar(None if text is None else int(text), pa.int64())
+    elif spark_type == "string":
+        return pa.scalar(text, pa.string())
+    elif spark_type == "date" and (text is None or re.fullmatch(r"\d{4}-\d\d-\d\d", text)):
+        with contextlib.suppress(ValueError):
+            return pa.scalar(None if text is None else dt.date.fromisoformat(text), pa.date32())
+    return None

@@ -1,0 +1,319 @@
+"""A predicate in Spark SQL -> predicate nodes that every row which Spark selects meets.
+
+Spark decides which rows match; this decides which files may be left out. So it may be weaker than the text,
+never stronger: whatever is not surely understood becomes TRUE. NOT is pushed to the leaves on the way, and
+there is none in what comes out, so that TRUE stays the weaker answer.
+
+Values under these nodes are compared as Spark does: NaN equals itself and is greater than every number. For
+columns of floats the nodes say so by comparing with infinity (NaN is the only value ``> inf``), and
+`spark_semantics` turns bound nodes accordingly.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import math
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import pyarrow as pa
+
+from intarsia.predicate import And, Comparison, Constant, In, IsNull, Like, Op, Or, Predicate
+from intarsia.predicate.bound import Bound, BoundAnd, BoundCompare, BoundOr, conjoin, disjoin
+from intarsia.spark.spark_types import (
+    FLOATS,
+    OLDEST_CERTAIN,
+    TEMPORAL,
+    Literal,
+    SparkColumn,
+    cast,
+    comparable,
+    number,
+)
+
+_TRUE: Final = Constant(True)
+_COMPARISONS: Final[dict[str, Op]] = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
+_MIRRORED: Final[dict[Op, Op]] = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_OPPOSITE: Final[dict[Op, Op]] = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+
+# Spark's versions and settings differ on escapes and on doubled quotes; comments may be hints.
+_NOT_ONE_MEANING: Final = re.compile(r"""\\|--|/\*|''|\"\"""")
+
+# What Spark reads as a moment in more than one way (such as 'now', or a bare time of day) does not start so.
+_MOMENT: Final = re.compile(r"\d{4}(-[0-9A-Za-z:+./_ \-]*)?")
+_DAY: Final = dt.timedelta(days=1)
+_EPOCH: Final = dt.datetime(1970, 1, 1)
+
+# TIMESTAMP alone means what a setting says.
+_SQL_TYPES: Final = {"date": "date", "timestamp": "timestamp_ltz", "timestamp_ntz": "timestamp_ntz"}
+
+#: The value of a constant expression in Spark SQL: a date, a datetime without zone, microseconds, or None.
+Moments = Callable[[str], "dt.date | int | None"]
+
+#: Finds the column that some identifiers mean.
+Resolver = Callable[[tuple[str, ...]], "SparkColumn | None"]
+
+
+def weaken(
+    text: str, resolve: Resolver, moments: Moments, *, utc: bool, double_quotes_name: bool
+) -> Predicate:
+    """Nodes that are true for every row for which a predicate in Spark SQL is true.
+
+    Args:
+        text: The predicate.
+        resolve: Finds columns.
+        moments: Has Spark evaluate dates and times, since what they mean depends on its session.
+        utc: Whether the session's time zone is UTC.
+        double_quotes_name: Whether double quotes mean a name; else they mean text.
+
+    Returns:
+        ``And``, ``Or``, ``Constant``, ``Comparison``, ``In``, ``IsNull`` and ``Like`` only; columns are
+        paths in Spark's schema.
+    """
+    import sqlglot
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+
+    if _NOT_ONE_MEANING.search(text) or (double_quotes_name and '"' in text):
+        return _TRUE
+    try:
+        tree = sqlglot.parse_one(text, dialect="spark", into=exp.Condition)
+        return _Weakener(resolve, moments, utc).node(tree, negate=False)
+    except (SqlglotError, RecursionError):  # Spark may well understand it
+        return _TRUE
+
+
+class _Weakener:
+    def __init__(self, resolve: Resolver, moments: Moments, utc: bool) -> None:
+        self._resolve = resolve
+        self._moments = moments
+        self._utc = utc
+
+    def node(self, node: Any, *, negate: bool) -> Predicate:
+        """A sqlglot expression, or its negation."""
+        kind = type(node).__name__
+        if node.args.get("negate") and kind != "Like":  # another version's way to write NOT
+            return _TRUE
+        if kind == "Paren":
+            return self.node(node.this, negate=negate)
+        if kind == "Not":
+            return self.node(node.this, negate=not negate)
+        if kind in ("And", "Or"):
+            children = tuple(self.node(child, negate=negate) for child in _operands(node, kind))
+            return And(children) if (kind == "And") is not negate else Or(children)
+        if kind in ("Boolean", "Null"):
+            value = bool(node.this) is not negate if kind == "Boolean" else False
+            return Constant(value)
+        if kind in _COMPARISONS:
+            return self._comparison(node.this, _COMPARISONS[kind], node.expression, negate=negate)
+        if kind in ("NullSafeEQ", "NullSafeNEQ"):
+            return self._null_safe(node, negate=negate is not (kind == "NullSafeNEQ"))
+        if kind == "Between" and not node.args.get("symmetric"):
+            low = self._comparison(node.this, ">=", node.args["low"], negate=negate)
+            high = self._comparison(node.this, "<=", node.args["high"], negate=negate)
+            return Or((low, high)) if negate else And((low, high))
+        if kind == "In":
+            return self._in(node, negate=negate)
+        if kind == "Is":
+            return self._is(node, negate=negate)
+        if kind == "Like":
+            return self._like(node, negate=negate)
+        if kind in ("Column", "Dot"):
+            return self._boolean(self._column(node), True, negate=negate)
+        return _TRUE
+
+    def _column(self, node: Any) -> SparkColumn | None:
+        while type(node).__name__ == "Paren":
+            node = node.this
+        if type(node).__name__ not in ("Column", "Dot"):
+            return None
+        parts = node.parts
+        if any(type(part).__name__ != "Identifier" for part in parts):
+            return None
+        return self._resolve(tuple(part.name for part in parts))
+
+    def _comparison(self, left: Any, op: Op, right: Any, *, negate: bool) -> Predicate:
+        literal = _literal(right)
+        if literal is None:
+            left, op, literal = right, _MIRRORED[op], _literal(left)
+        column = self._column(left)
+        if literal is None or column is None:
+            return _TRUE
+        return self._compare(column, _OPPOSITE[op] if negate else op, literal)
+
+    def _compare(self, column: SparkColumn, op: Op, literal: Literal) -> Predicate:
+        if literal.kind == "null":
+            return Constant(False)
+        path = column.path
+        if column.type in TEMPORAL:
+            return self._compare_moment(column, op, literal)
+        if literal.kind in ("double", "float") and math.isnan(literal.value):
+            return _compare_nan(path, op) if column.type in FLOATS else _TRUE
+        value = comparable(column, literal)
+        return _TRUE if value is None else Comparison(path, op, value)
+
+    def _compare_moment(self, column: SparkColumn, op: Op, literal: Literal) -> Predicate:
+        moment = self._moment(column, literal)
+        if moment is None:
+            return _TRUE
+        path = column.path
+        if not (column.type == "timestamp_ntz" and literal.kind == "timestamp") or self._utc:
+            return Comparison(path, op, moment)
+        # Spark takes the values for times of the session's zone, where an hour may come twice or never
+        assert isinstance(moment, dt.datetime)
+        if op == "<>":
+            return IsNull(path, negated=True)
+        later, earlier = Comparison(path, "<", moment + _DAY), Comparison(path, ">", moment - _DAY)
+        return And((later, earlier)) if op == "=" else later if op in ("<", "<=") else earlier
+
+    def _moment(self, column: SparkColumn, literal: Literal) -> Any:
+        """A literal in the values of a temporal column; None where that is not certain."""
+        if literal.kind not in ("string", *TEMPORAL) or not _MOMENT.fullmatch(literal.value):
+            return None
+        if column.type == "date" and literal.kind not in ("string", "date"):
+            return None
+        # a string is read as the column's type, which also is how a typed literal is read
+        own_type = column.type if literal.kind == "string" else literal.kind
+        sql = f"try_cast('{literal.value}' AS {_SQL_TYPES[own_type]})"
+        if own_type != column.type:
+            sql = f"CAST({sql} AS {_SQL_TYPES[column.type]})"
+        value = self._moments(sql if column.type != "timestamp" else f"unix_micros({sql})")
+        if value is None:
+            return None
+        if isinstance(value, int):
+            value = _EPOCH + dt.timedelta(microseconds=value)
+        day = dt.datetime(value.year, value.month, value.day)
+        if day < OLDEST_CERTAIN or day.year > 9990:
+            return None
+        if column.type == "timestamp" and isinstance(value, dt.datetime):
+            return pa.scalar(value, pa.timestamp("us", "UTC"))
+        return value
+
+    def _null_safe(self, node: Any, *, negate: bool) -> Predicate:
+        column, literal = self._column(node.this), _literal(node.expression)
+        if column is None:
+            column, literal = self._column(node.expression), _literal(node.this)
+        if column is None or literal is None:
+            return _TRUE
+        if literal.kind == "null":
+            return IsNull(column.path, negated=negate)
+        if negate:
+            return Or((self._compare(column, "<>", literal), IsNull(column.path)))
+        return self._compare(column, "=", literal)
+
+    def _in(self, node: Any, *, negate: bool) -> Predicate:
+        column = self._column(node.this)
+        if column is None or any(node.args.get(other) for other in ("query", "unnest", "field")):
+            return _TRUE
+        literals = [_literal(item) for item in node.expressions]
+        present = [item for item in literals if item is not None and item.kind != "null"]
+        if None in literals or not literals or len({item.kind for item in present}) > 1:
+            return _TRUE  # lists of several types are cast to one that holds them all
+        values = [self._listed(column, item) for item in present]
+        if any(value is None for value in values):
+            return _TRUE
+        if len(present) < len(literals) and negate:
+            return Constant(False)
+        numbers = tuple(value for value in values if not (isinstance(value, float) and math.isnan(value)))
+        if negate:
+            return In(column.path, numbers, negated=True) if numbers else IsNull(column.path, negated=True)
+        among: Predicate = In(column.path, numbers) if numbers else Constant(False)
+        return among if len(numbers) == len(values) else Or((among, _compare_nan(column.path, "=")))
+
+    def _listed(self, column: SparkColumn, literal: Literal) -> Any:
+        """A value of a list; None where it is not certain which one."""
+        if column.type in TEMPORAL:  # text in a list may have Spark compare both sides as text
+            return self._moment(column, literal) if literal.kind == column.type else None
+        if literal.kind in ("double", "float") and math.isnan(literal.value):
+            return literal.value if column.type in FLOATS else None
+        return comparable(column, literal)
+
+    def _is(self, node: Any, *, negate: bool) -> Predicate:
+        column, kind = self._column(node.this), type(node.expression).__name__
+        if column is None:
+            return _TRUE
+        if kind == "Null":
+            return IsNull(column.path, negated=negate)
+        if kind == "Boolean":
+            same = self._boolean(column, bool(node.expression.this), negate=negate)
+            return Or((same, IsNull(column.path))) if negate else same
+        return _TRUE
+
+    def _boolean(self, column: SparkColumn | None, value: bool, *, negate: bool) -> Predicate:
+        if column is None or column.type != "boolean":
+            return _TRUE
+        return Comparison(column.path, "=", value is not negate)
+
+    def _like(self, node: Any, *, negate: bool) -> Predicate:
+        column, literal = self._column(node.this), _literal(node.expression)
+        if column is None or column.type != "string" or literal is None or literal.kind != "string":
+            return _TRUE
+        return Like(column.path, literal.value, negated=negate is not bool(node.args.get("negate")))
+
+
+def _operands(node: Any, kind: str) -> list[Any]:
+    """The operands of a AND b AND c …, without recursion: there may be many thousands."""
+    operands: list[Any] = []
+    pending = [node]
+    while pending:
+        current = pending.pop()
+        if type(current).__name__ == kind:
+            pending += [current.expression, current.this]
+        else:
+            operands.append(current)
+    return operands
+
+
+def _literal(node: Any) -> Literal | None:
+    """A literal as Spark types it; None if it is none, or an unusual one."""
+    kind = type(node).__name__
+    if kind == "Paren":
+        return _literal(node.this)
+    if kind == "Null":
+        return Literal("null", None)
+    if kind == "Boolean":
+        return Literal("boolean", bool(node.this))
+    if kind == "HexString":
+        text = str(node.this)
+        return Literal("binary", bytes.fromhex(text)) if re.fullmatch(r"([0-9A-Fa-f]{2})*", text) else None
+    if kind == "Literal":
+        return Literal("string", str(node.this)) if node.is_string else number(str(node.this))
+    if kind == "Neg":
+        inner = _literal(node.this)
+        numeric = inner is not None and inner.kind in ("int", "decimal", "double", "float")
+        return Literal(inner.kind, -inner.value) if inner is not None and numeric else None
+    if kind in ("Cast", "TryCast") and not node.args.get("format"):
+        inner = _literal(node.this)
+        sizes = tuple(
+            int(str(size.this.this)) for size in node.to.expressions if str(size.this.this).isdigit()
+        )
+        return None if inner is None else cast(inner, str(node.to.this.name), sizes)
+    return None
+
+
+def _compare_nan(path: tuple[str, ...], op: Op) -> Predicate:
+    """A column of floats against NaN, the greatest of values."""
+    if op in ("=", ">="):
+        return Comparison(path, ">", math.inf)
+    return Constant(False) if op == ">" else IsNull(path, negated=True)
+
+
+def spark_semantics(bound: Bound) -> Bound:
+    """A bound predicate that NaN meets where Spark says so: it is greater than every number.
+
+    Only for what `weaken` gave: what Arrow says of NaN under a negation is no longer to be seen.
+
+    Example:
+        >>> from intarsia.predicate import bind, parse_sql
+        >>> str(spark_semantics(bind(parse_sql("x > 1.5"), pa.schema({"x": pa.float64()}))))
+        '(x > 1.5 OR x IS NAN)'
+    """
+    if isinstance(bound, BoundAnd):
+        return conjoin([spark_semantics(child) for child in bound.children])
+    if isinstance(bound, BoundOr):
+        return disjoin([spark_semantics(child) for child in bound.children])
+    if isinstance(bound, BoundCompare) and pa.types.is_floating(bound.type):
+        return dataclasses.replace(bound, or_nan=bound.op in (">", ">=", "<>"))
+    return bound
