@@ -62,12 +62,18 @@ def content(path):
         return file.read()
 
 
-def as_bytes(table):
-    """Equal for equal tables, NaN and all; without what the file's keys say."""
+def rows_of(source):
+    """Equal for equal rows, NaN and all; an error's name where pyarrow cannot read what pyarrow wrote.
+
+    (It cannot where it put an empty page before a list column's last row.)
+    """
     sink = pa.BufferOutputStream()
-    plain = table.replace_schema_metadata(None).combine_chunks()
-    with pa.ipc.new_stream(sink, plain.schema) as writer:
-        writer.write_table(plain)
+    try:
+        table = pq.ParquetFile(source).read().replace_schema_metadata(None).combine_chunks()
+    except pa.ArrowInvalid as error:
+        return str(error)
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
     return sink.getvalue().to_pybytes()
 
 
@@ -120,7 +126,7 @@ def test_original_stays_whole_and_comes_back(drawn, tmp_path_factory):
     after = content(path)
     assert after[: len(before)] == before
     assert report.bytes_after == len(after)
-    assert as_bytes(pq.ParquetFile(path).read()) == as_bytes(pq.ParquetFile(pa.BufferReader(before)).read())
+    assert rows_of(path) == rows_of(pa.BufferReader(before))
     again = attach(path, indexes)
     assert content(path) == after
     assert not again.built

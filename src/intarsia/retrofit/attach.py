@@ -74,17 +74,16 @@ def attach_to(
         original = find_original(current)
         work = _Attachment(original, asked, progress or _no_progress)
         work.run()
-        parts = lay_out(original, work.blobs, work.indexer.states)
-        length = original.length + sum(map(len, parts))
-        # a stale directory alone is not worth a new file
-        unchanged = not parts if original.directory is None else _is_tail(current, original.length, parts)
-        if not unchanged:
+        length = target.size
+        if work.is_different:
+            parts = lay_out(original, work.blobs, work.indexer.states)
+            length = original.length + sum(map(len, parts))
             target.replace_tail(original.length, parts)
     return AttachReport(
         path=target.path,
         bytes_original=original.length,
         bytes_before=target.size,
-        bytes_after=target.size if unchanged else length,
+        bytes_after=length,
         built=tuple(work.built),
         kept=tuple(work.kept),
         skipped=summarize(
@@ -103,7 +102,10 @@ class _Attachment:
         self._asked = asked
         self._progress = progress
         self.indexer = PageIndexer(original.file, carried_states(original.file.footer, original.current))
+        self._states_before = dict(self.indexer.states)
         self.blobs, self.skipped = carried_blobs(original)
+        self._blobs_before = list(self.blobs)
+        self._lost = bool(self.skipped)
         self.built: list[str] = []
         self.kept: list[str] = []
         footer = original.file.footer
@@ -123,6 +125,11 @@ class _Attachment:
         names = {blob.entry.name for blob in self.blobs}
         self.skipped = [note for note in self.skipped if note.index not in names]
         self.kept += [blob.entry.name for blob in self.blobs if blob.entry.identity not in asked]
+
+    @property
+    def is_different(self) -> bool:
+        """Whether the file is to have anything that it has not, or not anything that it has."""
+        return self._lost or self.blobs != self._blobs_before or self.indexer.states != self._states_before
 
     def _advance(self, label: str) -> None:
         self._done += 1
@@ -168,13 +175,6 @@ def _checked(indexes: Iterable[Attachable]) -> list[Attachable]:
         seen.add(identity)
         asked.append(index)
     return asked
-
-
-def _is_tail(file: ParquetInput, start: int, parts: Sequence[bytes]) -> bool:
-    """Whether the file is, from ``start`` on, already what would be written."""
-    if file.footer.file_length != start + sum(map(len, parts)):
-        return False
-    return file.source.read(start, file.footer.file_length) == b"".join(parts)
 
 
 def _no_progress(done: int, total: int, label: str) -> None:
