@@ -98,7 +98,7 @@ class Ordering:
                 raise CorruptFileError(
                     f"a bound of {self.leaf.name!r} is not {width} bytes long", struct="Statistics"
                 )
-            return np.frombuffer(b"".join(bounds), dtype=self.wire).astype(self.dtype)
+            return _widened(np.frombuffer(b"".join(bounds), dtype=self.wire), self.dtype)
         keys = np.empty(len(bounds), dtype=self.dtype)
         if self.decimal:
             try:
@@ -142,7 +142,7 @@ class Ordering:
             return np.asarray(plain.cast(pa.uint8()).to_numpy(zero_copy_only=False)).astype(self.dtype)
         if pa.types.is_temporal(kind):
             plain = plain.view(pa.int32() if kind.bit_width == 32 else pa.int64())
-        keys = plain.to_numpy(zero_copy_only=False).astype(self.dtype)
+        keys = _widened(plain.to_numpy(zero_copy_only=False), self.dtype)
         multiply, divide = self.units_per_arrow
         if multiply != 1:
             keys = keys * multiply
@@ -244,6 +244,12 @@ def _units(leaf: Leaf, plain: pa.DataType) -> tuple[int, int] | None:
     if pa.types.is_integer(plain) or pa.types.is_duration(plain):
         return (1, 1)
     return None
+
+
+def _widened(numbers: Keys, dtype: np.dtype[Any]) -> Keys:
+    """The same numbers in the dtype of keys; a signaling NaN becomes a quiet one without a warning."""
+    with np.errstate(invalid="ignore"):
+        return numbers.astype(dtype)
 
 
 def _unscaled(array: pa.Array, dtype: np.dtype[Any]) -> Keys:
