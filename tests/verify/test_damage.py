@@ -575,6 +575,31 @@ class TestEmbedded:
         assert verify(path).ok
 
 
+class TestValuesThatCannotBeCompared:
+    """Values that Arrow lets pass and cannot work with; the indexes on them are not judged."""
+
+    def test_times_beyond_midnight(self, tmp_path):
+        path = str(tmp_path / "times.parquet")
+        pq.write_table(pa.table({"t": pa.array([1, 2, 3], pa.time64("us"))}), path, use_dictionary=False,
+                       compression="none")  # fmt: skip
+        attach(path, [Distinct("t", granularity="row_group")])
+        self.overwrite(path, little(2), little(2**62))
+        assert ("unchecked", "note") in {(finding.rule, finding.severity) for finding in found(path)}
+
+    def test_text_that_is_no_text(self, tmp_path):
+        path = str(tmp_path / "text.parquet")
+        pq.write_table(pa.table({"t": ["aa", "bbbb", "cc"]}), path, use_dictionary=False, compression="none")
+        attach(path, [Distinct("t", granularity="row_group")])
+        self.overwrite(path, b"bbbb", b"\xff\xfe\xff\xff")
+        assert not verify(path).ok
+
+    def overwrite(self, path, old, new):
+        with open(path, "rb") as file:
+            data = file.read()
+        with open(path, "wb") as file:
+            file.write(data.replace(old, new, 1))
+
+
 # --- the report ------------------------------------------------------------------------------------------
 
 

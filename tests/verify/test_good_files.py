@@ -1,6 +1,7 @@
 """Files of several writers, plain and retrofitted, give no finding."""
 
 import duckdb
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -128,3 +129,11 @@ def test_the_corpus(corpus):
     ]  # fmt: skip
     found = {name: lines(next(corpus.rglob(f"{name}.parquet"))) for name in good}
     assert {name: report for name, report in found.items() if report} == {}
+
+
+def test_nan_of_every_kind(tmp_path):
+    """Signaling NaN as well, which NumPy warns about."""
+    path = str(tmp_path / "file.parquet")
+    bits = np.array([0x7F800001, 0x7FC00000, 0xFFC00000, 0x3F800000], dtype=np.uint32)
+    pq.write_table(pa.table({"x": bits.view(np.float32)}), path, write_page_index=True)
+    assert lines(path) == []

@@ -83,6 +83,9 @@ def _check_column(
         findings.add("index-column", str(error), index=entry.name)
     except FormatError as error:
         findings.at(None, name).add("unreadable-pages", error.message, index=entry.name)
+    except (pa.ArrowException, ValueError) as error:  # text that is no UTF-8, times beyond midnight
+        message = f"values of the column cannot be compared: {error}"
+        findings.at(None, name).add("unchecked", message, index=entry.name)
 
 
 def _open(file: ParquetInput, entry: Entry, findings: Findings) -> OpenIndex | None:
@@ -215,7 +218,7 @@ def _compare_with_rebuild(
     try:
         index = Distinct(**entry.parameters)
         rebuilt = index.open(index.build(columns), columns.layout)
-    except (IndexBuildError, FormatError, ColumnNotFoundError) as error:
+    except (IndexBuildError, IndexPayloadError, ColumnNotFoundError, pa.ArrowException, ValueError) as error:
         findings.add("unchecked", f"it cannot be built anew: {error}", index=entry.name)
         return
     if not np.array_equal(stored.edges, rebuilt.edges):
