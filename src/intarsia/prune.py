@@ -111,10 +111,13 @@ class _Pruner:
 
     def run(self) -> Pruned:
         bytes_before, requests_before = self.file.source.counts.bytes, self.file.source.counts.requests
+        embedded = EmbeddedIndexes(self.file)
+        if embedded.directory is not None:
+            self.file.trusted_from = embedded.directory.original_length
         self._ask("statistics", RowGroupStatistics(self.file), self.asked)
         self._ask_column_indexes()
         self._ask_bloom_filters()
-        self._ask_embedded()
+        self._ask_embedded(embedded)
         counts = self.file.source.counts
         return Pruned(
             self.candidates,
@@ -144,8 +147,7 @@ class _Pruner:
             filters.load(wanted)
             self._ask("bloom_filter", filters, wanted)
 
-    def _ask_embedded(self) -> None:
-        embedded = EmbeddedIndexes(self.file)
+    def _ask_embedded(self, embedded: EmbeddedIndexes) -> None:
         for entry in embedded.entries:
             wanted = [leaf for leaf in self._open_leaves() if ".".join(leaf.path) in entry.columns]
             if wanted and entry.length < self.data_bytes(self.candidates):
