@@ -59,6 +59,8 @@ class ParquetInput:
         source: The counted source.
         footer: The footer.
         ignored: Indexes that were there and could not be believed.
+        trusted_from: Page indexes that lie at this offset or after it were added by Intarsia, whoever wrote
+            the rest of the file; None where nothing was added.
 
     Raises:
         CorruptFileError: If it is no Parquet file, or a damaged one.
@@ -69,6 +71,7 @@ class ParquetInput:
         self.source = CountedSource(source)
         self.path = source.path
         self.ignored: list[Ignored] = []
+        self.trusted_from: int | None = None
         self._locations: dict[ChunkKey, PageLocations | None] = {}
         self._column_indexes: dict[ChunkKey, ColumnIndex | None] = {}
         with self.named_errors():
@@ -166,6 +169,11 @@ class ParquetInput:
             self._locations[ChunkKey(row_group, leaf.ordinal)] = None
             self._column_indexes[ChunkKey(row_group, leaf.ordinal)] = None
 
+    def distrust_column_index(self, key: ChunkKey, reason: str) -> None:
+        """Forget the column index of a chunk: it contradicts itself, or its OffsetIndex."""
+        self.distrust(self._index_name("ColumnIndex", key), reason)
+        self._column_indexes[key] = None
+
     def _has_offset_index(self, key: ChunkKey) -> bool:
         chunk = self.footer.metadata.row_groups[key.row_group].columns[key.leaf]
         return bool(chunk.offset_index_offset and chunk.offset_index_length)
@@ -207,6 +215,9 @@ class ParquetInput:
     def _believes(self, key: ChunkKey, there: bool) -> bool:
         if not there:
             return False
+        chunk = self.footer.metadata.row_groups[key.row_group].columns[key.leaf]
+        if self.trusted_from is not None and (chunk.offset_index_offset or 0) >= self.trusted_from:
+            return True
         reason = distrusts_page_index(self.footer.created_by, self.footer.leaves[key.leaf])
         if reason:
             self.distrust(f"page index of {self.footer.leaves[key.leaf].name}", reason)
