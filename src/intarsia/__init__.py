@@ -30,7 +30,7 @@ from intarsia.tally import ScanReport
 if TYPE_CHECKING:
     from intarsia.inspection import FileInspection, inspect
     from intarsia.retrofit import AttachReport, DetachReport, PageIndex, attach, detach
-    from intarsia.verification import VerifyReport, verify
+    from intarsia.verification import Finding, VerifyReport, verify
 
 __all__ = [
     "AttachReport",
@@ -39,6 +39,7 @@ __all__ = [
     "DetachReport",
     "Distinct",
     "FileInspection",
+    "Finding",
     "FormatError",
     "IndexBuildError",
     "IndexPayloadError",
@@ -65,6 +66,7 @@ _LOADED_WHEN_USED = {
     "DetachReport": "intarsia.retrofit",
     "FileInspection": "intarsia.inspection",
     "PageIndex": "intarsia.retrofit",
+    "Finding": "intarsia.verification",
     "VerifyReport": "intarsia.verification",
     "attach": "intarsia.retrofit",
     "detach": "intarsia.retrofit",

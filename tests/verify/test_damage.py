@@ -7,7 +7,7 @@ import pytest
 
 from intarsia.errors import CorruptFileError
 from intarsia.format import thrift
-from intarsia.format.structs import BoundaryOrder, OffsetIndex, PageHeader
+from intarsia.format.structs import BoundaryOrder, ColumnIndex, OffsetIndex, PageHeader
 from intarsia.indexes.distinct import Distinct
 from intarsia.retrofit import PageIndex, attach
 from intarsia.verification import RULES, verify
@@ -138,6 +138,21 @@ class TestColumnIndex:
     def test_bounds_that_are_nan(self, path):
         change_column_index(path, column="x", min_values=at(1, np.float64("nan").tobytes()))
         only(path, "bound-is-nan", index="ColumnIndex", column="x", page=1, severity="warning")
+
+    def test_a_page_of_nan(self, tmp_path):
+        """NaN may be a bound only under the total order, and only of a page that holds nothing else."""
+        path = str(tmp_path / "nan.parquet")
+        pq.write_table(pa.table({"x": [float("nan")] * 3}), path, write_page_index=True)
+        nan = np.float64("nan").tobytes()
+        damage = Damage(path)
+        damage.put_column_index("x", ColumnIndex([False], [nan], [nan], 0, [0], nan_counts=[3]))
+        damage.write()
+        assert {finding.rule for finding in found(path)} == {"bound-is-nan"}
+        damage.tree.get(7).items[0] = thrift.Struct({2: (thrift.STRUCT, thrift.Struct())})
+        damage.write()
+        assert found(path) == []
+        change_column_index(path, column="x", null_pages=[True])
+        only(path, "null-page-with-values", index="ColumnIndex", column="x", page=0)
 
     def test_bounds_of_zero_without_regard_to_its_sign(self, tmp_path):
         path = str(tmp_path / "zero.parquet")
@@ -484,6 +499,12 @@ class TestEmbedded:
         pq.write_table(pq.read_table(path).replace_schema_metadata({b"intarsia": directory}), copy)
         finding = self.only(copy, "directory-stale", "warning")
         assert finding.index == "directory"
+
+    def test_copied_offset_of_datafusion(self, tmp_path):
+        path = str(tmp_path / "copy.parquet")
+        pq.write_table(pa.table({"a": [1]}).replace_schema_metadata({b"distinct_index_offset": b"4"}), path)
+        finding = self.only(path, "datafusion-index-missing", "warning")
+        assert finding.index == "distinct_index_offset"
 
     def test_damaged_directory(self, tmp_path):
         path = str(tmp_path / "odd.parquet")

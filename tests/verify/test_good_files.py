@@ -1,6 +1,7 @@
 """Files of several writers, plain and retrofitted, give no finding."""
 
 import duckdb
+import fastparquet
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -93,6 +94,14 @@ def test_datafusion(tmp_path, table):
     for file in files:
         assert lines(file) == []
         assert verify(file).checked["column_indexes"] > 0
+
+
+def test_fastparquet(tmp_path, table):
+    path = str(tmp_path / "file.parquet")
+    frame = table.select(["id", "u64", "word", "at"]).to_pandas()
+    frame["x"] = np.where(np.arange(len(frame)) % 7, np.arange(len(frame)) / 8, np.nan)
+    fastparquet.write(path, frame, row_group_offsets=300, stats=True)
+    assert lines(path) == []
 
 
 @pytest.mark.parametrize("pages", [False, True])

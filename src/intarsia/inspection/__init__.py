@@ -42,6 +42,7 @@ __all__ = [
     "PageInspection",
     "PartSizes",
     "RowGroupInspection",
+    "find_datafusion_index",
     "human_value",
     "inspect",
     "json_value",
@@ -105,7 +106,7 @@ def _inspect(file: ParquetInput, *, pages: bool) -> FileInspection:
     ]
     file.load_page_index(keys, keys)
     directory = _inspect_directory(file)
-    datafusion = _inspect_datafusion(file)
+    datafusion = find_datafusion_index(file)
     row_groups = tuple(
         _inspect_row_group(file, ordinal, group, pages=pages) for ordinal, group in enumerate(groups)
     )
@@ -197,7 +198,8 @@ def _inspect_entry(
     )
 
 
-def _inspect_datafusion(file: ParquetInput) -> DatafusionInspection | None:
+def find_datafusion_index(file: ParquetInput) -> DatafusionInspection | None:
+    """Distinct values in DataFusion's form, as far as their header tells; None without the footer's key."""
     raw = file.footer.key_values.get(DATAFUSION_KEY)
     if raw is None:
         return None

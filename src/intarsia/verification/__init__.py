@@ -15,7 +15,7 @@ from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
 from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.writers import distrusts_page_index, distrusts_statistics
-from intarsia.inspection import open_one
+from intarsia.inspection import DATAFUSION_KEY, find_datafusion_index, open_one
 from intarsia.retrofit.leaf_values import LeafReader, leaf_paths
 from intarsia.verification.bloom_filters import check_bloom_filter
 from intarsia.verification.chunk import read_chunk
@@ -63,6 +63,10 @@ def _verify(file: ParquetInput, findings: Findings, progress: Progress) -> None:
     footer = file.footer
     groups = footer.metadata.row_groups
     entries = find_entries(file, findings)
+    datafusion = find_datafusion_index(file)
+    if datafusion is not None and datafusion.reason is not None:
+        key = DATAFUSION_KEY.decode()
+        findings.add("datafusion-index-missing", datafusion.reason, index=key)
     done, total = 0, len(groups) * len(footer.leaves) + len(entries)
     readers = [
         LeafReader.of(elements, leaf)

@@ -63,6 +63,7 @@ RULES: Mapping[str, tuple[Severity, str]] = {
     # embedded indexes
     "directory-damaged": ("warning", "all embedded indexes are ignored: answers stay right"),
     "directory-stale": ("warning", "all embedded indexes are ignored: answers stay right"),
+    "datafusion-index-missing": ("warning", "readers of that form fail, or ignore it"),
     "index-kind-unknown": ("note", _IGNORED),
     "index-newer": ("note", _IGNORED),
     "index-damaged": ("error", _IGNORED),
@@ -88,7 +89,8 @@ class Finding:
         column: The column, dotted, or None.
         page: Ordinal of the data page in its chunk, or None.
         index: Which structure is meant: ``"ColumnIndex"``, ``"OffsetIndex"``, ``"Statistics"``,
-            ``"BloomFilter"``, ``"directory"``, the name of an embedded index; None for the data itself.
+            ``"BloomFilter"``, ``"directory"``, ``"distinct_index_offset"``, the name of an embedded index; None
+            for the data itself.
         message: What is wrong.
         consequence: What it does to readers.
     """
