@@ -24,7 +24,7 @@ from intarsia.errors import CorruptFileError, FormatError, UnsupportedFeatureErr
 from intarsia.file import ParquetInput
 from intarsia.format import thrift
 from intarsia.format.footer import MAGIC, Leaf
-from intarsia.format.page_header import parse_page
+from intarsia.format.page_header import Page, parse_page
 from intarsia.format.structs import (
     ColumnChunk,
     ColumnMetaData,
@@ -64,9 +64,34 @@ class ChunkPages:
     dictionary: bytes = b""
 
 
+def parse_pages(plan: ChunkPlan, data: bytes) -> list[Page]:
+    """The headers of the data pages of a plan, which must be where the OffsetIndex has them.
+
+    Raises:
+        PageIndexMismatchError: If they are not.
+    """
+    pages = []
+    ends = [*plan.page_starts[1:], len(data)]
+    for start, end in zip(plan.page_starts, ends, strict=True):
+        try:
+            page = parse_page(data, start)
+        except FormatError as error:
+            raise PageIndexMismatchError(
+                f"no page of {plan.leaf.name!r} where one should be: {error}"
+            ) from error
+        if not page.is_data:
+            raise PageIndexMismatchError(f"a page of {plan.leaf.name!r} is no data page")
+        if page.stop != end:
+            raise PageIndexMismatchError(
+                f"a page of {plan.leaf.name!r} has {page.stop - start} bytes, not {end - start}"
+            )
+        pages.append(page)
+    return pages
+
+
 def pages_use_dictionary(plan: ChunkPlan, data: bytes) -> bool:
     """Whether any of the pages read needs the dictionary page, by their headers."""
-    return any(parse_page(data, start).uses_dictionary for start in plan.page_starts)
+    return any(page.uses_dictionary for page in parse_pages(plan, data))
 
 
 class PageDecoder:
@@ -156,10 +181,15 @@ class PageDecoder:
                 f"pyarrow cannot decode {names}: {error}", path=self._file.path, struct="DataPage"
             ) from error
         except (pa.ArrowException, OSError, ValueError) as error:
+            if len(group) > 1:  # once more, one by one: that names the column
+                for chunk in group:
+                    self._decode_group([chunk], num_rows)
             if "Not yet implemented" in str(error):
                 raise UnsupportedFeatureError(
                     f"pyarrow cannot decode {names}: {error}", path=self._file.path, struct="DataPage"
                 ) from error
+            if not all(chunk.plan.whole for chunk in group):  # the pages or their index are damaged
+                raise PageIndexMismatchError(f"the pages of {names} cannot be decoded: {error}") from error
             raise CorruptFileError(
                 f"the pages of {names} cannot be decoded: {error}",
                 path=self._file.path,
@@ -178,16 +208,10 @@ class PageDecoder:
         plan = chunk.plan
         if plan.whole:
             return plan.meta.num_values
+        if chunk.dictionary:
+            _check_dictionary(plan, chunk.dictionary)
         values = 0
-        for start, rows in zip(plan.page_starts, plan.page_rows, strict=True):
-            try:
-                page = parse_page(chunk.data, start)
-            except FormatError as error:
-                raise PageIndexMismatchError(
-                    f"no page of {plan.leaf.name!r} where one should be: {error}"
-                ) from error
-            if not page.is_data:
-                raise PageIndexMismatchError(f"a page of {plan.leaf.name!r} is no data page")
+        for page, rows in zip(parse_pages(plan, chunk.data), plan.page_rows, strict=True):
             held = page.num_values if plan.leaf.is_flat else None
             if page.header.type == PageType.DATA_PAGE_V2 and page.header.data_page_header_v2 is not None:
                 held = page.header.data_page_header_v2.num_rows
@@ -195,6 +219,20 @@ class PageDecoder:
                 raise PageIndexMismatchError(f"a page of {plan.leaf.name!r} holds {held} rows, not {rows}")
             values += page.num_values
         return values
+
+
+def _check_dictionary(plan: ChunkPlan, data: bytes) -> None:
+    """What lies before the first data page must be one dictionary page, or a data page is missing."""
+    try:
+        page = parse_page(data)
+    except FormatError as error:
+        raise PageIndexMismatchError(
+            f"no dictionary page of {plan.leaf.name!r} before its data pages: {error}"
+        ) from error
+    if page.header.type != PageType.DICTIONARY_PAGE or page.stop != len(data):
+        raise PageIndexMismatchError(
+            f"more than a dictionary page lies before the pages of {plan.leaf.name!r}"
+        )
 
 
 def _absent(leaf: Leaf) -> ColumnChunk:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from intarsia.decode import ChunkPages, PageDecoder, PageIndexMismatchError, pages_use_dictionary
+from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.footer import Leaf
 from intarsia.plan import ChunkPlan, DictionaryUse, data_page_count, plan_chunk
@@ -181,16 +182,32 @@ class FileScan:
         if not self._output_leaves:
             return _rows_without_columns(num_rows)
         with self.file.named_errors():
-            reader = pq.ParquetFile(
-                pa.PythonFile(SourceFile(self.file.source), mode="r"),
-                metadata=self.file.arrow_metadata,
-                pre_buffer=True,
-            ).reader
-            table = reader.read_row_group(
-                group, column_indices=[leaf.ordinal for leaf in self._output_leaves], use_threads=True
-            )
+            try:
+                reader = pq.ParquetFile(
+                    pa.PythonFile(SourceFile(self.file.source), mode="r"),
+                    metadata=self.file.arrow_metadata,
+                    pre_buffer=True,
+                ).reader
+                table = reader.read_row_group(
+                    group, column_indices=[leaf.ordinal for leaf in self._output_leaves], use_threads=True
+                )
+            except FormatError:
+                raise
+            except (pa.ArrowException, OSError, ValueError) as error:
+                if isinstance(error, OSError) and error.errno is not None:
+                    raise  # the storage failed, not the file
+                self._decode_whole(group, num_rows)  # names the column that is damaged
+                raise CorruptFileError(f"row group {group} cannot be read: {error}") from error
         roots = sorted({leaf.root_ordinal for leaf in self._output_leaves})
         return self._select(dict(zip(roots, table.columns, strict=True)), num_rows)
+
+    def _decode_whole(self, group: int, num_rows: int) -> None:
+        """Decode every column of a row group, its pages unknown, for the error that this raises."""
+        everything = RowSelection.all(num_rows)
+        for leaf in self._output_leaves:
+            meta = self.file.footer.chunk_metadata(group, leaf)
+            plan = plan_chunk(leaf, meta, None, num_rows, everything)
+            self._decoder.decode(_PageCache(self.file).fetch([plan]), everything)
 
     def _count_whole(self, group: int) -> None:
         for leaf in self._output_leaves:

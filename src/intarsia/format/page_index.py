@@ -65,8 +65,10 @@ def parse_offset_index(data: bytes, *, num_rows: int, chunk_start: int, chunk_st
         raise refuse("it names no page")
     if (sizes <= 0).any():
         raise refuse("a page has no bytes")
-    ends = offsets + sizes
-    if offsets[0] < chunk_start or ends[-1] > chunk_stop:
+    if (offsets < chunk_start).any() or (offsets >= chunk_stop).any():
+        raise refuse(f"a page starts outside the chunk, which is bytes {chunk_start} to {chunk_stop}")
+    ends = offsets + sizes  # no overflow, now that the offsets are known to be small
+    if ends[-1] > chunk_stop:
         raise refuse(
             f"pages at bytes {offsets[0]} to {ends[-1]} lie outside the chunk {chunk_start} to {chunk_stop}"
         )

@@ -78,7 +78,13 @@ class BloomFilters:
         start, stop = meta.bloom_filter_offset, self._file.footer.start
         if meta.bloom_filter_length:
             stop = min(stop, start + meta.bloom_filter_length)
-        return ByteRange(start, stop) if 0 < start < stop else None
+        if 0 < start < stop:
+            return ByteRange(start, stop)
+        self._file.distrust(self._name(key), f"bytes {start} to {stop} lie outside the file's body")
+        return None
+
+    def _name(self, key: ChunkKey) -> str:
+        return f"Bloom filter of {self._file.footer.leaves[key.leaf].name}, row group {key.row_group}"
 
     def _load_headers(self, keys: list[ChunkKey]) -> None:
         missing = [key for key in dict.fromkeys(keys) if key not in self._bits]
@@ -95,8 +101,7 @@ class BloomFilters:
                     raise FormatError(f"{num_bytes} bytes of bits end after byte {place.stop}")
                 self._bits[key] = ByteRange(start, start + num_bytes)
             except FormatError as error:
-                name = self._file.footer.leaves[key.leaf].name
-                self._file.distrust(f"Bloom filter of {name}, row group {key.row_group}", error.message)
+                self._file.distrust(self._name(key), error.message)
 
     def _hashes(self, predicate: BoundLeaf) -> tuple[Leaf | None, tuple[int, ...]]:
         leaf = self._file.leaves_by_path.get(predicate.path)

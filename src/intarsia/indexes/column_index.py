@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
-from intarsia.bounds import UNKNOWN, Bounds, might_match, surely_matches
+from intarsia.bounds import UNKNOWN, Bools, Bounds, might_match, surely_matches
+from intarsia.errors import CorruptFileError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.footer import Leaf
-from intarsia.indexes.statistics import bounds_of_bytes, column_order_is_known
-from intarsia.ordering import ordering_for
+from intarsia.format.page_index import PageLocations
+from intarsia.format.structs import ColumnIndex
+from intarsia.indexes.statistics import bounds_of_keys, column_order_is_known
+from intarsia.ordering import Ordering, ordering_for
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.selection import RowSelection
 
@@ -78,31 +82,69 @@ class ColumnIndexes:
             return None
         leaf = self._file.footer.leaves[key.leaf]
         ordering = ordering_for(leaf, self._file.leaf_types[leaf.ordinal])
-        rows = locations.last_rows - locations.first_rows
-        null_counts = (
-            np.array(index.null_counts, dtype=np.int64) if index.null_counts else np.full(len(rows), UNKNOWN)
-        )
-        null_counts[null_counts > rows] = UNKNOWN
-        empty_bounds = np.array(
-            [not low and not high for low, high in zip(index.min_values, index.max_values, strict=True)],
-            dtype=bool,
-        )
-        null_pages = np.array(index.null_pages, dtype=bool)
-        # a null page that carries bounds, or whose nulls are fewer than its rows, is not believed
-        all_null = null_pages & empty_bounds & ((null_counts == rows) | (null_counts == UNKNOWN))
-        nan_counts = np.zeros(len(rows), dtype=np.int64)
-        if ordering is not None and ordering.is_float:
-            nan_counts[:] = index.nan_counts if index.nan_counts else UNKNOWN
-        bounded = np.flatnonzero(~null_pages)
-        first_row = int(self._file.footer.row_group_starts[key.row_group])
-        return bounds_of_bytes(
-            ordering,
-            locations.first_rows + first_row,
-            locations.last_rows + first_row,
-            bounded,
-            [index.min_values[page] for page in bounded],
-            [index.max_values[page] for page in bounded],
-            null_counts,
-            nan_counts,
-            all_null,
+        try:
+            return column_index_bounds(
+                index, locations, ordering, int(self._file.footer.row_group_starts[key.row_group])
+            )
+        except CorruptFileError as error:
+            self._file.distrust_column_index(key, error.message)
+            return None
+
+
+def column_index_bounds(
+    index: ColumnIndex, locations: PageLocations, ordering: Ordering | None, first_row: int
+) -> Bounds:
+    """A column index as bounds.
+
+    Args:
+        index: The column index.
+        locations: The pages that it is about.
+        ordering: How the leaf's keys compare, or None.
+        first_row: First row of the row group, in the file's numbering.
+
+    Raises:
+        CorruptFileError: If it contradicts itself or the pages, and is therefore not to be used at all.
+    """
+    rows = locations.last_rows - locations.first_rows
+    null_counts = np.full(len(rows), UNKNOWN, dtype=np.int64)
+    if index.null_counts:
+        null_counts[:] = index.null_counts
+    null_pages = np.array(index.null_pages, dtype=bool)
+    no_bounds = np.array(
+        [not low and not high for low, high in zip(index.min_values, index.max_values, strict=True)],
+        dtype=bool,
+    )
+    _refuse(null_counts > rows, "counts more nulls than it has rows")
+    _refuse(null_pages & (null_counts != UNKNOWN) & (null_counts != rows), "is a null page, and not all null")
+    _refuse(null_pages & (null_counts == UNKNOWN) & ~no_bounds, "is a null page, and has bounds")
+    # a null page that carries bounds is not believed, though its nulls are counted
+    all_null = null_pages & no_bounds
+    nan_counts = np.zeros(len(rows), dtype=np.int64)
+    if ordering is not None and ordering.is_float:
+        nan_counts[:] = index.nan_counts if index.nan_counts else UNKNOWN
+    bounded = np.flatnonzero(~null_pages & ~(no_bounds if ordering and not ordering.is_bytes else False))
+    low = high = np.empty(0, dtype=object)
+    if ordering is not None:
+        low = ordering.decode([index.min_values[page] for page in bounded])
+        high = ordering.decode([index.max_values[page] for page in bounded])
+        _refuse(np.asarray(low > high, dtype=bool), "has a lower bound above its upper one", bounded)
+    return bounds_of_keys(
+        ordering,
+        locations.first_rows + first_row,
+        locations.last_rows + first_row,
+        bounded,
+        low,
+        high,
+        null_counts,
+        nan_counts,
+        all_null,
+    )
+
+
+def _refuse(wrong: Bools, what: str, pages: npt.NDArray[np.int64] | None = None) -> None:
+    """Raise if anything is wrong with a page, and say which page it is."""
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        raise CorruptFileError(
+            f"page {first if pages is None else pages[first]} {what}", struct="ColumnIndex"
         )

@@ -10,7 +10,7 @@ from intarsia.file import ParquetInput
 from intarsia.format.footer import Footer, Leaf
 from intarsia.format.structs import BoundaryOrder, Statistics
 from intarsia.format.writers import distrusts_deprecated_statistics, distrusts_statistics
-from intarsia.ordering import Ordering, ordering_for
+from intarsia.ordering import Keys, Ordering, ordering_for
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.selection import RowSelection
 
@@ -74,39 +74,44 @@ def statistics_bounds(footer: Footer, leaf: Leaf, ordering: Ordering | None) -> 
             lows.append(pair[0])
             highs.append(pair[1])
     edges = footer.row_group_starts
-    return bounds_of_bytes(
-        ordering,
-        edges[:-1],
-        edges[1:],
-        np.array(bounded, dtype=np.int64),
-        lows,
-        highs,
-        null_counts,
-        nan_counts,
-        all_null,
+    minima, maxima = _decoded(ordering, lows, highs)
+    places = np.array(bounded if len(minima) else [], dtype=np.int64)
+    return bounds_of_keys(
+        ordering, edges[:-1], edges[1:], places, minima, maxima, null_counts, nan_counts, all_null
     )
 
 
-def bounds_of_bytes(
+def _decoded(ordering: Ordering | None, lows: list[bytes], highs: list[bytes]) -> tuple[Keys, Keys]:
+    """Bounds as keys; none, if there are some of a wrong length."""
+    nothing = np.empty(0, dtype=object)
+    if ordering is None:
+        return nothing, nothing
+    try:
+        return ordering.decode(lows), ordering.decode(highs)
+    except CorruptFileError:
+        return nothing, nothing
+
+
+def bounds_of_keys(
     ordering: Ordering | None,
     starts: np.ndarray,
     stops: np.ndarray,
     bounded: np.ndarray,
-    lows: list[bytes],
-    highs: list[bytes],
+    low: Keys,
+    high: Keys,
     null_counts: np.ndarray,
     nan_counts: np.ndarray,
     all_null: np.ndarray,
 ) -> Bounds:
-    """Bounds from bytes, with those left out that contradict themselves.
+    """Bounds over granules; those that are NaN or contradict each other are left out.
 
     Args:
         ordering: How the leaf's keys compare, or None.
         starts: First row of each granule.
         stops: Row after the last of each granule.
         bounded: Ordinals of the granules that have bounds.
-        lows: Lower bounds of those granules, as the file holds them.
-        highs: Upper bounds, likewise.
+        low: Lower bounds of those granules.
+        high: Upper bounds, likewise.
         null_counts: See `Bounds`.
         nan_counts: See `Bounds`.
         all_null: See `Bounds`.
@@ -120,14 +125,9 @@ def bounds_of_bytes(
     known = np.zeros(count, dtype=bool)
     order = BoundaryOrder.UNORDERED
     if ordering is not None and len(bounded):
-        try:
-            low, high = ordering.decode(lows), ordering.decode(highs)
-        except CorruptFileError:
-            pass  # bounds of a wrong length: none is believed
-        else:
-            sound = np.asarray(low <= high, dtype=bool)  # false for NaN, too
-            places = bounded[sound]
-            minima[places], maxima[places], known[places] = low[sound], high[sound], True
+        sound = np.asarray(low <= high, dtype=bool)  # false for NaN, too
+        places = bounded[sound]
+        minima[places], maxima[places], known[places] = low[sound], high[sound], True
         if known.all():
             order = boundary_order(minima, maxima)
     return Bounds(
