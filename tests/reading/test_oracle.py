@@ -38,9 +38,12 @@ def check_scan(data, path, comparable):
     """Scan a file in several ways, each with a predicate of its own."""
     try:
         full = pq.read_table(path)
-    except pa.ArrowInvalid as error:  # pyarrow 26 writes lists on tiny pages that it cannot read
+    except (pa.ArrowException, OSError) as error:
+        # pyarrow 26 writes lists on tiny pages that it cannot read, and lacks some encodings of others
         event(str(error)[:50])
-        reject()
+        with pytest.raises(ia.IntarsiaError):
+            rows_of(ia.open(path).scan())
+        return
     columns = {name: leaf_at(full, name) for name in comparable}
     node = data.draw(flat.predicates({name: column.type for name, column in columns.items()}), label="where")
     keep = oracle.selected(node, columns, full.num_rows)

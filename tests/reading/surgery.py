@@ -1,0 +1,68 @@
+"""Files taken apart and put together again with one structure changed, everything else as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from intarsia.format import thrift
+from intarsia.format.footer import MAGIC, TRAILER_BYTES
+from intarsia.format.structs import ColumnIndex, OffsetIndex
+
+#: Fields of ColumnChunk: offset and length of each index.
+PLACES = {OffsetIndex: (4, 5), ColumnIndex: (6, 7)}
+
+
+class Patient:
+    """A file in memory: the bytes before its footer, and the footer as a tree of Thrift fields."""
+
+    def __init__(self, data: bytes) -> None:
+        start = len(data) - TRAILER_BYTES - int.from_bytes(data[-TRAILER_BYTES:-4], "little")
+        self.body = bytearray(data[:start])
+        self.footer, _ = thrift.parse_tree(data[start:])
+
+    @classmethod
+    def read(cls, path) -> Patient:
+        return cls(Path(path).read_bytes())
+
+    def write(self, path) -> None:
+        Path(path).write_bytes(self.bytes())
+
+    def bytes(self) -> bytes:
+        footer = thrift.serialize_tree(self.footer)
+        return bytes(self.body) + footer + len(footer).to_bytes(4, "little") + MAGIC
+
+    def chunk(self, row_group: int, leaf: int) -> thrift.Struct:
+        """The ColumnChunk of a leaf in a row group."""
+        return self.footer.get(4).items[row_group].get(1).items[leaf]
+
+    def element(self, name: str) -> thrift.Struct:
+        """The SchemaElement of this name."""
+        return next(item for item in self.footer.get(2).items if item.get(4) == name.encode())
+
+    def index_bytes(self, cls, row_group: int, leaf: int) -> bytes:
+        """An OffsetIndex or ColumnIndex as it lies in the file."""
+        chunk = self.chunk(row_group, leaf)
+        offset, length = (chunk.get(field) for field in PLACES[cls])
+        return bytes(self.body[offset : offset + length])
+
+    def index(self, cls, row_group: int, leaf: int):
+        """An OffsetIndex or ColumnIndex, parsed."""
+        return thrift.parse(cls, self.index_bytes(cls, row_group, leaf))[0]
+
+    def put_index(self, cls, row_group: int, leaf: int, index) -> None:
+        """Give a chunk another index (a struct, or bytes), behind all that the file holds."""
+        data = index if isinstance(index, bytes) else thrift.serialize(index)
+        self.point_index(cls, row_group, leaf, len(self.body), len(data))
+        self.body += data
+
+    def point_index(self, cls, row_group: int, leaf: int, offset: int, length: int) -> None:
+        """Say that an index lies elsewhere."""
+        offset_field, length_field = PLACES[cls]
+        chunk = self.chunk(row_group, leaf)
+        chunk.set(offset_field, thrift.I64, offset)
+        chunk.set(length_field, thrift.I32, length)
+
+    def change_index(self, cls, row_group: int, leaf: int, change: Callable) -> None:
+        """Replace an index by what ``change`` makes of it."""
+        self.put_index(cls, row_group, leaf, change(self.index(cls, row_group, leaf)))

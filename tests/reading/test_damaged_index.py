@@ -1,0 +1,337 @@
+"""Damaged page indexes and Bloom filters: the rows stay right, the report says what was ignored, one warning.
+
+What is tested is damage that can be seen: in the structs themselves, or when pages are read that are not what
+the index says. Bounds that lie and contradict nothing cannot be seen by any reader.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.format.structs import ColumnIndex, OffsetIndex, PageLocation
+from tests.reading.exact import assert_same_rows
+from tests.reading.surgery import Patient
+
+ROWS = 600
+ROWS_PER_GROUP = 400
+LEAVES = {"key": 0, "text": 1, "value": 2}
+QUERIES = {
+    "key = 100": lambda key, value: key == 100,
+    "key BETWEEN 95 AND 131": lambda key, value: 95 <= key <= 131,
+    "key < 50 OR key >= 399": lambda key, value: key < 50 or key >= 399,
+    "value = 3": lambda key, value: value == 3,
+    "value IS NULL AND key > 20": lambda key, value: value is None and key > 20,
+    "value <> 3 AND key IN (7, 99, 100, 101, 480)": lambda key, value: (
+        value is not None and value != 3 and key in (7, 99, 100, 101, 480)
+    ),
+    "text = 'text 0100'": lambda key, value: key == 100,
+    "text >= 'text 0570' OR key = 3": lambda key, value: key >= 570 or key == 3,
+}
+
+
+def make_file(path, **options):
+    values = np.random.default_rng(4).integers(0, 9, ROWS).astype(float)
+    table = pa.table(
+        {
+            "key": pa.array(np.arange(ROWS), pa.int32()),
+            "text": [f"text {row:04}" for row in range(ROWS)],
+            "value": pa.array(values, mask=np.arange(ROWS) % 11 == 0),
+        }
+    )
+    settings = {"use_dictionary": False, "write_page_index": True, "max_rows_per_page": 50, **options}
+    pq.write_table(table, path, row_group_size=ROWS_PER_GROUP, write_batch_size=10, **settings)
+    return table
+
+
+@pytest.fixture(scope="module", params=["v1", "v2", "dictionary"])
+def whole_file(request, tmp_path_factory):
+    """A sound file: 8 pages in the first row group, 4 in the second."""
+    path = tmp_path_factory.mktemp("damaged") / "whole.parquet"
+    options = {"data_page_version": "2.0" if request.param == "v2" else "1.0"}
+    if request.param == "dictionary":  # some pages use it, some do not
+        options |= {"use_dictionary": ["text", "value"], "dictionary_pagesize_limit": 700}
+    return make_file(path, **options), path
+
+
+@pytest.fixture(scope="module")
+def plain_file(tmp_path_factory):
+    """The same rows in plain pages of version 1."""
+    path = tmp_path_factory.mktemp("damaged") / "plain.parquet"
+    return make_file(path), path
+
+
+@contextlib.contextmanager
+def caught():
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        yield found
+
+
+def scan_all(path, table, *, noted=True):
+    """Every query gives the right rows; notes, with one warning for a scan that has any."""
+    keys, values = table["key"].to_pylist(), table["value"].to_pylist()
+    notes = []
+    for where, judge in QUERIES.items():
+        keep = [judge(key, value) for key, value in zip(keys, values, strict=True)]
+        with caught() as found:
+            scan = ia.open(path).scan(where)
+            assert_same_rows(scan.to_arrow(), table, keep)
+        assert len(found) == bool(scan.report.ignored), (where, [str(item.message) for item in found])
+        for item in found:
+            assert item.category is ia.IntarsiaWarning
+            assert str(path) in str(item.message)
+        assert all(note.file == str(path) and note.reason for note in scan.report.ignored)
+        notes += scan.report.ignored
+    with caught() as found:
+        assert_same_rows(ia.open(path).scan().to_arrow(), table)
+    assert found == []
+    assert bool(notes) is noted, notes
+    return notes
+
+
+def test_sound_file_has_nothing_to_note(whole_file):
+    table, path = whole_file
+    scan_all(path, table, noted=False)
+
+
+# --- OffsetIndex ---
+
+
+def _locations(change):
+    def changed(index):
+        return index._replace(page_locations=change(list(index.page_locations)))
+
+    return changed
+
+
+def _one(page, **fields):
+    """Change fields of one page's location: to a number, or by a function of what it was."""
+
+    def change(found):
+        old = found[page]
+        found[page] = old._replace(
+            **{name: new(getattr(old, name)) if callable(new) else new for name, new in fields.items()}
+        )
+        return found
+
+    return _locations(change)
+
+
+OFFSET_DAMAGE = {
+    "interior page starts a row late": _one(2, first_row_index=lambda row: row + 1),
+    "interior page starts a row early": _one(2, first_row_index=lambda row: row - 1),
+    "first row is not 0": _one(0, first_row_index=1),
+    "rows do not ascend": _one(3, first_row_index=lambda row: row - 60),
+    "a row is repeated": _one(3, first_row_index=lambda row: row - 50),
+    "row beyond the row group": _one(-1, first_row_index=ROWS),
+    "row beyond all numbers": _one(-1, first_row_index=2**63 - 1),
+    "negative row": _one(1, first_row_index=-5),
+    "offset before the chunk": _one(0, offset=4 - 1),
+    "negative offset": _one(0, offset=-(2**40)),
+    "least offset": _one(0, offset=-(2**63)),
+    "offset behind the file": _one(-1, offset=2**40),
+    "greatest offset": _one(-1, offset=2**63 - 1),
+    "offset in the middle of a page": _one(2, offset=lambda offset: offset + 5),
+    "size 0": _one(2, compressed_page_size=0),
+    "negative size": _one(2, compressed_page_size=-40),
+    "size too small by one": _one(2, compressed_page_size=lambda size: size - 1),
+    "size of a few bytes": _one(2, compressed_page_size=9),
+    "size too large by one": _one(2, compressed_page_size=lambda size: size + 1),
+    "greatest size": _one(2, compressed_page_size=2**31 - 1),
+    "last size too small": _one(-1, compressed_page_size=lambda size: size - 1),
+    "no pages": _locations(lambda found: []),
+    "one page for all": _locations(lambda found: found[:1]),
+    "first page is missing": _locations(lambda found: [found[1]._replace(first_row_index=0), *found[2:]]),
+    "last page is missing": _locations(lambda found: found[:-1]),
+    "a page is missing": _locations(lambda found: found[:2] + found[3:]),
+    "two pages are swapped": _locations(lambda found: [found[1], found[0], *found[2:]]),
+    "two offsets are swapped": _locations(
+        lambda found: [
+            found[0],
+            found[1]._replace(offset=found[2].offset),
+            found[2]._replace(offset=found[1].offset),
+            *found[3:],
+        ]
+    ),
+    "a page too many": _locations(
+        lambda found: [*found, PageLocation(found[-1].offset + 3, 5, found[-1].first_row_index + 2)]
+    ),
+    "garbage": lambda index: b"\xba\xad" * 30,
+    "zeros": lambda index: bytes(60),
+}
+
+
+@pytest.mark.parametrize("leaf", ["key", "value"])
+@pytest.mark.parametrize("damage", OFFSET_DAMAGE)
+def test_damaged_offset_index(whole_file, tmp_path, damage, leaf):
+    table, path = whole_file
+    patient = Patient.read(path)
+    patient.change_index(OffsetIndex, 0, LEAVES[leaf], OFFSET_DAMAGE[damage])
+    patient.write(damaged := tmp_path / "damaged.parquet")
+    scan_all(damaged, table)
+
+
+@pytest.mark.parametrize("cls", [OffsetIndex, ColumnIndex])
+@pytest.mark.parametrize(
+    ("offset", "length"),
+    [
+        (0, 40),
+        (4, 60),
+        (-5, 40),
+        (2**62, 40),
+        (2**63 - 1, 2**31 - 1),
+        (200, 2**31 - 1),
+        (200, -3),
+        (-(2**63), 1),
+    ],
+)
+def test_index_that_lies_elsewhere(plain_file, tmp_path, cls, offset, length):
+    table, path = plain_file
+    patient = Patient.read(path)
+    patient.point_index(cls, 0, 0, offset, length)
+    patient.write(damaged := tmp_path / "damaged.parquet")
+    scan_all(damaged, table, noted=offset != 0)  # 0 is what some writers put for "absent"
+
+
+@pytest.mark.parametrize("cls", [OffsetIndex, ColumnIndex])
+def test_truncated_index(plain_file, tmp_path, cls):
+    table, path = plain_file
+    data = Patient.read(path).index_bytes(cls, 0, 0)
+    for length in range(0, len(data) - 1, 9):
+        patient = Patient.read(path)
+        patient.put_index(cls, 0, 0, data[:length] or b"\xff")
+        patient.write(damaged := tmp_path / "damaged.parquet")
+        scan_all(damaged, table)
+
+
+@pytest.mark.parametrize("cls", [OffsetIndex, ColumnIndex])
+def test_index_of_another_column(plain_file, tmp_path, cls):
+    """Its shape fits, its content does not: ``key`` gets what belongs to ``text``."""
+    table, path = plain_file
+    patient = Patient.read(path)
+    patient.put_index(cls, 0, 0, patient.index_bytes(cls, 0, 1))
+    patient.write(damaged := tmp_path / "damaged.parquet")
+    scan_all(damaged, table)
+
+
+# --- ColumnIndex ---
+
+
+def _listed(name, page, new):
+    def changed(index):
+        values = list(getattr(index, name))
+        values[page] = new
+        return index._replace(**{name: values})
+
+    return changed
+
+
+def _shorter(name):
+    return lambda index: index._replace(**{name: getattr(index, name)[:-1]})
+
+
+COLUMN_DAMAGE = {
+    **{
+        f"too few {name}": _shorter(name)
+        for name in ("null_pages", "min_values", "max_values", "null_counts")
+    },
+    "bounds swapped": lambda index: index._replace(min_values=index.max_values, max_values=index.min_values),
+    "bounds of one page swapped": lambda index: _listed("min_values", 2, index.max_values[2])(
+        _listed("max_values", 2, index.min_values[2])(index)
+    ),
+    "unknown boundary order": lambda index: index._replace(boundary_order=7),
+    "null page without nulls": _listed("null_pages", 2, True),
+    "all null pages, uncounted": lambda index: index._replace(
+        null_pages=[True] * len(index.null_pages), null_counts=None
+    ),
+    "all null pages, counted as -1": lambda index: index._replace(
+        null_pages=[True] * len(index.null_pages), null_counts=[-1] * len(index.null_pages)
+    ),
+    "a null page that carries bounds": lambda index: _listed("null_pages", 2, True)(
+        index._replace(null_counts=None)
+    ),
+    "null page of fewer nulls than rows": lambda index: index._replace(
+        null_pages=[True] * len(index.null_pages), null_counts=[3] * len(index.null_pages)
+    ),
+    "negative null count": _listed("null_counts", 1, -2),
+    "more nulls than rows": _listed("null_counts", 1, 51),
+    "lower bound too short": _listed("min_values", 2, b"\x01"),
+    "upper bound is missing": _listed("max_values", 2, b""),
+    "garbage": lambda index: b"\xba\xad" * 30,
+}
+
+_FIXED_WIDTH_ONLY = {"lower bound too short"}
+
+
+@pytest.mark.parametrize("leaf", LEAVES)
+@pytest.mark.parametrize("damage", COLUMN_DAMAGE)
+def test_damaged_column_index(plain_file, tmp_path, damage, leaf):
+    if leaf == "text" and damage in _FIXED_WIDTH_ONLY:
+        pytest.skip("text has bounds of any length")
+    table, path = plain_file
+    patient = Patient.read(path)
+    patient.change_index(ColumnIndex, 0, LEAVES[leaf], COLUMN_DAMAGE[damage])
+    patient.write(damaged := tmp_path / "damaged.parquet")
+    scan_all(damaged, table)
+
+
+@pytest.mark.parametrize("leaf", LEAVES)
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_boundary_order_is_not_believed(plain_file, tmp_path, order, leaf):
+    """A wrong order must not mislead the binary search; it is no reason to leave the bounds unused."""
+    table, path = plain_file
+    patient = Patient.read(path)
+    patient.change_index(ColumnIndex, 0, LEAVES[leaf], lambda index: index._replace(boundary_order=order))
+    patient.write(damaged := tmp_path / "damaged.parquet")
+    scan_all(damaged, table, noted=False)
+
+
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_nan_in_bounds_is_ignored(tmp_path, order):
+    """Not damage: some writers put NaN there. What it bounds may hold anything."""
+    path = tmp_path / "whole.parquet"
+    table = make_file(path)
+    patient = Patient.read(path)
+    nan = np.array([np.nan]).tobytes()
+    patient.change_index(ColumnIndex, 0, 2, _listed("min_values", 1, nan))
+    patient.change_index(ColumnIndex, 0, 2, _listed("max_values", 2, nan))
+    patient.change_index(ColumnIndex, 0, 2, lambda index: index._replace(boundary_order=order))
+    patient.write(path)
+    scan_all(path, table, noted=False)
+
+
+# --- Bloom filters ---
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"",
+        b"\x00",
+        b"\xff" * 16,
+        b"PAR1" * 4,
+        b"\x15\x3e\x1c\x1c\x00\x00\x1c\x1c\x00\x00\x1c\x1c\x00\x00\x00",
+    ],
+    ids=["unchanged", "empty struct", "ones", "magic", "31 bytes"],
+)
+@pytest.mark.parametrize("offset", [None, 0, 2**40, -7])
+def test_damaged_bloom_filter(tmp_path, header, offset):
+    path = tmp_path / "bloom.parquet"
+    filters = {name: {"ndv": 100, "fpp": 0.01} for name in LEAVES}
+    table = make_file(path, write_page_index=False, write_statistics=False, bloom_filter_options=filters)
+    patient = Patient.read(path)
+    meta = patient.chunk(0, 0).get(3)
+    start = meta.get(14)
+    patient.body[start : start + len(header)] = header
+    if offset is not None:
+        meta.fields[14] = (meta.fields[14][0], offset)
+    patient.write(path)
+    sound = (not header and offset is None) or offset == 0
+    scan_all(path, table, noted=not sound)
