@@ -106,11 +106,11 @@ def size(num_bytes: float) -> str:
 
     Example:
         >>> size(999), size(12_345), size(226_000_000)
-        ('999 B', '12.3 KB', '226 MB')
+        ('999 B', '12.3 kB', '226 MB')
     """
     if num_bytes < 1000:
         return f"{num_bytes:.0f} B"
-    for unit in ("KB", "MB", "GB"):
+    for unit in ("kB", "MB", "GB"):
         num_bytes /= 1000
         if num_bytes < 999.5:
             return f"{num_bytes:.{1 if num_bytes < 99.95 else 0}f} {unit}"

@@ -1,0 +1,110 @@
+"""Five questions about flights, and the ways to ask them: plainly, and through Intarsia."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from intarsia.cli.demo.lakes import Spark
+
+if TYPE_CHECKING:
+    from intarsia.tally import ScanReport
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question.
+
+    Attributes:
+        title: For people.
+        where: Which flights, as SQL that Spark and Intarsia both read.
+        plainly: The same, as pyarrow asks it; written by hand, so that nothing of Intarsia is in it.
+        columns: What of them.
+    """
+
+    title: str
+    where: str
+    plainly: pc.Expression
+    columns: tuple[str, ...] = ("month", "day", "carrier", "flight", "tailnum", "origin", "dest", "time_hour")
+
+
+def questions() -> tuple[Question, ...]:
+    """The questions, each of which needs another thing to be skipped by."""
+    dest, tailnum, month, time_hour = map(pc.field, ("dest", "tailnum", "month", "time_hour"))
+    start, stop = (dt.datetime(2013, 7, 4, hour, tzinfo=dt.timezone.utc) for hour in (12, 13))
+    return (
+        Question("the one flight to Lexington", "dest = 'LEX'", dest == "LEX"),
+        Question("an aircraft new in December", "tailnum = 'N298PQ'", tailnum == "N298PQ"),
+        Question(
+            "an hour on 4 July",
+            "month = 7 AND time_hour >= '2013-07-04 12:00:00' AND time_hour < '2013-07-04 13:00:00'",
+            (month == 7) & (time_hour >= pa.scalar(start)) & (time_hour < pa.scalar(stop)),
+        ),
+        Question(
+            "Anchorage, or one aircraft",
+            "dest = 'ANC' OR tailnum = 'N557AS'",
+            (dest == "ANC") | (tailnum == "N557AS"),
+        ),
+        Question(
+            "the aircraft of agent 007",
+            "tailnum LIKE 'N007%'",
+            pc.starts_with(tailnum, "N007"),
+        ),
+    )
+
+
+def ask_spark(spark: Spark, path: str, question: Question) -> pa.Table:
+    """Plain Spark."""
+    frame = spark.read.parquet(path).where(question.where).select(*question.columns)
+    table: pa.Table = frame.toArrow()
+    return table
+
+
+def ask_spark_through_intarsia(spark: Spark, path: str, question: Question) -> pa.Table:
+    """Spark over the files that Intarsia leaves."""
+    from intarsia import spark as ias
+
+    frame = ias.read(spark, os.path.abspath(path), where=question.where, columns=list(question.columns))
+    table: pa.Table = frame.toArrow()
+    return table
+
+
+def ask_pyarrow(path: str, question: Question) -> pa.Table:
+    """Plain pyarrow: read everything, then filter."""
+    return pq.read_table(path).filter(question.plainly).select(list(question.columns))
+
+
+def ask_intarsia(path: str, question: Question) -> tuple[pa.Table, ScanReport]:
+    """Intarsia's scan."""
+    import intarsia
+
+    scan = intarsia.open(path).scan(question.where, list(question.columns))
+    return scan.to_arrow(), scan.report
+
+
+def same_rows(one: pa.Table, other: pa.Table) -> bool:
+    """Whether two tables have the same rows, in any order, however their types are written."""
+    return one.column_names == other.column_names and _rows(one) == _rows(other)
+
+
+def _rows(table: pa.Table) -> Counter[tuple[Any, ...]]:
+    return Counter(zip(*(_plain(column).to_pylist() for column in table.columns), strict=True))
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Spark's, pandas' and the folders' names for the same value, as one."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _plain(column.cast(kind.value_type))
+    if pa.types.is_timestamp(kind):  # instants in UTC; flights leave at full minutes
+        return column.cast(pa.timestamp("us", kind.tz)).cast(pa.int64())
+    if pa.types.is_integer(kind):
+        return column.cast(pa.int64())
+    return column

@@ -1,0 +1,78 @@
+"""The demo's one table: what was asked, what was read for it, and whether the answers agree."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from intarsia.cli.demo.lakes import Lake
+from intarsia.cli.demo.questions import Question
+from intarsia.cli.terminal import count, size
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from intarsia.tally import ScanReport
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a question.
+
+    Attributes:
+        question: The question.
+        rows: How many rows the plain answer has.
+        differs: The ways of asking whose rows were others; none, if all is well.
+        report: What Intarsia read.
+    """
+
+    question: Question
+    rows: int
+    differs: tuple[str, ...]
+    report: ScanReport
+
+
+def answers_table(answers: dict[Lake, list[Answer]]) -> Table:
+    """The table; it fits into 80 columns."""
+    from rich import box
+    from rich.table import Table
+
+    # no padding: the box puts a space between columns
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=0, header_style="bold")
+    table.add_column("question\n  what each index skipped", overflow="fold")
+    table.add_column("rows", justify="right")
+    table.add_column("same")
+    for name in ("files", "row\ngroups", "pages", "bytes"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for lake, asked in answers.items():
+        table.add_row(os.path.basename(lake.path), style="bold")
+        for place, answer in enumerate(asked, start=1):
+            table.add_row(f"{place} {answer.question.title}", *_cells(answer))
+            table.add_row("\n".join(f"  {line}" for line in skipped(answer.report)), style="dim")
+        table.add_section()
+    return table
+
+
+def _cells(answer: Answer) -> list[str]:
+    report = answer.report
+    pages = report.to_dict()["pages"]
+    return [
+        f"{answer.rows:,}",
+        f"NO: {', '.join(answer.differs)}" if answer.differs else "yes",
+        f"{report.files_read}/{report.files_total}",
+        f"{report.row_groups_read}/{report.row_groups_total}",
+        f"{pages['read']}/{'?' if pages['total'] is None else pages['total']}",
+        f"{size(report.bytes_read)}/{size(report.bytes_total)}",
+    ]
+
+
+def skipped(report: ScanReport) -> list[str]:
+    """What each index excluded, in the largest parts that it excluded whole."""
+    lines = []
+    for entry in report.pruned_by.values():
+        amounts = ((entry.files, "file"), (entry.row_groups, "row group"), (entry.pages, "page"))
+        amount, noun = next(((amount, noun) for amount, noun in amounts if amount), (entry.rows, "row"))
+        name = entry.index.removesuffix(":page") if "(" in entry.index else f"{entry.index}({entry.column})"
+        lines.append(f"{count(amount, noun)}: {name}")
+    return lines or ["nothing"]

