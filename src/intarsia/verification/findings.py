@@ -89,8 +89,8 @@ class Finding:
         column: The column, dotted, or None.
         page: Ordinal of the data page in its chunk, or None.
         index: Which structure is meant: ``"ColumnIndex"``, ``"OffsetIndex"``, ``"Statistics"``,
-            ``"BloomFilter"``, ``"directory"``, ``"distinct_index_offset"``, the name of an embedded index; None
-            for the data itself.
+            ``"BloomFilter"``, ``"directory"``, ``"distinct_index_offset"``, the name of an embedded index;
+            None for the data itself.
         message: What is wrong.
         consequence: What it does to readers.
     """
