@@ -39,7 +39,7 @@ class TestIndex:
         outcome = run("index", lake, "--page-index", "--distinct", "city", "--distinct", "km:row_group")
         assert outcome.code == 0
         assert outcome.err == ""
-        assert outcome.out.startswith("3 of 3 files indexed, ")
+        assert outcome.out.startswith("indexed 3 of 3 files in ")
         for path, old in before.items():
             assert path.read_bytes().startswith(old)
             assert names_of(path) == ["distinct(city):page", "distinct(km):row_group"]
@@ -49,19 +49,21 @@ class TestIndex:
         run("index", lake, "--page-index")
         before = [path.read_bytes() for path in files_of(lake)]
         outcome = run("index", lake, "--page-index")
-        assert outcome.out.startswith("0 of 3 files indexed, 0 B added")
-        assert "3 had it all" in outcome.out
+        assert outcome.out.startswith("indexed 0 of 3 files in ")
+        assert "(3 unchanged)" in outcome.out
         assert [path.read_bytes() for path in files_of(lake)] == before
 
     def test_json(self, run, lake):
         document = json.loads(run("index", lake, "--page-index", "--json").out)
-        reports = document.pop("reports")
-        assert [report["path"] for report in reports] == list(map(str, files_of(lake)))
+        per_file = document.pop("per_file")
+        assert [file["path"] for file in per_file] == list(map(str, files_of(lake)))
         assert document.pop("seconds") > 0
+        after = sum(path.stat().st_size for path in files_of(lake))
+        before = sum(file["bytes_before"] for file in per_file)
         assert document == {
-            "files": 3,
-            "changed": 3,
-            "bytes_added": sum(report["bytes_added"] for report in reports),
+            "files": {"total": 3, "indexed": 3, "unchanged": 0, "failed": 0},
+            "bytes": {"before": before, "after": after, "added": after - before},
+            "skipped": [],
             "failed": [],
         }
 
@@ -74,8 +76,9 @@ class TestIndex:
         (line,) = outcome.err.splitlines()
         assert line.startswith(f"intarsia: {bad}: ")
         assert line.count(str(bad)) == 1
-        assert "2 of 3 files indexed" in outcome.out
-        assert "1 failed" in outcome.out
+        assert outcome.out.startswith("indexed 2 of 3 files in ")
+        assert "(1 failed)" in outcome.out
+        assert str(bad) not in outcome.out
         assert bad.read_bytes() == raw
         assert [bool(names_of(path)) for path in files_of(lake) if path != bad] == [True, True]
 
@@ -86,9 +89,8 @@ class TestIndex:
         assert outcome.code == 1
         assert outcome.err == ""
         document = json.loads(outcome.out)
-        assert [failure["file"] for failure in document["failed"]] == [str(bad)]
-        assert document["files"] == 3
-        assert document["changed"] == 2
+        assert [failure["path"] for failure in document["failed"]] == [str(bad)]
+        assert document["files"] == {"total": 3, "indexed": 2, "unchanged": 0, "failed": 1}
 
     def test_a_mistyped_column_touches_no_file(self, run, lake):
         before = [path.read_bytes() for path in files_of(lake)]

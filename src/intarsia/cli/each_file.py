@@ -36,7 +36,7 @@ class Outcome(Generic[T]):
 
     def failures(self) -> list[dict[str, str]]:
         """The files that failed, as JSON has them."""
-        return [{"file": path, "reason": _reason(path, error)} for path, error in self.failed]
+        return [{"path": path, "error": _reason(path, error)} for path, error in self.failed]
 
     def tell_failures(self) -> None:
         """One line on stderr for each file that failed."""

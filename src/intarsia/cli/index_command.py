@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +11,7 @@ import typer
 from intarsia.cli.arguments import AsJson, LocalPaths
 from intarsia.cli.each_file import Outcome, find_paths, for_each
 from intarsia.cli.failures import UsageError
-from intarsia.cli.terminal import ShowDone, count, duration, print_json, size
+from intarsia.cli.terminal import ShowDone, count, print_json, size
 
 if TYPE_CHECKING:
     from intarsia.indexes.distinct import Distinct
@@ -115,42 +114,29 @@ def _attach(file: str, asked: Sequence[Any], show: ShowDone) -> AttachReport:
 
 
 def _tell_attached(outcome: Outcome[AttachReport], seconds: float, *, as_json: bool) -> None:
-    reports = outcome.done
-    changed = sum(report.changed for report in reports)
-    added = sum(report.bytes_added for report in reports)
+    """The report that `intarsia.spark.index` gives, too."""
+    from intarsia.spark import FileOutcome, IndexReport
+
+    done = [
+        FileOutcome(
+            report.path,
+            report.bytes_before,
+            report.bytes_after,
+            report.built,
+            report.kept,
+            tuple(report.to_dict()["skipped"]),
+            seconds=report.seconds,
+        )
+        for report in outcome.done
+    ]
+    failed = [FileOutcome(failure["path"], error=failure["error"]) for failure in outcome.failures()]
+    report = IndexReport(tuple(sorted([*done, *failed], key=lambda file: file.path)), seconds)
     if as_json:
-        document = {
-            "files": outcome.files,
-            "changed": changed,
-            "bytes_added": added,
-            "seconds": seconds,
-            "failed": outcome.failures(),
-            "reports": [report.to_dict() for report in reports],
-        }
-        print_json(document)
+        print_json(report.to_dict())
         return
     outcome.tell_failures()
-    before = sum(report.bytes_before for report in reports)
-    share = f" ({added / before:+.1%})" if before and added else ""
-    line = f"{changed:,} of {count(outcome.files, 'file')} indexed, {size(added)} added{share}"
-    line += f", in {duration(seconds)}"
-    if len(reports) > changed:
-        line += f"; {len(reports) - changed:,} had it all"
-    if outcome.failed:
-        line += f"; {len(outcome.failed):,} failed"
-    print(line)
-    for name, number in Counter(name for report in reports for name in report.built).items():
-        print(f"  built    {name} in {count(number, 'file')}")
-    for name, number in Counter(name for report in reports for name in report.kept).items():
-        print(f"  kept     {name} in {count(number, 'file')}")
-    notes = Counter((note.index, note.column, note.reason) for report in reports for note in report.skipped)
-    for (name, column, reason), number in notes.items():
-        print(f"  skipped  {name} of {column} in {count(number, 'file')}: {reason}")
-    stale = sum(report.stale is not None for report in reports)
-    if stale:
-        print(
-            f"  removed  in {count(stale, 'file')}, indexes that another program had copied from other files"
-        )
+    # the failures were told on stderr
+    print("\n".join(line for line in str(report).splitlines() if not line.startswith("failed: ")))
 
 
 def detach(path: LocalPaths, json: AsJson = False) -> None:
