@@ -1,0 +1,1 @@
+"""Intarsia beside other readers of Parquet: `python -m benchmarks`, or `make bench`."""

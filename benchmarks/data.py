@@ -1,0 +1,94 @@
+"""The files that are read: made once, kept for the next run."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import intarsia as ia
+
+ROWS_PER_GROUP = 1_000_000
+ROWS_PER_PAGE = 20_000
+
+#: Changes when the data does, so that files of an earlier version are not taken for this one's.
+VERSION = 1
+
+COUNTRIES = 200
+USERS = 1_000_000
+
+
+@dataclass(frozen=True)
+class File:
+    """A file that is read.
+
+    Attributes:
+        name: What it is called in the tables.
+        path: Where it is.
+        about: How it was written.
+    """
+
+    name: str
+    path: str
+    about: str
+
+    @property
+    def size_bytes(self) -> int:
+        return Path(self.path).stat().st_size
+
+
+def make_files(folder: Path, rows: int) -> list[File]:
+    """The same rows three times: tuned, by pyarrow's defaults, and the latter with a page index attached."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tuned, plain, attached = (
+        folder / f"{name}-{rows}-v{VERSION}.parquet" for name in ("tuned", "default", "attached")
+    )
+    if not tuned.exists():
+        _write(
+            tuned, rows, write_page_index=True, max_rows_per_page=ROWS_PER_PAGE, use_dictionary=["country"]
+        )
+    if not plain.exists():
+        _write(plain, rows)
+    if not attached.exists():
+        part = attached.with_suffix(".part")
+        shutil.copyfile(plain, part)
+        ia.attach(part, [ia.PageIndex()])
+        part.rename(attached)
+    return [
+        File("tuned", str(tuned), "page index, pages of 20,000 rows, row groups of 1,000,000"),
+        File("default", str(plain), "pyarrow's defaults, no page index"),
+        File("attached", str(attached), "the same after ia.attach(path, [ia.PageIndex()])"),
+    ]
+
+
+def _write(path: Path, rows: int, **options: object) -> None:
+    part = path.with_suffix(".part")
+    with pq.ParquetWriter(part, next(_tables(1)).schema, **options) as writer:
+        for table in _tables(rows):
+            writer.write_table(table, row_group_size=ROWS_PER_GROUP)
+    part.rename(path)
+
+
+def _tables(rows: int) -> Iterator[pa.Table]:
+    """The rows, a row group at a time; ``id`` and ``ts`` ascend, the rest is not sorted."""
+    countries = pa.array([f"country {number:03}" for number in range(COUNTRIES)])
+    for start in range(0, rows, ROWS_PER_GROUP):
+        random = np.random.default_rng(start)
+        ids = np.arange(start, min(start + ROWS_PER_GROUP, rows))
+        count = len(ids)
+        yield pa.table(
+            {
+                "id": ids,
+                "ts": pa.array(1_700_000_000_000_000 + ids * 250_000, pa.timestamp("us")),
+                "user": random.integers(0, USERS, count),
+                "country": countries.take(pa.array(random.integers(0, COUNTRIES, count))),
+                "amount": random.integers(0, 1_000_000, count) / 100,
+                "quantity": random.integers(0, 100, count).astype("int32"),
+                "note": pa.array([f"note {number % 1_000_003}" for number in ids.tolist()]),
+            }
+        )
