@@ -12,9 +12,6 @@ Paths = Annotated[
     list[str],
     typer.Argument(metavar="PATH", help="Files, folders or globs; local, or a URL.", show_default=False),
 ]
-LocalPaths = Annotated[
-    list[str], typer.Argument(metavar="PATH", help="Files, folders or globs.", show_default=False)
-]
 WhereText = Annotated[
     str | None,
     typer.Option(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from intarsia.cli.failures import UsageError, exit_code, one_line, say
+from intarsia.cli.failures import exit_code, one_line, say
 from intarsia.cli.terminal import ShowDone, progress, red
 
 T = TypeVar("T")
@@ -65,24 +65,15 @@ def for_each(label: str, paths: Sequence[str], act: Callable[[str, ShowDone], T]
     return outcome
 
 
-def find_paths(paths: Sequence[str], *, local: bool = False) -> list[str]:
-    """The files that are meant, each once.
-
-    Args:
-        paths: Files, folders or globs.
-        local: Whether they have to be local.
+def find_paths(paths: Sequence[str]) -> list[str]:
+    """The files that are meant, each once; paths or URLs.
 
     Raises:
         FileNotFoundError: If nothing is there.
-        UsageError: If some are not local, but have to be.
     """
     from intarsia.discovery import find_files
 
-    files = find_files(list(paths))
-    for file in files:
-        if local and file.store is not None:
-            raise UsageError(f"{file.path}: this works on local files only")
-    return list(dict.fromkeys(file.path for file in files))
+    return list(dict.fromkeys(file.path for file in find_files(list(paths))))
 
 
 def _reason(path: str, error: Exception) -> str:

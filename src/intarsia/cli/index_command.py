@@ -1,4 +1,4 @@
-"""``intarsia index`` and ``intarsia detach``: indexes on local files, file by file."""
+"""``intarsia index`` and ``intarsia detach``: indexes on files, one after the other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from intarsia.cli.arguments import AsJson, LocalPaths
+from intarsia.cli.arguments import AsJson, Paths
 from intarsia.cli.each_file import Outcome, find_paths, for_each
 from intarsia.cli.failures import UsageError
 from intarsia.cli.terminal import ShowDone, count, print_json, size
@@ -32,7 +32,7 @@ GRANULARITIES = ("page", "row_group", "file")
 
 
 def index(
-    path: LocalPaths,
+    path: Paths,
     page_index: Annotated[
         bool, typer.Option("--page-index", help="Add Parquet's own page index, which other readers use, too.")
     ] = False,
@@ -57,7 +57,7 @@ def index(
     asked += [parse_distinct(text) for text in distinct or ()]
     if not asked:
         raise UsageError("nothing to add; say --page-index, --distinct COLUMN, or both")
-    files = find_paths(path, local=True)
+    files = find_paths(path)
     _check_columns(files, [item.column for item in asked if not isinstance(item, PageIndex)])
     started = time.perf_counter()
     outcome = for_each("indexing", files, lambda file, show: _attach(file, asked, show))
@@ -93,12 +93,12 @@ def parse_distinct(text: str) -> Distinct:
 def _check_columns(files: Sequence[str], columns: Sequence[str]) -> None:
     """Tell of a mistyped column at once, by the first file that can be read."""
     from intarsia.errors import FormatError
-    from intarsia.file import ParquetInput
+    from intarsia.inspection import open_one
     from intarsia.predicate import resolve_column
 
     for file in files:
         try:
-            with ParquetInput.open(file) as opened:
+            with open_one(file) as opened:
                 schema = opened.arrow_schema
         except (FormatError, OSError):
             continue
@@ -139,11 +139,11 @@ def _tell_attached(outcome: Outcome[AttachReport], seconds: float, *, as_json: b
     print("\n".join(line for line in str(report).splitlines() if not line.startswith("failed: ")))
 
 
-def detach(path: LocalPaths, json: AsJson = False) -> None:
+def detach(path: Paths, json: AsJson = False) -> None:
     """Take off what was attached: each file is again what it was, byte for byte."""
     from intarsia.retrofit import detach as detach_file
 
-    outcome = for_each("detaching", find_paths(path, local=True), lambda file, _: detach_file(file))
+    outcome = for_each("detaching", find_paths(path), lambda file, _: detach_file(file))
     _tell_detached(outcome, as_json=json)
     raise typer.Exit(outcome.exit_code)
 
