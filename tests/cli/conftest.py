@@ -27,6 +27,7 @@ class Outcome:
 def run(capsysbinary, monkeypatch):
     """Run the command, and get its exit code and what it wrote."""
     monkeypatch.delenv("INTARSIA_DEBUG", raising=False)
+    monkeypatch.delenv("COLUMNS", raising=False)  # pytest-xdist may set it in its workers
 
     def run(*arguments):
         code = main([str(argument) for argument in arguments])
