@@ -83,15 +83,13 @@ def _find(path: str) -> list[TableFile]:
             raise FileNotFoundError(f"{path}: no Parquet file in this folder")
         return [_local(name, path) for name in found]
     if glob.has_magic(path):
-        matches = sorted(match for match in glob.glob(path, recursive=True) if _is_visible(match))
-        if not matches:
-            raise FileNotFoundError(f"{path}: no file matches")
         root = _fixed_part(path)
-        return [
-            file
-            for match in matches
-            for file in ([_local(match, root)] if os.path.isfile(match) else _find(match))
-        ]
+        matches = [match for match in glob.glob(path, recursive=True) if _is_visible_below(match, root)]
+        # a pattern such as ** matches folders and what lies in them: each file counts once
+        found = {name for match in matches for name in ([match] if os.path.isfile(match) else _walk(match))}
+        if not found:
+            raise FileNotFoundError(f"{path}: no file matches")
+        return [_local(name, root) for name in sorted(found)]
     raise FileNotFoundError(f"{path}: no such file or folder")
 
 
@@ -103,6 +101,12 @@ def _fixed_part(pattern: str) -> str:
 
 def _is_visible(path: str) -> bool:
     return not os.path.basename(path).startswith((".", "_"))
+
+
+def _is_visible_below(path: str, root: str) -> bool:
+    """Whether neither a file nor a folder that it lies in, below the root, is hidden."""
+    *folders, name = os.path.relpath(path, root or ".").split(os.sep)
+    return _is_visible(name or ".") and all(_is_visible(folder) or "=" in folder for folder in folders)
 
 
 def _walk(folder: str) -> Iterable[str]:
