@@ -27,6 +27,28 @@ def comparison_type(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
+def compares_alike(stored: pa.DataType, asked: pa.DataType) -> bool:
+    """Whether bounds and values of ``stored`` compare with literals of ``asked`` as they are.
+
+    So it is if the one compares as the other, or is a narrower integer or float that widens to it exactly.
+
+    Args:
+        stored: The type of a column in a file.
+        asked: The comparison type that a predicate's literals have.
+
+    Example:
+        >>> compares_alike(pa.int32(), pa.int64()), compares_alike(pa.timestamp("ms"), pa.timestamp("us"))
+        (True, False)
+    """
+    plain = comparison_type(stored)
+    if plain == asked:
+        return True
+    if pa.types.is_timestamp(plain) and pa.types.is_timestamp(asked):
+        return bool(plain.unit == asked.unit and (plain.tz is None) == (asked.tz is None))
+    families = (pa.types.is_signed_integer, pa.types.is_unsigned_integer, pa.types.is_floating)
+    return any(of(plain) and of(asked) for of in families) and bool(plain.bit_width <= asked.bit_width)
+
+
 def comparison_array(array: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array | pa.ChunkedArray:
     """The values of an array in the type in which they are compared.
 

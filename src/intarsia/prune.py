@@ -8,19 +8,33 @@ it could save.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from intarsia.errors import IndexPayloadError
+from intarsia.comparison import compares_alike
+from intarsia.errors import ColumnNotFoundError, IndexPayloadError, PredicateError
 from intarsia.file import ParquetInput
 from intarsia.indexes.base import OpenIndex, SureIndex
 from intarsia.indexes.bloom import BloomFilters
 from intarsia.indexes.column_index import ColumnIndexes
+from intarsia.indexes.directory import Entry
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.statistics import RowGroupStatistics
-from intarsia.predicate import Bound, BoundAnd, BoundConstant, BoundOr, Leaf, Path, leaf_mask, leaves
+from intarsia.predicate import (
+    Bound,
+    BoundAnd,
+    BoundConstant,
+    BoundNull,
+    BoundOr,
+    Leaf,
+    Path,
+    leaf_mask,
+    leaves,
+    resolve_column,
+)
 from intarsia.selection import RowSelection
 
 
@@ -104,10 +118,19 @@ class _Pruner:
                 value = constants[leaf.path]
                 matches = leaf_mask(leaf, pa.array([value.as_py()], type=leaf.type))[0].as_py()
                 self.possible[leaf] = self.sure[leaf] = self.everything if matches else RowSelection.none()
-            else:
+            elif self._speaks_of(leaf):
                 self.asked.append(leaf)
         self.steps: list[PruneStep] = []
         self.candidates = _combine(predicate, self.possible, self.everything)
+
+    def _speaks_of(self, leaf: Leaf) -> bool:
+        """Whether what indexes hold compares with the predicate's literals.
+
+        In a table whose files differ, a column may have another type here than the predicate was bound to.
+        """
+        found = self.file.leaves_by_path.get(leaf.path)
+        here = None if found is None else self.file.leaf_types.get(found.ordinal)
+        return here is not None and (isinstance(leaf, BoundNull) or compares_alike(here, leaf.type))
 
     def run(self) -> Pruned:
         bytes_before, requests_before = self.file.source.counts.bytes, self.file.source.counts.requests
@@ -149,11 +172,20 @@ class _Pruner:
 
     def _ask_embedded(self, embedded: EmbeddedIndexes) -> None:
         for entry in embedded.entries:
-            wanted = [leaf for leaf in self._open_leaves() if ".".join(leaf.path) in entry.columns]
+            paths = self._paths_of(entry)
+            wanted = [leaf for leaf in self._open_leaves() if leaf.path in paths]
             if wanted and entry.length < self.data_bytes(self.candidates):
                 index = embedded.open(entry)
                 if index is not None:
                     self._ask(entry.name, index, wanted)
+
+    def _paths_of(self, entry: Entry) -> set[Path]:
+        """The columns of an entry, whose names were resolved like this when it was built."""
+        paths = set()
+        for column in entry.columns:
+            with contextlib.suppress(ColumnNotFoundError, PredicateError):
+                paths.add(resolve_column(self.file.arrow_schema, column).path)
+        return paths
 
     def _ask(self, name: str, index: OpenIndex, asked: Iterable[Leaf]) -> None:
         for leaf in asked:

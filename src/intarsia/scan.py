@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,15 +11,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from intarsia.decode import ChunkPages, PageDecoder, PageIndexMismatchError, pages_use_dictionary
+from intarsia.comparison import comparison_array, comparison_type
+from intarsia.decode import PageDecoder, PageIndexMismatchError
 from intarsia.errors import CorruptFileError, FormatError
+from intarsia.fetch import PageCache
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.footer import Leaf
 from intarsia.plan import ChunkPlan, DictionaryUse, data_page_count, plan_chunk
 from intarsia.predicate import Bound, BoundConstant, Path, evaluate
+from intarsia.predicate.bound import leaves
 from intarsia.prune import Pruned, prune
 from intarsia.selection import RowSelection
-from intarsia.storage import ByteRange, SourceFile
+from intarsia.storage import SourceFile
 from intarsia.tally import FileTally, PageCounts
 
 
@@ -72,6 +74,7 @@ class FileScan:
             path for path in (self.predicate.paths() if self.predicate else ()) if path not in self.constants
         ]
         self._predicate_paths = asked
+        self._predicate_types = {leaf.path: leaf.type for leaf in leaves(predicate)} if predicate else {}
         self._predicate_leaves = leaves_under(file, asked)
         by_ordinal = {leaf.ordinal: leaf for leaf in [*self._predicate_leaves, *self._output_leaves]}
         self.leaves = [by_ordinal[ordinal] for ordinal in sorted(by_ordinal)]
@@ -207,7 +210,7 @@ class FileScan:
         for leaf in self._output_leaves:
             meta = self.file.footer.chunk_metadata(group, leaf)
             plan = plan_chunk(leaf, meta, None, num_rows, everything)
-            self._decoder.decode(_PageCache(self.file).fetch([plan]), everything)
+            self._decoder.decode(PageCache(self.file).fetch([plan]), everything)
 
     def _count_whole(self, group: int) -> None:
         for leaf in self._output_leaves:
@@ -228,7 +231,7 @@ class FileScan:
 
     def _read_selected(self, group: int, wanted: RowSelection) -> pa.Table:
         """Two phases: the predicate's columns of the candidates, then the rest of the rows that match."""
-        pages = _PageCache(self.file)
+        pages = PageCache(self.file)
         rows = wanted
         values: dict[Path, pa.ChunkedArray] = {}
         if self.predicate is not None and self._predicate_leaves:
@@ -236,8 +239,9 @@ class FileScan:
             found = self._decode(group, self._predicate_leaves, wanted, pages)
             for path in self._predicate_paths:
                 values[path] = self._field(found, path)
+            compared = {path: self._as_compared(path, column) for path, column in values.items()}
             mask = evaluate(
-                self.predicate, {**self._constant_columns(wanted.num_rows), **values}, wanted.num_rows
+                self.predicate, {**self._constant_columns(wanted.num_rows), **compared}, wanted.num_rows
             )
             flags = mask.to_numpy(zero_copy_only=False)
             rows = _keep(wanted, flags)
@@ -254,6 +258,24 @@ class FileScan:
             self._load_offset_indexes(group, missing)
             decoded = self._decode(group, missing, rows, pages)
         return self._select(decoded, rows.num_rows, reused)
+
+    def _as_compared(self, path: Path, column: pa.ChunkedArray) -> pa.ChunkedArray:
+        """A column as the predicate means it: of the table's type, where this file has another."""
+        kind = self._predicate_types[path]
+        plain = comparison_type(column.type)
+        if plain == kind:
+            return column
+        return self._cast(comparison_array(column, plain), ".".join(path), kind)
+
+    def _cast(self, column: pa.ChunkedArray, name: str, kind: pa.DataType) -> pa.ChunkedArray:
+        try:
+            return column.cast(kind)
+        except pa.ArrowException as error:
+            raise CorruptFileError(
+                f"column {name!r} is {column.type} here and {kind} in the table's first file, and its values "
+                f"do not fit: {error}",
+                path=self.file.path,
+            ) from error
 
     def _constant_columns(self, num_rows: int) -> dict[Path, pa.Array]:
         if self.predicate is None:
@@ -275,7 +297,7 @@ class FileScan:
         return plan_chunk(leaf, meta, locations, self.file.footer.metadata.row_groups[group].num_rows, rows)
 
     def _decode(
-        self, group: int, leaves: Sequence[Leaf], rows: RowSelection, pages: _PageCache
+        self, group: int, leaves: Sequence[Leaf], rows: RowSelection, pages: PageCache
     ) -> dict[int, pa.ChunkedArray]:
         plans = [self._plan_chunk(group, leaf, rows) for leaf in leaves]
         for plan in plans:
@@ -317,72 +339,10 @@ class FileScan:
                 array = pa.chunked_array([], type=column.type)
             else:
                 array = self._field(fields, column.path)
-            arrays.append(array if array.type == column.type else array.cast(column.type))
+            arrays.append(array if array.type == column.type else self._cast(array, column.name, column.type))
         if not arrays:
             return _rows_without_columns(num_rows)
         return pa.Table.from_arrays(arrays, schema=pa.schema([(c.name, c.type) for c in self.columns]))
-
-
-class _PageCache:
-    """The pages of one row group, so that no phase reads again what another has read."""
-
-    def __init__(self, file: ParquetInput) -> None:
-        self._file = file
-        self._bytes: dict[ByteRange, bytes] = {}
-        self._held: list[ByteRange] = []
-        self._dictionaries = 0
-
-    def is_new(self, plan: ChunkPlan) -> bool:
-        """Whether pages of the plan are yet to be read."""
-        return any(self._holder(place) is None for place in plan.pages)
-
-    def take_dictionary_count(self) -> int:
-        """Dictionary pages read since the last call."""
-        count, self._dictionaries = self._dictionaries, 0
-        return count
-
-    def fetch(self, plans: Sequence[ChunkPlan]) -> list[ChunkPages]:
-        """The bytes of the plans: data pages first, dictionaries with them or only where a page needs one."""
-        at_once = {
-            plan.dictionary for plan in plans if plan.dictionary_use is DictionaryUse.ALWAYS and plan.pages
-        }
-        self._read([place for plan in plans for place in plan.pages], at_once)
-        data = {id(plan): b"".join(self._cut(place) for place in plan.pages) for plan in plans}
-        needed: dict[int, ByteRange | None] = {}
-        for plan in plans:
-            uses = plan.dictionary in at_once
-            if plan.dictionary_use is DictionaryUse.SOME_PAGES:
-                uses = pages_use_dictionary(plan, data[id(plan)])
-            needed[id(plan)] = plan.dictionary if uses else None
-        self._read([], {place for place in needed.values() if place is not None})
-        return [
-            ChunkPages(
-                plan, data[id(plan)], self._bytes[place] if (place := needed[id(plan)]) is not None else b""
-            )
-            for plan in plans
-        ]
-
-    def _read(self, data: Sequence[ByteRange], dictionaries: set[ByteRange | None]) -> None:
-        fresh = [place for place in dictionaries if place is not None and place not in self._bytes]
-        self._dictionaries += len(fresh)
-        missing = [*fresh, *(place for place in dict.fromkeys(data) if self._holder(place) is None)]
-        if missing:
-            self._bytes.update(zip(missing, self._file.source.read_ranges(missing), strict=True))
-            self._held = sorted(self._bytes)
-
-    def _holder(self, place: ByteRange) -> ByteRange | None:
-        """The range that was read and holds ``place``: later phases want fewer pages of the same run."""
-        nearest = bisect.bisect_right(self._held, place.start, key=_start) - 1
-        return self._held[nearest] if nearest >= 0 and place.stop <= self._held[nearest].stop else None
-
-    def _cut(self, place: ByteRange) -> memoryview:
-        holder = self._holder(place)
-        assert holder is not None  # `_read` came first
-        return memoryview(self._bytes[holder])[place.start - holder.start : place.stop - holder.start]
-
-
-def _start(place: ByteRange) -> int:
-    return place.start
 
 
 def leaves_under(file: ParquetInput, paths: Sequence[Path]) -> list[Leaf]:

@@ -11,7 +11,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from intarsia.discovery import TableFile, find_files, partition_scalar, partition_types
-from intarsia.errors import CorruptFileError, IntarsiaWarning
+from intarsia.errors import IntarsiaWarning
 from intarsia.file import ParquetInput
 from intarsia.predicate import Bound, Path, Predicate, Where, bind, evaluate, parse_predicate, resolve_column
 from intarsia.scan import FileScan, OutputColumn
@@ -220,14 +220,12 @@ class Scan:
         }
 
     def _finish(self, piece: pa.Table, plan: FileScan) -> pa.Table:
-        """The result's columns in order: those read (cast where types differ) and the constants."""
+        """The result's columns in order: those read, and the constants."""
         read = dict(zip([column.path for column in plan.columns], piece.columns, strict=True))
         arrays = []
         for column, field in zip(self._columns, self.schema, strict=True):
             if column.path in read:
                 array = read[column.path]
-                if array.type != field.type:
-                    array = _cast(array, field, plan.file.path)
             else:
                 array = _repeat(plan.constants[column.path], piece.num_rows, field.type)
             arrays.append(array)
@@ -295,17 +293,6 @@ def _repeat(value: pa.Scalar, num_rows: int, kind: pa.DataType) -> pa.Array:
         return pa.nulls(num_rows, kind)
     indices = pa.repeat(pa.scalar(0, kind.index_type), num_rows)
     return pa.DictionaryArray.from_arrays(indices, pa.array([value.as_py()], kind.value_type))
-
-
-def _cast(array: pa.ChunkedArray, field: pa.Field, path: str) -> pa.ChunkedArray:
-    try:
-        return array.cast(field.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise CorruptFileError(
-            f"column {field.name!r} is {array.type} here and {field.type} in the table's first file, and "
-            f"its values do not fit: {error}",
-            path=path,
-        ) from error
 
 
 def _warn(report: ScanReport) -> None:
