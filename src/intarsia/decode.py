@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from intarsia.errors import CorruptFileError, FormatError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
 from intarsia.format import thrift
-from intarsia.format.footer import MAGIC, Leaf
+from intarsia.format.footer import MAGIC, Leaf, chunk_range
 from intarsia.format.page_header import Page, parse_page
 from intarsia.format.structs import (
     ColumnChunk,
@@ -250,9 +250,10 @@ def _moved(chunk: ChunkPages, start: int, num_bytes: int, num_values: int) -> Co
     dictionary_offset: int | None = None
     data_offset = start
     if chunk.plan.whole:
-        if meta.dictionary_page_offset and meta.dictionary_page_offset < meta.data_page_offset:
+        first, _ = chunk_range(meta)
+        if first < meta.data_page_offset:
             dictionary_offset = start
-            data_offset = start + meta.data_page_offset - meta.dictionary_page_offset
+            data_offset = start + meta.data_page_offset - first
     elif chunk.dictionary:
         dictionary_offset = start
         data_offset = start + len(chunk.dictionary)
