@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -16,6 +17,8 @@ from intarsia.cli.demo.lakes import MARK, Folder
 from intarsia.cli.demo.questions import questions, same_rows
 from intarsia.cli.demo.run import suggestions
 from intarsia.cli.failures import UsageError
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_help_has_examples(run):
@@ -105,6 +108,7 @@ def test_demo(run, tmp_path, monkeypatch):
         assert name in done.stdout
     assert max(map(len, done.stdout.partition("All of it took")[0].splitlines())) <= 80
     assert [path.name for path in tmp_path.iterdir()] == [folder]  # Spark left nothing lying about
+    assert table_of(done.stdout) == table_of((ROOT / "README.md").read_text(encoding="utf-8"))
 
     lines = [line.strip() for line in done.stdout.partition("To try next:")[2].splitlines() if line.strip()]
     commands = [shlex.split(line) for line in lines]
@@ -116,6 +120,13 @@ def test_demo(run, tmp_path, monkeypatch):
         outcome = run(*words[words.index("intarsia") + 1 :])
         assert outcome.code == 0, outcome.err
         assert outcome.out
+
+
+def table_of(text):
+    """The demo's table in a text, but for the bytes, which depend on who wrote the files."""
+    lines = text.partition("question  ")[2].partition("\nRead and in all")[0].splitlines()
+    assert len(lines) > 20
+    return [re.sub(r"[\d.]+ .?B/[\d.]+ .?B$", "", line).rstrip() for line in lines]
 
 
 def suggestions_of(folder, lines):

