@@ -86,10 +86,10 @@ def _find(path: str) -> list[TableFile]:
         root = _fixed_part(path)
         matches = [match for match in glob.glob(path, recursive=True) if _is_visible_below(match, root)]
         # a pattern such as ** matches folders and what lies in them: each file counts once
-        found = {name for match in matches for name in ([match] if os.path.isfile(match) else _walk(match))}
-        if not found:
+        names = {name for match in matches for name in ([match] if os.path.isfile(match) else _walk(match))}
+        if not names:
             raise FileNotFoundError(f"{path}: no file matches")
-        return [_local(name, root) for name in sorted(found)]
+        return [_local(name, root) for name in sorted(names)]
     raise FileNotFoundError(f"{path}: no such file or folder")
 
 

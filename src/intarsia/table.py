@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
 import pyarrow as pa
 
 from intarsia.discovery import TableFile, find_files, partition_scalar, partition_types
-from intarsia.errors import IntarsiaWarning
+from intarsia.errors import IntarsiaWarning, UnsupportedFeatureError
 from intarsia.file import ParquetInput
-from intarsia.predicate import Bound, Path, Predicate, Where, bind, evaluate, parse_predicate, resolve_column
+from intarsia.predicate import Bound, Path, Predicate, Where, bind, evaluate, find_column, parse_predicate
 from intarsia.scan import FileScan, OutputColumn
 from intarsia.tally import ScanReport, reasons_by_file
 
@@ -116,6 +116,8 @@ class Scan:
         self._table = table
         self._limit = limit
         self._predicate: Bound | None = None if predicate is None else bind(predicate, table.schema)
+        if columns is None:
+            _refuse_repeated(table.schema, table.schema.names, table.files[0].path)
         self._columns = _output_columns(table.schema, columns)
         fields = [_output_field(table.schema, column) for column in self._columns]
         self.schema = pa.schema(fields, metadata=table.schema.metadata)
@@ -213,6 +215,7 @@ class Scan:
             schema = self._table.schema
             for path in self._predicate.paths():
                 wanted.setdefault(path, _type_at(schema, path))
+        _refuse_repeated(file.arrow_schema, {path[0] for path in wanted if path not in known}, file.path)
         return {
             path: pa.scalar(None, kind)
             for path, kind in wanted.items()
@@ -244,9 +247,20 @@ def _output_columns(schema: pa.Schema, names: Sequence[str] | None) -> list[Outp
         if schema.get_field_index(name) >= 0:
             out.append(OutputColumn(name, (name,), schema.field(name).type))
         else:
-            path = resolve_column(schema, name).path
+            path, _ = find_column(schema, name)
             out.append(OutputColumn(path[-1], path, _type_at(schema, path)))
     return out
+
+
+def _refuse_repeated(schema: pa.Schema, names: Iterable[str], path: str) -> None:
+    """Raise if a name means several columns, which pyarrow's `read_table` does not take either."""
+    for name in names:
+        if (count := len(schema.get_all_field_indices(name))) > 1:
+            raise UnsupportedFeatureError(
+                f"{count} columns are called {name!r}; ask for columns whose names are unique",
+                path=path,
+                struct="SchemaElement",
+            )
 
 
 def _output_field(schema: pa.Schema, column: OutputColumn) -> pa.Field:

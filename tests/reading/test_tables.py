@@ -346,3 +346,46 @@ def test_empty_files_between(tmp_path):
     assert ia.open(tmp_path).scan().to_arrow()["a"].to_pylist() == [5]
     assert ia.open(tmp_path).scan("a = 5", limit=1).to_arrow()["a"].to_pylist() == [5]
     assert ia.open(tmp_path / "1.parquet").scan("a = 5").to_arrow().schema == schema
+
+
+# --- names ---
+
+
+def test_columns_of_one_name_are_refused_by_name(tmp_path):
+    """As by pyarrow's read_table; other columns of the file can be read."""
+    twice = pa.table([pa.array([1, 2]), pa.array([3, 4]), pa.array([5, 6])], names=["a", "b", "a"])
+    path = write(tmp_path / "1.parquet", twice)
+    table = ia.open(path)
+    assert table.scan("b = 4", ["b"]).to_arrow().to_pylist() == [{"b": 4}]
+    for where, columns in [(None, None), ("b = 3", None), ("a = 1", ["b"]), (None, ["a"])]:
+        with pytest.raises((ia.UnsupportedFeatureError, ia.PredicateError), match="called 'a'"):
+            table.scan(where, columns)
+    once = write(tmp_path / "0.parquet", a=[0], b=[0])
+    with pytest.raises(ia.UnsupportedFeatureError, match=r"1\.parquet.*called 'a'"):
+        ia.open([once, path]).scan().to_arrow()
+    assert ia.open([once, path]).scan(columns=["b"]).to_arrow()["b"].to_pylist() == [0, 3, 4]
+
+
+def test_names_with_dots_and_paths_are_told_apart(tmp_path):
+    inner = pa.StructArray.from_arrays([pa.array([5, 6]), pa.array([[7], []])], ["b", "items"])
+    path = write(tmp_path / "1.parquet", pa.table({"a": inner, "a.b": pa.array(["x", "y"])}))
+    table = ia.open(path)
+    assert table.scan("\"a.b\" = 'x'").to_arrow().to_pylist() == [{"a": {"b": 5, "items": [7]}, "a.b": "x"}]
+    assert table.scan([(("a", "b"), "=", 6)], ["a.b"]).to_arrow().to_pylist() == [{"a.b": "y"}]
+    assert table.scan(columns=["a.items"]).to_arrow().to_pylist() == [
+        {"items": [7]},
+        {"items": []},
+    ]
+
+
+def test_unknown_columns_name_near_matches(lake):
+    with pytest.raises(ia.ColumnNotFoundError, match="did you mean 'place'"):
+        ia.open(lake).scan(columns=["Plaec"])
+    with pytest.raises(ia.ColumnNotFoundError, match="did you mean 'year'"):
+        ia.open(lake).scan("yaer = 2020")
+
+
+@pytest.mark.parametrize("limit", [-1, -100])
+def test_negative_limit(lake, limit):
+    with pytest.raises(ValueError, match="limit"):
+        ia.open(lake).scan(limit=limit)

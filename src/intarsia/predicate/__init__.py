@@ -22,7 +22,7 @@ from intarsia.predicate.bound import (
     Path,
     leaves,
 )
-from intarsia.predicate.columns import Column, resolve_column
+from intarsia.predicate.columns import Column, find_column, resolve_column
 from intarsia.predicate.evaluate import evaluate, leaf_mask
 from intarsia.predicate.filters import Filters, Where, parse_filters, parse_predicate
 from intarsia.predicate.nodes import (
@@ -68,6 +68,7 @@ __all__ = [
     "Where",
     "bind",
     "evaluate",
+    "find_column",
     "leaf_mask",
     "leaves",
     "parse_filters",

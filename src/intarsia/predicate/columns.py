@@ -52,17 +52,36 @@ def resolve_column(schema: pa.Schema, column: ColumnName) -> Column:
         >>> resolve_column(schema, "a.b").type, resolve_column(schema, ("a", "b")).type
         (DataType(string), DataType(int8))
     """
-    shown = ".".join(column) if isinstance(column, tuple) else column
+    path, declared = find_column(schema, column)
+    resolved = comparison_type(declared)
+    if pa.types.is_nested(resolved):
+        raise PredicateError(_nested_message(_shown(column), declared))
+    return Column(path, declared, resolved)
+
+
+def find_column(schema: pa.Schema, column: ColumnName) -> tuple[tuple[str, ...], pa.DataType]:
+    """Path and type of what ``column`` names, which may be nested; see `resolve_column` for the names.
+
+    Raises:
+        ColumnNotFoundError: No such column; the error names near matches.
+        PredicateError: It is repeated by a list or a map, or several columns have this name.
+
+    Example:
+        >>> schema = pa.schema({"a": pa.struct({"b": pa.list_(pa.int8())})})
+        >>> find_column(schema, "a.b")
+        (('a', 'b'), ListType(list<item: int8>))
+    """
+    shown = _shown(column)
     parts = column if isinstance(column, tuple) else tuple(column.split("."))
     fields = [schema.field(ordinal) for ordinal in range(len(schema))]
     found = _descend(fields, parts, shown, (), exact=isinstance(column, tuple))
     if found is None:
         raise ColumnNotFoundError(shown, dict.fromkeys(_known(fields)))
-    path, declared = found
-    resolved = comparison_type(declared)
-    if pa.types.is_nested(resolved):
-        raise PredicateError(_nested_message(shown, declared))
-    return Column(path, declared, resolved)
+    return found
+
+
+def _shown(column: ColumnName) -> str:
+    return ".".join(column) if isinstance(column, tuple) else column
 
 
 def _descend(
