@@ -23,7 +23,7 @@ def assert_one_line(outcome, code, *words):
     ("arguments", "words"),
     [
         (["query"], ["PATH", "intarsia query --help"]),
-        (["qery"], ["qery", "query", "intarsia --help"]),
+        (["qery"], ["no such command", "qery", "intarsia --help"]),
         (["query", "FILE", "--wher", "id = 1"], ["--wher", "--where"]),
         (["query", "FILE", "--limit", "-1"], ["--limit"]),
         (["query", "FILE", "--limit", "many"], ["--limit", "integer"]),
