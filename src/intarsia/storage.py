@@ -10,10 +10,18 @@ import io
 import os
 import threading
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from intarsia.errors import CorruptFileError
+
+#: Requests to an object store that are under way at once, for one `ByteSource.read_ranges`.
+MAX_CONCURRENT_REQUESTS = 16
+
+
+class ReplacedWhileReadError(CorruptFileError):
+    """The bytes are no longer those of the file that was opened."""
 
 
 class ByteRange(NamedTuple):
@@ -125,9 +133,12 @@ class ObjectStoreFile:
         store: An obstore store (or any object with obstore's interface).
         key: The object's path within the store.
         path: The name to show in messages; the URL it came from.
+
+    The object is read as it was when it was opened: should it be replaced meanwhile, a read fails, since the
+    footer of one object says nothing about the bytes of another.
     """
 
-    #: obstore itself merges ranges closer than 1 MiB; doing it here keeps the count honest.
+    #: As obstore does by itself; doing it here keeps the count honest.
     coalesce_bytes = 1 << 20
 
     def __init__(self, store: Any, key: str, path: str) -> None:
@@ -145,15 +156,27 @@ class ObjectStoreFile:
         return self._size
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
-        """The bytes of each range, fetched concurrently."""
+        """The bytes of each range, fetched concurrently.
+
+        Raises:
+            ReplacedWhileReadError: If the object is no longer the one that was opened.
+        """
+        if len(ranges) < 2:
+            return [self._read(place) for place in ranges]
+        with ThreadPoolExecutor(min(len(ranges), MAX_CONCURRENT_REQUESTS)) as pool:
+            return list(pool.map(self._read, ranges))
+
+    def _read(self, place: ByteRange) -> bytes:
         import obstore
 
-        if not ranges:
-            return []
-        starts = [start for start, _ in ranges]
-        ends = [stop for _, stop in ranges]
-        buffers = obstore.get_ranges(self._store, self._key, starts=starts, ends=ends, coalesce=0)
-        return [bytes(memoryview(buffer)) for buffer in buffers]
+        result = obstore.get(self._store, self._key, options={"range": (place.start, place.stop)})
+        found = result.meta.get("e_tag")
+        # compared here: a weak ETag cannot be sent as a condition, and some servers do not know conditions
+        if self.e_tag is not None and found is not None and found != self.e_tag:
+            raise ReplacedWhileReadError(
+                "the object was replaced while it was read; open it again", path=self.path, offset=place.start
+            )
+        return bytes(result.bytes())
 
     def close(self) -> None:
         """Nothing is held between requests."""

@@ -13,6 +13,7 @@ from intarsia.retrofit import PageIndex, attach, detach, target
 from intarsia.retrofit.attach import attach_to
 from intarsia.retrofit.replace import ChangedMeanwhileError
 from intarsia.retrofit.target import ObjectTarget
+from intarsia.storage import ReplacedWhileReadError
 
 
 @pytest.fixture
@@ -50,8 +51,14 @@ def test_attach(store, data, tmp_path):
 def test_object_that_changed_meanwhile(store):
     found = open_target(store)
     obstore.put(store, "lake/a.parquet", content(store))
-    with pytest.raises(ChangedMeanwhileError, match="run again"):
+    with pytest.raises(ReplacedWhileReadError, match="open it again"):
         attach_to(found, [PageIndex()])
+
+
+def test_object_that_changed_at_the_last_moment(store, data):
+    with pytest.raises(ChangedMeanwhileError, match="run again"):
+        target.replace_object(store, "lake/a.parquet", [b"new"], '"another"', path="a.parquet")
+    assert content(store) == data
 
 
 def test_store_without_conditions(data, tmp_path):

@@ -24,6 +24,7 @@ from intarsia.retrofit.page_index import PageIndex, PageIndexer, carried_states
 from intarsia.retrofit.replace import ChangedMeanwhileError
 from intarsia.retrofit.report import AttachReport, summarize
 from intarsia.retrofit.target import Target, find_target
+from intarsia.storage import ReplacedWhileReadError
 
 #: Called with units done, units in all, and what is being worked on.
 Progress: TypeAlias = Callable[[int, int, str], None]
@@ -58,7 +59,10 @@ def attach(
     asked = _checked(indexes)
     try:
         return attach_to(find_target(path), asked, progress=progress)
-    except ChangedMeanwhileError:  # by another run, most likely: then nothing is left to do
+    except (
+        ChangedMeanwhileError,
+        ReplacedWhileReadError,
+    ):  # by another run, most likely: then nothing is left to do
         return attach_to(find_target(path), asked, progress=progress)
 
 
