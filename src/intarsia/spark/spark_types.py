@@ -20,7 +20,8 @@ import pyarrow as pa
 from intarsia.comparison import comparison_type
 from intarsia.predicate.bound import Path
 
-INTEGERS: Final = frozenset(("tinyint", "smallint", "int", "bigint"))
+INTEGER_BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+INTEGERS: Final = frozenset(INTEGER_BITS)
 FLOATS: Final = frozenset(("float", "double"))
 TEMPORAL: Final = frozenset(("date", "timestamp", "timestamp_ntz"))
 
@@ -168,7 +169,7 @@ def cast(literal: Literal, target: str, sizes: tuple[int, ...] = ()) -> Literal 
         return Literal("double", float(value))
     if kind in ("int", "decimal") and target == "FLOAT" and abs(value) < 10**30:
         return Literal("float", float(struct.unpack("<f", struct.pack("<f", float(value)))[0]))
-    bits = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}.get(target)
+    bits = INTEGER_BITS.get(target.lower())
     if kind == "int" and bits is not None and -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
         return literal
     return None
@@ -180,8 +181,9 @@ def holds_as_is(spark_type: str, arrow_type: pa.DataType) -> bool:
     Nanoseconds (so INT96, too), UUIDs and whatever else is read another way are left out.
     """
     kind = comparison_type(arrow_type)
-    if spark_type in INTEGERS:
-        return bool(pa.types.is_integer(kind))
+    if spark_type in INTEGERS:  # of a wider one Spark keeps the low bits, and may take the top one for a sign
+        bits = INTEGER_BITS[spark_type] - pa.types.is_unsigned_integer(kind)
+        return bool(pa.types.is_integer(kind) and kind.bit_width <= bits)
     if spark_type in FLOATS:
         return bool(pa.types.is_float32(kind) or (spark_type == "double" and pa.types.is_float64(kind)))
     if decimal := _DECIMAL.fullmatch(spark_type):
