@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 import intarsia as ia
 from tests.cli.test_query import KEYS
 
@@ -98,3 +101,16 @@ class TestExplain:
         assert outcome.code == 0
         assert "ignored" in outcome.out
         assert f"{file}: distinct(city):page: " in outcome.out
+
+
+def test_what_a_file_says_cannot_steer_the_terminal(run, tmp_path):
+    path = tmp_path / "evil.parquet"
+    pq.write_table(pa.table({"a\x1b[2J": ["b\x1b[31m", "c"]}), path)
+    run("index", path, "--page-index")
+    for arguments in (["inspect", path, "--pages"], ["explain", path], ["query", path], ["verify", path]):
+        outcome = run(*arguments)
+        assert outcome.code == 0
+        assert "\x1b" not in outcome.out + outcome.err
+    outcome = run("query", path, "--where", "d = 1")
+    assert "a\\x1b[2J" in outcome.err
+    assert "\x1b" not in outcome.err

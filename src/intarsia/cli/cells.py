@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.cli.terminal import printable
+
 _TRAILING_ZEROS = r"(\.\d*?)0+(Z|[+-]\d{4}|$)"
 _EMPTY_FRACTION = r"\.(Z|[+-]\d{4}|$)"
 _OFFSET = r"([+-]\d{2})(\d{2})$"
@@ -115,11 +117,8 @@ def text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (dict, list)):
-        return json.dumps(value, ensure_ascii=False)
-    shown = str(value)
-    if shown.isprintable():
-        return shown
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in shown)
+        return printable(json.dumps(value, ensure_ascii=False))
+    return printable(str(value))
 
 
 def csv_column(array: pa.Array) -> pa.Array:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import typer
 
-from intarsia.cli.terminal import dim, red
+from intarsia.cli.terminal import dim, printable, red
 from intarsia.errors import ColumnNotFoundError, IntarsiaError, IntarsiaWarning, PredicateError
 
 #: Exit codes.
@@ -73,11 +73,11 @@ def one_line(error: BaseException, command: str = "intarsia") -> str:
         text = text[:1].lower() + text[1:].replace(
             "Value error, ", ""
         )  # pydantic's, in some of typer's versions
-        return " ".join([*text.split(), f"(see: {command} --help)"])
+        return printable(" ".join([*text.split(), f"(see: {command} --help)"]))
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        return f"{error.filename}: {error.strerror[:1].lower()}{error.strerror[1:]}"
+        return printable(f"{error.filename}: {error.strerror[:1].lower()}{error.strerror[1:]}")
     text = " ".join(str(error).partition("\nDebug source:")[0].split())  # obstore's is many lines long
-    return text or type(error).__name__
+    return printable(text) or type(error).__name__
 
 
 def say(text: str, style: object = None) -> None:
@@ -95,7 +95,7 @@ def dim_warnings() -> Iterator[None]:
 
         def show(message, category, filename, lineno, file=None, line=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
             if issubclass(category, IntarsiaWarning):
-                text = " ".join(str(message).split())
+                text = printable(" ".join(str(message).split()))
                 print(dim(f"intarsia: warning: {text}", sys.stderr), file=sys.stderr)
             else:
                 show_other(message, category, filename, lineno, file, line)

@@ -11,7 +11,7 @@ import typer
 from intarsia.cli.arguments import AsJson, Paths
 from intarsia.cli.each_file import Outcome, find_paths, for_each
 from intarsia.cli.failures import UsageError
-from intarsia.cli.terminal import ShowDone, count, print_json, size
+from intarsia.cli.terminal import ShowDone, count, print_json, printable, size
 
 if TYPE_CHECKING:
     from intarsia.indexes.distinct import Distinct
@@ -136,7 +136,8 @@ def _tell_attached(outcome: Outcome[AttachReport], seconds: float, *, as_json: b
         return
     outcome.tell_failures()
     # the failures were told on stderr
-    print("\n".join(line for line in str(report).splitlines() if not line.startswith("failed: ")))
+    lines = [line for line in str(report).splitlines() if not line.startswith("failed: ")]
+    print("\n".join(map(printable, lines)))
 
 
 def detach(path: Paths, json: AsJson = False) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from intarsia.cli.arguments import AsJson
 from intarsia.cli.cells import text
-from intarsia.cli.terminal import count, plain_table, print_json, show, size
+from intarsia.cli.terminal import count, line, plain_table, print_json, show, size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -62,23 +62,21 @@ def inspect(
 
 
 def _parts(found: FileInspection, *, pages: bool) -> Iterator[RenderableType]:
-    from rich.text import Text
-
-    yield Text(found.path, style="bold")
+    yield line(found.path, style="bold")
     groups = len(found.row_groups)
-    yield Text(
+    yield line(
         f"{count(found.num_rows, 'row')} in {count(groups, 'row group')}, {size(found.size_bytes)}, "
         f"written by {found.created_by or 'nobody knows'}"
     )
-    yield Text()
+    yield line()
     yield _sizes(found)
     yield from _embedded(found)
     types = {leaf.name: leaf.logical_type or leaf.physical_type for leaf in found.schema}
     shown = found.row_groups if pages else found.row_groups[:MOST_ROW_GROUPS]
     for group in shown:
-        yield Text()
+        yield line()
         order = f", sorted by {', '.join(group.sorted_by)}" if group.sorted_by else ""
-        yield Text(
+        yield line(
             f"row group {group.ordinal}: {count(group.num_rows, 'row')}, {size(group.size_bytes)}{order}",
             style="bold",
         )
@@ -86,12 +84,12 @@ def _parts(found: FileInspection, *, pages: bool) -> Iterator[RenderableType]:
         if pages:
             yield from _pages(group)
     if len(shown) < groups:
-        yield Text()
-        yield Text(
+        yield line()
+        yield line(
             f"and {count(groups - len(shown), 'row group')} more; --pages or --json shows all", style="dim"
         )
     for name, reason in found.ignored:
-        yield Text(f"not believed: {name}: {reason}", style="yellow")
+        yield line(f"not believed: {name}: {reason}", style="yellow")
 
 
 def _sizes(found: FileInspection) -> RenderableType:
@@ -106,10 +104,8 @@ def _sizes(found: FileInspection) -> RenderableType:
 
 
 def _embedded(found: FileInspection) -> Iterator[RenderableType]:
-    from rich.text import Text
-
     if found.directory is not None:
-        yield Text()
+        yield line()
         table = plain_table("embedded index", "columns", "granularity", ">size", "state")
         for entry in found.directory.entries:
             state = "used by scans" if entry.is_believed else f"not believed: {entry.reason}"
@@ -122,8 +118,8 @@ def _embedded(found: FileInspection) -> Iterator[RenderableType]:
     if found.datafusion_index is not None:
         index = found.datafusion_index
         state = "" if index.is_believed else f", not believed: {index.reason}"
-        yield Text()
-        yield Text(
+        yield line()
+        yield line(
             f"distinct values in DataFusion's form at byte {index.offset}, {size(index.size_bytes)}{state}"
         )
 
@@ -180,8 +176,6 @@ def _indexes(chunk: ChunkInspection) -> str:
 
 
 def _pages(group: RowGroupInspection) -> Iterator[RenderableType]:
-    from rich.text import Text
-
     table = plain_table("column", ">page", ">first row", ">rows", ">offset", ">size", ">nulls", "min", "max")
     for chunk in group.columns:
         for page in chunk.pages or ():
@@ -191,9 +185,9 @@ def _pages(group: RowGroupInspection) -> Iterator[RenderableType]:
                 chunk.column, *map(count, numbers), size(page.size_bytes), count(page.null_count), *bounds
             )
     if table.row_count:
-        yield Text()
+        yield line()
         yield table
     unknown = [chunk.column for chunk in group.columns if not chunk.pages and chunk.num_values]
     if unknown:
-        yield Text()
-        yield Text(f"pages not known, for want of a page index: {', '.join(unknown)}", style="dim")
+        yield line()
+        yield line(f"pages not known, for want of a page index: {', '.join(unknown)}", style="dim")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from intarsia.cli.terminal import count, duration, plain_table, size
+from intarsia.cli.terminal import count, duration, line, plain_table, size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -26,19 +26,17 @@ def tables(report: ScanReport, *, planned: bool) -> Iterator[RenderableType]:
         report: The report.
         planned: Whether it is a plan; else it is what a scan did.
     """
-    from rich.text import Text
-
     yield _totals(report, planned=planned)
     if report.pruned_by:
-        yield Text()
+        yield line()
         yield _excluded(report)
     if report.ignored:
-        yield Text()
-        yield Text("ignored", style="yellow")
+        yield line()
+        yield line("ignored", style="yellow")
         for note in report.ignored[:MOST_NOTES]:
-            yield Text(f"  {note.file}: {note.index}: {note.reason}")
+            yield line(f"  {note.file}: {note.index}: {note.reason}")
         if len(report.ignored) > MOST_NOTES:
-            yield Text(f"  and {len(report.ignored) - MOST_NOTES:,} more (--json has all)", style="dim")
+            yield line(f"  and {len(report.ignored) - MOST_NOTES:,} more (--json has all)", style="dim")
 
 
 def _totals(report: ScanReport, *, planned: bool) -> RenderableType:

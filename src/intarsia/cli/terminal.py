@@ -6,11 +6,12 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
+    from rich.text import Text
 
 #: Width of what is shown where there is no terminal, so that a pipe gets whole lines.
 PIPE_WIDTH = 1000
@@ -58,11 +59,35 @@ def show(parts: Iterable[RenderableType]) -> None:
         print("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
+def printable(text: str) -> str:
+    r"""A text out of a file, with the characters escaped that a terminal would obey.
+
+    Example:
+        >>> printable("fine"), printable("red \x1b[31m")
+        ('fine', 'red \\x1b[31m')
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def line(text: str = "", style: str = "") -> Text:
+    """A line for `show`."""
+    from rich.text import Text
+
+    return Text(printable(text), style=style)
+
+
 def plain_table(*columns: str) -> Table:
     """A table without lines. A column is aligned right if its name starts with ``>``."""
     from rich.table import Table
 
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    class PrintableTable(Table):
+        def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
+            shown = (printable(cell) if isinstance(cell, str) else cell for cell in cells)
+            super().add_row(*shown, **options)
+
+    table = PrintableTable(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     for name in columns:
         table.add_column(
             name.removeprefix(">"), justify="right" if name.startswith(">") else "left", overflow="fold"

@@ -10,7 +10,7 @@ import typer
 
 from intarsia.cli.arguments import AsJson, Paths
 from intarsia.cli.each_file import Outcome, find_paths, for_each
-from intarsia.cli.terminal import ShowDone, count, dim, print_json, red
+from intarsia.cli.terminal import ShowDone, count, dim, print_json, printable, red
 
 if TYPE_CHECKING:
     from intarsia.verification import VerifyReport
@@ -53,7 +53,7 @@ def _tell(outcome: Outcome[VerifyReport]) -> None:
     for report in outcome.done:
         for finding in report.findings:
             style = red if finding.severity == "error" else dim
-            print(style(str(finding), sys.stdout))
+            print(style(printable(str(finding)), sys.stdout))
     bad = sum(not report.ok for report in outcome.done)
     checked = sum((Counter(report.checked) for report in outcome.done), Counter[str]())
     things = ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in sorted(checked.items()))
