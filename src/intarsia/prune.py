@@ -192,7 +192,7 @@ class _Pruner:
             try:
                 found = index.candidate_rows(leaf)
                 certain = index.certain_rows(leaf) if isinstance(index, SureIndex) else None
-            except IndexPayloadError as error:
+            except (IndexPayloadError, pa.ArrowException) as error:  # or holds what does not compare
                 self.file.distrust(name, str(error))
                 return
             if found is not None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -126,3 +127,62 @@ def test_a_nested_column_is_refused():
     data = Values(pa.array([[1]], pa.list_(pa.int64())), [0, 1], [0, 1])
     with pytest.raises(IndexBuildError, match="name one of its fields"):
         ia.Distinct("x").build(data)
+
+
+def hostile_payload(values, granules):
+    metadata = {b"edges": np.array([0, 10], "<i8").tobytes(), b"unlisted": b""}
+    schema = pa.schema([("value", values.type), ("granules", granules.type)], metadata=metadata)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        writer.write_batch(pa.record_batch([values, granules], schema=schema))
+    return bytes(sink.getvalue())
+
+
+@pytest.mark.parametrize(
+    "granules",
+    [
+        pa.array([0, 0]),
+        pa.array([[0.5], [0]]),
+        pa.array([None, [0]], pa.list_(pa.uint32())),
+        pa.array([[None], [0]], pa.list_(pa.uint32())),
+        pa.array([[-1], [0]], pa.list_(pa.int32())),
+        pa.array([[1], [0]], pa.list_(pa.uint32())),
+    ],
+    ids=str,
+)
+def test_granules_that_no_build_makes_are_refused(granules):
+    layout = Layout(10, np.array([0, 10], dtype=np.int64), {})
+    with pytest.raises(IndexPayloadError):
+        ia.Distinct("x").open(hostile_payload(pa.array([1, 2]), granules), layout)
+
+
+def test_values_that_do_not_compare_are_ignored_with_a_warning(tmp_path, monkeypatch):
+    path = tmp_path / "t.parquet"
+    padding = [str(row) * 1000 for row in range(10)]  # makes it worth while to read the index
+    pq.write_table(pa.table({"x": range(10), "padding": padding}), path, compression="none")
+    payload = hostile_payload(pa.array(["zz"]), pa.array([[0]], pa.list_(pa.uint32())))
+    with monkeypatch.context() as patched:
+        patched.setattr(ia.Distinct, "build", lambda self, chunk: payload)
+        ia.attach(path, [ia.Distinct("x")])
+    with pytest.warns(ia.IntarsiaWarning, match="distinct"):
+        assert ia.open(path).scan("x = 3").to_arrow().num_rows == 1
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"granularity": True},
+        {"granularity": 0},
+        {"granularity": "pages"},
+        {"max_values": -1},
+        {"max_values": 2.5},
+    ],
+    ids=str,
+)
+def test_parameters_without_a_meaning_leave_the_file_alone(tmp_path, parameters):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"x": range(10)}), path)
+    before = path.read_bytes()
+    with pytest.raises(IndexBuildError):
+        ia.attach(path, [ia.Distinct("x", **parameters)])
+    assert path.read_bytes() == before

@@ -60,6 +60,8 @@ class Distinct:
 
     def build(self, chunk: ColumnData) -> bytes:
         """The payload for a file; see the module's text."""
+        if type(self.max_values) is not int or self.max_values < 0:
+            raise IndexBuildError(f"Distinct: max_values is {self.max_values!r}; it must be 0 or more")
         edges = chunk.layout.edges(self.granularity, self.column)
         value_type = comparison_type(chunk.type_of(self.column))
         if pa.types.is_nested(value_type):
@@ -79,6 +81,8 @@ class Distinct:
             unlisted = np.frombuffer(metadata[b"unlisted"], dtype="<u4")
             batch.validate(full=True)
             values, lists = batch.column("value"), batch.column("granules")
+            if not pa.types.is_list(lists.type) or lists.type.value_type != pa.uint32() or lists.null_count:
+                raise ValueError(f"its granules are {lists.type}, or null")
             granules = lists.flatten().to_numpy()
         except (pa.ArrowException, KeyError, ValueError, OSError, StopIteration) as error:
             raise IndexPayloadError(

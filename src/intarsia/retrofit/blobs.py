@@ -47,9 +47,15 @@ def planned_entry(index: Index) -> Entry:
     """The entry of an index that is to be built; offset, length and checksum are open.
 
     Raises:
-        IndexBuildError: If its parameters cannot stand in a JSON document.
+        IndexBuildError: If its parameters cannot stand in a JSON document, or there is no such granularity.
     """
     granularity = getattr(index, "granularity", "file")
+    if granularity not in ("file", "row_group", "page") and (
+        not isinstance(granularity, int) or isinstance(granularity, bool) or granularity < 1
+    ):
+        raise IndexBuildError(
+            f"{index!r}: granularity is {granularity!r}; use 'file', 'row_group', 'page' or a number of rows"
+        )
     try:
         # as they come back out of the file, so that they can be compared with those of an entry there
         plain: dict[str, Any] = json.loads(json.dumps(parameters(index), allow_nan=False))
