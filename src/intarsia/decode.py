@@ -392,9 +392,9 @@ def _join(arrays: list[pa.Array], kind: pa.DataType) -> pa.Array:
             ]
             children.append(_join(parts, field.type))
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=first.is_null())
-    values = _join([array.flatten() for array in arrays], kind.field(0).type)
     if pa.types.is_fixed_size_list(kind):
         return _join_fixed_size(arrays, kind)
+    values = _join([array.flatten() for array in arrays], kind.field(0).type)
     lengths = pc.fill_null(pc.list_value_length(first), 0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     mask = first.is_null()

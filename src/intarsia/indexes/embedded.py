@@ -7,12 +7,9 @@ from functools import cached_property
 from intarsia.errors import IndexPayloadError
 from intarsia.file import ParquetInput
 from intarsia.indexes.base import Layout, OpenIndex
-from intarsia.indexes.directory import Directory, Entry, belongs, checksum, parse_directory, unframe
+from intarsia.indexes.directory import KEY, Directory, Entry, belongs, parse_directory, unframe
 from intarsia.indexes.registry import find_index_class
 from intarsia.storage import ByteRange
-
-#: The footer's key under which the directory stands.
-DIRECTORY_KEY = b"intarsia"
 
 
 class EmbeddedIndexes:
@@ -27,7 +24,7 @@ class EmbeddedIndexes:
     @cached_property
     def directory(self) -> Directory | None:
         """The directory; None if there is none, or it is about another file."""
-        raw = self._file.footer.key_values.get(DIRECTORY_KEY)
+        raw = self._file.footer.key_values.get(KEY)
         if raw is None:
             return None
         try:
@@ -57,10 +54,7 @@ class EmbeddedIndexes:
         if not self.directory.original_length <= entry.offset < stop <= self._file.footer.start:
             raise IndexPayloadError(f"bytes {entry.offset} to {stop} lie outside the file's indexes")
         blob = self._file.source.read_ranges([ByteRange(entry.offset, stop)])[0]
-        payload = unframe(blob, self.directory.fingerprint)
-        if checksum(payload) != entry.xxh3:
-            raise IndexPayloadError("the blob is another one than the directory names")
-        return payload
+        return unframe(blob, self.directory.fingerprint, entry)
 
     def open(self, entry: Entry) -> OpenIndex | None:
         """An entry as an index that can be asked; None if it cannot be believed or is of an unknown kind."""
