@@ -10,7 +10,7 @@ import re
 from intarsia.format.footer import Leaf
 from intarsia.format.structs import Type
 
-_VERSION = re.compile(r"^(?P<name>[\w.\-]+)(?: version (?P<version>\d+(?:\.\d+)*))?")
+_VERSION = re.compile(r"^(?P<name>[\w./\-]+)(?: version (?P<version>\d+(?:\.\d+)*))?")
 
 _BYTES = (Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY)
 
@@ -23,6 +23,8 @@ def parse_writer(created_by: str) -> tuple[str, tuple[int, ...]]:
         ('parquet-mr', (1, 9, 0))
         >>> parse_writer("github.com/segmentio/parquet-go(build )")
         ('github.com/segmentio/parquet-go', ())
+        >>> parse_writer("xitongsys/parquet-go version 1.5")
+        ('xitongsys/parquet-go', (1, 5))
     """
     text = created_by.strip().lower()
     if text.startswith("github.com/"):
