@@ -16,7 +16,8 @@ from intarsia.decode import PageDecoder, PageIndexMismatchError
 from intarsia.errors import CorruptFileError, FormatError
 from intarsia.fetch import PageCache
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.format.footer import Leaf
+from intarsia.format.footer import Leaf, chunk_range
+from intarsia.format.page_header import walk_pages
 from intarsia.plan import ChunkPlan, DictionaryUse, data_page_count, plan_chunk
 from intarsia.predicate import Bound, BoundConstant, Path, evaluate
 from intarsia.predicate.bound import leaves
@@ -24,6 +25,10 @@ from intarsia.prune import Pruned, prune
 from intarsia.selection import RowSelection
 from intarsia.storage import SourceFile
 from intarsia.tally import FileTally, PageCounts
+
+#: A chunk that claims more values than so many, and so many for each of its bytes, has its pages counted.
+_BELIEVED_ROWS = 1 << 22
+_BELIEVED_PER_BYTE = 1 << 10
 
 
 @dataclass(frozen=True)
@@ -185,6 +190,8 @@ class FileScan:
         if not self._output_leaves:
             return _rows_without_columns(num_rows)
         with self.file.named_errors():
+            for leaf in self._output_leaves:
+                self._check_claims(group, leaf)
             try:
                 reader = pq.ParquetFile(
                     pa.PythonFile(SourceFile(self.file.source), mode="r"),
@@ -201,6 +208,8 @@ class FileScan:
                     raise  # the storage failed, not the file
                 self._decode_whole(group, num_rows)  # names the column that is damaged
                 raise CorruptFileError(f"row group {group} cannot be read: {error}") from error
+            if table.num_rows != num_rows:
+                raise CorruptFileError(f"row group {group} holds {table.num_rows} rows, not {num_rows}")
         roots = sorted({leaf.root_ordinal for leaf in self._output_leaves})
         return self._select(dict(zip(roots, table.columns, strict=True)), num_rows)
 
@@ -211,6 +220,23 @@ class FileScan:
             meta = self.file.footer.chunk_metadata(group, leaf)
             plan = plan_chunk(leaf, meta, None, num_rows, everything)
             self._decoder.decode(PageCache(self.file).fetch([plan]), everything)
+
+    def _check_claims(self, group: int, leaf: Leaf) -> None:
+        """Refuse a chunk that claims far more values than its pages hold, before room is made for them.
+
+        Only claims that are hard to believe are checked: a chunk of few bytes may hold many equal values.
+        """
+        meta = self.file.footer.chunk_metadata(group, leaf)
+        num_rows = self.file.footer.metadata.row_groups[group].num_rows
+        if max(num_rows, meta.num_values) <= _BELIEVED_ROWS + _BELIEVED_PER_BYTE * meta.total_compressed_size:
+            return
+        start, stop = chunk_range(meta)
+        walk_pages(self.file.source.read(start, stop), meta.num_values)
+        if num_rows > meta.num_values:
+            raise CorruptFileError(
+                f"row group {group} claims {num_rows} rows, column {leaf.name!r} {meta.num_values} values",
+                struct="RowGroup",
+            )
 
     def _count_whole(self, group: int) -> None:
         for leaf in self._output_leaves:
@@ -303,6 +329,10 @@ class FileScan:
         for plan in plans:
             if pages.is_new(plan):
                 self._count_pages(plan)
+        with self.file.named_errors():
+            for plan in plans:
+                if plan.whole:
+                    self._check_claims(group, plan.leaf)
         chunks = pages.fetch(plans)
         self.tally.dictionary_pages_read += pages.take_dictionary_count()
         with self.file.named_errors():
