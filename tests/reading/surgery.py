@@ -17,9 +17,9 @@ class Patient:
     """A file in memory: the bytes before its footer, and the footer as a tree of Thrift fields."""
 
     def __init__(self, data: bytes) -> None:
-        start = len(data) - TRAILER_BYTES - int.from_bytes(data[-TRAILER_BYTES:-4], "little")
-        self.body = bytearray(data[:start])
-        self.footer, _ = thrift.parse_tree(data[start:])
+        self.footer_start = len(data) - TRAILER_BYTES - int.from_bytes(data[-TRAILER_BYTES:-4], "little")
+        self.body = bytearray(data[: self.footer_start])
+        self.footer, _ = thrift.parse_tree(data[self.footer_start :])
 
     @classmethod
     def read(cls, path) -> Patient:

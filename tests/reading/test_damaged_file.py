@@ -1,0 +1,351 @@
+"""Damaged and hostile files: one clear error of ours that names the file, quickly, and never wrong rows."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import intarsia as ia
+from intarsia.discovery import TableFile
+from intarsia.format import thrift
+from intarsia.format.structs import ColumnIndex, OffsetIndex
+from intarsia.storage import MemorySource
+from intarsia.table import Table
+from tests.reading.exact import assert_same_rows
+from tests.reading.pages import layout_of
+from tests.reading.surgery import Patient
+
+NAME = "damaged.parquet"
+ROWS = 300
+SECONDS = 5  # far more than any of these takes, far less than a hang
+
+
+class FileInMemory(TableFile):
+    """A file of a table whose bytes are not on a disk."""
+
+    data: bytes
+
+    def open(self):
+        return MemorySource(self.data, NAME)
+
+
+def scan(data, where=None, columns=None):
+    file = FileInMemory(NAME, len(data))
+    object.__setattr__(file, "data", data)
+    return Table([file]).scan(where, columns).to_arrow()
+
+
+def survives(data, where=None):
+    """Rows, or an error of ours; whatever it is, it comes soon."""
+    started = time.monotonic()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ia.IntarsiaWarning)
+        try:
+            return scan(data, where)
+        except ia.IntarsiaError:
+            return None
+        finally:
+            assert time.monotonic() - started < SECONDS
+
+
+def make_table():
+    return pa.table(
+        {
+            "key": pa.array(np.arange(ROWS)),
+            "text": [f"text {row}" for row in range(ROWS)],
+            "s": pa.array([{"x": row, "y": None if row % 3 else str(row)} for row in range(ROWS)]),
+            "l": pa.array([[row] * (row % 4) for row in range(ROWS)]),
+            "m": pa.array([[("a", 1)]] * ROWS, pa.map_(pa.string(), pa.int8())),
+            "d": pa.array(range(ROWS), pa.decimal128(20, 2)),
+        }
+    )
+
+
+def make_bytes(table, **options):
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, row_group_size=100, **options)
+    return sink.getvalue().to_pybytes()
+
+
+FILES = {
+    "v1": {"write_page_index": True, "max_rows_per_page": 20},
+    "v2": {
+        "write_page_index": True,
+        "max_rows_per_page": 20,
+        "data_page_version": "2.0",
+        "use_dictionary": False,
+    },
+    "bloom": {"bloom_filter_options": {"key": {"ndv": 50}, "text": {"ndv": 50}}, "store_schema": False},
+}
+
+
+@pytest.fixture(scope="module")
+def files():
+    return {name: make_bytes(make_table(), **options) for name, options in FILES.items()}
+
+
+WHERES = [None, "key = 150", "text = 'text 7' OR s.x > 280"]
+
+# --- no Parquet file at all ---
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "empty"),
+        (b"P", "too few"),
+        (b"PAR1", "too few"),
+        (b"PAR1" + b"\0" * 4 + b"PAR", "too few"),
+        (b"PAR1" + b"\0" * 4 + b"PAR1", "FileMetaData"),
+        (b"PAR1" + b"\xff" * 4 + b"PAR1", "claims"),
+        (b"PAR1" + b"\x05\0\0\0" + b"PAR1", "claims"),
+        (b"a,b\n1,2\n3,4\n5,6\n", "no Parquet file"),
+        (b"PK\x03\x04" + b"\0" * 100, "no Parquet file"),
+        (b"PAR1" + b"\0" * 100 + b"PARE", "encrypted"),
+    ],
+)
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_no_parquet_file(tmp_path, data, message, on_disk):
+    (tmp_path / NAME).write_bytes(data)
+    with pytest.raises(ia.FormatError, match=message) as caught:
+        ia.open(tmp_path / NAME).scan().to_arrow() if on_disk else scan(data)
+    assert NAME in str(caught.value)
+
+
+def test_truncated_anywhere(files):
+    for data in files.values():
+        for length in [*range(40), *range(40, len(data) - 1, 211), len(data) - 1]:
+            with pytest.raises(ia.CorruptFileError, match=NAME):
+                scan(data[:length])
+
+
+def test_footer_of_a_longer_file(files):
+    """Truncated in the middle, with a footer that is whole: its offsets lead out of the file."""
+    data = files["v1"]
+    patient = Patient(data)
+    patient.body = patient.body[: len(patient.body) // 2]
+    with pytest.raises(ia.CorruptFileError, match=NAME):
+        scan(patient.bytes())
+
+
+def test_other_files_of_a_table_are_named(tmp_path):
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "1.parquet")
+    (tmp_path / "2.parquet").write_bytes(b"PAR1 no PAR1")
+    with pytest.raises(ia.CorruptFileError, match=re.escape(str(tmp_path / "2.parquet"))):
+        ia.open(tmp_path).scan("a = 1").to_arrow()
+
+
+# --- damaged pages ---
+
+
+@pytest.fixture(scope="module", params=["page index", "none", "v2"])
+def broken_page(request, tmp_path_factory):
+    """The second page of ``text`` has a body that cannot be decompressed."""
+    path = tmp_path_factory.mktemp("broken") / NAME
+    table = make_table()
+    options = {"write_page_index": request.param != "none", "max_rows_per_page": 20, "compression": "zstd"}
+    version = "2.0" if request.param == "v2" else "1.0"
+    pq.write_table(
+        table.select(["key", "text"]), path, use_dictionary=False, data_page_version=version, **options
+    )
+    place = layout_of(path).pages["text"][1].place
+    data = bytearray(path.read_bytes())
+    data[place.stop - 30 : place.stop] = b"\xff" * 30
+    path.write_bytes(data)
+    return table.select(["key", "text"]), path
+
+
+@pytest.mark.parametrize(
+    ("where", "columns"),
+    [
+        (None, None),
+        (None, ["text"]),
+        ("key BETWEEN 15 AND 25", None),
+        ("key = 30", ["text"]),
+        ("text = 'text 30'", ["key"]),
+    ],
+)
+def test_damaged_page_names_file_and_column(broken_page, where, columns):
+    _, path = broken_page
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ia.IntarsiaWarning)
+        for run in (ia.Scan.to_arrow, list):
+            with pytest.raises(ia.CorruptFileError, match="'text'") as caught:
+                run(ia.open(path).scan(where, columns))
+            assert str(path) in str(caught.value)
+            assert "'key'" not in str(caught.value)
+
+
+def test_damaged_page_hurts_only_those_who_read_it(broken_page):
+    table, path = broken_page
+    assert_same_rows(ia.open(path).scan(columns=["key"]).to_arrow(), table.select(["key"]))
+    assert_same_rows(ia.open(path).scan("key = 30", ["key"]).to_arrow(), table.select(["key"]).slice(30, 1))
+    if pq.read_metadata(path).row_group(0).column(0).has_offset_index:
+        assert_same_rows(ia.open(path).scan("key = 70").to_arrow(), table.slice(70, 1))
+
+
+@pytest.mark.parametrize("where", WHERES)
+def test_fewer_rows_than_the_footer_counts(files, where):
+    for data in files.values():
+        patient = Patient(data)
+        patient.footer.set(3, thrift.I64, ROWS + 50)
+        group = patient.footer.get(4).items[1]
+        group.set(3, thrift.I64, 150)
+        found = survives(patient.bytes(), where)
+        assert found is None or where is not None
+        if found is not None:  # the rows that count were read, and were right
+            assert found.num_rows == scan(data, where).num_rows
+
+
+# --- hostile footers ---
+
+
+def footer_of(data):
+    patient = Patient(data)
+    return bytes(patient.body), thrift.serialize_tree(patient.footer)
+
+
+def with_footer(body, footer):
+    return body + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+
+
+UNKNOWN_FIELD = b"\xc8\x01"  # field 100, as a zigzag number
+
+HOSTILE_TAILS = {
+    "a list of 2**31 structs": b"\x19\xfc\xff\xff\xff\xff\x07",
+    "a string of 2 GiB": b"\x28\xff\xff\xff\xff\x07",
+    "structs in structs": b"\x0c" + UNKNOWN_FIELD + b"\x1c" * 1_000_000,
+    "structs in structs, closed": b"\x0c" + UNKNOWN_FIELD + b"\x1c" * 500_000 + bytes(500_001),
+    "lists in lists": b"\x09" + UNKNOWN_FIELD + b"\x19" * 1_000_000,
+    "a map of 2**31 entries": b"\x0b" + UNKNOWN_FIELD + b"\xff\xff\xff\xff\x07\x55",
+    "a number without end": b"\x16" + b"\xff" * 1_000,
+}
+
+
+@pytest.mark.parametrize("tail", HOSTILE_TAILS)
+def test_hostile_thrift_is_refused(files, tail):
+    body, footer = footer_of(files["v1"])
+    for start in (b"", footer[:-1]):
+        data = with_footer(body, start + HOSTILE_TAILS[tail])
+        started = time.monotonic()
+        with pytest.raises(ia.CorruptFileError, match=NAME):
+            scan(data)
+        with pytest.raises(ia.CorruptFileError):
+            thrift.parse_tree(start + HOSTILE_TAILS[tail])
+        assert time.monotonic() - started < SECONDS
+
+
+@pytest.mark.parametrize("children", [2**31 - 1, -1, 0, 5])
+@pytest.mark.parametrize("element", [0, 1, 3])
+def test_schema_that_is_no_tree(files, element, children):
+    patient = Patient(files["v1"])
+    patient.footer.get(2).items[element].set(5, thrift.I32, children)
+    if (element, children) == (1, 0):  # no children: a leaf says so, too
+        assert survives(patient.bytes()).num_rows == ROWS
+    else:
+        with pytest.raises(ia.CorruptFileError):
+            scan(patient.bytes())
+
+
+def test_schema_of_a_hundred_thousand_levels(files):
+    patient = Patient(files["v1"])
+    level = thrift.Struct({3: (thrift.I32, 1), 4: (thrift.BINARY, b"g"), 5: (thrift.I32, 1)})
+    items = patient.footer.get(2).items
+    items[1:1] = [level] * 100_000
+    with pytest.raises(ia.CorruptFileError, match="deeper"):
+        scan(patient.bytes())
+
+
+@pytest.mark.parametrize("rows", [2**33, 2**40, 2**62, -1, 0])
+def test_impossible_row_counts(files, rows):
+    patient = Patient(files["v1"])
+    patient.footer.set(3, thrift.I64, rows + 200)
+    group = patient.footer.get(4).items[0]
+    group.set(3, thrift.I64, rows)
+    for chunk in group.get(1).items:
+        chunk.get(3).set(5, thrift.I64, rows)
+    for where in WHERES:
+        found = survives(patient.bytes(), where)
+        assert found is None or found.num_rows <= ROWS
+
+
+# --- fuzz ---
+
+
+def flip_bytes(rng, data):
+    """Some bytes changed, mostly within the footer."""
+    start = Patient(data).footer_start if rng.random() < 0.7 else 0
+    out = bytearray(data)
+    for _ in range(rng.choice([1, 1, 2, 5, 20])):
+        place = rng.randrange(start, len(data) - 8)
+        out[place] = rng.choice([rng.randrange(256), out[place] ^ 1 << rng.randrange(8), 0, 0x7F, 0x80, 0xFF])
+    return bytes(out)
+
+
+NUMBERS = [0, 1, -1, 2, 5, 7, 8, 100, 300, 2**31 - 1, 2**31, -(2**31), 2**40, 2**63 - 1, -(2**63)]
+LIMITS = {thrift.I16: 15, thrift.I32: 31, thrift.I64: 63}
+
+
+def places(node, found):
+    if isinstance(node, thrift.Struct):
+        for field_id, (_, value) in node.fields.items():
+            found.append((node, field_id))
+            places(value, found)
+    elif isinstance(node, thrift.List):
+        found.append((node, None))
+        for item in node.items:
+            places(item, found)
+    return found
+
+
+def poke(rng, tree):
+    """One field or list of a tree changed to something else that Thrift can hold."""
+    node, field_id = rng.choice(places(tree, []))
+    if field_id is None:
+        if node.items:
+            place = rng.randrange(len(node.items))
+            rng.choice([lambda: node.items.pop(place), lambda: node.items.append(node.items[place])])()
+            rng.shuffle(node.items) if rng.random() < 0.3 else None
+        return
+    kind, value = node.fields[field_id]
+    if rng.random() < 0.2:
+        node.remove(field_id)
+    elif kind in LIMITS:
+        number = rng.choice([*NUMBERS, value + 1, value - 1, value * 2, value + 100, value - 100])
+        node.set(field_id, kind, max(-(2 ** LIMITS[kind]), min(2 ** LIMITS[kind] - 1, number)))
+    elif kind == thrift.BINARY:
+        node.set(field_id, kind, rng.choice([b"", b"\xff\xfe", b"key", value[:-1], value + b"x"]))
+    elif kind == thrift.BOOL_TRUE:
+        node.set(field_id, kind, not value)
+
+
+def poke_file(rng, data):
+    """Fields of the footer or of an index changed."""
+    patient = Patient(data)
+    for _ in range(rng.choice([1, 1, 1, 2, 3])):
+        cls = rng.choice([OffsetIndex, ColumnIndex])
+        if rng.random() < 0.25 and patient.chunk(0, 0).get(4):
+            tree, _ = thrift.parse_tree(patient.index_bytes(cls, 0, 0))
+            poke(rng, tree)
+            patient.put_index(cls, 0, 0, thrift.serialize_tree(tree))
+        else:
+            poke(rng, patient.footer)
+            break
+    return patient.bytes()
+
+
+@settings(max_examples=150)
+@given(seed=st.integers(0, 2**32), name=st.sampled_from(sorted(FILES)), where=st.sampled_from(WHERES))
+@pytest.mark.parametrize("change", [flip_bytes, poke_file])
+def test_fuzzed_file_gives_rows_or_an_error_of_ours(files, change, seed, name, where):
+    data = change(random.Random(seed), files[name])
+    survives(data, where)
