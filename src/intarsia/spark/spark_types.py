@@ -187,7 +187,8 @@ def holds_as_is(spark_type: str, arrow_type: pa.DataType) -> bool:
     if spark_type in FLOATS:
         return bool(pa.types.is_float32(kind) or (spark_type == "double" and pa.types.is_float64(kind)))
     if decimal := _DECIMAL.fullmatch(spark_type):
-        return bool(pa.types.is_decimal(kind) and kind.scale == int(decimal[2]))
+        precision, scale = int(decimal[1]), int(decimal[2])
+        return bool(pa.types.is_decimal(kind) and kind.scale == scale and kind.precision <= precision)
     if spark_type == "timestamp":
         return bool(pa.types.is_timestamp(kind) and kind.unit in ("ms", "us") and kind.tz is not None)
     if spark_type == "timestamp_ntz":
