@@ -46,9 +46,9 @@ class Intarsia:
 
     def ask(self, question: Question) -> pa.Table:
         scan = self._table.scan(question.where)
-        self.answer = scan.to_arrow()
-        self.report = scan.report
-        return self.answer
+        answer = scan.to_arrow()
+        self.report = scan.report  # the answer itself must not outlive its turn
+        return answer
 
     def to_arrow(self, answer: pa.Table) -> pa.Table:
         return answer
