@@ -192,7 +192,9 @@ class Scan:
                 continue
             with ParquetInput(entry.open()) as file:
                 constants |= self._missing_constants(file, constants)
-                yield file, FileScan(file, self._predicate, self._columns, constants)
+                with file.named_errors():
+                    scan = FileScan(file, self._predicate, self._columns, constants)
+                yield file, scan
 
     def _partition_constants(self, entry: TableFile) -> dict[Path, pa.Scalar]:
         kinds = self._table.partition_types
