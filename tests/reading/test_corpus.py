@@ -1,0 +1,151 @@
+"""Files by many writers, good and bad: read as pyarrow reads them, filtered at values that they hold."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.predicate import And, Comparison, In, IsNull, Not
+from tests.conftest import SHARED
+from tests.predicate import oracle
+from tests.reading.exact import assert_same_rows, bits, leaf_at
+
+FILES = sorted(path for path in (SHARED / "corpus").rglob("*") if path.is_file() and path.suffix != ".md")
+
+REFUSED = {
+    "PARQUET-1481.parquet": (ia.CorruptFileError, "physical type -7"),
+    "encrypt_columns_plaintext_footer.parquet.encrypted": (ia.UnsupportedFeatureError, "encrypted"),
+    "uniform_encryption.parquet.encrypted": (ia.UnsupportedFeatureError, "encrypted"),
+}
+
+#: Files whose page index is not believed, with a part of the reason.
+IGNORED = {
+    "datapage_v1-uncompressed-checksum.parquet": "null_count",
+    "alltypes_invalid_pages.parquet": "outside the chunk",
+}
+
+MANY_ROWS = 2_000
+
+corpus_file = pytest.mark.parametrize(
+    "path", [path for path in FILES if path.name not in REFUSED], ids=lambda path: path.name
+)
+
+
+@pytest.fixture(autouse=True)
+def _needs_corpus(corpus):
+    """Skips where the corpus is absent."""
+
+
+def test_corpus_is_there():
+    assert len(FILES) >= 29
+    assert set(REFUSED) | set(IGNORED) <= {path.name for path in FILES}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("where", [None, [("float_field", ">", 0)]])
+def test_refused(name, where):
+    (path,) = (path for path in FILES if path.name == name)
+    kind, message = REFUSED[name]
+    with pytest.raises(kind, match=message) as caught:
+        ia.open(path).scan(where).to_arrow()
+    assert str(path) in str(caught.value)
+
+
+def test_plain_columns_beside_encrypted_ones():
+    (path,) = (path for path in FILES if path.name == "encrypt_columns_plaintext_footer.parquet.encrypted")
+    table = ia.open(path).scan(columns=["boolean_field", "int64_field"]).to_arrow()
+    assert table.num_rows == 50
+    some = ia.open(path).scan("boolean_field = TRUE", ["boolean_field", "int64_field"]).to_arrow()
+    assert some.equals(table.filter(table["boolean_field"]))
+
+
+@corpus_file
+def test_full_scan_equals_pyarrow(path):
+    assert_same_rows(ia.open(path).scan().to_arrow(), pq.read_table(path))
+    batches = list(ia.open(path).scan())
+    assert sum(batch.num_rows for batch in batches) == pq.read_metadata(path).num_rows
+
+
+def flat_columns(schema, above=""):
+    """Dotted names of the columns that a predicate may name."""
+    for field in schema:
+        name = above + field.name
+        if pa.types.is_struct(field.type):
+            yield from flat_columns([field.type.field(i) for i in range(field.type.num_fields)], f"{name}.")
+        elif not pa.types.is_nested(field.type):
+            yield name
+
+
+def literal_of(scalar):
+    """A value of a column as a literal: temporal ones as they are, the others as Python values."""
+    return scalar if pa.types.is_temporal(scalar.type) else scalar.as_py()
+
+
+def predicates_at(name, column):
+    """Comparisons at values that the column holds: the first, the middle one, the last."""
+    plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    present = plain.drop_null()
+    few = len(column) > MANY_ROWS
+    places = sorted({0, len(present) // 2, len(present) - 1} if len(present) else ())
+    yield IsNull(name)
+    for place in places:
+        value = literal_of(present[place])
+        in_the_middle = place == places[len(places) // 2]
+        if in_the_middle or not few:
+            yield Comparison(name, "=", value)
+        if in_the_middle:
+            yield Not(Comparison(name, "<", value))
+        if in_the_middle and not few:
+            yield IsNull(name, negated=True)
+            for op in ("<>", "<", "<=", ">", ">="):
+                yield Comparison(name, op, value)
+    if len(places) > 1 and not few:
+        ends = literal_of(present[0]), literal_of(present[len(present) - 1])
+        yield In(name, ends)
+        yield In(name, ends, negated=True)
+        yield And((Comparison(name, ">=", ends[0]), Comparison(name, "<=", ends[1])))
+
+
+@corpus_file
+def test_filtered_scan_equals_pyarrow_and_filter(path):
+    full = pq.read_table(path)
+    table = ia.open(path)
+    reasons = set()
+    for name in flat_columns(full.schema):
+        column = leaf_at(full, name)
+        exact, expected, types = oracle.exact_values(column), bits(column), {name: column.type}
+        for node in predicates_at(name, column):
+            keep = [oracle.matches(node, {name: value}, types) is True for value in exact]
+            scan = table.scan(node, [name])
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ia.IntarsiaWarning)
+                found = scan.to_arrow()
+            assert bits(found.column(0)) == [v for v, kept in zip(expected, keep, strict=True) if kept], node
+            reasons |= {note.reason for note in scan.report.ignored}
+            if isinstance(node, Comparison) and node.op == "=" and full.num_rows <= MANY_ROWS:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", ia.IntarsiaWarning)
+                    assert_same_rows(table.scan(node).to_arrow(), full, keep)
+    if path.name in IGNORED:
+        assert any(IGNORED[path.name] in reason for reason in reasons), reasons
+    else:
+        assert reasons == set()
+
+
+def test_real_data_with_page_index(data_dir, tmp_path):
+    """A day of flights, found by the page, equals what pyarrow filters."""
+    (source,) = Path(data_dir).glob("flights*.parquet")
+    head = pq.ParquetFile(source).read_row_group(0).slice(0, 200_000)
+    path = tmp_path / "flights.parquet"
+    pq.write_table(head, path, write_page_index=True, row_group_size=60_000)
+    for name in head.column_names:
+        value = literal_of(head[name].drop_null()[77_777 % len(head[name].drop_null())])
+        scan = ia.open(path).scan(Comparison(name, "=", value))
+        expected = head.filter(pa.compute.equal(head[name], pa.scalar(value, head[name].type)))
+        assert scan.to_arrow().equals(expected)
+        assert scan.report.rows_matched == expected.num_rows > 0
