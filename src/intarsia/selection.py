@@ -171,10 +171,11 @@ class RowSelection:
         return RowSelection(self.starts[: last + 1], stops)
 
     def overlaps(self, starts: npt.ArrayLike, stops: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-        """For each granule ``starts[i]`` to ``stops[i]``, whether it holds a selected row."""
-        low = np.searchsorted(self.stops, np.asarray(starts), side="right")
-        high = np.searchsorted(self.starts, np.asarray(stops), side="left")
-        return np.asarray(low < high)
+        """For each granule ``starts[i]`` to ``stops[i]``, whether it holds a selected row; empty ones do not."""
+        first, last = np.asarray(starts), np.asarray(stops)
+        low = np.searchsorted(self.stops, first, side="right")
+        high = np.searchsorted(self.starts, last, side="left")
+        return np.asarray((low < high) & (first < last))
 
     def covers(self, starts: npt.ArrayLike, stops: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """For each granule, whether every row of it is selected (an empty granule is covered)."""

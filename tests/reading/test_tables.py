@@ -348,6 +348,21 @@ def test_empty_files_between(tmp_path):
     assert ia.open(tmp_path / "1.parquet").scan("a = 5").to_arrow().schema == schema
 
 
+def test_empty_row_groups_between(tmp_path):
+    path = tmp_path / "1.parquet"
+    schema = pa.schema({"a": pa.int64(), "l": pa.list_(pa.int64())})
+    with pq.ParquetWriter(path, schema, write_page_index=True) as writer:
+        for values in ([], [1, 2], [], [], [3], []):
+            writer.write_table(pa.table({"a": values, "l": [[v] for v in values]}, schema), row_group_size=10)
+    assert pq.read_metadata(path).num_row_groups == 6
+    full = pq.read_table(path)
+    for where, keep in [(None, None), ("a >= 0", [True] * 3), ("a <> 2", [True, False, True])]:
+        scan = ia.open(path).scan(where)
+        assert_same_rows(scan.to_arrow(), full, keep)
+        assert_same_rows(pa.Table.from_batches(list(ia.open(path).scan(where)), full.schema), full, keep)
+        assert where is None or scan.report.row_groups_read == 2
+
+
 # --- names ---
 
 
