@@ -171,7 +171,7 @@ class RowSelection:
         return RowSelection(self.starts[: last + 1], stops)
 
     def overlaps(self, starts: npt.ArrayLike, stops: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-        """For each granule ``starts[i]`` to ``stops[i]``, whether it holds a selected row; empty ones do not."""
+        """For each granule ``starts[i]`` to ``stops[i]``, whether it holds a selected row; never if empty."""
         first, last = np.asarray(starts), np.asarray(stops)
         low = np.searchsorted(self.stops, first, side="right")
         high = np.searchsorted(self.starts, last, side="left")
