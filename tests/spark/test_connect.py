@@ -1,0 +1,80 @@
+"""Indexing and reading over Spark Connect, where there is no JVM to reach into."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import intarsia as ia
+from tests.spark.test_indexing import contents, write_lake
+
+PROGRAM = """
+import json, os, sys
+os.environ["PYSPARK_PYTHON"] = sys.executable
+os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+import intarsia as ia
+from intarsia import spark as ias
+from intarsia.retrofit import PageIndex
+ias.ensure_java()
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.remote("local[2]").getOrCreate()
+lake = sys.argv[1]
+indexes = [PageIndex(), ia.Distinct("s")]
+told = []
+report = ias.index(spark, lake, indexes, progress=lambda *args: told.append(args))
+again = ias.index(spark, lake, indexes, progress=False)
+where = "x BETWEEN 1990 AND 2010 AND p = 0"
+frame = ias.read(spark, lake, where, columns=["x", "s"])
+plain = spark.read.parquet(lake).where(where).select("x", "s")
+stopped = None
+try:
+    ias.index(spark, lake, [ia.Distinct("y")], progress=lambda done, *_: done and 1 / 0)
+except ZeroDivisionError:
+    stopped = True
+print(json.dumps({
+    "connect": type(spark).__module__.startswith("pyspark.sql.connect"),
+    "report": report.to_dict()["files"],
+    "again": again.to_dict()["files"],
+    "told": told,
+    "files": len(frame.inputFiles()),
+    "same": sorted(map(str, frame.collect())) == sorted(map(str, plain.collect())),
+    "rows": frame.count(),
+    "none": ias.read(spark, lake, "x = -1").count(),
+    "explain": ias.explain(spark, lake, where).to_dict()["files"],
+    "stopped": stopped,
+}))
+spark.stop()
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_spark_connect(tmp_path):
+    pytest.importorskip("grpc")
+    lake = write_lake(tmp_path / "lake")
+    before = contents(lake)
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    run = subprocess.run(
+        [sys.executable, str(program), lake], capture_output=True, check=False, cwd=tmp_path, text=True
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    answer = json.loads(run.stdout.splitlines()[-1])
+    told = answer.pop("told")
+    assert told[0] == [0, 4, "indexing"]
+    assert told[-1] == [4, 4, "indexing"]
+    assert answer == {
+        "connect": True,
+        "report": {"total": 4, "indexed": 4, "unchanged": 0, "failed": 0},
+        "again": {"total": 4, "indexed": 0, "unchanged": 4, "failed": 0},
+        "files": 1,
+        "same": True,
+        "rows": 11,
+        "none": 0,
+        "explain": {"total": 4, "read": 1, "opened": 2},
+        "stopped": True,
+    }
+    assert all(data.startswith(before[path]) for path, data in contents(lake).items())
+    assert ia.open(lake).scan(where="x = 1995").to_arrow().num_rows == 1

@@ -1,0 +1,287 @@
+"""`ias.index`: what the job does to a lake, to Spark's frames over it, and when things go wrong."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia import spark as ias
+from intarsia.errors import IndexBuildError
+from intarsia.retrofit import PageIndex
+from intarsia.spark import indexing
+from tests.spark import lakes
+from tests.spark.comparing import rows, settings
+
+INDEXES = [PageIndex(), ia.Distinct("s"), ia.Distinct("cat", granularity="file")]
+
+
+def write_lake(folder, files=4, rows_of_each=1000):
+    for part in range(files):
+        values = np.arange(part * rows_of_each, (part + 1) * rows_of_each)
+        path = folder / f"p={part % 2}" / f"part-{part}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        table = pa.table({"x": values, "s": [f"s{value % 20}" for value in values], "y": values / 8})
+        pq.write_table(table, path, data_page_size=1000, write_batch_size=100)
+    return str(folder)
+
+
+def contents(folder):
+    return {str(path): path.read_bytes() for path in sorted(Path(folder).rglob("*")) if path.is_file()}
+
+
+def quietly(spark, path, indexes=None):
+    return ias.index(spark, path, indexes or INDEXES[:2], progress=False)
+
+
+def test_every_file_is_indexed_and_the_second_run_changes_nothing(spark, tmp_path):
+    lake = write_lake(tmp_path / "lake")
+    before = contents(lake)
+    report = quietly(spark, lake)
+    assert report.to_dict()["files"] == {"total": 4, "indexed": 4, "unchanged": 0, "failed": 0}
+    assert report.bytes_before == sum(map(len, before.values()))
+    after = contents(lake)
+    assert report.bytes_after == sum(map(len, after.values())) == report.bytes_before + report.bytes_added
+    assert after.keys() == before.keys()
+    for path, data in before.items():
+        assert after[path].startswith(data)
+        assert pq.read_metadata(path).row_group(0).column(0).has_column_index
+    assert [file.built for file in report.per_file] == [("page_index", "distinct(s):page")] * 4
+    inodes = {path: os.stat(path).st_ino for path in after}
+
+    again = quietly(spark, lake)
+    assert (again.files_indexed, again.files_unchanged, again.bytes_added) == (0, 4, 0)
+    assert contents(lake) == after
+    assert {path: os.stat(path).st_ino for path in after} == inodes
+
+
+@pytest.mark.parametrize("writer", ["pyarrow", "spark"])
+def test_spark_reads_the_same_rows(spark, tmp_path, writer):
+    """Frames that were planned before, of several splits a file, and new ones; checksums are verified."""
+    lake = lakes.write_with_pyarrow(tmp_path / "pyarrow", rows=300, row_group_size=50)
+    if writer == "spark":
+        options = {"parquet.block.size": "4096", "parquet.page.size": "1024"}
+        lake = lakes.write_with_spark(spark, tmp_path / "spark", lake, options=options)
+        assert any(name.endswith(".crc") for name in os.listdir(lake))
+    with settings(
+        spark, {"spark.sql.files.maxPartitionBytes": "20000", "spark.sql.files.openCostInBytes": "0"}
+    ):
+        frame = spark.read.parquet(lake).drop("much")
+        assert frame.rdd.getNumPartitions() > lakes.FILES
+        expected = rows(frame)
+        planned_before = spark.read.parquet(lake).drop("much")
+        planned_before.rdd.getNumPartitions()
+        report = quietly(spark, lake, INDEXES)
+        assert report.files_indexed == lakes.FILES, str(report)
+        assert rows(planned_before) == expected
+        assert rows(frame) == expected
+        assert rows(spark.read.parquet(lake).drop("much")) == expected
+        for where in ("i = 20000", "s LIKE 'k1%'", "cat = 'c3'", "l > 9007199254740990"):
+            assert rows(ias.read(spark, lake, where).drop("much")) == rows(frame.where(where))
+    assert ia.open(lake).scan().to_arrow().num_rows == len(expected)
+
+
+def test_a_bad_file_is_told_and_the_others_are_done(spark, tmp_path):
+    lake = write_lake(tmp_path / "lake")
+    bad, cut = Path(lake) / "p=0" / "bad.parquet", Path(lake) / "p=1" / "part-1.parquet"
+    bad.write_bytes(b"garbage")
+    cut.write_bytes(cut.read_bytes()[:-20])
+    before = bad.read_bytes(), cut.read_bytes()
+    report = quietly(spark, lake)
+    assert (report.files_indexed, report.files_failed) == (3, 2)
+    assert {Path(entry["path"]).name for entry in report.failed} == {"bad.parquet", "part-1.parquet"}
+    assert all("CorruptFileError" in entry["error"] for entry in report.failed)
+    assert (bad.read_bytes(), cut.read_bytes()) == before
+    assert "2 failed" in str(report)
+
+
+def test_what_cannot_be_indexed_is_told(spark, tmp_path):
+    path = tmp_path / "lake" / "a.parquet"
+    path.parent.mkdir()
+    pq.write_table(
+        pa.table({"t": pa.array([1, 2], pa.timestamp("ns"))}), path, use_deprecated_int96_timestamps=True
+    )
+    report = quietly(spark, tmp_path / "lake", [PageIndex()])
+    assert [(note["column"], note["index"]) for note in report.skipped] == [("t", "page_index")]
+    assert report.skipped[0]["path"] == str(path)
+    missing = quietly(spark, tmp_path / "lake", [ia.Distinct("nope")])
+    assert "no column 'nope'" in missing.failed[0]["error"]
+    told = report.to_dict()
+    assert told["files"]["total"] == 1
+    assert told["skipped"] == report.skipped
+    assert told["per_file"][0]["path"] == str(path)
+
+
+def test_arguments(spark, tmp_path):
+    lake = write_lake(tmp_path / "lake")
+    with pytest.raises(IndexBuildError, match="'page_index' is no index"):
+        quietly(spark, lake, ["page_index"])
+    with pytest.raises(FileNotFoundError):
+        quietly(spark, tmp_path / "nowhere")
+    one, other = sorted(contents(lake))[:2]
+    assert quietly(spark, one).files_indexed == 1
+    assert quietly(spark, [Path(one), other, one]).files_total == 2
+    assert quietly(spark, f"file://{lake}").files_indexed == 2
+    assert quietly(spark, f"{lake}/p=*/").files_unchanged == 4
+
+
+def test_progress(spark, tmp_path, capsys, monkeypatch):
+    told = []
+    ias.index(spark, write_lake(tmp_path / "lake"), [PageIndex()], progress=lambda *args: told.append(args))
+    assert told[0] == (0, 4, "indexing")
+    assert told[-1] == (4, 4, "indexing")
+    assert told == sorted(told)
+    ias.index(spark, str(tmp_path / "lake"), [PageIndex()])
+    assert capsys.readouterr().err == ""  # no terminal
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    ias.index(spark, str(tmp_path / "lake"), [PageIndex()])
+    assert capsys.readouterr().err.endswith("\rindexing: 4 of 4 files\n")
+
+
+def test_many_files_share_tasks(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(indexing, "MANY_FILES", 7)
+    monkeypatch.setattr(indexing, "MANY_TASKS", 3)
+    told = []
+    lake = write_lake(tmp_path / "lake", files=7, rows_of_each=10)
+    report = ias.index(spark, lake, [PageIndex()], progress=lambda *args: told.append(args))
+    assert report.files_indexed == 7
+    assert told[-1] == (7, 7, "indexing")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_stopped_in_between(spark, tmp_path, error):
+    """Ctrl-C, or a callback that fails: files are old or new, and the next run does the rest."""
+    lake = write_lake(tmp_path / "lake", files=12)
+    before = contents(lake)
+
+    def stop(done, total, label):
+        if done:
+            raise error
+
+    with pytest.raises(error):
+        ias.index(spark, lake, INDEXES[:2], progress=stop)
+    assert not any(thread.name.startswith("intarsia") for thread in threading.enumerate())
+    assert list(spark.sparkContext.statusTracker().getActiveJobsIds()) == []
+    for path, data in before.items():
+        assert Path(path).read_bytes().startswith(data)
+    report = quietly(spark, lake)
+    assert report.files_failed == 0
+    assert contents(lake).keys() == before.keys()
+    assert quietly(spark, lake).files_unchanged == 12
+
+
+def test_two_runs_at_once(spark, tmp_path):
+    lake, alone = write_lake(tmp_path / "lake"), write_lake(tmp_path / "alone")
+    quietly(spark, alone)
+    reports = []
+    threads = [threading.Thread(target=lambda: reports.append(quietly(spark, lake))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [report.files_failed for report in reports] == [0, 0], [str(report) for report in reports]
+    assert list(contents(lake).values()) == list(contents(alone).values())
+
+
+def bytes_read(spark, action):
+    """What Hadoop's file system read meanwhile."""
+
+    def now():
+        statistics = spark._jvm.org.apache.hadoop.fs.FileSystem.getAllStatistics()
+        return sum(entry.getBytesRead() for entry in statistics if entry.getScheme() == "file")
+
+    before = now()
+    action()
+    return now() - before
+
+
+def test_spark_reads_fewer_bytes(spark, tmp_path):
+    """A page index on a file with pyarrow's defaults: Spark then reads pages instead of chunks."""
+    rng = np.random.default_rng(1)
+    path = tmp_path / "lake" / "a.parquet"
+    path.parent.mkdir()
+    values = np.arange(400_000)
+    noise = rng.integers(0, 2**62, len(values))
+    pq.write_table(pa.table({"x": values, "noise": noise}), path, data_page_size=20_000)
+
+    def lookup():
+        # vectored reads are not in Hadoop's statistics
+        reader = spark.read.option("parquet.hadoop.vectored.io.enabled", "false")
+        found = reader.parquet(str(path.parent)).where("x = 200000").collect()
+        assert [(row.x, row.noise) for row in found] == [(200_000, noise[200_000])]
+
+    lookup()
+    plain = bytes_read(spark, lookup)
+    quietly(spark, path.parent, [PageIndex()])
+    indexed = bytes_read(spark, lookup)
+    assert indexed < plain / 2, (plain, indexed)
+
+
+RETRIES = """
+import os, sys
+from dataclasses import dataclass
+from typing import ClassVar
+os.environ["PYSPARK_PYTHON"] = sys.executable
+import intarsia as ia
+from intarsia import spark as ias
+from pyspark.sql import SparkSession
+
+ias.ensure_java()
+builder = SparkSession.builder.master("local[2,3]")
+for key in ("spark.driver.host", "spark.driver.bindAddress"):
+    builder = builder.config(key, "127.0.0.1")
+spark = builder.config("spark.ui.enabled", "false").config("spark.log.level", "OFF").getOrCreate()
+
+@dataclass(frozen=True)
+class Dies:
+    "An index whose first build on each file takes the Python worker with it."
+    kind: ClassVar[str] = "dies"
+    version: ClassVar[int] = 1
+    column: str
+    folder: str
+
+    @property
+    def columns(self):
+        return (self.column,)
+
+    def build(self, chunk):
+        first = next(chunk.batches(self.column))[1][0].as_py()
+        mark = os.path.join(self.folder, str(first))
+        if not os.path.exists(mark):
+            open(mark, "w").close()
+            os._exit(1)
+        return b"built"
+
+    def open(self, payload, layout):
+        raise NotImplementedError
+
+report = ias.index(spark, sys.argv[1], [ia.PageIndex(), Dies("x", sys.argv[2])], progress=False)
+print(report.files_total, report.files_indexed, report.files_failed)
+print(spark.read.parquet(sys.argv[1]).count())
+spark.stop()
+"""
+
+
+@pytest.mark.slow
+def test_a_task_that_dies_is_run_again(tmp_path, spark):
+    lake, marks = write_lake(tmp_path / "lake", files=2), tmp_path / "marks"
+    marks.mkdir()
+    program = tmp_path / "program.py"
+    program.write_text(RETRIES)
+    run = subprocess.run(
+        [sys.executable, str(program), lake, str(marks)],
+        capture_output=True,
+        check=False,
+        cwd=tmp_path,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    assert run.stdout.splitlines()[-2:] == ["2 2 0", "2000"]
+    assert sorted(os.listdir(marks)) == ["0", "1000"]
+    assert all("intarsia" not in Path(path).name for path in contents(lake))
