@@ -303,8 +303,12 @@ def truncate_max(bound: bytes, limit_bytes: int, *, text: bool) -> bytes:
     """
     if len(bound) <= limit_bytes:
         return bound
-    raised = _increment_text(_cut_text(bound, limit_bytes)) if text else successor(bound[:limit_bytes])
-    return bound if raised is None or len(raised) > limit_bytes else raised
+    raised = (
+        _increment_text(_cut_text(bound, limit_bytes), limit_bytes)
+        if text
+        else successor(bound[:limit_bytes])
+    )
+    return bound if raised is None else raised
 
 
 def successor(prefix: bytes) -> bytes | None:
@@ -326,8 +330,8 @@ def _cut_text(text: bytes, limit_bytes: int) -> bytes:
     return text[:end]
 
 
-def _increment_text(text: bytes) -> bytes | None:
-    """UTF-8 bytes just above ``text``: its last character that has a successor, raised."""
+def _increment_text(text: bytes, limit_bytes: int) -> bytes | None:
+    """UTF-8 bytes just above ``text`` and within the limit: its last character that can be is raised."""
     try:
         characters = text.decode("utf-8")
     except UnicodeDecodeError:
@@ -337,6 +341,8 @@ def _increment_text(text: bytes) -> bytes | None:
         if 0xD800 <= point <= 0xDFFF:  # surrogates are no characters
             point = 0xE000
         if point <= 0x10FFFF:
-            return (characters[:-1] + chr(point)).encode("utf-8")
+            raised = (characters[:-1] + chr(point)).encode("utf-8")
+            if len(raised) <= limit_bytes:  # the next character may take a byte more
+                return raised
         characters = characters[:-1]
     return None
