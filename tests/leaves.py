@@ -1,0 +1,28 @@
+"""Leaves and orderings of Arrow types, as files have them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from intarsia.file import ParquetInput
+from intarsia.ordering import ordering_for
+from intarsia.storage import MemorySource
+
+
+def open_table(table: pa.Table, **options) -> ParquetInput:
+    """A table as an open file in memory."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, **options)
+    return ParquetInput(MemorySource(sink.getvalue().to_pybytes()))
+
+
+def leaf_of(type_: pa.DataType, **options):
+    """The leaf of a column of this type, and the type that reading it gives."""
+    file = open_table(pa.table({"x": pa.array([], type_)}), **options)
+    return file.footer.leaves[0], file.leaf_types[0]
+
+
+def ordering_of(type_: pa.DataType, **options):
+    """The ordering of a column of this type, or None."""
+    return ordering_for(*leaf_of(type_, **options))
