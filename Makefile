@@ -42,7 +42,7 @@ bench: $(VENV)/.dev  ## Compare with other readers (not part of the tests)
 
 clean:  ## Remove .venv and everything that tools left behind
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	rm -rf artifacts derby.log metastore_db spark-warehouse
+	rm -rf artifacts derby.log metastore_db spark-warehouse intarsia-demo
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
