@@ -117,18 +117,7 @@ def _tell_attached(outcome: Outcome[AttachReport], seconds: float, *, as_json: b
     """The report that `intarsia.spark.index` gives, too."""
     from intarsia.spark import FileOutcome, IndexReport
 
-    done = [
-        FileOutcome(
-            report.path,
-            report.bytes_before,
-            report.bytes_after,
-            report.built,
-            report.kept,
-            tuple(report.to_dict()["skipped"]),
-            seconds=report.seconds,
-        )
-        for report in outcome.done
-    ]
+    done = [FileOutcome.of(report) for report in outcome.done]
     failed = [FileOutcome(failure["path"], error=failure["error"]) for failure in outcome.failures()]
     report = IndexReport(tuple(sorted([*done, *failed], key=lambda file: file.path)), seconds)
     if as_json:

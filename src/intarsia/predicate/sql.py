@@ -20,7 +20,15 @@ from intarsia.predicate.nodes import (
     Or,
     Predicate,
 )
-from intarsia.predicate.sql_dialect import COMPARISONS, dialect, one_line, short, syntax_message, unsupported
+from intarsia.predicate.sql_dialect import (
+    COMPARISONS,
+    dialect,
+    one_line,
+    operands,
+    short,
+    syntax_message,
+    unsupported,
+)
 from intarsia.predicate.sql_literals import literal, literal_or_none
 
 if TYPE_CHECKING:
@@ -82,7 +90,7 @@ def _predicate(node: Any) -> Predicate:
     if kind == "Paren":
         return _predicate(node.this)
     if kind in ("And", "Or"):
-        children = tuple(_predicate(child) for child in _chain(node, kind))
+        children = tuple(_predicate(child) for child in operands(node, kind))
         return And(children) if kind == "And" else Or(children)
     if kind == "Not":
         return _negated(_predicate(node.this), bare=type(node.this).__name__ not in ("Paren", "Not"))
@@ -115,19 +123,6 @@ def _predicate(node: Any) -> Predicate:
     if kind in ("Column", "Dot"):
         return Comparison(_column(node), "=", True)
     raise unsupported(node)
-
-
-def _chain(node: Any, kind: str) -> list[Any]:
-    """The operands of a AND b AND c …, without recursion: there may be many thousands."""
-    operands: list[Any] = []
-    pending = [node]
-    while pending:
-        current = pending.pop()
-        if type(current).__name__ == kind:
-            pending += [current.expression, current.this]
-        else:
-            operands.append(current)
-    return operands
 
 
 def _negated(child: Predicate, *, bare: bool) -> Predicate:

@@ -82,3 +82,16 @@ def short(text: str) -> str:
 def one_line(text: str) -> str:
     """Text on one line."""
     return " ".join(text.split())
+
+
+def operands(node: Any, kind: str) -> list[Any]:
+    """The operands of a AND b AND c …, without recursion: there may be many thousands."""
+    found: list[Any] = []
+    pending = [node]
+    while pending:
+        current = pending.pop()
+        if type(current).__name__ == kind:
+            pending += [current.expression, current.this]
+        else:
+            found.append(current)
+    return found

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from intarsia.retrofit.report import AttachReport
 
 _SHOWN = 10
 
@@ -33,6 +36,19 @@ class FileOutcome:
     skipped: tuple[dict[str, Any], ...] = ()
     error: str | None = None
     seconds: float = 0.0
+
+    @classmethod
+    def of(cls, report: AttachReport) -> FileOutcome:
+        """What attaching to a file reported."""
+        return cls(
+            report.path,
+            report.bytes_before,
+            report.bytes_after,
+            report.built,
+            report.kept,
+            tuple(report.to_dict()["skipped"]),
+            seconds=report.seconds,
+        )
 
     @property
     def changed(self) -> bool:

@@ -97,15 +97,7 @@ def _attach_one(path: str, indexes: Sequence[PageIndex | Index]) -> FileOutcome:
         size = os.path.getsize(path) if os.path.isfile(path) else 0
         text = f"{type(error).__name__}: {str(error).removeprefix(f'{path}: ')}"
         return FileOutcome(path, size, size, error=text, seconds=time.perf_counter() - started)
-    return FileOutcome(
-        path,
-        report.bytes_before,
-        report.bytes_after,
-        report.built,
-        report.kept,
-        tuple(report.to_dict()["skipped"]),
-        seconds=report.seconds,
-    )
+    return FileOutcome.of(report)
 
 
 def _checked(indexes: Iterable[Any]) -> tuple[PageIndex | Index, ...]:

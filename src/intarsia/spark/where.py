@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from intarsia.predicate import And, Comparison, Constant, In, IsNull, Like, Op, Or, Predicate
 from intarsia.predicate.bound import Bound, BoundAnd, BoundCompare, BoundOr, conjoin, disjoin
+from intarsia.predicate.sql_dialect import operands
 from intarsia.spark.spark_types import (
     FLOATS,
     OLDEST_CERTAIN,
@@ -101,7 +102,7 @@ class _Weakener:
         if kind == "Not":
             return self.node(node.this, negate=not negate)
         if kind in ("And", "Or"):
-            children = tuple(self.node(child, negate=negate) for child in _operands(node, kind))
+            children = tuple(self.node(child, negate=negate) for child in operands(node, kind))
             return And(children) if (kind == "And") is not negate else Or(children)
         if kind in ("Boolean", "Null"):
             value = bool(node.this) is not negate if kind == "Boolean" else False
@@ -251,19 +252,6 @@ class _Weakener:
         if column is None or column.type != "string" or literal is None or literal.kind != "string":
             return _TRUE
         return Like(column.path, literal.value, negated=negate is not bool(node.args.get("negate")))
-
-
-def _operands(node: Any, kind: str) -> list[Any]:
-    """The operands of a AND b AND c …, without recursion: there may be many thousands."""
-    operands: list[Any] = []
-    pending = [node]
-    while pending:
-        current = pending.pop()
-        if type(current).__name__ == kind:
-            pending += [current.expression, current.this]
-        else:
-            operands.append(current)
-    return operands
 
 
 def _literal(node: Any) -> Literal | None:
