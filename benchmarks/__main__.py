@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.data import make_files
 from benchmarks.engines import ENGINES, version
-from benchmarks.measure import Case, DisagreementError, measure
+from benchmarks.measure import Case, DisagreementError, import_ms, measure
 
 DEFAULT_ROWS = 2_000_000
 FULL_ROWS = 10_000_000
@@ -90,6 +90,7 @@ def _document(cases: list[Case], rows: int, engines: list[str]) -> dict[str, Any
         "cpus": os.cpu_count(),
         "python": platform.python_version(),
         "versions": {engine: version(engine) for engine in engines},
+        "import_ms": round(import_ms(), 1),
         "cases": out,
     }
 
@@ -113,6 +114,7 @@ def _print(cases: list[Case], rows: int, engines: list[str]) -> None:
             )
             print(line)
         print(f"  {'':<16}(Intarsia read {case.bytes_read / 1e6:.2f} MB in {case.requests} requests)")
+    print(f"\nimport intarsia: {import_ms():.0f} ms of processor time beyond pyarrow.parquet")
 
 
 def _cell(ms: float, base: float) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -46,6 +48,17 @@ class Case:
     timings: dict[str, Timing] = field(default_factory=dict)
     bytes_read: int = 0
     requests: int = 0
+
+
+def import_ms(repetitions: int = 5) -> float:
+    """Processor time of ``import intarsia`` where numpy and pyarrow.parquet are loaded: the least of a few."""
+    program = (
+        "import time, numpy, pyarrow.parquet; start = time.process_time(); import intarsia;"
+        "print(time.process_time() - start)"
+    )
+    command = [sys.executable, "-c", program]
+    runs = [subprocess.run(command, capture_output=True, check=True, text=True) for _ in range(repetitions)]
+    return min(float(run.stdout) for run in runs) * 1000
 
 
 class DisagreementError(Exception):

@@ -30,18 +30,10 @@ def test_every_folder_is_a_package():
 
 
 def test_import_loads_nothing_heavy():
-    heavy = ["obstore", "pandas", "pyspark", "rich", "sqlglot", "typer"]
+    """What keeps `import intarsia` quick; how quick it is, `make bench` tells."""
+    heavy = ["obstore", "pandas", "pyarrow.dataset", "pyspark", "rich", "sqlglot", "typer"]
     program = f"import sys, intarsia; print(*[name for name in {heavy} if name in sys.modules])"
     assert run_python(program).split() == []
-
-
-def test_import_is_fast():
-    """Under 150 ms beyond pyarrow: of processor time, the best of a few, as the machine may be busy."""
-    program = (
-        "import time, numpy, pyarrow.parquet; start = time.process_time(); import intarsia;"
-        "print(time.process_time() - start)"
-    )
-    assert any(float(run_python(program)) < 0.150 for _ in range(5))
 
 
 def test_typed():

@@ -1,0 +1,331 @@
+"""What other writers put into files, made by surgery: each must be read right, and used where it may be."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.format import thrift
+from intarsia.format.structs import ColumnIndex, ConvertedType, OffsetIndex
+from tests.reading.exact import assert_same_rows
+from tests.reading.surgery import Patient
+
+ROWS = 400
+PAGE = 20
+
+STRING, DECIMAL = 1, 5  # members of LogicalType
+CHUNK_META, STATISTICS, ENCODING_STATS, DICTIONARY_OFFSET, DATA_OFFSET = 3, 12, 13, 11, 9
+
+
+def write(path, table, **options):
+    settings = {"write_page_index": True, "max_rows_per_page": PAGE, "write_batch_size": 10, **options}
+    pq.write_table(table, path, **settings)
+    return path
+
+
+def sorted_table():
+    return pa.table({"key": np.arange(ROWS), "word": [f"word {row // 3:04}" for row in range(ROWS)]})
+
+
+def pages_read(path, where, column):
+    scan = ia.open(path).scan(where)
+    scan.to_arrow()
+    return scan.report.to_dict()["pages"]["by_column"][column]["read"]
+
+
+# --- decimals as byte arrays of varying length ---
+
+
+def decimal_bytes(unscaled, padding=0):
+    return unscaled.to_bytes(unscaled.bit_length() // 8 + 1 + padding, "big", signed=True)
+
+
+@pytest.fixture(scope="module", params=[9, 18, 30])
+def byte_array_decimals(request, tmp_path_factory):
+    """A binary column declared DECIMAL, with the column index that its writer would have made."""
+    precision = request.param
+    limit = 10 ** min(precision, 25) - 1
+    random = np.random.default_rng(7)
+    numbers = sorted(int(n) * limit // 2**31 for n in random.integers(-(2**31), 2**31, ROWS))
+    numbers = [None if row % 17 == 0 else n for row, n in enumerate(numbers)]
+    encoded = [None if n is None else decimal_bytes(n, row % 2) for row, n in enumerate(numbers)]
+    table = pa.table({"d": pa.array(encoded, pa.binary()), "row": np.arange(ROWS)})
+    path = tmp_path_factory.mktemp("decimals") / "decimals.parquet"
+    write(path, table, use_dictionary=False, store_schema=False)
+    patient = Patient.read(path)
+    element = patient.element("d")
+    for field_id, number in ((6, ConvertedType.DECIMAL), (7, 2), (8, precision)):
+        element.set(field_id, thrift.I32, int(number))
+    declared = thrift.Struct({1: (thrift.I32, 2), 2: (thrift.I32, precision)})
+    element.set(10, thrift.STRUCT, thrift.Struct({DECIMAL: (thrift.STRUCT, declared)}))
+    patient.chunk(0, 0).get(CHUNK_META).remove(STATISTICS)  # pyarrow compared them as text
+
+    def decimal_bounds(index):
+        pages = [[n for n in numbers[at : at + PAGE] if n is not None] for at in range(0, ROWS, PAGE)]
+        return index._replace(
+            min_values=[decimal_bytes(min(page)) for page in pages],
+            max_values=[decimal_bytes(max(page), 2) for page in pages],
+        )
+
+    patient.change_index(ColumnIndex, 0, 0, decimal_bounds)
+    patient.write(path)
+    return numbers, path
+
+
+def test_decimals_as_byte_arrays(byte_array_decimals):
+    numbers, path = byte_array_decimals
+    full = pq.read_table(path)
+    assert pa.types.is_decimal(full.schema.field("d").type)
+    assert full["d"].to_pylist() == [None if n is None else Decimal(n).scaleb(-2) for n in numbers]
+    for place in (1, ROWS // 2, ROWS - 2):
+        value = Decimal(numbers[place]).scaleb(-2)
+        for op, judge in (("=", int.__eq__), ("<", int.__lt__), (">=", int.__ge__), ("!=", int.__ne__)):
+            keep = [n is not None and judge(n, numbers[place]) for n in numbers]
+            assert_same_rows(ia.open(path).scan([("d", op, value)]).to_arrow(), full, keep)
+    assert pages_read(path, [("d", "=", Decimal(numbers[1]).scaleb(-2))], "row") == 1
+
+
+# --- what may be absent ---
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("limit", [None, 300])
+def test_encoding_stats_and_dictionary_offset_are_absent(tmp_path, version, limit):
+    """Then the pages' own headers tell whether they use the dictionary, and it begins the chunk."""
+    path = write(
+        tmp_path / "a.parquet", sorted_table(), data_page_version=version, dictionary_pagesize_limit=limit
+    )
+    full = pq.read_table(path)
+    patient = Patient.read(path)
+    for leaf in range(2):
+        meta = patient.chunk(0, leaf).get(CHUNK_META)
+        meta.remove(ENCODING_STATS)
+        if (start := meta.get(DICTIONARY_OFFSET)) is not None:
+            meta.set(DATA_OFFSET, thrift.I64, start)
+            meta.remove(DICTIONARY_OFFSET)
+    patient.write(path)
+    assert_same_rows(pq.read_table(path), full)
+    for first, last in [(0, 5), (100, 101), (15, 390), (395, 399)]:
+        keep = [first <= row <= last for row in range(ROWS)]
+        scan = ia.open(path).scan(f"key BETWEEN {first} AND {last}")
+        assert_same_rows(scan.to_arrow(), full, keep)
+        assert scan.report.to_dict()["pages"]["by_column"]["word"]["total"] is None
+    assert_same_rows(ia.open(path).scan().to_arrow(), full)
+    assert pages_read(path, "key = 7", "word") == 1
+
+
+@pytest.mark.parametrize("offset", [0, -1])
+def test_dictionary_offsets_that_mean_absent(tmp_path, offset):
+    path = write(tmp_path / "a.parquet", sorted_table(), use_dictionary=False)
+    full = pq.read_table(path)
+    patient = Patient.read(path)
+    patient.chunk(0, 1).get(CHUNK_META).set(DICTIONARY_OFFSET, thrift.I64, offset)
+    patient.write(path)
+    assert_same_rows(ia.open(path).scan("key > 390").to_arrow(), full, [row > 390 for row in range(ROWS)])
+    assert_same_rows(ia.open(path).scan("word IS NOT NULL").to_arrow(), full)
+
+
+def test_bounds_without_column_orders_are_not_used(tmp_path):
+    """They have no defined meaning then; what is deprecated has one, for signed numbers."""
+    path = write(tmp_path / "a.parquet", sorted_table())
+    full = pq.read_table(path)
+    patient = Patient.read(path)
+    patient.footer.remove(7)
+    patient.write(path)
+    for leaf, where in ((0, "key = 7"), (1, "word = 'word 0002'")):
+        keep = [row == 7 if leaf == 0 else row // 3 == 2 for row in range(ROWS)]
+        scan = ia.open(path).scan(where)
+        assert_same_rows(scan.to_arrow(), full, keep)
+        assert "column_index" not in [entry["index"] for entry in scan.report.to_dict()["pruned_by"]]
+
+
+def test_an_offset_index_alone_still_finds_pages(tmp_path):
+    path = write(tmp_path / "a.parquet", sorted_table())
+    full = pq.read_table(path)
+    patient = Patient.read(path)
+    for leaf in range(2):
+        chunk = patient.chunk(0, leaf)
+        for field_id in (6, 7):
+            chunk.remove(field_id)
+    patient.write(path)
+    assert_same_rows(ia.open(path).scan("key = 7").to_arrow(), full, [row == 7 for row in range(ROWS)])
+    assert pages_read(path, "key = 7", "word") == 1
+    assert pages_read(path, "key = 7", "key") == ROWS // PAGE
+
+
+def test_a_column_index_alone_is_of_no_use(tmp_path):
+    path = write(tmp_path / "a.parquet", sorted_table())
+    full = pq.read_table(path)
+    patient = Patient.read(path)
+    for leaf in range(2):
+        chunk = patient.chunk(0, leaf)
+        for field_id in (4, 5):
+            chunk.remove(field_id)
+    patient.write(path)
+    assert_same_rows(ia.open(path).scan("key = 7").to_arrow(), full, [row == 7 for row in range(ROWS)])
+
+
+# --- statistics ---
+
+
+def with_statistics(path, leaf, change):
+    patient = Patient.read(path)
+    change(patient.chunk(0, leaf).get(CHUNK_META).get(STATISTICS))
+    for row_group in range(len(patient.footer.get(4).items)):
+        for field_id in (4, 5, 6, 7):
+            patient.chunk(row_group, leaf).remove(field_id)
+    patient.write(path)
+
+
+def make_deprecated(statistics):
+    """The bounds as writers before 2.4 put them: max first, then min."""
+    statistics.set(1, thrift.BINARY, statistics.get(5))
+    statistics.set(2, thrift.BINARY, statistics.get(6))
+    statistics.remove(5)
+    statistics.remove(6)
+
+
+@pytest.mark.parametrize(
+    ("type_", "used"),
+    [
+        (pa.int32(), True),
+        (pa.int64(), True),
+        (pa.float64(), True),
+        (pa.uint32(), False),
+        (pa.string(), False),
+    ],
+)
+def test_deprecated_statistics_serve_signed_numbers(tmp_path, type_, used):
+    values = pa.array([str(row) for row in range(10, 50)] if type_ == pa.string() else range(10, 50)).cast(
+        type_
+    )
+    path = write(tmp_path / "a.parquet", pa.table({"x": values}))
+    with_statistics(path, 0, make_deprecated)
+    beyond, within = ("'7'", "'25'") if type_ == pa.string() else ("7", "25")
+    scan = ia.open(path).scan(f"x = {beyond}")
+    assert scan.to_arrow().num_rows == 0
+    assert scan.report.row_groups_read == (0 if used else 1)
+    assert ia.open(path).scan(f"x = {within}").to_arrow().num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        (b"\x05\0\0\0\0\0\0\0", b"\x01\0\0\0\0\0\0\0"),
+        (b"\x05\0\0\0", b"\x09\0\0\0"),
+        (b"", b""),
+        (b"\x05\0\0\0\0\0\0\0", None),
+    ],
+)
+def test_statistics_that_contradict_themselves_are_not_used(tmp_path, low, high):
+    path = write(tmp_path / "a.parquet", pa.table({"x": np.arange(100)}))
+
+    def damage(statistics):
+        statistics.set(6, thrift.BINARY, low)
+        statistics.set(5, thrift.BINARY, high) if high is not None else statistics.remove(5)
+
+    with_statistics(path, 0, damage)
+    for value in (0, 5, 99):
+        assert ia.open(path).scan(f"x = {value}").to_arrow()["x"].to_pylist() == [value]
+
+
+@pytest.mark.parametrize("count", [0, -1, 101, 2**62])
+def test_null_counts_that_cannot_be_are_not_used(tmp_path, count):
+    path = write(tmp_path / "a.parquet", pa.table({"x": pa.array([None] * 50 + [1] * 50, pa.int32())}))
+
+    def damage(statistics):
+        statistics.set(3, thrift.I64, count)
+        if count == 0:  # no bounds either: not counted, rather than none
+            for field_id in (1, 2, 5, 6):
+                statistics.remove(field_id)
+
+    with_statistics(path, 0, damage)
+    assert ia.open(path).scan("x IS NULL").to_arrow().num_rows == 50
+    assert ia.open(path).scan("x IS NOT NULL").to_arrow().num_rows == 50
+
+
+# --- floats ---
+
+
+def nan_table():
+    values = [float(row // PAGE) for row in range(ROWS)]
+    for row in (3 * PAGE + 1, 5 * PAGE + 2):
+        values[row] = float("nan")
+    return pa.table({"x": values})
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_nan_counts(tmp_path, counted):
+    path = write(tmp_path / "a.parquet", nan_table(), use_dictionary=False)
+    full = pq.read_table(path)
+    patient = Patient.read(path)
+    counts = [0] * (ROWS // PAGE)
+    counts[3] = counts[5] = 1
+    patient.change_index(
+        ColumnIndex, 0, 0, lambda index: index._replace(nan_counts=counts if counted else None)
+    )
+    patient.chunk(0, 0).get(CHUNK_META).remove(STATISTICS)
+    patient.write(path)
+    keep = [row in (61, 102) or row >= 19 * PAGE for row in range(ROWS)]
+    assert_same_rows(ia.open(path).scan("NOT (x < 19)").to_arrow(), full, keep)
+    assert pages_read(path, "NOT (x < 19)", "x") == (3 if counted else ROWS // PAGE)
+    assert pages_read(path, "x >= 19", "x") == 1
+
+
+def test_zeros_of_either_sign(tmp_path):
+    """A bound of +0.0 may hide -0.0, and the other way round."""
+    for low, high in [(0.0, 0.0), (-0.0, -0.0), (0.0, -0.0)]:
+        path = write(tmp_path / "a.parquet", pa.table({"x": [0.0, -0.0] * 10}), use_dictionary=False)
+        patient = Patient.read(path)
+        bounds = [[np.array([bound]).tobytes()] for bound in (low, high)]
+        patient.change_index(
+            ColumnIndex,
+            0,
+            0,
+            lambda index, bounds=bounds: index._replace(min_values=bounds[0], max_values=bounds[1]),
+        )
+        patient.chunk(0, 0).get(CHUNK_META).remove(STATISTICS)
+        patient.write(path)
+        for where in ("x = 0", "x = -0.0", "x >= 0", "x <= -0.0", "x IN (0.0, 5.0)", "NOT (x <> 0)"):
+            assert ia.open(path).scan(where).to_arrow().num_rows == 20, where
+
+
+# --- summaries ---
+
+
+def test_columns_in_other_files_are_refused(tmp_path):
+    path = write(tmp_path / "_metadata.parquet", sorted_table())
+    patient = Patient.read(path)
+    patient.chunk(0, 1).set(1, thrift.BINARY, b"part-0.parquet")
+    patient.write(path)
+    with pytest.raises(ia.UnsupportedFeatureError, match=r"_metadata\.parquet.*part-0\.parquet"):
+        ia.open(path).scan().to_arrow()
+    assert ia.open(path).scan("key = 5", ["key"]).to_arrow()["key"].to_pylist() == [5]
+
+
+def test_untrusted_writers_page_index_is_named(tmp_path):
+    path = write(tmp_path / "a.parquet", sorted_table())
+    full = pq.read_table(path)
+    patient = Patient.read(path)
+    patient.footer.set(6, thrift.BINARY, b"github.com/segmentio/parquet-go version 0.0.0(build )")
+    patient.write(path)
+    with pytest.warns(ia.IntarsiaWarning, match="parquet-go"):
+        found = ia.open(path).scan("key = 7").to_arrow()
+    assert_same_rows(found, full, [row == 7 for row in range(ROWS)])
+
+
+def test_offset_index_of_a_later_version(tmp_path):
+    """Fields that this version does not know are no reason to doubt an index."""
+    path = write(tmp_path / "a.parquet", sorted_table())
+    patient = Patient.read(path)
+    for cls in (OffsetIndex, ColumnIndex):
+        tree, _ = thrift.parse_tree(patient.index_bytes(cls, 0, 0))
+        tree.set(99, thrift.STRUCT, thrift.Struct({1: (thrift.BINARY, b"new")}))
+        patient.put_index(cls, 0, 0, thrift.serialize_tree(tree))
+    patient.write(path)
+    assert pages_read(path, "key = 7", "word") == 1
