@@ -51,7 +51,7 @@ class Case:
 
 
 def import_ms(repetitions: int = 5) -> float:
-    """Processor time of ``import intarsia`` where numpy and pyarrow.parquet are loaded: the least of a few."""
+    """Processor time of ``import intarsia`` where pyarrow.parquet is loaded already: the least of a few."""
     program = (
         "import time, numpy, pyarrow.parquet; start = time.process_time(); import intarsia;"
         "print(time.process_time() - start)"
