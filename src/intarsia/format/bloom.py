@@ -1,4 +1,4 @@
-"""Split-block Bloom filters: the header, where a value's block lies, and whether the block holds it.
+"""Split-block Bloom filters: header and bits, where a value's block lies, and whether the block holds it.
 
 A probe needs one block of 32 bytes, so a filter of a megabyte is never read whole.
 Source: ``BloomFilter.md`` of parquet-format; XXH64 with seed 0 over the PLAIN encoding of a value.
@@ -6,18 +6,37 @@ Source: ``BloomFilter.md`` of parquet-format; XXH64 with seed 0 over the PLAIN e
 
 from __future__ import annotations
 
+import math
 import struct
+
+import numpy as np
+import numpy.typing as npt
 
 from intarsia.errors import CorruptFileError, UnsupportedFeatureError
 from intarsia.format import thrift
-from intarsia.format.structs import BloomFilterHeader
+from intarsia.format.structs import (
+    BloomFilterAlgorithm,
+    BloomFilterCompression,
+    BloomFilterHash,
+    BloomFilterHeader,
+    Empty,
+)
 
 BLOCK_BYTES = 32
+
+#: Larger filters are refused by Arrow C++ and parquet-java.
+MAX_BYTES = 128 << 20
 
 #: Headers of today are about 15 bytes; this leaves room for fields to come.
 HEADER_BYTES = 64
 
 SALT = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
+
+#: Words of 32 bits in a block, and bits that a value sets: one in each word.
+_WORDS = len(SALT)
+
+#: Hashes are put in so many at a time, which bounds the memory that it takes.
+_STEP_HASHES = 1 << 16
 
 
 def parse_bloom_header(data: bytes) -> tuple[int, int]:
@@ -58,3 +77,78 @@ def block_may_contain(block: bytes, hash64: int) -> bool:
     key = hash64 & 0xFFFFFFFF
     words = struct.unpack("<8I", block)
     return all(word >> ((key * salt & 0xFFFFFFFF) >> 27) & 1 for word, salt in zip(words, SALT, strict=True))
+
+
+# --- building ----------------------------------------------------------------------------------------
+
+
+def optimal_bytes(num_distinct: int, fpp: float) -> int:
+    """Size of the bits of a filter, in bytes: a power of two, since Arrow C++, Velox and ClickHouse want it.
+
+    Args:
+        num_distinct: How many different values it is to hold.
+        fpp: At most this share of the values that it does not hold are taken for held, unless that needs
+            more than `MAX_BYTES`.
+
+    Example:
+        >>> optimal_bytes(1_000, 0.01), optimal_bytes(1, 0.01)
+        (2048, 32)
+    """
+    bits_per_value = -_WORDS / math.log1p(-(fpp ** (1 / _WORDS)))
+    wanted = math.ceil(num_distinct * bits_per_value / 8)
+    return min(max(BLOCK_BYTES, 1 << (wanted - 1).bit_length()), MAX_BYTES)
+
+
+def build(hashes: npt.NDArray[np.uint64], num_bytes: int) -> bytes:
+    """The bits of a filter that holds some values.
+
+    Args:
+        hashes: The values' hashes, in any order; sorted ones save sorting them here.
+        num_bytes: Size of the bits, a whole number of blocks; see `optimal_bytes`.
+
+    Example:
+        >>> bits = build(np.array([7 << 40], dtype=np.uint64), 64)
+        >>> place = block_offset(7 << 40, 64)
+        >>> block_may_contain(bits[place : place + BLOCK_BYTES], 7 << 40)
+        True
+    """
+    if (hashes[1:] < hashes[:-1]).any():
+        hashes = np.sort(hashes)
+    blocks = np.zeros((num_bytes // BLOCK_BYTES, _WORDS), dtype=np.uint32)
+    for start in range(0, len(hashes), _STEP_HASHES):
+        step = hashes[start : start + _STEP_HASHES]
+        place = ((step >> np.uint64(32)) * np.uint64(len(blocks)) >> np.uint64(32)).astype(np.int64)
+        firsts = np.flatnonzero(np.diff(place, prepend=-1))  # sorted hashes of one block are neighbours
+        key = step.astype(np.uint32)
+        touched = place[firsts]
+        for word, salt in enumerate(SALT):
+            # products of uint32 wrap around, as the specification wants
+            bit = np.uint32(1) << (key * np.uint32(salt) >> np.uint32(27))
+            blocks[touched, word] |= np.bitwise_or.reduceat(bit, firsts)
+    return blocks.astype("<u4", copy=False).tobytes()
+
+
+def serialize_bloom_filter(bits: bytes) -> bytes:
+    """A filter as it stands in a file: header and bits."""
+    header = BloomFilterHeader(
+        len(bits),
+        BloomFilterAlgorithm(BLOCK=Empty()),
+        BloomFilterHash(XXHASH=Empty()),
+        BloomFilterCompression(UNCOMPRESSED=Empty()),
+    )
+    return thrift.serialize(header) + bits
+
+
+def estimated_distinct(bits: bytes) -> float:
+    """About how many different values a filter holds, by how many of its bits are set; infinite if all are.
+
+    Example:
+        >>> hashes = np.random.default_rng(1).integers(0, 2**64, 1_000, dtype=np.uint64)
+        >>> round(estimated_distinct(build(hashes, 2048)), -2)
+        1000.0
+    """
+    num_bits = len(bits) * 8
+    num_set = int.from_bytes(bits, "little").bit_count()
+    # in each word, which a value of the block reaches with one of 32 bits
+    share_unset = 1 - num_set / num_bits
+    return math.inf if share_unset == 0 else num_bits / _WORDS * -math.log(share_unset)

@@ -1,0 +1,142 @@
+"""Bloom filters that are built: the bits that pyarrow and the definition give; nothing held is denied."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from intarsia.format import bloom
+from intarsia.format.bloom import (
+    BLOCK_BYTES,
+    MAX_BYTES,
+    block_may_contain,
+    block_offset,
+    build,
+    estimated_distinct,
+    optimal_bytes,
+    parse_bloom_header,
+    serialize_bloom_filter,
+)
+from intarsia.hashing import xxh64
+
+HASHES = st.lists(st.integers(0, 2**64 - 1), max_size=200)
+
+
+def as_hashes(values) -> np.ndarray:
+    return np.array(values, dtype=np.uint64)
+
+
+def random_hashes(count: int) -> np.ndarray:
+    return np.random.default_rng(count).integers(0, 2**64, count, dtype=np.uint64)
+
+
+def bits_one_by_one(hashes: list[int], num_bytes: int) -> bytes:
+    """What `build` is to give, a value and a word at a time."""
+    words = [0] * (num_bytes // 4)
+    for hash64 in hashes:
+        first = block_offset(hash64, num_bytes) // 4
+        for place, salt in enumerate(bloom.SALT):
+            words[first + place] |= 1 << (((hash64 & 0xFFFFFFFF) * salt & 0xFFFFFFFF) >> 27)
+    return b"".join(word.to_bytes(4, "little") for word in words)
+
+
+def filter_of_pyarrow(array: pa.Array, ndv: int, fpp: float) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"x": array}), sink, bloom_filter_options={"x": {"ndv": ndv, "fpp": fpp}})
+    data = sink.getvalue().to_pybytes()
+    # a filter's header starts with its size, i32 1, then the unions of algorithm, hash and compression
+    size = optimal_bytes(ndv, fpp)
+    head = serialize_bloom_filter(bytes(size))[:-size]
+    assert data.count(head) == 1
+    start = data.index(head)
+    return data[start : start + len(head) + size]
+
+
+@pytest.mark.parametrize("count", [1, 26, 27, 1_000, 100_000])
+@pytest.mark.parametrize("fpp", [0.001, 0.01, 0.05, 0.3])
+def test_header_size_and_bits_are_those_of_pyarrow(count, fpp):
+    array = pa.array(np.arange(count) * 7919)
+
+    ours = serialize_bloom_filter(build(xxh64(array), optimal_bytes(count, fpp)))
+
+    assert ours == filter_of_pyarrow(array, count, fpp)
+
+
+def test_texts_as_pyarrow():
+    array = pa.array([f"user {number}" for number in range(5_000)])
+
+    ours = serialize_bloom_filter(build(xxh64(array), optimal_bytes(5_000, 0.01)))
+
+    assert ours == filter_of_pyarrow(array, 5_000, 0.01)
+
+
+@settings(max_examples=60, deadline=None)
+@given(HASHES, st.sampled_from([32, 64, 96, 1024]), st.integers(1, 50))
+def test_bits_by_the_definition(hashes, num_bytes, step):
+    before = bloom._STEP_HASHES
+    bloom._STEP_HASHES = step
+    try:
+        assert build(as_hashes(hashes), num_bytes) == bits_one_by_one(hashes, num_bytes)
+    finally:
+        bloom._STEP_HASHES = before
+
+
+@settings(max_examples=30, deadline=None)
+@given(HASHES)
+def test_what_it_holds_is_never_denied(hashes):
+    num_bytes = optimal_bytes(len(hashes), 0.5)
+    bits = build(as_hashes(hashes), num_bytes)
+
+    for hash64 in hashes:
+        place = block_offset(hash64, num_bytes)
+        assert block_may_contain(bits[place : place + BLOCK_BYTES], hash64)
+
+
+def test_about_as_many_others_are_let_through_as_was_asked():
+    held = random_hashes(10_000)
+    bits = build(held, optimal_bytes(10_000, 0.01))
+    others = np.random.default_rng(99).integers(0, 2**64, 20_000, dtype=np.uint64).tolist()
+
+    passed = sum(
+        block_may_contain(bits[place : place + BLOCK_BYTES], hash64)
+        for hash64 in others
+        for place in [block_offset(hash64, len(bits))]
+    )
+
+    assert passed < 0.012 * len(others)
+
+
+def test_sizes():
+    assert optimal_bytes(0, 0.01) == optimal_bytes(1, 0.01) == BLOCK_BYTES
+    assert optimal_bytes(1_000, 0.01) == 2048
+    assert optimal_bytes(10**12, 0.01) == MAX_BYTES
+    assert optimal_bytes(1_000, 0.9999) == 128
+    for count in (1, 10, 12_345, 10**6):
+        for fpp in (1e-9, 0.01, 0.5):
+            size = optimal_bytes(count, fpp)
+            assert size >= BLOCK_BYTES
+            assert size & (size - 1) == 0, "Arrow C++ takes powers of two only"
+
+
+def test_the_header_says_the_size():
+    data = serialize_bloom_filter(bytes(64))
+
+    header_bytes, num_bytes = parse_bloom_header(data)
+
+    assert (header_bytes + num_bytes, num_bytes) == (len(data), 64)
+
+
+@pytest.mark.parametrize("count", [1, 10, 1_000, 50_000])
+def test_the_number_of_values_is_estimated_from_the_bits(count):
+    bits = build(random_hashes(count), optimal_bytes(count, 0.01))
+
+    assert estimated_distinct(bits) == pytest.approx(count, rel=0.15)
+
+
+def test_estimates_at_the_edges():
+    assert estimated_distinct(bytes(32)) == 0
+    assert estimated_distinct(b"\xff" * 32) == float("inf")
