@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from intarsia.format.structs import BoundaryOrder
 from intarsia.ordering import Keys, Ordering, successor
-from intarsia.predicate.bound import BoundCompare, BoundIn, BoundLike, BoundNull, BoundPrefix
+from intarsia.predicate.bound import BoundCompare, BoundIn, BoundMatch, BoundNull, BoundPrefix
 from intarsia.predicate.bound import Leaf as BoundLeaf
 
 Bools = npt.NDArray[np.bool_]
@@ -126,7 +126,7 @@ def _might_hold(leaf: BoundLeaf, bounds: Bounds) -> Bools | None:
             if negated:
                 return ~_truth((low >= first) & ((high < after) if after is not None else True))
             return _between(bounds, first, after, "[)")
-        case BoundLike(prefix=prefix, negated=False) if prefix:
+        case BoundMatch(prefix=prefix, negated=False) if prefix:
             return _between(bounds, *_prefix_cells(bounds.ordering, prefix), "[)")
     return None
 

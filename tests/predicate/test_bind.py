@@ -18,7 +18,7 @@ from intarsia.predicate import (
     BoundCompare,
     BoundConstant,
     BoundIn,
-    BoundLike,
+    BoundMatch,
     BoundNull,
     BoundPrefix,
     Comparison,
@@ -174,8 +174,8 @@ def test_leaf_fields():
     assert bind(parse_sql("i8 IS NULL"), SCHEMA) == BoundNull(("i8",), pa.int8())
     assert bind(parse_sql("dict LIKE 'é%'"), SCHEMA) == BoundPrefix(("dict",), pa.string(), "é".encode())
     like = bind(parse_sql(r"s NOT LIKE 'é\_%x_'"), SCHEMA)
-    assert isinstance(like, BoundLike)
-    assert (like.pattern, like.prefix, like.negated) == (r"é\_%x_", "é_".encode(), True)
+    assert isinstance(like, BoundMatch)
+    assert (like.condition, like.prefix, like.negated) == (r"LIKE 'é\_%x_'", "é_".encode(), True)
     among = bind(parse_sql("s IN ('b', 'a', 'b')"), SCHEMA)
     assert isinstance(among, BoundIn)
     assert among.array.equals(pa.array(["a", "b"]))

@@ -14,7 +14,7 @@ from intarsia.predicate.bound import (
     BoundCompare,
     BoundConstant,
     BoundIn,
-    BoundLike,
+    BoundMatch,
     BoundNull,
     BoundOr,
     BoundPrefix,
@@ -38,6 +38,7 @@ from intarsia.predicate.nodes import (
     Or,
     Predicate,
 )
+from intarsia.predicate.required import fold_case, ignores_case, required_texts
 from intarsia.predicate.sql import parse_sql
 
 __all__ = [
@@ -47,7 +48,7 @@ __all__ = [
     "BoundCompare",
     "BoundConstant",
     "BoundIn",
-    "BoundLike",
+    "BoundMatch",
     "BoundNull",
     "BoundOr",
     "BoundPrefix",
@@ -69,10 +70,13 @@ __all__ = [
     "bind",
     "evaluate",
     "find_column",
+    "fold_case",
+    "ignores_case",
     "leaf_mask",
     "leaves",
     "parse_filters",
     "parse_predicate",
     "parse_sql",
+    "required_texts",
     "resolve_column",
 ]

@@ -26,7 +26,7 @@ from intarsia.predicate.bound import (
     BoundCompare,
     BoundConstant,
     BoundIn,
-    BoundLike,
+    BoundMatch,
     BoundNull,
     BoundPrefix,
     conjoin,
@@ -47,6 +47,7 @@ from intarsia.predicate.nodes import (
     Op,
     Or,
     Predicate,
+    render_literal,
 )
 from intarsia.predicate.pattern import parse_pattern
 
@@ -186,4 +187,5 @@ def _like(node: Like, column: Column, *, negated: bool) -> Bound:
         pc.match_substring_regex(pa.array([""]), pattern.regex)
     except pa.ArrowInvalid:
         raise PredicateError(f"the pattern of {str(node)[:80]}… is too long") from None
-    return BoundLike(path, type_, str(pattern), pattern.regex, pattern.prefix.encode(), negated)
+    condition = f"LIKE {render_literal(str(pattern))}"
+    return BoundMatch(path, type_, condition, pattern.regex, pattern.skeleton(ignore_case=False), negated)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 
 from intarsia.predicate.nodes import Op, render_column, render_literal
+from intarsia.predicate.skeleton import Skeleton
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,29 +128,34 @@ class BoundPrefix:
 
 
 @dataclass(frozen=True, slots=True)
-class BoundLike:
+class BoundMatch:
     """A string matches a pattern that is more than a prefix, or does not when negated; NULL matches neither.
 
     Attributes:
-        pattern: The pattern with the backslash as its escape, whatever the escape was in the text.
-        regex: The same as a regular expression for RE2, anchored at both ends.
-        prefix: UTF-8 of the text before the first wildcard; every match starts with it. May be empty.
+        condition: The condition without its column and its NOT, as SQL text: ``LIKE '%a'``, ``RLIKE '^a|b'``.
+        regex: The same for RE2, which searches for it; all flags are inside.
+        skeleton: What every string that matches has. See :func:`intarsia.predicate.required.required_texts`.
     """
 
     path: Path
     type: pa.DataType
-    pattern: str
+    condition: str
     regex: str
-    prefix: bytes
+    skeleton: Skeleton
     negated: bool = False
     or_nan: bool = field(default=False, init=False)
+
+    @property
+    def prefix(self) -> bytes:
+        """UTF-8 that every string which matches starts with, in exactly this case; may be empty."""
+        return self.skeleton.prefix.encode()
 
     def paths(self) -> frozenset[Path]:
         """The leaf that this node reads."""
         return frozenset((self.path,))
 
     def __str__(self) -> str:
-        return f"{_name(self.path)} {'NOT ' if self.negated else ''}LIKE {render_literal(self.pattern)}"
+        return f"{_name(self.path)} {'NOT ' if self.negated else ''}{self.condition}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,13 +204,13 @@ class BoundOr:
         )
 
 
-Leaf: TypeAlias = BoundCompare | BoundIn | BoundNull | BoundPrefix | BoundLike
+Leaf: TypeAlias = BoundCompare | BoundIn | BoundNull | BoundPrefix | BoundMatch
 """A node that reads one column; ``path``, ``type`` and ``or_nan`` are common to all."""
 
 Bound: TypeAlias = Leaf | BoundConstant | BoundAnd | BoundOr
 """Any node of a bound predicate."""
 
-LEAF_TYPES = (BoundCompare, BoundIn, BoundNull, BoundPrefix, BoundLike)
+LEAF_TYPES = (BoundCompare, BoundIn, BoundNull, BoundPrefix, BoundMatch)
 
 
 def leaves(bound: Bound) -> Iterator[Leaf]:

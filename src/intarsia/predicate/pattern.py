@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from intarsia.errors import PredicateError
+from intarsia.predicate.skeleton import Item, Mark, Skeleton, letters
 
 if TYPE_CHECKING:
     from intarsia.predicate.nodes import Like
@@ -49,6 +50,13 @@ class Pattern:
             else:
                 pieces.append(re.escape(part) if isinstance(part, str) else "." * part)
         return rf"(?s)\A(?:{''.join(pieces)})\z"
+
+    def skeleton(self, *, ignore_case: bool) -> Skeleton:
+        """What every text that matches has."""
+        items: list[Item] = [Mark.START]
+        for part in self.parts:
+            items += letters(part, ignore_case=ignore_case) if isinstance(part, str) else [Mark.GAP]
+        return Skeleton(tuple(items))
 
     def __str__(self) -> str:
         pieces = []
