@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from intarsia.errors import CorruptFileError, FormatError
+from intarsia.errors import CorruptFileError, FormatError, IndexPayloadError
+from intarsia.format.directory import KEY, Directory, belongs, parse_directory
 from intarsia.format.footer import (
     MAGIC,
     SMALLEST_FILE_BYTES,
@@ -59,8 +60,7 @@ class ParquetInput:
         source: The counted source.
         footer: The footer.
         ignored: Indexes that were there and could not be believed.
-        trusted_from: Page indexes that lie at this offset or after it were added by Intarsia, whoever wrote
-            the rest of the file; None where nothing was added.
+        dictionaries: Dictionary pages that were read to prune by, and their offsets; who needs one takes it.
 
     Raises:
         CorruptFileError: If it is no Parquet file, or a damaged one.
@@ -71,7 +71,7 @@ class ParquetInput:
         self.source = CountedSource(source)
         self.path = source.path
         self.ignored: list[Ignored] = []
-        self.trusted_from: int | None = None
+        self.dictionaries: dict[int, bytes] = {}
         self._locations: dict[ChunkKey, PageLocations | None] = {}
         self._column_indexes: dict[ChunkKey, ColumnIndex | None] = {}
         with self.named_errors():
@@ -154,6 +154,25 @@ class ParquetInput:
         with self.named_errors():
             return self.schema.leaf_types
 
+    # --- what Intarsia added -----------------------------------------------------------------------
+
+    @cached_property
+    def directory(self) -> Directory | None:
+        """What Intarsia added to the file; None if nothing, or if the directory is about another file."""
+        raw = self.footer.key_values.get(KEY)
+        if raw is None:
+            return None
+        try:
+            directory = parse_directory(raw)
+        except IndexPayloadError as error:
+            self.distrust("intarsia directory", str(error))
+            return None
+        reason = belongs(directory, self.footer)
+        if reason is not None:
+            self.distrust("intarsia directory", reason)
+            return None
+        return directory
+
     # --- the page index ----------------------------------------------------------------------------
 
     def distrust(self, index: str, reason: str) -> None:
@@ -216,12 +235,13 @@ class ParquetInput:
         if not there:
             return False
         chunk = self.footer.metadata.row_groups[key.row_group].columns[key.leaf]
-        if self.trusted_from is not None and (chunk.offset_index_offset or 0) >= self.trusted_from:
-            return True
         reason = distrusts_page_index(self.footer.created_by, self.footer.leaves[key.leaf])
-        if reason:
-            self.distrust(f"page index of {self.footer.leaves[key.leaf].name}", reason)
-        return reason is None
+        if reason is None:
+            return True
+        if self.directory is not None and (chunk.offset_index_offset or 0) >= self.directory.original_length:
+            return True  # added by Intarsia, whoever wrote the rest of the file
+        self.distrust(f"page index of {self.footer.leaves[key.leaf].name}", reason)
+        return False
 
     def _lies_inside(self, key: ChunkKey, struct: str, place: ByteRange) -> bool:
         inside = len(MAGIC) <= place.start < place.stop <= self.footer.start

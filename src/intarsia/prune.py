@@ -8,19 +8,19 @@ it could save.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from intarsia.comparison import compares_alike
-from intarsia.errors import ColumnNotFoundError, IndexPayloadError, PredicateError
+from intarsia.errors import IndexPayloadError
 from intarsia.file import ParquetInput
 from intarsia.indexes.base import OpenIndex, SureIndex
 from intarsia.indexes.bloom import BloomFilters
 from intarsia.indexes.column_index import ColumnIndexes
-from intarsia.indexes.directory import Entry
+from intarsia.indexes.dictionary import Dictionaries
+from intarsia.indexes.distinct import Distinct
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.statistics import RowGroupStatistics
 from intarsia.predicate import (
@@ -33,7 +33,6 @@ from intarsia.predicate import (
     Path,
     leaf_mask,
     leaves,
-    resolve_column,
 )
 from intarsia.selection import RowSelection
 
@@ -43,9 +42,11 @@ class PruneStep:
     """What one index excluded.
 
     Attributes:
-        index: Its name: ``"statistics"``, ``"column_index"``, ``"bloom_filter"``, or an embedded index's
-        name. column: The column it was asked about, dotted. before: Rows that might match before it was
-        asked. after: Rows that might match after.
+        index: Its name: ``"statistics"``, ``"column_index"``, ``"bloom_filter"``, ``"dictionary"``, or an
+            embedded index's name.
+        column: The column it was asked about, dotted.
+        before: Rows that might match before it was asked.
+        after: Rows that might match after.
     """
 
     index: str
@@ -134,12 +135,11 @@ class _Pruner:
 
     def run(self) -> Pruned:
         bytes_before, requests_before = self.file.source.counts.bytes, self.file.source.counts.requests
-        embedded = EmbeddedIndexes(self.file)
-        if embedded.directory is not None:
-            self.file.trusted_from = embedded.directory.original_length
         self._ask("statistics", RowGroupStatistics(self.file), self.asked)
         self._ask_column_indexes()
         self._ask_bloom_filters()
+        embedded = EmbeddedIndexes(self.file)
+        self._ask_dictionaries(embedded)
         self._ask_embedded(embedded)
         counts = self.file.source.counts
         return Pruned(
@@ -170,22 +170,33 @@ class _Pruner:
             filters.load(wanted)
             self._ask("bloom_filter", filters, wanted)
 
+    def _ask_dictionaries(self, embedded: EmbeddedIndexes) -> None:
+        """Dictionary pages say what `Distinct` says, which is smaller."""
+        listed = [entry for entry in embedded.entries if entry.kind == Distinct.kind]
+        wanted = {
+            leaf: scope
+            for leaf, possible in self._open_leaves().items()
+            if not (scope := possible - self.sure[leaf]).is_empty
+            and not any(embedded.can_prune(entry, leaf) for entry in listed)
+        }
+        if wanted:
+            dictionaries = Dictionaries(self.file)
+            dictionaries.load(wanted, self._excluded_if, self.data_bytes)
+            self._ask("dictionary", dictionaries, wanted)
+
+    def _excluded_if(self, denied: Mapping[Leaf, RowSelection]) -> RowSelection:
+        """The candidates that are none, if each leaf is not met in the rows given for it."""
+        nothing = RowSelection.none()
+        possible = {leaf: rows - denied.get(leaf, nothing) for leaf, rows in self.possible.items()}
+        return self.candidates - _combine(self.predicate, possible, self.everything)
+
     def _ask_embedded(self, embedded: EmbeddedIndexes) -> None:
         for entry in embedded.entries:
-            paths = self._paths_of(entry)
-            wanted = [leaf for leaf in self._open_leaves() if leaf.path in paths]
-            if wanted and entry.length < self.data_bytes(self.candidates):
+            wanted = [leaf for leaf in self._open_leaves() if embedded.can_prune(entry, leaf)]
+            if wanted and embedded.cost_bytes(entry) < self.data_bytes(self.candidates):
                 index = embedded.open(entry)
                 if index is not None:
                     self._ask(entry.name, index, wanted)
-
-    def _paths_of(self, entry: Entry) -> set[Path]:
-        """The columns of an entry, whose names were resolved like this when it was built."""
-        paths = set()
-        for column in entry.columns:
-            with contextlib.suppress(ColumnNotFoundError, PredicateError):
-                paths.add(resolve_column(self.file.arrow_schema, column).path)
-        return paths
 
     def _ask(self, name: str, index: OpenIndex, asked: Iterable[Leaf]) -> None:
         for leaf in asked:

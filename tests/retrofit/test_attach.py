@@ -20,8 +20,8 @@ from intarsia.errors import (
 )
 from intarsia.file import ParquetInput
 from intarsia.format import thrift
+from intarsia.format.directory import belongs, parse_directory, unframe
 from intarsia.format.structs import OffsetIndex
-from intarsia.indexes.directory import belongs, parse_directory, unframe
 from intarsia.indexes.distinct import Distinct
 from intarsia.retrofit import PageIndex, attach, detach
 from tests.retrofit.tables import drawn_tables, edit_footer, page_indexes

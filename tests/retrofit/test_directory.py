@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from intarsia.errors import IndexPayloadError
 from intarsia.file import ParquetInput
-from intarsia.indexes.directory import (
+from intarsia.format.directory import (
     Directory,
     Entry,
     NewerDirectoryError,
@@ -23,7 +23,7 @@ from intarsia.indexes.directory import (
 )
 
 FINGERPRINT = "0123456789abcdef" * 2
-ENTRY = Entry("zones(a):page", "zones", 2, ("a",), "page", {"column": "a", "n": 3}, 104, 80, "0" * 16)
+ENTRY = Entry("zones(a):page", "zones", 2, (("a",),), "page", {"column": "a", "n": 3}, 104, 80, "0" * 16)
 DIRECTORY = Directory(1, 100, FINGERPRINT, 200, (ENTRY,))
 
 

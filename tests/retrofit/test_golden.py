@@ -1,5 +1,6 @@
 """The files of ``tests/golden``: attaching makes them, and ``docs/format.md`` is enough to read them."""
 
+import base64
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ class Letters:
 
     column: str
     granularity: str = "row_group"
+    times: int = 1
 
     @property
     def columns(self):
@@ -32,13 +34,14 @@ class Letters:
         letters = {
             value[0] for _, piece in chunk.batches(self.column) for value in piece.to_pylist() if value
         }
-        return "".join(sorted(letters)).encode()
+        return "".join(sorted(letters)).encode() * self.times
 
     def open(self, payload, layout):
         raise NotImplementedError
 
 
-INDEXES = [PageIndex(), Letters("word"), Letters("word", "file")]
+# the first is small enough to stand in the directory
+INDEXES = [PageIndex(), Letters("word"), Letters("word", "file", times=100), Letters("word", 7, times=101)]
 
 
 def test_attaching_makes_the_golden_file(tmp_path):
@@ -51,7 +54,12 @@ def test_attaching_makes_the_golden_file(tmp_path):
 def test_detaching_makes_the_original(tmp_path):
     path = tmp_path / "a.parquet"
     path.write_bytes((GOLDEN / "retrofitted.parquet").read_bytes())
-    assert detach(path).removed == ("page_index", "letters(word):row_group", "letters(word):file")
+    assert detach(path).removed == (
+        "page_index",
+        "letters(word):row_group",
+        "letters(word):file",
+        "letters(word):7",
+    )
     assert path.read_bytes() == (GOLDEN / "original.parquet").read_bytes()
 
 
@@ -134,7 +142,13 @@ def test_the_golden_file_by_the_book():
     assert original == (GOLDEN / "original.parquet").read_bytes()
     assert fingerprint(footer_of(original)[0]) == directory["fingerprint"]
     payloads = {}
+    position = directory["original_length"]
     for entry in directory["entries"]:
+        assert entry["columns"] == [["word"]]
+        if "payload" in entry:
+            payloads[entry["name"]] = base64.b64decode(entry["payload"])
+            assert xxhash.xxh3_64_hexdigest(payloads[entry["name"]]) == entry["xxh3"]
+            continue
         assert entry["offset"] % 8 == 0
         blob = data[entry["offset"] : entry["offset"] + entry["length"]]
         assert blob[:16] == b"INTARSIA" + (1).to_bytes(4, "little") + bytes(4)
@@ -144,8 +158,13 @@ def test_the_golden_file_by_the_book():
         assert f"{int.from_bytes(blob[40:48], 'little'):016x}" == entry["xxh3"]
         assert xxhash.xxh3_64_hexdigest(payload) == entry["xxh3"]
         payloads[entry["name"]] = payload
-    assert payloads == {"letters(word):row_group": b"abcdez", "letters(word):file": b"abcdez"}
-    position = directory["entries"][-1]["offset"] + directory["entries"][-1]["length"]
+        assert not any(data[position : entry["offset"]])
+        position = entry["offset"] + entry["length"]
+    assert payloads == {
+        "letters(word):row_group": b"abcdez",
+        "letters(word):file": b"abcdez" * 100,
+        "letters(word):7": b"abcdez" * 101,
+    }
     chunks = [chunk for group in footer.get(4).items for chunk in group.get(1).items]
     for offset, length in ((6, 7), (4, 5)):  # all ColumnIndexes, then all OffsetIndexes, end to end
         for chunk in chunks:

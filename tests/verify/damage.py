@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from intarsia.file import ParquetInput
 from intarsia.format import thrift
+from intarsia.format.directory import KEY, checksum, frame, parse_directory, unframe
 from intarsia.format.footer import MAGIC
 from intarsia.format.structs import (
     ColumnChunk,
@@ -25,7 +26,6 @@ from intarsia.format.structs import (
     SchemaElement,
     Type,
 )
-from intarsia.indexes.directory import KEY, checksum, frame, parse_directory, unframe
 from intarsia.retrofit.footer_edit import FooterEdit
 
 BOUND_OF_WRONG_LENGTH = b"\x00"

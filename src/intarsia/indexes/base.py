@@ -14,21 +14,26 @@ the values of a file, and how to open one again::
 
 What an open index owes its users, and what `intarsia.testing.IndexContract` checks: **if a row meets
 the predicate, the row is in** ``candidate_rows(predicate)``.  ``None`` means "cannot tell".
+
+What an index can do beyond that, it says by a protocol of one method each: `PicksPredicates` keeps it from
+being read in vain, `ProbedIndex` from being read whole; `SureIndex` knows rows that surely match, and
+`EstimatingIndex` how many may.  An index that no predicate is asked of answers None.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 
-from intarsia.errors import ColumnNotFoundError
+from intarsia.errors import ColumnNotFoundError, IndexPayloadError
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.selection import Rows, RowSelection
+from intarsia.storage import ByteRange
 
 #: How finely an index knows its file: ``"file"``, ``"row_group"``, ``"page"``, or every so many rows.
 Granularity: TypeAlias = "str | int"
@@ -42,8 +47,7 @@ class Layout:
         num_rows: Rows in the file.
         row_group_edges: First row of each row group, and ``num_rows`` at the end.
         page_edges: For a column (dotted), the first row of each of its data pages, and ``num_rows`` at the
-        end, in
-            the file's numbering; absent for columns whose pages are not known.
+            end, in the file's numbering; absent for columns whose pages are not known.
     """
 
     num_rows: int
@@ -86,6 +90,19 @@ class ColumnData(Protocol):
 
     layout: Layout
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The file's schema, as `pyarrow.parquet.read_table` gives it."""
+        ...
+
+    def rows(self, ordinals: Rows) -> pa.Table:
+        """Some whole rows, of all columns.
+
+        Args:
+            ordinals: Ordinals of rows in the file's numbering, ascending.
+        """
+        ...
+
     def type_of(self, column: str) -> pa.DataType:
         """Arrow's type of a column (dotted)."""
         ...
@@ -118,6 +135,15 @@ class SureIndex(Protocol):
 
 
 @runtime_checkable
+class EstimatingIndex(Protocol):
+    """An open index that can tell about how many rows match."""
+
+    def estimated_rows(self, predicate: BoundLeaf) -> float | None:
+        """About how many rows of the file meet ``predicate``; None: cannot tell."""
+        ...
+
+
+@runtime_checkable
 class Index(Protocol):
     """An index class's instance: its parameters, and how to build and open it."""
 
@@ -144,6 +170,66 @@ class Index(Protocol):
             IndexPayloadError: If the payload is damaged.
         """
         ...
+
+
+@runtime_checkable
+class PicksPredicates(Protocol):
+    """An index that tells, before its payload is read, which predicates it cannot judge."""
+
+    def can_prune(self, predicate: BoundLeaf) -> bool:
+        """False where `OpenIndex.candidate_rows` would be None; ``predicate`` is on one of its columns."""
+        ...
+
+
+class PayloadSource(Protocol):
+    """A payload that is read in parts."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Length of the payload in bytes."""
+        ...
+
+    def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
+        """The bytes of each range, in the order asked, all in one go.
+
+        Nothing has been compared with a checksum: the payload's own form has to tell what is damaged.
+
+        Raises:
+            IndexPayloadError: If a range lies outside the payload, or this is no longer the payload.
+        """
+        ...
+
+
+@runtime_checkable
+class ProbedIndex(Protocol):
+    """An index whose payload is large and is probed with small reads, not loaded whole."""
+
+    def open_source(self, source: PayloadSource, layout: Layout) -> OpenIndex:
+        """Open a payload without reading it whole; `Index.open` takes the same payload as bytes."""
+        ...
+
+
+@dataclass(frozen=True)
+class PayloadBytes:
+    """A payload in memory, as a `PayloadSource`; an index that is probed opens bytes with it.
+
+    Example:
+        >>> PayloadBytes(b"payload").read_ranges([ByteRange(0, 3)])
+        [b'pay']
+    """
+
+    payload: bytes
+
+    @property
+    def num_bytes(self) -> int:
+        """Length of the payload in bytes."""
+        return len(self.payload)
+
+    def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
+        """The bytes of each range."""
+        if any(not 0 <= start <= stop <= len(self.payload) for start, stop in ranges):
+            raise IndexPayloadError("a range lies outside the payload")
+        return [self.payload[start:stop] for start, stop in ranges]
 
 
 def parameters(index: Any) -> dict[str, Any]:

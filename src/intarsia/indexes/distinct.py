@@ -1,13 +1,12 @@
 """Distinct values: which values occur, and in which granules.
 
-The payload is an Arrow IPC stream (zstd) of one batch::
+The payload (see `intarsia.indexes.granules`) has a row for each value::
 
     value     the column's plain type   distinct values in ascending order, then null if any row is null
     granules  list<uint32>              ordinals of the granules that hold the value, ascending
 
-Schema metadata: ``edges`` (int64, little-endian: first row of each granule, and the number of rows at the
-end) and ``unlisted`` (uint32: granules that hold more values than the limit, and therefore cannot be
-skipped).
+The schema's metadata has the key ``unlisted``: uint32, the granules that hold more values than the limit, and
+therefore cannot be skipped.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ import pyarrow.compute as pc
 from intarsia.comparison import comparison_array, comparison_type
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.indexes.base import ColumnData, Granularity, Layout
+from intarsia.indexes.granules import cut_at_edges, granule_rows, parse_granules, serialize_granules
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.predicate.evaluate import leaf_mask
 from intarsia.selection import Rows, RowSelection
@@ -66,35 +66,29 @@ class Distinct:
         value_type = comparison_type(chunk.type_of(self.column))
         if pa.types.is_nested(value_type):
             raise IndexBuildError(f"Distinct: {self.column!r} is a {value_type}; name one of its fields")
-        granules = _Granules(edges, self.max_values)
-        for first_row, piece in chunk.batches(self.column):
-            granules.add(first_row, comparison_array(piece, value_type))
-        return granules.payload(value_type)
+        granules = _Granules(self.max_values)
+        batches = ((row, comparison_array(piece, value_type)) for row, piece in chunk.batches(self.column))
+        for granule, piece in cut_at_edges(edges, batches):
+            granules.add(granule, piece)
+        batch, unlisted = granules.finish(value_type)
+        return serialize_granules(batch, edges, self.granularity, {b"unlisted": unlisted})
 
     def open(self, payload: bytes, layout: Layout) -> OpenDistinct:
         """The values and where they occur."""
+        name = f"Distinct({self.column!r})"
+        found = parse_granules(payload, layout, self.granularity, name)
         try:
-            with pa.ipc.open_stream(payload) as reader:
-                batch = reader.read_next_batch()
-            metadata = batch.schema.metadata or {}
-            edges = np.frombuffer(metadata[b"edges"], dtype="<i8")
-            unlisted = np.frombuffer(metadata[b"unlisted"], dtype="<u4")
-            batch.validate(full=True)
-            values, lists = batch.column("value"), batch.column("granules")
+            unlisted = np.frombuffer(found.metadata[b"unlisted"], dtype="<u4")
+            values, lists = found.batch.column("value"), found.batch.column("granules")
             if not pa.types.is_list(lists.type) or lists.type.value_type != pa.uint32() or lists.null_count:
                 raise ValueError(f"its granules are {lists.type}, or null")
             granules = lists.flatten().to_numpy()
-        except (pa.ArrowException, KeyError, ValueError, OSError, StopIteration) as error:
-            raise IndexPayloadError(
-                f"the payload of Distinct({self.column!r}) is damaged: {error}"
-            ) from error
-        bad_edges = (
-            len(edges) < 1 or edges[0] != 0 or edges[-1] != layout.num_rows or (np.diff(edges) < 0).any()
-        )
+        except (pa.ArrowException, KeyError, ValueError) as error:
+            raise IndexPayloadError(f"the payload of {name} is damaged: {error}") from error
         highest = max(granules.max(initial=0), unlisted.max(initial=0))
-        if bad_edges or ((len(granules) or len(unlisted)) and highest >= len(edges) - 1):
-            raise IndexPayloadError(f"the payload of Distinct({self.column!r}) is about other rows")
-        return OpenDistinct(edges, values, np.asarray(lists.offsets.to_numpy()), granules, unlisted)
+        if (len(granules) or len(unlisted)) and highest >= found.num_granules:
+            raise IndexPayloadError(f"the payload of {name} is about other rows")
+        return OpenDistinct(found.edges, values, np.asarray(lists.offsets.to_numpy()), granules, unlisted)
 
 
 @dataclass(frozen=True)
@@ -111,13 +105,13 @@ class OpenDistinct:
         """Rows of the granules that hold a value which meets the predicate."""
         hit = self._granules_with(self._matches(predicate))
         hit[self.unlisted] = True
-        return self._rows(hit)
+        return granule_rows(self.edges, hit)
 
     def certain_rows(self, predicate: BoundLeaf) -> RowSelection | None:
         """Rows of the granules that hold no value but those which meet the predicate."""
         missed = self._granules_with(~self._matches(predicate))
         missed[self.unlisted] = True
-        return self._rows(~missed)
+        return granule_rows(self.edges, ~missed)
 
     def _matches(self, predicate: BoundLeaf) -> npt.NDArray[np.bool_]:
         return np.asarray(leaf_mask(predicate, self.values).to_numpy(zero_copy_only=False), dtype=bool)
@@ -127,37 +121,23 @@ class OpenDistinct:
         hit[self.granules[np.repeat(chosen, np.diff(self.offsets))]] = True
         return hit
 
-    def _rows(self, hit: npt.NDArray[np.bool_]) -> RowSelection:
-        return RowSelection.union_of(self.edges[:-1][hit], self.edges[1:][hit])
-
 
 class _Granules:
     """Gathers ``(value, granule)`` pairs as the column goes by."""
 
-    def __init__(self, edges: Rows, max_values: int) -> None:
-        self.edges = edges
+    def __init__(self, max_values: int) -> None:
         self.max_values = max_values
         self.values: list[pa.Array] = []
         self.ordinals: list[npt.NDArray[np.uint32]] = []
         self._pending: pa.Array | None = None  # distinct values so far of the granule that is still open
         self._granule = 0
 
-    def add(self, first_row: int, piece: pa.Array | pa.ChunkedArray) -> None:
-        """Take the values of rows ``first_row`` onwards; pieces come in order, without gaps."""
-        if isinstance(piece, pa.ChunkedArray):  # more text than one array can hold
-            for chunk in piece.chunks:
-                self.add(first_row, chunk)
-                first_row += len(chunk)
-            return
-        row, end = first_row, first_row + len(piece)
-        while row < end:
-            granule = int(np.searchsorted(self.edges, row, side="right")) - 1
-            if granule != self._granule:
-                self._flush()
-                self._granule = granule
-            stop = min(end, int(self.edges[granule + 1]))
-            self._take(pc.unique(_comparable(piece.slice(row - first_row, stop - row))))
-            row = stop
+    def add(self, granule: int, piece: pa.Array) -> None:
+        """Take values of a granule; granules come in order."""
+        if granule != self._granule:
+            self._flush()
+            self._granule = granule
+        self._take(pc.unique(_comparable(piece)))
 
     def _take(self, found: pa.Array) -> None:
         if self._pending is not None:
@@ -171,8 +151,8 @@ class _Granules:
             self.ordinals.append(np.full(len(self._pending), self._granule, dtype=np.uint32))
             self._pending = None
 
-    def payload(self, value_type: pa.DataType) -> bytes:
-        """The IPC stream."""
+    def finish(self, value_type: pa.DataType) -> tuple[pa.RecordBatch, bytes]:
+        """The batch of the payload, and ``unlisted``."""
         self._flush()
         unlisted = [part[0] for part in self.ordinals if len(part) > self.max_values]
         kept = [place for place, part in enumerate(self.ordinals) if len(part) <= self.max_values]
@@ -180,23 +160,15 @@ class _Granules:
         values = pa.concat_arrays([pa.array([], stored), *(self.values[place] for place in kept)])
         granules = np.concatenate([np.empty(0, np.uint32), *(self.ordinals[place] for place in kept)])
         distinct, offsets, order = _group(values)
-        edges = np.asarray(self.edges, dtype="<i8").tobytes()
-        schema = pa.schema(
-            [
-                pa.field("value", value_type),
-                pa.field("granules", pa.list_(pa.field("item", pa.uint32(), nullable=False))),
-            ],
-            metadata={b"edges": edges, b"unlisted": np.array(unlisted, dtype="<u4").tobytes()},
-        )
         lists = pa.ListArray.from_arrays(
             pa.array(offsets, pa.int32()), pa.array(granules[order], pa.uint32())
         )
-        batch = pa.record_batch([distinct.cast(value_type), lists.cast(schema.field(1).type)], schema=schema)
-        sink = pa.BufferOutputStream()
-        options = pa.ipc.IpcWriteOptions(compression="zstd")
-        with pa.ipc.new_stream(sink, schema, options=options) as writer:
-            writer.write_batch(batch)
-        return bytes(sink.getvalue())
+        list_type = pa.list_(pa.field("item", pa.uint32(), nullable=False))
+        batch = pa.record_batch(
+            [distinct.cast(value_type), lists.cast(list_type)],
+            schema=pa.schema([pa.field("value", value_type), pa.field("granules", list_type)]),
+        )
+        return batch, np.array(unlisted, dtype="<u4").tobytes()
 
 
 def _group(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int32], npt.NDArray[np.int64]]:

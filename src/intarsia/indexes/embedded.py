@@ -2,62 +2,61 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Sequence
+from typing import Any
 
-from intarsia.errors import IndexPayloadError
+from intarsia.errors import IndexPayloadError, IntarsiaError
 from intarsia.file import ParquetInput
-from intarsia.indexes.base import Layout, OpenIndex
-from intarsia.indexes.directory import KEY, Directory, Entry, belongs, parse_directory, unframe
+from intarsia.format.directory import (
+    BLOB_HEADER_BYTES,
+    Directory,
+    Entry,
+    check_blob_header,
+    check_payload,
+    unframe,
+)
+from intarsia.indexes.base import Layout, OpenIndex, PicksPredicates, ProbedIndex
 from intarsia.indexes.registry import find_index_class
+from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.storage import ByteRange
+
+#: About what it costs to probe an index that is not read whole.
+PROBE_BYTES = 8 * 1024
 
 
 class EmbeddedIndexes:
     """The embedded indexes of one file.
 
     What is stale, damaged or unknown is noted in ``file.ignored`` and is then absent (contract C2).
+
+    Args:
+        file: The file.
     """
 
     def __init__(self, file: ParquetInput) -> None:
         self._file = file
-
-    @cached_property
-    def directory(self) -> Directory | None:
-        """The directory; None if there is none, or it is about another file."""
-        raw = self._file.footer.key_values.get(KEY)
-        if raw is None:
-            return None
-        try:
-            directory = parse_directory(raw)
-        except IndexPayloadError as error:
-            self._file.distrust("intarsia directory", str(error))
-            return None
-        reason = belongs(directory, self._file.footer)
-        if reason is not None:
-            self._file.distrust("intarsia directory", reason)
-            return None
-        return directory
+        self._indexes: dict[str, Any] = {}
+        self._opened: dict[str, OpenIndex | None] = {}
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """The entries of the directory, in its order."""
-        return tuple(self.directory.entries) if self.directory is not None else ()
+        """The entries of the directory, those that cost least to read first."""
+        directory = self._file.directory
+        return () if directory is None else tuple(sorted(directory.entries, key=self.cost_bytes))
 
-    def read(self, entry: Entry) -> bytes:
-        """The payload of an entry.
+    def cost_bytes(self, entry: Entry) -> int:
+        """About how many bytes have to be read to ask an index."""
+        if entry.inline is not None:
+            return 0
+        return min(entry.length, PROBE_BYTES) if isinstance(self.index(entry), ProbedIndex) else entry.length
 
-        Raises:
-            IndexPayloadError: If its bytes are not those that were written.
-        """
-        assert self.directory is not None
-        stop = entry.offset + entry.length
-        if not self.directory.original_length <= entry.offset < stop <= self._file.footer.start:
-            raise IndexPayloadError(f"bytes {entry.offset} to {stop} lie outside the file's indexes")
-        blob = self._file.source.read_ranges([ByteRange(entry.offset, stop)])[0]
-        return unframe(blob, self.directory.fingerprint, entry)
+    def index(self, entry: Entry) -> Any:
+        """The object that was attached; None if its kind is unknown here, or newer than what is known."""
+        if entry.name not in self._indexes:
+            self._indexes[entry.name] = self._make(entry)
+        return self._indexes[entry.name]
 
-    def open(self, entry: Entry) -> OpenIndex | None:
-        """An entry as an index that can be asked; None if it cannot be believed or is of an unknown kind."""
+    def _make(self, entry: Entry) -> Any:
         cls = find_index_class(entry.kind)
         if cls is None:
             self._file.distrust(entry.name, f"no installed package knows indexes of kind {entry.kind!r}")
@@ -66,13 +65,94 @@ class EmbeddedIndexes:
             self._file.distrust(entry.name, f"it has version {entry.kind_version}, known is {cls.version}")
             return None
         try:
-            index = cls(**entry.parameters)
-            opened: OpenIndex = index.open(self.read(entry), self._layout())
+            return cls(**entry.parameters)
+        except (IntarsiaError, TypeError, ValueError) as error:
+            self._file.distrust(entry.name, f"its parameters are not those of its kind: {error}")
+            return None
+
+    def can_prune(self, entry: Entry, predicate: BoundLeaf) -> bool:
+        """Whether it is worth reading an index for a predicate."""
+        if predicate.path not in entry.columns:
+            return False
+        index = self.index(entry)
+        return index is not None and (not isinstance(index, PicksPredicates) or index.can_prune(predicate))
+
+    def read(self, entry: Entry) -> bytes:
+        """The payload of an entry.
+
+        Raises:
+            IndexPayloadError: If its bytes are not those that were written.
+        """
+        if entry.inline is not None:
+            check_payload(entry.inline, entry.xxh3)
+            return entry.inline
+        directory = self._directory
+        blob = self._file.source.read_ranges([blob_range(directory, entry)])[0]
+        return unframe(blob, directory.fingerprint, entry)
+
+    @property
+    def _directory(self) -> Directory:
+        directory = self._file.directory
+        assert directory is not None  # it had the entry
+        return directory
+
+    def open(self, entry: Entry) -> OpenIndex | None:
+        """An entry as an index that can be asked; None if it cannot be believed or is of an unknown kind."""
+        if entry.name not in self._opened:
+            self._opened[entry.name] = self._open(entry)
+        return self._opened[entry.name]
+
+    def _open(self, entry: Entry) -> OpenIndex | None:
+        index = self.index(entry)
+        if index is None:
+            return None
+        footer = self._file.footer
+        layout = Layout(footer.num_rows, footer.row_group_starts, {})
+        try:
+            if isinstance(index, ProbedIndex) and entry.inline is None:
+                return index.open_source(_ProbedPayload(self._file, self._directory, entry), layout)
+            opened: OpenIndex = index.open(self.read(entry), layout)
         except (IndexPayloadError, TypeError) as error:
             self._file.distrust(entry.name, str(error))
             return None
         return opened
 
-    def _layout(self) -> Layout:
-        footer = self._file.footer
-        return Layout(footer.num_rows, footer.row_group_starts, {})
+
+def blob_range(directory: Directory, entry: Entry) -> ByteRange:
+    """Where a blob lies.
+
+    Raises:
+        IndexPayloadError: If that is not among the bytes that were added.
+    """
+    stop = entry.offset + entry.length
+    if not directory.original_length <= entry.offset < stop <= directory.region_stop:
+        raise IndexPayloadError(f"bytes {entry.offset} to {stop} lie outside the file's indexes")
+    return ByteRange(entry.offset, stop)
+
+
+class _ProbedPayload:
+    """A payload in its file; the header before it is checked along with the first ranges that are read."""
+
+    def __init__(self, file: ParquetInput, directory: Directory, entry: Entry) -> None:
+        self._file = file
+        self._directory = directory
+        self._entry = entry
+        self._start = blob_range(directory, entry).start + BLOB_HEADER_BYTES
+        self._is_checked = False
+        self.num_bytes = entry.payload_bytes
+
+    def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
+        """The bytes of each range, counted from the payload's first byte."""
+        places = [self._in_file(place) for place in ranges]
+        if self._is_checked:
+            return self._file.source.read_ranges(places)
+        header = ByteRange(self._start - BLOB_HEADER_BYTES, self._start)
+        head, *found = self._file.source.read_ranges([header, *places])
+        check_blob_header(head, self._directory.fingerprint, self._entry.length, self._entry)
+        self._is_checked = True
+        return found
+
+    def _in_file(self, place: ByteRange) -> ByteRange:
+        if not 0 <= place.start <= place.stop <= self.num_bytes:
+            raise IndexPayloadError(f"bytes {place.start} to {place.stop} lie outside the payload")
+        return ByteRange(place.start + self._start, place.stop + self._start)

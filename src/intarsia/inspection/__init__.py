@@ -11,9 +11,9 @@ import os
 from intarsia.discovery import find_files
 from intarsia.errors import FormatError, IndexPayloadError
 from intarsia.file import ChunkKey, ParquetInput
+from intarsia.format.directory import KEY, Entry, belongs, parse_directory
 from intarsia.format.footer import MAGIC, TRAILER_BYTES, Leaf
 from intarsia.format.structs import FieldRepetitionType, RowGroup
-from intarsia.indexes.directory import KEY, Entry, belongs, parse_directory
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.registry import find_index_class
 from intarsia.inspection.chunks import dictionary_bytes, inspect_chunk, is_readable
@@ -187,11 +187,11 @@ def _inspect_entry(
         name=entry.name,
         kind=entry.kind,
         kind_version=entry.kind_version,
-        columns=entry.columns,
+        columns=entry.column_names,
         granularity=entry.granularity,
         parameters=entry.parameters,
-        offset=entry.offset,
-        size_bytes=entry.length,
+        offset=entry.offset if entry.inline is None else None,
+        size_bytes=entry.length if entry.inline is None else len(entry.inline),
         is_known=find_index_class(entry.kind) is not None,
         is_believed=reason is None,
         reason=reason,

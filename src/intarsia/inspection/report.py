@@ -195,11 +195,11 @@ class EntryInspection:
         name: Its name in the directory.
         kind: Its kind.
         kind_version: The version of the class that wrote it.
-        columns: The columns that it is about.
+        columns: The columns that it is about, dotted.
         granularity: How finely it knows the file.
         parameters: Its parameters.
-        offset: Byte offset of its blob.
-        size_bytes: Bytes of its blob.
+        offset: Byte offset of its blob; None if its payload stands in the directory.
+        size_bytes: Bytes of its blob, or of its payload in the directory.
         is_known: Whether an installed package knows the kind.
         is_believed: Whether scans use it.
         reason: Why they do not.
@@ -211,7 +211,7 @@ class EntryInspection:
     columns: tuple[str, ...]
     granularity: str | int
     parameters: Mapping[str, Any]
-    offset: int
+    offset: int | None
     size_bytes: int
     is_known: bool
     is_believed: bool

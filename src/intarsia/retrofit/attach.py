@@ -14,9 +14,9 @@ from typing import TypeAlias
 
 from intarsia.errors import IndexBuildError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
+from intarsia.format.directory import Entry
 from intarsia.indexes.base import Index
-from intarsia.indexes.directory import Entry
-from intarsia.retrofit.blobs import build_blob, carried_blobs, planned_entry, same_index
+from intarsia.retrofit.blobs import build_blob, carried_blobs, check_parameters, planned_entry, same_index
 from intarsia.retrofit.column_data import FileColumns
 from intarsia.retrofit.layout import lay_out
 from intarsia.retrofit.original import Original, find_original
@@ -112,6 +112,8 @@ class _Attachment:
         self._lost = bool(self.skipped)
         self.built: list[str] = []
         self.kept: list[str] = []
+        self._columns = FileColumns(original.file, self.indexer.known_offset_index)
+        self._embedded: set[object] = set()
         footer = original.file.footer
         self._units_of_page_index = len(footer.metadata.row_groups) * len(footer.leaves)
         self._done = 0
@@ -124,11 +126,10 @@ class _Attachment:
                 self._complete_page_index()
             else:
                 self._embed(index)
-        asked = {planned_entry(index).identity for index in self._asked if not isinstance(index, PageIndex)}
         # what was asked for has been built anew where it was damaged
         names = {blob.entry.name for blob in self.blobs}
         self.skipped = [note for note in self.skipped if note.index not in names]
-        self.kept += [blob.entry.name for blob in self.blobs if blob.entry.identity not in asked]
+        self.kept += [blob.entry.name for blob in self.blobs if blob.entry.identity not in self._embedded]
 
     @property
     def is_different(self) -> bool:
@@ -148,13 +149,15 @@ class _Attachment:
             self.kept.append(PageIndex.kind)
 
     def _embed(self, index: Index) -> None:
-        planned = planned_entry(index)
+        planned = planned_entry(index, self._columns)
+        if planned.identity in self._embedded:
+            raise IndexBuildError(f"{index!r} is given twice for the same columns and granularity")
+        self._embedded.add(planned.identity)
         place = self._place_of(planned)
         if place < len(self.blobs) and same_index(planned, self.blobs[place].entry):
             self.kept.append(planned.name)
         else:
-            columns = FileColumns(self._original.file, self.indexer.known_offset_index)
-            self.blobs[place : place + 1] = [build_blob(index, planned, columns)]
+            self.blobs[place : place + 1] = [build_blob(index, planned, self._columns)]
             self.built.append(planned.name)
         self._advance(planned.name)
 
@@ -173,7 +176,7 @@ def _checked(indexes: Iterable[Attachable]) -> list[Attachable]:
             raise IndexBuildError(
                 f"{index!r} is no index; pass objects such as PageIndex() or Distinct('country')"
             )
-        identity: object = PageIndex.kind if isinstance(index, PageIndex) else planned_entry(index).identity
+        identity: object = PageIndex.kind if isinstance(index, PageIndex) else check_parameters(index)
         if identity in seen:
             raise IndexBuildError(f"{index!r} is given twice for the same columns and granularity")
         seen.add(identity)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 from intarsia.errors import IndexBuildError, IndexPayloadError
-from intarsia.indexes.base import Index, parameters
-from intarsia.indexes.directory import BLOB_HEADER_BYTES, Entry, checksum, frame, unframe
+from intarsia.format.directory import BLOB_HEADER_BYTES, Entry, blob_header, checksum
+from intarsia.indexes.base import ColumnData, Granularity, Index, parameters
+from intarsia.indexes.embedded import EmbeddedIndexes
+from intarsia.predicate.nodes import render_column
 from intarsia.retrofit.column_data import FileColumns
 from intarsia.retrofit.original import Original
 from intarsia.retrofit.page_index import Skipped
+
+#: Kind, columns as they were named, granularity.
+Identity: TypeAlias = tuple[str, tuple[str, ...], Granularity]
+
+#: A payload of so many bytes or fewer stands in the directory: whoever opened the file has it already.
+INLINE_BYTES = 512
 
 
 @dataclass(frozen=True)
@@ -21,30 +29,35 @@ class Blob:
     entry: Entry
     payload: bytes
 
-    def framed(self, fingerprint: str) -> bytes:
-        """The bytes that go into the file."""
-        return frame(self.payload, fingerprint)
+    def pieces(self, fingerprint: str) -> tuple[bytes, ...]:
+        """The bytes that go into the file, to be laid end to end; none if the payload stands in the entry."""
+        if self.entry.inline is not None:
+            return ()
+        return blob_header(fingerprint, len(self.payload), self.entry.xxh3), self.payload
 
 
 def carried_blobs(original: Original) -> tuple[list[Blob], list[Skipped]]:
     """What is embedded already, and what of it is damaged and therefore left out."""
-    blobs, damaged = [], []
-    directory = original.directory
-    for entry in directory.entries if directory else ():
-        assert directory is not None
-        blob = original.current.source.read(entry.offset, entry.offset + entry.length)
-        try:
-            blobs.append(Blob(entry, unframe(blob, directory.fingerprint, entry)))
-        except IndexPayloadError as error:
-            columns = ", ".join(entry.columns)
-            damaged.append(
-                Skipped(columns, None, entry.name, f"it was there, but damaged, and is left out: {error}")
-            )
-    return blobs, damaged
+    embedded = EmbeddedIndexes(original.current)
+    entries = original.directory.entries if original.directory is not None else ()
+    found = [_carried(embedded, entry) for entry in entries]
+    blobs = [item for item in found if isinstance(item, Blob)]
+    return blobs, [item for item in found if isinstance(item, Skipped)]
 
 
-def planned_entry(index: Index) -> Entry:
-    """The entry of an index that is to be built; offset, length and checksum are open.
+def _carried(embedded: EmbeddedIndexes, entry: Entry) -> Blob | Skipped:
+    try:
+        return Blob(entry, embedded.read(entry))
+    except IndexPayloadError as error:
+        reason = f"it was there, but damaged, and is left out: {error}"
+        return Skipped(", ".join(entry.column_names), None, entry.name, reason)
+
+
+def check_parameters(index: Index) -> Identity:
+    """Check what can be told of an index without a file.
+
+    Returns:
+        What makes two indexes the same as far as that goes: kind, columns and granularity.
 
     Raises:
         IndexBuildError: If its parameters cannot stand in a JSON document, or there is no such granularity.
@@ -56,14 +69,35 @@ def planned_entry(index: Index) -> Entry:
         raise IndexBuildError(
             f"{index!r}: granularity is {granularity!r}; use 'file', 'row_group', 'page' or a number of rows"
         )
+    _as_stored(index)
+    return index.kind, tuple(index.columns), granularity
+
+
+def planned_entry(index: Index, columns: FileColumns) -> Entry:
+    """The entry of an index that is to be built; where it lies, its length and its checksum are open.
+
+    Raises:
+        IndexBuildError: If it cannot be built on these columns.
+        ColumnNotFoundError: If the file has no such column.
+    """
+    kind, names, granularity = check_parameters(index)
+    paths = tuple(columns.leaf(name).path for name in names)
+    name = f"{kind}({', '.join(map(_shown, paths))}):{granularity}"
+    return Entry(name, kind, index.version, paths, granularity, _as_stored(index), 0, 0, "")
+
+
+def _shown(path: tuple[str, ...]) -> str:
+    """A column, dotted; quoted where a name holds a dot itself."""
+    return render_column(path) if any("." in name for name in path) else ".".join(path)
+
+
+def _as_stored(index: Index) -> dict[str, Any]:
+    """Parameters as they come back out of a file, so that they compare with those of an entry there."""
     try:
-        # as they come back out of the file, so that they can be compared with those of an entry there
         plain: dict[str, Any] = json.loads(json.dumps(parameters(index), allow_nan=False))
     except (TypeError, ValueError) as error:
         raise IndexBuildError(f"the parameters of {index!r} have no JSON form: {error}") from error
-    columns = tuple(index.columns)
-    name = f"{index.kind}({', '.join(columns)}):{granularity}"
-    return Entry(name, index.kind, index.version, columns, granularity, plain, 0, 0, "")
+    return plain
 
 
 def same_index(planned: Entry, there: Entry) -> bool:
@@ -75,27 +109,15 @@ def same_index(planned: Entry, there: Entry) -> bool:
     )
 
 
-def build_blob(index: Index, planned: Entry, columns: FileColumns) -> Blob:
+def build_blob(index: Index, planned: Entry, columns: ColumnData) -> Blob:
     """Build an index.
 
     Raises:
         IndexBuildError: If these columns cannot have it.
-        ColumnNotFoundError: If the file has no such column.
     """
-    for column in planned.columns:
-        columns.leaf(column)
     payload = index.build(columns)
     if not isinstance(payload, bytes):
         raise IndexBuildError(f"{index!r} built {type(payload).__name__}, not bytes")
-    settled = Entry(
-        planned.name,
-        planned.kind,
-        planned.kind_version,
-        planned.columns,
-        planned.granularity,
-        planned.parameters,
-        0,
-        BLOB_HEADER_BYTES + len(payload),
-        checksum(payload),
-    )
-    return Blob(settled, payload)
+    inline = payload if len(payload) <= INLINE_BYTES else None
+    length = 0 if inline is not None else BLOB_HEADER_BYTES + len(payload)
+    return Blob(replace(planned, length=length, xxh3=checksum(payload), inline=inline), payload)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +17,7 @@ from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.structs import OffsetIndex
 from intarsia.indexes.base import Layout
 from intarsia.predicate.columns import resolve_column
+from intarsia.predicate.nodes import ColumnName
 from intarsia.retrofit.chunk_index import chunk_pages
 from intarsia.retrofit.leaf_values import LeafReader, leaf_paths
 from intarsia.selection import Rows
@@ -38,8 +39,23 @@ class FileColumns:
         footer = file.footer
         self.layout = Layout(footer.num_rows, footer.row_group_starts, _PageEdges(self))
 
-    def type_of(self, column: str) -> pa.DataType:
-        """Arrow's type of a column (dotted).
+    @property
+    def schema(self) -> pa.Schema:
+        """The file's schema, as `pyarrow.parquet.read_table` gives it."""
+        return self._file.arrow_schema
+
+    def rows(self, ordinals: Rows) -> pa.Table:
+        """Some whole rows, of all columns; ordinals ascend."""
+        edges = self._file.footer.row_group_starts
+        groups = np.searchsorted(edges, ordinals, side="right") - 1
+        parts = []
+        for row_group in np.unique(groups).tolist():
+            table = self._read_columns(row_group, range(len(self._file.footer.leaves)))
+            parts.append(table.take(pa.array(ordinals[groups == row_group] - edges[row_group])))
+        return pa.concat_tables(parts) if parts else self._file.arrow_schema.empty_table()
+
+    def type_of(self, column: ColumnName) -> pa.DataType:
+        """Arrow's type of a column (dotted, or a path).
 
         Raises:
             ColumnNotFoundError: If there is no such column.
@@ -47,7 +63,7 @@ class FileColumns:
         """
         return self._file.leaf_types[self.leaf(column).ordinal]
 
-    def batches(self, column: str) -> Iterator[tuple[int, pa.Array]]:
+    def batches(self, column: ColumnName) -> Iterator[tuple[int, pa.Array]]:
         """A column (dotted) from its first row to its last, a row group or less at a time."""
         leaf = self.leaf(column)
         row = 0
@@ -59,8 +75,8 @@ class FileColumns:
                 yield row, chunk
                 row += len(chunk)
 
-    def leaf(self, column: str) -> Leaf:
-        """The leaf that a dotted name means."""
+    def leaf(self, column: ColumnName) -> Leaf:
+        """The leaf that a dotted name, or a path, means."""
         try:
             path = resolve_column(self._file.arrow_schema, column).path
         except PredicateError as error:
@@ -71,19 +87,21 @@ class FileColumns:
         return leaf
 
     def _read(self, row_group: int, leaf: Leaf) -> pa.ChunkedArray:
-        try:
-            table = self._reader.read_row_group(row_group, column_indices=[leaf.ordinal], use_threads=False)
-        except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-            raise CorruptFileError(
-                f"column {leaf.name!r} of row group {row_group} cannot be decoded: {error}",
-                path=self._file.path,
-            ) from error
-        column = table.column(0)
+        column = self._read_columns(row_group, [leaf.ordinal]).column(0)
         for _ in leaf.path[1:]:  # each struct on the way has this one field
             column = pa.chunked_array(
                 [chunk.flatten()[0] for chunk in column.chunks], column.type.field(0).type
             )
         return column
+
+    def _read_columns(self, row_group: int, leaves: Sequence[int]) -> pa.Table:
+        try:
+            return self._reader.read_row_group(row_group, column_indices=list(leaves), use_threads=False)
+        except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+            names = ", ".join(repr(self._file.footer.leaves[leaf].name) for leaf in leaves)
+            raise CorruptFileError(
+                f"{names} of row group {row_group} cannot be decoded: {error}", path=self._file.path
+            ) from error
 
     @cached_property
     def _reader(self) -> Any:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from intarsia.file import ChunkKey
-from intarsia.format.footer import MAGIC
-from intarsia.indexes.directory import (
+from intarsia.format.directory import (
     BLOB_ALIGNMENT_BYTES,
     DIRECTORY_VERSION,
     KEY,
     Directory,
     layout_fingerprint,
 )
+from intarsia.format.footer import MAGIC
 from intarsia.retrofit.blobs import Blob
 from intarsia.retrofit.footer_edit import FooterEdit
 from intarsia.retrofit.original import Original
@@ -45,8 +45,12 @@ def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey,
     fingerprint = layout_fingerprint(footer.metadata)
     entries = []
     for blob in blobs:
-        tail.align(BLOB_ALIGNMENT_BYTES)
-        entries.append(blob.entry.moved(tail.append(blob.framed(fingerprint)).start))
+        pieces = blob.pieces(fingerprint)
+        if pieces:
+            tail.align(BLOB_ALIGNMENT_BYTES)
+        entries.append(blob.entry.moved(tail.position) if pieces else blob.entry)
+        for piece in pieces:
+            tail.append(piece)
     for key, state in changed.items():
         if state.column_index != before[key].column_index:
             edit.set_column_index(*key, tail.place(state.column_index))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from intarsia.errors import FormatError, IndexPayloadError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
-from intarsia.indexes.directory import (
+from intarsia.format.directory import (
     KEY,
     Directory,
     NewerDirectoryError,

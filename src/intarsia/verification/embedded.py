@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from intarsia.comparison import comparison_array, comparison_type
 from intarsia.errors import ColumnNotFoundError, FormatError, IndexBuildError, IndexPayloadError
 from intarsia.file import ParquetInput
+from intarsia.format.directory import KEY, Entry, belongs, parse_directory
 from intarsia.format.footer import Leaf
 from intarsia.indexes.base import Layout, OpenIndex, SureIndex
-from intarsia.indexes.directory import KEY, Entry, belongs, parse_directory
 from intarsia.indexes.distinct import Distinct, OpenDistinct
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.registry import find_index_class
@@ -64,19 +64,25 @@ def check_entry(file: ParquetInput, entry: Entry, findings: Findings) -> None:
         return
     findings.checked["embedded_indexes"] += 1
     columns = FileColumns(file, lambda _: None)  # no OffsetIndex is believed here
-    for name in entry.columns:
-        _check_column(file, index, entry, name, columns, findings)
+    for path in entry.columns:
+        _check_column(file, index, entry, path, columns, findings)
     if isinstance(index, OpenDistinct):
         _compare_with_rebuild(entry, index, columns, findings)
 
 
 def _check_column(
-    file: ParquetInput, index: OpenIndex, entry: Entry, name: str, columns: FileColumns, findings: Findings
+    file: ParquetInput,
+    index: OpenIndex,
+    entry: Entry,
+    path: tuple[str, ...],
+    columns: FileColumns,
+    findings: Findings,
 ) -> None:
     starts = file.footer.row_group_starts
+    name = ".".join(path)
     try:
-        leaf = columns.leaf(name)
-        for first_row, values in columns.batches(name):
+        leaf = columns.leaf(path)
+        for first_row, values in columns.batches(path):
             row_group = int(np.searchsorted(starts, first_row, side="right")) - 1
             _check_values(index, entry, leaf, (row_group, first_row), values, findings)
     except (ColumnNotFoundError, IndexBuildError) as error:
@@ -100,7 +106,7 @@ def _open(file: ParquetInput, entry: Entry, findings: Findings) -> OpenIndex | N
         return None
     try:
         index = cls(**entry.parameters)
-        payload = EmbeddedIndexes(file).read(entry)
+        payload = EmbeddedIndexes(file).read(entry)  # whole, also where a scan would only probe it
         layout = Layout(file.footer.num_rows, file.footer.row_group_starts, {})
         opened: OpenIndex = index.open(payload, layout)
     except _PAYLOAD_ERRORS as error:

@@ -7,6 +7,7 @@ is used before `belongs` has found no objection (contract C2).  The bytes are sp
 
 from __future__ import annotations
 
+import base64
 import json
 from array import array
 from collections.abc import Mapping
@@ -53,26 +54,38 @@ class Entry:
         name: Unique within the directory; shown to people.
         kind: The index class's ``kind``.
         kind_version: The ``version`` of the class that wrote the payload.
-        columns: The columns that it is about, dotted.
+        columns: The columns that it is about, each a path of names.
         granularity: ``"file"``, ``"row_group"``, ``"page"`` or a number of rows.
         parameters: The fields of the index object.
-        offset: Byte offset of the blob in the file.
-        length: Length of the blob in bytes, header included.
+        offset: Byte offset of the blob in the file; 0 if the payload stands here.
+        length: Length of the blob in bytes, header included; 0 if the payload stands here.
         xxh3: XXH3-64 of the payload, 16 hexadecimal digits.
+        inline: The payload, if it is so small that it stands in the directory.
     """
 
     name: str
     kind: str
     kind_version: int
-    columns: tuple[str, ...]
+    columns: tuple[tuple[str, ...], ...]
     granularity: str | int
     parameters: Mapping[str, Any]
     offset: int
     length: int
     xxh3: str
+    inline: bytes | None = None
 
     @property
-    def identity(self) -> tuple[str, tuple[str, ...], str | int]:
+    def column_names(self) -> tuple[str, ...]:
+        """The columns, dotted, for people."""
+        return tuple(".".join(path) for path in self.columns)
+
+    @property
+    def payload_bytes(self) -> int:
+        """Length of the payload in bytes."""
+        return self.length - BLOB_HEADER_BYTES if self.inline is None else len(self.inline)
+
+    @property
+    def identity(self) -> tuple[str, tuple[tuple[str, ...], ...], str | int]:
         """What makes two entries the same index: attaching one takes the place of the other."""
         return self.kind, self.columns, self.granularity
 
@@ -115,11 +128,10 @@ class Directory:
                     "name": entry.name,
                     "kind": entry.kind,
                     "kind_version": entry.kind_version,
-                    "columns": list(entry.columns),
+                    "columns": [list(path) for path in entry.columns],
                     "granularity": entry.granularity,
                     "parameters": dict(entry.parameters),
-                    "offset": entry.offset,
-                    "length": entry.length,
+                    **_where(entry),
                     "xxh3": entry.xxh3,
                 }
                 for entry in self.entries
@@ -132,6 +144,12 @@ class Directory:
         if len(data) > MAX_DIRECTORY_BYTES or len(self.entries) > MAX_ENTRIES:
             raise IndexPayloadError(f"{len(self.entries)} indexes are too many for one file")
         return data
+
+
+def _where(entry: Entry) -> dict[str, Any]:
+    if entry.inline is None:
+        return {"offset": entry.offset, "length": entry.length}
+    return {"payload": base64.b64encode(entry.inline).decode("ascii")}
 
 
 # --- parsing ---------------------------------------------------------------------------------------
@@ -173,7 +191,9 @@ def parse_directory(data: bytes) -> Directory:
         if entry.name in names:
             raise IndexPayloadError(f"two entries of the directory are called {entry.name!r}")
         names.add(entry.name)
-        if entry.offset < directory.original_length or entry.offset + entry.length > directory.region_stop:
+        if entry.inline is None and (
+            entry.offset < directory.original_length or entry.offset + entry.length > directory.region_stop
+        ):
             raise IndexPayloadError(f"the blob of {entry.name!r} lies outside the bytes that were added")
     return directory
 
@@ -181,24 +201,30 @@ def parse_directory(data: bytes) -> Directory:
 def _entry(item: Any, place: str) -> Entry:
     fields = _Fields(item, place)
     columns = fields.value("columns", list)
-    if not all(isinstance(column, str) for column in columns):
-        raise IndexPayloadError(f"{place}: columns are not all text")
+    if not all(
+        isinstance(path, list) and path and all(isinstance(name, str) for name in path) for path in columns
+    ):
+        raise IndexPayloadError(f"{place}: columns are not all lists of names")
     granularity = fields.value("granularity", object)
     if not isinstance(granularity, str):
         granularity = fields.integer("granularity", 1)
-    offset = fields.integer("offset", 0)
-    if offset % BLOB_ALIGNMENT_BYTES:
-        raise IndexPayloadError(f"{place}: offset {offset} is no multiple of {BLOB_ALIGNMENT_BYTES}")
+    inline = fields.base64("payload")
+    offset, length = 0, 0
+    if inline is None:
+        offset, length = fields.integer("offset", 0), fields.integer("length", BLOB_HEADER_BYTES)
+        if offset % BLOB_ALIGNMENT_BYTES:
+            raise IndexPayloadError(f"{place}: offset {offset} is no multiple of {BLOB_ALIGNMENT_BYTES}")
     return Entry(
         name=fields.value("name", str),
         kind=fields.value("kind", str),
         kind_version=fields.integer("kind_version", 0),
-        columns=tuple(columns),
+        columns=tuple(tuple(path) for path in columns),
         granularity=granularity,
         parameters=fields.value("parameters", dict),
         offset=offset,
-        length=fields.integer("length", BLOB_HEADER_BYTES),
+        length=length,
         xxh3=fields.hexadecimal("xxh3", 16),
+        inline=inline,
     )
 
 
@@ -223,6 +249,15 @@ class _Fields:
         if isinstance(value, bool) or not least <= value <= _MAX_INT:
             raise IndexPayloadError(f"{self._place}: {name} is {value!r}")
         return value
+
+    def base64(self, name: str) -> bytes | None:
+        """Bytes, or None if there is no such field."""
+        if self._document.get(name) is None:
+            return None
+        try:
+            return base64.b64decode(self.value(name, str), validate=True)
+        except ValueError as error:
+            raise IndexPayloadError(f"{self._place}: {name} is no base64: {error}") from error
 
     def hexadecimal(self, name: str, digits: int) -> str:
         value = self.value(name, str)
@@ -364,12 +399,13 @@ def checksum(payload: bytes | memoryview) -> str:
     return xxhash.xxh3_64_hexdigest(payload)
 
 
-def frame(payload: bytes, fingerprint: str) -> bytes:
-    """A payload with the header that says whose it is.
+def blob_header(fingerprint: str, payload_bytes: int, xxh3: str) -> bytes:
+    """What stands before a payload, and says whose it is.
 
     Args:
-        payload: The index's own bytes.
         fingerprint: `layout_fingerprint` of the file that it was built from.
+        payload_bytes: Length of the payload.
+        xxh3: Its `checksum`.
     """
     return b"".join(
         (
@@ -377,11 +413,20 @@ def frame(payload: bytes, fingerprint: str) -> bytes:
             BLOB_VERSION.to_bytes(4, "little"),
             bytes(4),
             bytes.fromhex(fingerprint),
-            len(payload).to_bytes(8, "little"),
-            xxhash.xxh3_64_intdigest(payload).to_bytes(8, "little"),
-            payload,
+            payload_bytes.to_bytes(8, "little"),
+            int(xxh3, 16).to_bytes(8, "little"),
         )
     )
+
+
+def frame(payload: bytes, fingerprint: str) -> bytes:
+    """A payload behind its header.
+
+    Args:
+        payload: The index's own bytes.
+        fingerprint: `layout_fingerprint` of the file that it was built from.
+    """
+    return blob_header(fingerprint, len(payload), checksum(payload)) + payload
 
 
 def unframe(blob: bytes, fingerprint: str, entry: Entry | None = None) -> bytes:
@@ -399,7 +444,28 @@ def unframe(blob: bytes, fingerprint: str, entry: Entry | None = None) -> bytes:
         >>> unframe(frame(b"payload", "0" * 32), "0" * 32)
         b'payload'
     """
-    header = blob[:BLOB_HEADER_BYTES]
+    announced = check_blob_header(blob, fingerprint, len(blob), entry)
+    payload = blob[BLOB_HEADER_BYTES:]
+    check_payload(payload, announced)
+    return payload
+
+
+def check_blob_header(header: bytes, fingerprint: str, blob_bytes: int, entry: Entry | None = None) -> str:
+    """Check what stands before a payload; for indexes that are probed, which are never read whole.
+
+    Args:
+        header: The blob's first `BLOB_HEADER_BYTES`, or more.
+        fingerprint: The directory's fingerprint.
+        blob_bytes: Length of the blob, header included.
+        entry: The entry whose blob it should be.
+
+    Returns:
+        The payload's `checksum`, as the header has it.
+
+    Raises:
+        IndexPayloadError: If this is no blob, another file's, or not the entry's.
+    """
+    header = header[:BLOB_HEADER_BYTES]
     if len(header) < BLOB_HEADER_BYTES or header[:8] != BLOB_MAGIC:
         raise IndexPayloadError("there is no blob where the directory says")
     version = int.from_bytes(header[8:12], "little")
@@ -407,12 +473,19 @@ def unframe(blob: bytes, fingerprint: str, entry: Entry | None = None) -> bytes:
         raise IndexPayloadError(f"the blob has version {version}, this Intarsia knows {BLOB_VERSION}")
     if header[16:32] != bytes.fromhex(fingerprint):
         raise IndexPayloadError("the blob belongs to another file")
-    if int.from_bytes(header[32:40], "little") != len(blob) - BLOB_HEADER_BYTES:
+    if int.from_bytes(header[32:40], "little") != blob_bytes - BLOB_HEADER_BYTES:
         raise IndexPayloadError("the blob's length is not what the directory says")
-    payload = blob[BLOB_HEADER_BYTES:]
-    found = xxhash.xxh3_64_intdigest(payload)
-    if found != int.from_bytes(header[40:48], "little"):
-        raise IndexPayloadError("the blob's bytes are damaged: its checksum does not match")
-    if entry is not None and found != int(entry.xxh3, 16):
-        raise IndexPayloadError("the blob is whole, but not the one that the directory means")
-    return payload
+    announced = f"{int.from_bytes(header[40:48], 'little'):016x}"
+    if entry is not None and announced != entry.xxh3:
+        raise IndexPayloadError("the blob is not the one that the directory means, or its header is damaged")
+    return announced
+
+
+def check_payload(payload: bytes, xxh3: str) -> None:
+    """Compare a payload with its checksum.
+
+    Raises:
+        IndexPayloadError: If it is damaged.
+    """
+    if checksum(payload) != xxh3:
+        raise IndexPayloadError("its bytes are damaged: the checksum does not match")

@@ -1,0 +1,138 @@
+"""Granules: what the indexes share that say something of each granule of a column.
+
+Their payload is an Arrow IPC stream (zstd) of one record batch.  Its schema's metadata has the key ``edges``
+where the granules are pages, since a footer does not tell those: int64, little-endian, the first row of
+each granule in the file's numbering, and the number of rows at the end.  Edges of other granules follow
+from the footer and the granularity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from intarsia.errors import ColumnNotFoundError, IndexPayloadError
+from intarsia.indexes.base import Granularity, Layout
+from intarsia.selection import Rows, RowSelection
+
+_EDGES = b"edges"
+
+
+class GranulePayload(NamedTuple):
+    """A payload that was opened.
+
+    Attributes:
+        batch: What the index keeps; validated in full.
+        edges: First row of each granule, and the number of rows at the end.
+        metadata: The schema's metadata.
+    """
+
+    batch: pa.RecordBatch
+    edges: Rows
+    metadata: Mapping[bytes, bytes]
+
+    @property
+    def num_granules(self) -> int:
+        """How many granules there are."""
+        return len(self.edges) - 1
+
+
+def serialize_granules(
+    batch: pa.RecordBatch,
+    edges: Rows,
+    granularity: Granularity,
+    metadata: Mapping[bytes, bytes] | None = None,
+) -> bytes:
+    """The payload of an index.
+
+    Args:
+        batch: What it keeps.
+        edges: `Layout.edges` of its granularity.
+        granularity: Its granularity.
+        metadata: More for the schema's metadata.
+    """
+    entries = dict(metadata or {})
+    if granularity == "page":
+        entries[_EDGES] = np.asarray(edges, dtype="<i8").tobytes()
+    batch = batch.replace_schema_metadata(entries)
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def parse_granules(payload: bytes, layout: Layout, granularity: Granularity, name: str) -> GranulePayload:
+    """Open what `serialize_granules` made.
+
+    Args:
+        payload: The bytes.
+        layout: Where rows lie in the file.
+        granularity: The index's granularity.
+        name: The index, for messages.
+
+    Raises:
+        IndexPayloadError: If the payload is damaged, or about other rows.
+    """
+    try:
+        with pa.ipc.open_stream(payload) as reader:
+            batch = reader.read_next_batch()
+        batch.validate(full=True)
+        metadata = batch.schema.metadata or {}
+        if granularity == "page":
+            edges = np.frombuffer(metadata[_EDGES], dtype="<i8").astype(np.int64)
+        else:
+            edges = layout.edges(granularity, "")
+    except (pa.ArrowException, ColumnNotFoundError, KeyError, ValueError, OSError, StopIteration) as error:
+        raise IndexPayloadError(f"the payload of {name} is damaged: {error}") from error
+    if len(edges) < 1 or edges[0] != 0 or edges[-1] != layout.num_rows or (np.diff(edges) < 0).any():
+        raise IndexPayloadError(f"the payload of {name} is about other rows")
+    return GranulePayload(batch, edges, metadata)
+
+
+def cut_at_edges(
+    edges: Rows, batches: Iterable[tuple[int, pa.Array | pa.ChunkedArray]]
+) -> Iterator[tuple[int, pa.Array]]:
+    """A column cut at the edges of granules.
+
+    Args:
+        edges: First row of each granule, and the number of rows at the end.
+        batches: What `ColumnData.batches` yields: the first row of a piece, and its values.
+
+    Yields:
+        The ordinal of a granule, and values of it: ascending, none twice; a granule that spans several
+        batches comes in several pieces, one after the other, and an empty one not at all.
+
+    Example:
+        >>> pieces = cut_at_edges(np.array([0, 2, 5]), [(0, pa.array([1, 2, 3])), (3, pa.array([4, 5]))])
+        >>> [(granule, values.to_pylist()) for granule, values in pieces]
+        [(0, [1, 2]), (1, [3]), (1, [4, 5])]
+    """
+    for first_row, piece in batches:
+        # text may be more than one array can hold
+        for chunk in piece.chunks if isinstance(piece, pa.ChunkedArray) else [piece]:
+            row, end = first_row, first_row + len(chunk)
+            while row < end:
+                granule = int(np.searchsorted(edges, row, side="right")) - 1
+                stop = min(end, int(edges[granule + 1]))
+                yield granule, chunk.slice(row - first_row, stop - row)
+                row = stop
+            first_row = end
+
+
+def granule_rows(edges: Rows, hit: npt.NDArray[np.bool_]) -> RowSelection:
+    """The rows of the granules that are hit.
+
+    Args:
+        edges: First row of each granule, and the number of rows at the end.
+        hit: For each granule, whether its rows are wanted.
+
+    Example:
+        >>> granule_rows(np.array([0, 2, 5]), np.array([False, True]))
+        RowSelection([2:5])
+    """
+    return RowSelection.union_of(edges[:-1][hit], edges[1:][hit])
