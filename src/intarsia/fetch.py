@@ -52,11 +52,22 @@ class PageCache:
 
     def _read(self, data: Sequence[ByteRange], dictionaries: set[ByteRange | None]) -> None:
         fresh = [place for place in dictionaries if place is not None and place not in self._bytes]
-        self._dictionaries += len(fresh)
         missing = [*fresh, *(place for place in dict.fromkeys(data) if self._holder(place) is None)]
         if missing:
-            self._bytes.update(zip(missing, self._file.source.read_ranges(missing), strict=True))
+            # a dictionary page may be known since it was pruned by, and a whole chunk starts with one
+            heads = [self._known_head(place) for place in missing]
+            rest = [
+                ByteRange(place.start + len(head), place.stop)
+                for place, head in zip(missing, heads, strict=True)
+            ]
+            self._dictionaries += sum(place.length > 0 for place in rest[: len(fresh)])
+            for place, head, tail in zip(missing, heads, self._file.source.read_ranges(rest), strict=True):
+                self._bytes[place] = head + tail if head else tail
             self._held = sorted(self._bytes)
+
+    def _known_head(self, place: ByteRange) -> bytes:
+        head = self._file.dictionaries.pop(place.start, b"")
+        return head if len(head) <= place.length else b""
 
     def _holder(self, place: ByteRange) -> ByteRange | None:
         """The range that was read and holds ``place``: later phases want fewer pages of the same run."""

@@ -93,7 +93,7 @@ def plan_chunk(
             merged[-1] = ByteRange(merged[-1].start, page_stop)
         else:
             merged.append(ByteRange(page_start, page_stop))
-    first_page = int(locations.offsets[0])
+    dictionary = dictionary_range(meta, locations)
     return ChunkPlan(
         leaf,
         meta,
@@ -101,10 +101,22 @@ def plan_chunk(
         tuple((np.cumsum(sizes) - sizes).tolist()),
         tuple((last_rows - first_rows)[chosen].tolist()),
         RowSelection.union_of(first_rows[chosen], last_rows[chosen]),
-        ByteRange(start, first_page) if start < first_page else None,
-        dictionary_use(meta) if start < first_page else DictionaryUse.NEVER,
+        dictionary,
+        DictionaryUse.NEVER if dictionary is None else dictionary_use(meta),
         len(locations),
     )
+
+
+def dictionary_range(meta: ColumnMetaData, locations: PageLocations | None) -> ByteRange | None:
+    """The bytes before a chunk's first data page, where its dictionary page is; None if there are none.
+
+    Args:
+        meta: What the footer says of the chunk.
+        locations: Its pages; None if they are not known, then the footer's word is taken.
+    """
+    start, stop = chunk_range(meta)
+    first_page = meta.data_page_offset if locations is None else int(locations.offsets[0])
+    return ByteRange(start, first_page) if start < first_page <= stop else None
 
 
 def data_page_count(meta: ColumnMetaData) -> int | None:

@@ -239,7 +239,8 @@ def serialize_tree(tree: Struct) -> bytes:
     return bytes(out)
 
 
-def _write_varint(out: bytearray, number: int) -> None:
+def write_varint(out: bytearray, number: int) -> None:
+    """Append a number that is not negative, seven bits a byte, the lowest first."""
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
         number >>= 7
@@ -247,7 +248,7 @@ def _write_varint(out: bytearray, number: int) -> None:
 
 
 def _write_zigzag(out: bytearray, number: int) -> None:
-    _write_varint(out, (number << 1) ^ (number >> 63))
+    write_varint(out, (number << 1) ^ (number >> 63))
 
 
 def _write_struct(out: bytearray, tree: Struct) -> None:
@@ -271,13 +272,13 @@ def _write_list(out: bytearray, value: List) -> None:
         out.append(count << 4 | value.element_type)
     else:
         out.append(0xF0 | value.element_type)
-        _write_varint(out, count)
+        write_varint(out, count)
     for item in value.items:
         _write_value(out, value.element_type, item)
 
 
 def _write_map(out: bytearray, value: Map) -> None:
-    _write_varint(out, len(value.items))
+    write_varint(out, len(value.items))
     if value.items:
         out.append(value.key_type << 4 | value.value_type)
     for key, item in value.items:
@@ -286,7 +287,7 @@ def _write_map(out: bytearray, value: Map) -> None:
 
 
 def _write_binary(out: bytearray, value: bytes) -> None:
-    _write_varint(out, len(value))
+    write_varint(out, len(value))
     out += value
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.bloom import BLOCK_BYTES, HEADER_BYTES, parse_bloom_header
-from intarsia.format.footer import Leaf, chunk_range
+from intarsia.format.footer import Leaf
 from intarsia.format.structs import (
     BoundaryOrder,
     ColumnChunk,
@@ -25,7 +25,7 @@ from intarsia.indexes.statistics import column_order_is_known
 from intarsia.inspection.report import BloomInspection, ChunkInspection, PageInspection
 from intarsia.inspection.values import human_value
 from intarsia.ordering import Ordering, ordering_for
-from intarsia.plan import data_page_count
+from intarsia.plan import data_page_count, dictionary_range
 
 _WORDS_PER_BLOCK = 8
 _BITS_PER_WORD = 32
@@ -140,10 +140,8 @@ def dictionary_bytes(file: ParquetInput, key: ChunkKey) -> int:
     """Bytes of a chunk's dictionary page, as far as offsets tell."""
     leaf = file.footer.leaves[key.leaf]
     meta = file.footer.chunk_metadata(key.row_group, leaf)
-    start, stop = chunk_range(meta)
-    locations = file.locations(key)
-    first = int(locations.offsets[0]) if locations is not None else meta.data_page_offset
-    return first - start if start < first <= stop else 0
+    place = dictionary_range(meta, file.locations(key))
+    return 0 if place is None else place.length
 
 
 def _pair(statistics: Statistics) -> tuple[bytes | None, bytes | None]:
