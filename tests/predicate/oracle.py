@@ -9,13 +9,14 @@ from __future__ import annotations
 import datetime as dt
 import math
 import operator
+import re
 import uuid
 from decimal import Decimal
 from fractions import Fraction
 
 import pyarrow as pa
 
-from intarsia.predicate import And, Comparison, Constant, In, IsNull, Like, Not, Or
+from intarsia.predicate import And, Comparison, Constant, In, IsNull, Like, Not, Or, RegexpLike
 
 NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 DAY = 86_400 * 10**9
@@ -56,7 +57,12 @@ def matches(node, row, types):
         if value is None:
             return None
         escape = "\\" if node.escape is None else node.escape
-        return like(value.decode(), node.pattern, escape) != node.negated
+        return like(value.decode(), node.pattern, escape, node.ignore_case) != node.negated
+    if isinstance(node, RegexpLike):
+        if value is None:
+            return None
+        flags = re.IGNORECASE if node.ignore_case else 0
+        return (re.search(python_regex(node.regex), value.decode(), flags) is not None) != node.negated
     raise AssertionError(node)
 
 
@@ -69,15 +75,27 @@ def compare(left, op, right):
     return OPS[op](left, right)
 
 
-def like(text, pattern, escape):
+def like(text, pattern, escape, ignore_case=False):
     if not pattern:
         return not text
     first, rest = pattern[0], pattern[1:]
     if escape and first == escape:
-        return text[:1] == rest[0] and like(text[1:], rest[1:], escape)
+        return text[:1] == rest[0] and like(text[1:], rest[1:], escape, ignore_case)
     if first == "%":
-        return any(like(text[start:], rest, escape) for start in range(len(text) + 1))
-    return bool(text) and first in ("_", text[0]) and like(text[1:], rest, escape)
+        return any(like(text[start:], rest, escape, ignore_case) for start in range(len(text) + 1))
+    if not text:
+        return False
+    same = first.casefold() == text[0].casefold() if ignore_case else first == text[0]
+    return (first == "_" or same) and like(text[1:], rest, escape, ignore_case)
+
+
+def python_regex(regex):
+    """A regular expression of RE2 for ``re``, where one of the strategies' pieces differs.
+
+    ``$`` also matches before a last newline in Python. Python takes ``i`` for another case of the dotless
+    one, and its classes such as ``\\d`` know more than ASCII: these are in no strategy.
+    """
+    return regex.replace("$", r"\Z").replace(r"\z", r"\Z")
 
 
 def exact_values(array):

@@ -10,7 +10,7 @@ from decimal import Decimal
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from intarsia.predicate import And, Comparison, Constant, In, IsNull, Like, Not, Or
+from intarsia.predicate import And, Comparison, Constant, In, IsNull, Like, Not, Or, RegexpLike
 
 UTC = dt.timezone.utc
 INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
@@ -68,6 +68,10 @@ WORDS = [
     "z",
     "a.b",
     "(a",
+    "AB",
+    "É",
+    "\u212a",
+    "a\n",
     "a\0b",
 ]
 INSTANTS = [
@@ -243,12 +247,42 @@ def is_text(type_):
     return type_ in TEXT or (pa.types.is_dictionary(type_) and type_.value_type in TEXT)
 
 
+def regexes():
+    """Regular expressions that mean the same to RE2 and, through the oracle, to Python."""
+    atoms = [
+        "a",
+        "b",
+        "B",
+        "é",
+        "k",
+        r"\.",
+        r"\(",
+        "%",
+        ".",
+        "[ab]",
+        "[^a]",
+        "[.]",
+        r"\n",
+        r"\x61",
+        "(?i:ab)",
+    ]
+    quantified = st.tuples(
+        st.sampled_from(atoms), st.sampled_from(["", "", "", "*", "+?", "?", "{2}", "{0,1}"])
+    )
+    run = st.lists(quantified.map("".join), max_size=3).map("".join)
+    group = st.lists(run, min_size=1, max_size=3).map(lambda runs: f"(?:{'|'.join(runs)})")
+    body = st.lists(run | group, max_size=3).map("".join)
+    return st.tuples(st.sampled_from(["", "", "^", r"\A"]), body, st.sampled_from(["", "", "$", r"\z"])).map(
+        "".join
+    )
+
+
 @st.composite
 def leaves(draw, types):
     """A predicate on one of the columns."""
     column = draw(st.sampled_from(sorted(types)))
     type_ = types[column]
-    kind = draw(st.sampled_from(["compare", "compare", "in", "null", "constant", "like"]))
+    kind = draw(st.sampled_from(["compare", "compare", "in", "null", "constant", "like", "regexp"]))
     if kind == "like" and is_text(type_):
         escape = draw(st.sampled_from([None, "", "!"]))
         pieces = ["a", "b", "%", "_", "é", "\n", "."] + {
@@ -257,7 +291,9 @@ def leaves(draw, types):
             "": ["\\"],
         }[escape]
         pattern = "".join(draw(st.lists(st.sampled_from(pieces), max_size=5)))
-        return Like(column, pattern, draw(st.booleans()), escape)
+        return Like(column, pattern, draw(st.booleans()), escape, draw(st.booleans()))
+    if kind == "regexp" and is_text(type_):
+        return RegexpLike(column, draw(regexes()), draw(st.booleans()), draw(st.booleans()))
     if kind == "in":
         items = draw(st.lists(literals(type_), max_size=4))
         if draw(st.integers(0, 4)) == 0:

@@ -144,6 +144,21 @@ PRINTED = {
     r"s LIKE 'a\' ESCAPE ''": r"s = 'a\'",
     "s LIKE ''": "s = ''",
     "dict LIKE 'é_%x'": "dict LIKE 'é_%x'",
+    "s ILIKE 'abc'": "s ILIKE 'abc'",
+    "s NOT ILIKE '12'": "s <> '12'",
+    "s ILIKE '12%'": "s LIKE '12%'",
+    "s ILIKE '%'": "s IS NOT NULL",
+    "NOT (s ILIKE 'a!%' ESCAPE '!')": r"s NOT ILIKE 'a\%'",
+    "contains(s, '')": "s IS NOT NULL",
+    "contains(s, 'a%')": r"s LIKE '%a\%%'",
+    "s ~ '^abc'": "s LIKE 'abc%'",
+    r"s !~ '\A(a)b[.]'": "s NOT LIKE 'ab.%'",
+    "s ~ '^abc$'": "s RLIKE '^abc$'",
+    "s ~ '(?m)^abc'": "s RLIKE '(?m)^abc'",
+    "s ~ ''": "s IS NOT NULL",
+    "s !~ '^'": "FALSE",
+    "s ~* 'x'": "s RLIKE '(?i)x'",
+    "NOT (s ~ 'x' AND dict ~ 'y')": "s NOT RLIKE 'x' OR dict NOT RLIKE 'y'",
     # others
     "id = '123e4567-e89b-12d3-a456-426614174000'": "id = X'123e4567e89b12d3a456426614174000'",
     "bin = 'é'": "bin = X'c3a9'",
@@ -268,6 +283,7 @@ ERRORS = {
     "gap = 5": "cannot be compared",
     "i8 LIKE 'x'": "LIKE needs a string column; 'i8' is of type int8",
     "bin LIKE 'x'": "LIKE needs a string column",
+    "bin ~ 'x'": "a regular expression needs a string column; 'bin' is of type binary",
     "s LIKE 'x' ESCAPE 'ab'": "must be one character",
     r"s LIKE 'a\b'": "stands before 'b'",
     "s LIKE 'a!' ESCAPE '!'": "stands before 'the end'",
@@ -354,3 +370,22 @@ def test_conjunctions_have_several_distinct_children():
     bound = bind(parse_sql("i8 = 1 AND i8 = 1 AND i64 = 1 AND (i64 = 1 AND i64 = 2)"), SCHEMA)
     assert isinstance(bound, BoundAnd)
     assert [str(child) for child in bound.children] == ["i8 = 1", "i64 = 1", "i64 = 2"]
+
+
+REGEX_ERRORS = {
+    "s ~ 'ab[c'": "not valid at character 3: missing ]: [c",
+    "s ~ 'ab('": "is not valid: missing ): ab(",
+    "s ~ 'a(?=b)'": "at character 2: invalid perl operator: (?= (RE2 has no lookahead)",
+    r"s ~ '(a)\1'": r"at character 4: invalid escape sequence: \1 (RE2 has no references back)",
+    r"s ~ '((\pL){30}){30}'": "repeats too much",
+    f"s ~ '{'a' * 10_001}'": "has 10,001 characters; the most is 10,000",
+    "s ~ '(a{500}){3}'": "invalid repetition size: {3} (the most is 1000 times)",
+}
+
+
+@pytest.mark.parametrize("text", REGEX_ERRORS, ids=lambda text: text[:40])
+def test_errors_in_regular_expressions(text):
+    with pytest.raises(PredicateError) as caught:
+        bind(parse_sql(text), SCHEMA)
+    assert REGEX_ERRORS[text] in str(caught.value)
+    assert len(str(caught.value)) < 500

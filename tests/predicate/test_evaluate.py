@@ -17,6 +17,7 @@ from intarsia.predicate import (
     IsNull,
     Like,
     Not,
+    RegexpLike,
     bind,
     evaluate,
     leaf_mask,
@@ -180,3 +181,68 @@ def test_long_chains():
     node = And(tuple(Not(Comparison("x", "=", n)) for n in range(3000)))
     bound = bind(node, pa.schema({"x": pa.int64()}))
     assert evaluate(bound, {("x",): pa.array([5, 5000])}, 2).to_pylist() == [False, True]
+
+
+CASES = [
+    "",
+    "a",
+    "A",
+    "k",
+    "K",
+    "\u212a",
+    "s",
+    "\u017f",
+    "ß",
+    "ẞ",
+    "ss",
+    "é",
+    "É",
+    "İ",
+    "ı",
+    "i",
+    "I",
+    "σ",
+    "ς",
+    "Σ",
+]
+
+
+@pytest.mark.parametrize("pattern", [*CASES, "%k", "_s%", "s%"])
+def test_ilike_knows_other_cases_as_re2_does(pattern):
+    texts = [*CASES, *(one + two for one in CASES for two in CASES), None]
+    for negated in (False, True):
+        check(Like("x", pattern, negated, ignore_case=True), {"x": pa.array(texts)}, len(texts))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.none() | st.text("abBkK\u212aéÉ.(\n%", max_size=6), max_size=12),
+    strategies.regexes(),
+    st.booleans(),
+    st.booleans(),
+)
+def test_regexp_like(texts, regex, negated, ignore_case):
+    columns = {"x": pa.array(texts, pa.string())}
+    check(RegexpLike("x", regex, negated, ignore_case), columns, len(texts))
+    check(Not(RegexpLike("x", regex, negated, ignore_case)), columns, len(texts))
+
+
+def test_a_regular_expression_is_searched_for():
+    array = pa.array(["abc", "xabc", "ABC", "abc\n", "", None])
+    for text, expected in {
+        "x ~ 'b'": [True, True, False, True, False, False],
+        "x !~ 'b'": [False, False, True, False, True, False],
+        "x ~* 'b'": [True, True, True, True, False, False],
+        "NOT x ~* 'b'": [False, False, False, False, True, False],
+        "x ~ '^abc$'": [True, False, False, False, False, False],
+        "x ~ '^abc'": [True, False, False, True, False, False],
+        "x ~ ''": [True, True, True, True, True, False],
+        "x !~ ''": [False] * 6,
+        "x ~ '^x|A'": [False, True, True, False, False, False],
+        "contains(x, 'bc')": [True, True, False, True, False, False],
+        "starts_with(x, 'a')": [True, False, False, True, False, False],
+        "ends_with(x, 'c')": [True, True, False, False, False, False],
+        "NOT ends_with(x, 'c')": [False, False, True, True, True, False],
+    }.items():
+        bound = bind(parse_sql(text), pa.schema({"x": pa.string()}))
+        assert evaluate(bound, {("x",): array}, 6).to_pylist() == expected, text

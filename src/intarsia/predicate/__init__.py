@@ -37,6 +37,10 @@ from intarsia.predicate.nodes import (
     Op,
     Or,
     Predicate,
+    RegexpLike,
+    contains,
+    ends_with,
+    starts_with,
 )
 from intarsia.predicate.required import fold_case, ignores_case, required_texts
 from intarsia.predicate.sql import parse_sql
@@ -66,8 +70,11 @@ __all__ = [
     "Or",
     "Path",
     "Predicate",
+    "RegexpLike",
     "Where",
     "bind",
+    "contains",
+    "ends_with",
     "evaluate",
     "find_column",
     "fold_case",
@@ -79,4 +86,5 @@ __all__ = [
     "parse_sql",
     "required_texts",
     "resolve_column",
+    "starts_with",
 ]

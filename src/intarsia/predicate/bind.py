@@ -47,9 +47,11 @@ from intarsia.predicate.nodes import (
     Op,
     Or,
     Predicate,
+    RegexpLike,
     render_literal,
 )
 from intarsia.predicate.pattern import parse_pattern
+from intarsia.predicate.regex import check_regex, skeleton_of
 
 _OPPOSITE: Final[dict[Op, Op]] = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _NOTHING: Final = BoundConstant(False)
@@ -104,6 +106,8 @@ def _bind(node: Predicate, schema: pa.Schema, *, negate: bool) -> Bound:
         return _comparison(node, column, negate=negate)
     if isinstance(node, In):
         return _in(node, column, negated=node.negated is not negate)
+    if isinstance(node, RegexpLike):
+        return _regexp_like(node, column, negated=node.negated is not negate)
     return _like(node, column, negated=node.negated is not negate)
 
 
@@ -168,24 +172,47 @@ def _in(node: In, column: Column, *, negated: bool) -> Bound:
 def _like(node: Like, column: Column, *, negated: bool) -> Bound:
     if pa.types.is_null(column.type):
         return _NOTHING
-    if not pa.types.is_string(column.type):
-        raise PredicateError(f"LIKE needs a string column; {column.name!r} is of type {column.declared}")
+    _need_text(column, "LIKE")
     pattern = parse_pattern(node)
-    path, type_ = column.path, column.type
-    if pattern.literal is not None:
-        place = locate(column, pattern.literal)
-        assert place is not None
-        return _compare(column, "<>" if negated else "=", place, negate=False)
-    if pattern.is_prefix and not pattern.prefix:
-        return _NOTHING if negated else _null(column, negated=True)
     for part in pattern.parts:
         if isinstance(part, str):
             locate(column, part)  # refuses what is not UTF-8
-    if pattern.is_prefix:
-        return BoundPrefix(path, type_, pattern.prefix.encode(), negated)
+    skeleton = pattern.skeleton(ignore_case=node.ignore_case)
+    ignore_case = skeleton.ignores_case
+    if pattern.literal is not None and not ignore_case:
+        place = locate(column, pattern.literal)
+        assert place is not None
+        return _compare(column, "<>" if negated else "=", place, negate=False)
+    if pattern.is_prefix and not ignore_case:
+        return _prefix(column, pattern.prefix, negated=negated)
+    condition = f"{'ILIKE' if ignore_case else 'LIKE'} {render_literal(str(pattern))}"
+    regex = pattern.regex(ignore_case=ignore_case)
     try:
-        pc.match_substring_regex(pa.array([""]), pattern.regex)
+        pc.match_substring_regex(pa.array([""]), regex)
     except pa.ArrowInvalid:
         raise PredicateError(f"the pattern of {str(node)[:80]}… is too long") from None
-    condition = f"LIKE {render_literal(str(pattern))}"
-    return BoundMatch(path, type_, condition, pattern.regex, pattern.skeleton(ignore_case=False), negated)
+    return BoundMatch(column.path, column.type, condition, regex, skeleton, negated)
+
+
+def _regexp_like(node: RegexpLike, column: Column, *, negated: bool) -> Bound:
+    if pa.types.is_null(column.type):
+        return _NOTHING
+    _need_text(column, "a regular expression")
+    locate(column, node.regex)  # refuses what is not UTF-8
+    check_regex(node)
+    skeleton = skeleton_of(node.regex, ignore_case=node.ignore_case)
+    if skeleton.is_prefix:
+        return _prefix(column, skeleton.prefix, negated=negated)
+    regex = f"(?i){node.regex}" if node.ignore_case else node.regex
+    return BoundMatch(column.path, column.type, f"RLIKE {render_literal(regex)}", regex, skeleton, negated)
+
+
+def _prefix(column: Column, prefix: str, *, negated: bool) -> Bound:
+    if not prefix:
+        return _NOTHING if negated else _null(column, negated=True)
+    return BoundPrefix(column.path, column.type, prefix.encode(), negated)
+
+
+def _need_text(column: Column, who: str) -> None:
+    if not pa.types.is_string(column.type):
+        raise PredicateError(f"{who} needs a string column; {column.name!r} is of type {column.declared}")

@@ -17,13 +17,12 @@ Literals are never NaN nor -0.0; values of the data may be, and -0.0 equals 0.0.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from intarsia.predicate.nodes import Op, render_column, render_literal
+from intarsia.predicate.nodes import Op, escaped, render_column, render_literal
 from intarsia.predicate.skeleton import Skeleton
 
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ class BoundPrefix:
         return frozenset((self.path,))
 
     def __str__(self) -> str:
-        text = re.sub(r"([\\%_])", r"\\\1", self.prefix.decode()) + "%"
+        text = escaped(self.prefix.decode()) + "%"
         return f"{_name(self.path)} {'NOT ' if self.negated else ''}LIKE {render_literal(text)}"
 
 

@@ -42,6 +42,7 @@ _RESERVED = frozenset(
         "false",
         "from",
         "having",
+        "ilike",
         "in",
         "interval",
         "is",
@@ -50,6 +51,8 @@ _RESERVED = frozenset(
         "null",
         "or",
         "order",
+        "regexp",
+        "rlike",
         "select",
         "then",
         "true",
@@ -151,20 +154,53 @@ class Like:
     ``escape`` is the character that makes the next ``%``, ``_`` or itself literal. ``None`` is the
     backslash, as in Spark, PostgreSQL and Arrow; an empty string is no escape at all.
 
+    ``ignore_case`` makes it ``ILIKE``: characters are the same if they are under Unicode's simple case
+    folding (so ``k`` is also KELVIN SIGN, and ``ß`` is not ``ss``), whatever the locale.
+
     Example:
         >>> str(Like("name", "10!%%", escape="!"))
         "name LIKE '10!%%' ESCAPE '!'"
+        >>> str(Like("name", "%error%", ignore_case=True))
+        "name ILIKE '%error%'"
     """
 
     column: ColumnName
     pattern: str
     negated: bool = False
     escape: str | None = None
+    ignore_case: bool = False
 
     def __str__(self) -> str:
         escape = "" if self.escape is None else f" ESCAPE {render_literal(self.escape)}"
-        like = f"{'NOT ' if self.negated else ''}LIKE {render_literal(self.pattern)}"
-        return f"{render_column(self.column)} {like}{escape}"
+        word = f"{'NOT ' if self.negated else ''}{'ILIKE' if self.ignore_case else 'LIKE'}"
+        return f"{render_column(self.column)} {word} {render_literal(self.pattern)}{escape}"
+
+
+@dataclass(frozen=True, slots=True)
+class RegexpLike:
+    r"""A string column in which a regular expression is found: anywhere, unless ``^`` or ``$`` say where.
+
+    The syntax is RE2's (https://github.com/google/re2/wiki/Syntax), so time is linear in the text, and there
+    is neither lookaround nor reference back. Flags may stand inside: ``(?i)`` is the same as
+    ``ignore_case``, ``(?s)`` has the dot match newlines.
+
+    Example:
+        >>> str(RegexpLike("line", r"^GET /\w+", negated=True))
+        "line NOT RLIKE '^GET /\\w+'"
+        >>> str(RegexpLike("line", "error", ignore_case=True))
+        "regexp_like(line, 'error', 'i')"
+    """
+
+    column: ColumnName
+    regex: str
+    negated: bool = False
+    ignore_case: bool = False
+
+    def __str__(self) -> str:
+        column, regex = render_column(self.column), render_literal(self.regex)
+        if self.ignore_case:
+            return f"{'NOT ' if self.negated else ''}regexp_like({column}, {regex}, 'i')"
+        return f"{column} {'NOT ' if self.negated else ''}RLIKE {regex}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +213,45 @@ class Constant:
         return render_literal(self.value)
 
 
-Predicate: TypeAlias = And | Or | Not | Comparison | In | IsNull | Like | Constant
+Predicate: TypeAlias = And | Or | Not | Comparison | In | IsNull | Like | RegexpLike | Constant
 """Any node of an unbound predicate."""
 
-NODE_TYPES = (And, Or, Not, Comparison, In, IsNull, Like, Constant)
+NODE_TYPES = (And, Or, Not, Comparison, In, IsNull, Like, RegexpLike, Constant)
+
+
+def contains(column: ColumnName, text: str) -> Like:
+    r"""A string column that has a text in it.
+
+    Example:
+        >>> str(contains("discount", "50%"))
+        "discount LIKE '%50\\%%'"
+    """
+    return Like(column, f"%{escaped(text)}%")
+
+
+def starts_with(column: ColumnName, text: str) -> Like:
+    """A string column that starts with a text.
+
+    Example:
+        >>> str(starts_with("tailnum", "N10"))
+        "tailnum LIKE 'N10%'"
+    """
+    return Like(column, f"{escaped(text)}%")
+
+
+def ends_with(column: ColumnName, text: str) -> Like:
+    """A string column that ends with a text.
+
+    Example:
+        >>> str(ends_with("path", ".json"))
+        "path LIKE '%.json'"
+    """
+    return Like(column, f"%{escaped(text)}")
+
+
+def escaped(text: str) -> str:
+    """A text as the LIKE pattern that only it matches, with the backslash as escape."""
+    return re.sub(r"([\\%_])", r"\\\1", text)
 
 
 def _operand(child: Predicate, weaker: tuple[type, ...]) -> str:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from intarsia.errors import PredicateError
+from intarsia.predicate.nodes import Like, escaped
 from intarsia.predicate.skeleton import Item, Mark, Skeleton, letters
-
-if TYPE_CHECKING:
-    from intarsia.predicate.nodes import Like
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +37,18 @@ class Pattern:
         """Whether the pattern says only how a text starts; with an empty prefix it matches every text."""
         return self.parts in ((None,), (self.prefix, None))
 
-    @property
-    def regex(self) -> str:
-        """The pattern for RE2 or ``re``, anchored at both ends; a dot matches newlines too."""
+    def regex(self, *, ignore_case: bool) -> str:
+        """The pattern for RE2, which searches for it; a dot matches newlines too."""
         pieces = []
         for part in self.parts:
             if part is None:
                 pieces.append(".*")
             else:
                 pieces.append(re.escape(part) if isinstance(part, str) else "." * part)
-        return rf"(?s)\A(?:{''.join(pieces)})\z"
+        # a wildcard at an end is left out instead of anchored: RE2 then looks for the text at once
+        pieces[:1] = [""] if self.parts[0] is None else [r"\A", pieces[0]]
+        pieces[-1:] = [""] if self.parts[-1] is None else [pieces[-1], r"\z"]
+        return f"(?{'is' if ignore_case else 's'}){''.join(pieces)}"
 
     def skeleton(self, *, ignore_case: bool) -> Skeleton:
         """What every text that matches has."""
@@ -64,7 +63,7 @@ class Pattern:
             if part is None:
                 pieces.append("%")
             else:
-                pieces.append(re.sub(r"([\\%_])", r"\\\1", part) if isinstance(part, str) else "_" * part)
+                pieces.append(escaped(part) if isinstance(part, str) else "_" * part)
         return "".join(pieces)
 
 

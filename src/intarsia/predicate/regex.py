@@ -12,6 +12,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.errors import PredicateError
+from intarsia.predicate.nodes import RegexpLike
 from intarsia.predicate.skeleton import Item, Letter, Mark, Skeleton, letters
 
 _REPETITION: Final = re.compile(r"(?:([*?+])|\{(0|[1-9][0-9]*)(?:,(?:0|[1-9][0-9]*)?)?\})\??")
@@ -25,6 +30,45 @@ _CONTROL: Final = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "
 # What is repeated is written twice into the skeleton, for how it starts and how it ends, if it is no longer.
 _MOST_REPEATED_ITEMS: Final = 64
 _DEEPEST: Final = 50
+
+
+_LONGEST: Final = 10_000
+_HINTS: Final = {
+    "(?=": "RE2 has no lookahead",
+    "(?!": "RE2 has no lookahead; negate the whole condition instead, or ask for two",
+    "(?<": "RE2 has no lookbehind",
+    "(?>": "RE2 has no atomic groups, and needs none",
+    "(?x": "RE2 has no flag x",
+    "\\Z": "the end of the text is \\z",
+    "bad repetition operator": "RE2 has no possessive repetition, and needs none",
+    "pattern too large": "it repeats too much",
+    "invalid repetition size": "the most is 1000 times",
+}
+
+
+def check_regex(node: RegexpLike) -> None:
+    """Has RE2 read a regular expression.
+
+    Raises:
+        PredicateError: It is longer than 10,000 characters, or RE2 refuses it; says where.
+    """
+    regex = node.regex
+    if len(regex) > _LONGEST:
+        raise PredicateError(
+            f"the regular expression {regex[:60]!r}… has {len(regex):,} characters; the most is {_LONGEST:,}"
+        )
+    try:
+        pc.match_substring_regex(pa.array([""]), regex, ignore_case=node.ignore_case)
+    except pa.ArrowInvalid as error:
+        reason = str(error).removeprefix("Invalid regular expression: ")
+        part = reason.partition(": ")[2]
+        where = f" at character {regex.index(part) + 1}" if part != regex and regex.count(part) == 1 else ""
+        hint = next((f" ({text})" for sign, text in _HINTS.items() if sign in reason), "")
+        if not hint and re.search(r"\\[1-9]$", reason):
+            hint = " (RE2 has no references back)"
+        raise PredicateError(
+            f"the regular expression in {str(node)[:200]} is not valid{where}: {reason[:200]}{hint}"
+        ) from None
 
 
 class _NotUnderstoodError(Exception):

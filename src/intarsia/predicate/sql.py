@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
@@ -19,10 +20,15 @@ from intarsia.predicate.nodes import (
     Op,
     Or,
     Predicate,
+    RegexpLike,
+    contains,
+    ends_with,
+    starts_with,
 )
 from intarsia.predicate.sql_dialect import (
     COMPARISONS,
     dialect,
+    fragment,
     one_line,
     operands,
     short,
@@ -44,6 +50,23 @@ _FOLD: Final[dict[Op, Callable[[Any, Any], bool]]] = {
     ">=": operator.ge,
 }
 
+_TEXT_SEARCH: Final[dict[str, Callable[[Any, str], Like]]] = {
+    "Contains": contains,
+    "StartsWith": starts_with,
+    "EndsWith": ends_with,
+}
+_FUNCTIONS: Final = {
+    "contains": "Contains",
+    "starts_with": "StartsWith",
+    "startswith": "StartsWith",
+    "ends_with": "EndsWith",
+    "endswith": "EndsWith",
+    "regexp_like": "RegexpLike",
+    "regexp_matches": "RegexpLike",
+    "regexp": "RegexpLike",
+    "rlike": "RegexpLike",
+}
+
 
 def parse_sql(text: str) -> Predicate:
     """Reads what could stand after WHERE.
@@ -53,6 +76,11 @@ def parse_sql(text: str) -> Predicate:
     '…', INTERVAL '1' HOUR, X'0aff', and CAST(literal AS type), which is how NaN is written: CAST('NaN' AS
     DOUBLE). A backslash in 'text' is a plain character; in a LIKE pattern it escapes unless ESCAPE says
     otherwise.
+
+    Text is searched with LIKE and ILIKE, with ``contains(column, 'text')``, ``starts_with`` and
+    ``ends_with``, and by regular expressions of RE2: ``column RLIKE 're'``, ``column REGEXP 're'``,
+    ``column ~ 're'``, ``regexp_like(column, 're')``. Case is ignored by ``column ~* 're'`` and
+    ``regexp_like(column, 're', 'i')``.
 
     Args:
         text: The predicate.
@@ -114,8 +142,15 @@ def _predicate(node: Any) -> Predicate:
         return And((Comparison(column, ">=", low), Comparison(column, "<=", high)))
     if kind == "Is":
         return _is(node)
-    if kind in ("Like", "Escape"):
+    if kind in ("Like", "ILike", "Escape"):
         return _like(node)
+    if kind == "Anonymous":  # which functions have a class of their own depends on the version of sqlglot
+        kind = _FUNCTIONS.get(str(node.this).lower(), kind)
+    if kind in ("RegexpLike", "RegexpILike"):
+        return _regexp_like(node, ignore_case=kind == "RegexpILike")
+    if kind in _TEXT_SEARCH:
+        column, text = _text_arguments(node, most=2)
+        return _TEXT_SEARCH[kind](column, text)
     if kind == "Boolean":
         return Constant(bool(node.this))
     if kind == "Null":
@@ -126,11 +161,13 @@ def _predicate(node: Any) -> Predicate:
 
 
 def _negated(child: Predicate, *, bare: bool) -> Predicate:
-    """NOT; ``x IS NOT NULL`` and ``x NOT IN (…)`` come as NOT around the test and become one node again."""
+    """NOT; ``x IS NOT NULL``, ``x NOT IN (…)`` and such come as NOT around the test, and become one node."""
     if bare and isinstance(child, IsNull):
         return IsNull(child.column, negated=not child.negated)
     if bare and isinstance(child, In):
         return In(child.column, child.values, negated=not child.negated)
+    if bare and isinstance(child, (Like, RegexpLike)):
+        return dataclasses.replace(child, negated=not child.negated)
     return Not(child)
 
 
@@ -173,10 +210,37 @@ def _like(node: Any) -> Predicate:
     if type(node).__name__ == "Escape":
         like = node.this
         escape = literal(node.expression)
-    pattern = literal(like.expression) if type(like).__name__ == "Like" else None
+    pattern = literal(like.expression) if type(like).__name__ in ("Like", "ILike") else None
     if not isinstance(pattern, str) or not isinstance(escape, (str, type(None))):
         raise unsupported(node)
-    return Like(_column(like.this), pattern, bool(like.args.get("negate")), escape)
+    ignore_case = type(like).__name__ == "ILike"
+    return Like(_column(like.this), pattern, bool(like.args.get("negate")), escape, ignore_case)
+
+
+def _regexp_like(node: Any, *, ignore_case: bool) -> Predicate:
+    column, regex, *flags = _text_arguments(node, most=3)
+    for flag in "".join(flags):
+        if flag not in "ic":
+            raise PredicateError(
+                f"cannot use {fragment(node)}: the flags are 'i', to ignore case, and 'c', not to; "
+                "others are written into the regular expression, such as (?s)"
+            )
+        ignore_case = flag == "i"
+    return RegexpLike(column, regex, bool(node.args.get("negate")), ignore_case)
+
+
+def _text_arguments(node: Any, *, most: int) -> tuple[Any, ...]:
+    """A column, and one text or up to ``most - 1``."""
+    if type(node).__name__ == "Anonymous":
+        arguments = list(node.expressions)
+    else:
+        arguments = [value for name, value in node.args.items() if value is not None and name != "negate"]
+    if not 2 <= len(arguments) <= most or isinstance(arguments[-1], bool):
+        raise unsupported(node)
+    texts = [literal(argument) for argument in arguments[1:]]
+    if not all(isinstance(text, str) for text in texts):
+        raise unsupported(node)
+    return _column(arguments[0]), *texts
 
 
 def _column(node: Any) -> ColumnName:

@@ -16,13 +16,14 @@ COMPARISONS: Final[dict[str, Op]] = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "
 
 _SUPPORTED: Final = (
     "supported are column = <> < <= > >= literal, IS [NOT] DISTINCT FROM, [NOT] IN (…), [NOT] BETWEEN, "
-    "[NOT] LIKE, IS [NOT] NULL, IS [NOT] TRUE/FALSE, AND, OR, NOT"
+    "[NOT] LIKE, [NOT] ILIKE, [NOT] RLIKE, regexp_like(), contains(), starts_with(), ends_with(), "
+    "IS [NOT] NULL, IS [NOT] TRUE/FALSE, AND, OR, NOT"
 )
 
 
 @functools.cache
 def dialect() -> type[Dialect]:
-    """A neutral SQL, with backticks for names and X'…' for bytes."""
+    """A neutral SQL, with backticks for names, X'…' for bytes and ~ for regular expressions."""
     from sqlglot.dialects.dialect import Dialect
     from sqlglot.tokens import Tokenizer as NeutralTokenizer
 
@@ -30,6 +31,7 @@ def dialect() -> type[Dialect]:
         class Tokenizer(NeutralTokenizer):
             IDENTIFIERS: ClassVar = ['"', "`"]
             HEX_STRINGS: ClassVar = [("x'", "'"), ("X'", "'")]
+            KEYWORDS: ClassVar = NeutralTokenizer.KEYWORDS | {"~": NeutralTokenizer.KEYWORDS["RLIKE"]}
 
     return IntarsiaPredicate
 
