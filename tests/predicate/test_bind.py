@@ -389,3 +389,27 @@ def test_errors_in_regular_expressions(text):
         bind(parse_sql(text), SCHEMA)
     assert REGEX_ERRORS[text] in str(caught.value)
     assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("text", "prefix"),
+    {
+        "s LIKE 'Ab_%'": "Ab",
+        "s LIKE '%ab'": "",
+        "s ILIKE '12-ab%'": "12-",
+        "s ILIKE 'ab%'": "",
+        "s ~ '^ab+c'": "ab",
+        "s ~ '^ab*c'": "a",
+        "s ~ '^(ab)?c'": "",
+        "s ~ '^ab|cd'": "",
+        "s ~ '^(?:ab|cd)'": "",
+        "s ~ '(?m)^ab.'": "",
+        "s ~ '(?i)^1b.'": "1",
+        "s ~ 'ab.'": "",
+        r"s ~ '\Aé\.x$'": "é.x",
+    }.items(),
+)
+def test_what_every_match_starts_with(text, prefix):
+    leaf = bind(parse_sql(text), SCHEMA)
+    assert isinstance(leaf, BoundMatch)
+    assert leaf.prefix == prefix.encode()

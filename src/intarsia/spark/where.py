@@ -20,7 +20,19 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from intarsia.predicate import And, Comparison, Constant, In, IsNull, Like, Op, Or, Predicate
+from intarsia.predicate import (
+    And,
+    Comparison,
+    Constant,
+    In,
+    IsNull,
+    Like,
+    Op,
+    Or,
+    Predicate,
+    contains,
+    starts_with,
+)
 from intarsia.predicate.bound import Bound, BoundAnd, BoundCompare, BoundOr, conjoin, disjoin
 from intarsia.predicate.sql_dialect import operands
 from intarsia.spark.spark_types import (
@@ -41,6 +53,13 @@ _OPPOSITE: Final[dict[Op, Op]] = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">
 
 # Spark's versions and settings differ on escapes and on doubled quotes; comments may be hints.
 _NOT_ONE_MEANING: Final = re.compile(r"""\\|--|/\*|''|\"\"""")
+
+# Java's regular expressions and RE2's are the same where there is nothing in them but such characters.
+_PLAIN_REGEX: Final = re.compile(r"(\^?)([A-Za-z0-9 _/:,@=%-]+)")
+
+# A function may be a session's own, of any meaning, so contains() and its like are left to Spark; an operator
+# is Spark's. sqlglot does not tell like(a, b) from a LIKE b.
+_TEXT_FUNCTION: Final = re.compile(r"(like|regexp\w*)[\s`]*\(", re.IGNORECASE)
 
 # What Spark reads as a moment in more than one way (such as 'now', or a bare time of day) does not start so.
 _MOMENT: Final = re.compile(r"\d{4}(-[0-9A-Za-z:+./_ \-]*)?")
@@ -77,7 +96,7 @@ def weaken(
     from sqlglot import exp
     from sqlglot.errors import SqlglotError
 
-    if _NOT_ONE_MEANING.search(text) or (double_quotes_name and '"' in text):
+    if _NOT_ONE_MEANING.search(text) or (double_quotes_name and '"' in text) or _TEXT_FUNCTION.search(text):
         return _TRUE
     try:
         tree = sqlglot.parse_one(text, dialect="spark", into=exp.Condition)
@@ -121,6 +140,8 @@ class _Weakener:
             return self._is(node, negate=negate)
         if kind == "Like":
             return self._like(node, negate=negate)
+        if kind == "RegexpLike":
+            return self._rlike(node, negate=negate)
         if kind in ("Column", "Dot"):
             return self._boolean(self._column(node), True, negate=negate)
         return _TRUE
@@ -252,6 +273,16 @@ class _Weakener:
         if column is None or column.type != "string" or literal is None or literal.kind != "string":
             return _TRUE
         return Like(column.path, literal.value, negated=negate is not bool(node.args.get("negate")))
+
+    def _rlike(self, node: Any, *, negate: bool) -> Predicate:
+        column, literal = self._column(node.this), _literal(node.expression)
+        if column is None or column.type != "string" or literal is None or literal.kind != "string":
+            return _TRUE
+        plain = _PLAIN_REGEX.fullmatch(literal.value)
+        if plain is None or node.args.get("flag") or node.args.get("full_match"):
+            return _TRUE
+        like = starts_with(column.path, plain[2]) if plain[1] else contains(column.path, plain[2])
+        return dataclasses.replace(like, negated=negate)
 
 
 def _literal(node: Any) -> Literal | None:
