@@ -1,0 +1,308 @@
+"""Dictionary pages tell what the rows say wherever all pages use them; elsewhere they tell nothing."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import event, given, reject, settings
+from hypothesis import strategies as st
+
+from intarsia.comparison import comparison_array, comparison_type
+from intarsia.errors import FormatError
+from intarsia.file import ParquetInput
+from intarsia.format.footer import chunk_range
+from intarsia.format.page_header import walk_pages
+from intarsia.format.structs import (
+    ColumnMetaData,
+    Encoding,
+    PageEncodingStats,
+    PageType,
+)
+from intarsia.indexes import dictionary
+from intarsia.indexes.dictionary import Dictionaries, is_all_dictionary
+from intarsia.predicate import BoundCompare, BoundNull, bind, leaf_mask, leaves, parse_sql
+from intarsia.prune import prune
+from intarsia.selection import RowSelection
+from intarsia.storage import MemorySource
+from tests.leaves import open_table
+from tests.predicate import strategies as flat
+from tests.reading import tables
+from tests.reading.exact import leaf_at
+from tests.reading.surgery import Patient
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _read_however_small():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dictionary, "PAGE_COST_BYTES", 0)
+        yield
+
+
+def asked(file, wanted):
+    """The dictionaries of a file, after they were asked for all rows, whatever they cost."""
+    everything = RowSelection.all(file.footer.num_rows)
+    found = Dictionaries(file)
+    found.load(dict.fromkeys(wanted, everything), lambda _: everything, lambda _: 1 << 62)
+    return found
+
+
+def rows_where(leaf, array) -> RowSelection:
+    return RowSelection.from_mask(leaf_mask(leaf, array).to_numpy(zero_copy_only=False))
+
+
+def groups_of_dictionaries(file, leaf) -> list[bool]:
+    """Whether all data pages of each chunk use the dictionary, by their own headers."""
+    out = []
+    for group in range(len(file.footer.metadata.row_groups)):
+        meta = file.footer.chunk_metadata(group, leaf)
+        start, stop = chunk_range(meta)
+        pages = walk_pages(file.source.read(start, stop), meta.num_values)
+        out.append(all(page.uses_dictionary for page in pages if page.is_data))
+    return out
+
+
+# --- against the rows ---
+
+
+@st.composite
+def files(draw):
+    kind = draw(st.sampled_from(flat.TYPES))
+    num_rows = draw(st.integers(1, 60))
+    column = draw(tables.columns(kind, num_rows, nullable=draw(st.booleans())))
+    table = pa.table([column], schema=pa.schema([pa.field("x", kind, nullable=bool(column.null_count))]))
+    if draw(st.booleans()):
+        mask = pa.array([row % 5 == 3 for row in range(num_rows)])
+        table = pa.table({"s": pa.StructArray.from_arrays([column], ["x"], mask=mask)})
+    options = {
+        "row_group_size": draw(st.integers(1, 60)),
+        "compression": draw(st.sampled_from(tables.CODECS)),
+        "data_page_version": draw(st.sampled_from(["1.0", "2.0"])),
+        "data_page_size": draw(st.sampled_from([1, 1 << 20])),
+        "write_batch_size": draw(st.integers(1, 9)),
+        "dictionary_pagesize_limit": draw(st.sampled_from([None, None, 8, 40])),
+        "write_statistics": draw(st.sampled_from([False, False, True])),
+        "store_schema": draw(st.booleans()),
+        "store_decimal_as_integer": draw(st.booleans()),
+        "use_deprecated_int96_timestamps": draw(st.booleans()),
+    }
+    return table, options
+
+
+@settings(max_examples=250)
+@given(st.data())
+def test_it_tells_what_the_rows_say(data):
+    table, options = data.draw(files(), label="file")
+    try:
+        file = open_table(table, **options)
+        read = pq.read_table(pa.BufferReader(file.source.read(0, file.source.size())))
+    except (pa.ArrowException, OSError) as error:
+        event(str(error)[:50])
+        reject()
+    path = "x" if "x" in table.column_names else "s.x"
+    column = leaf_at(read, path)
+    bound = bind(data.draw(flat.predicates({path: column.type}), label="where"), file.arrow_schema)
+    wanted = list(dict.fromkeys(leaves(bound)))
+    found = asked(file, wanted)
+    assert file.ignored == []
+    edges = file.footer.row_group_starts.tolist()
+    proven = groups_of_dictionaries(file, file.footer.leaves[0])
+    for leaf in wanted:
+        matching = rows_where(leaf, column)
+        possible = found.candidate_rows(leaf)
+        certain = found.certain_rows(leaf)
+        if possible is None:
+            assert isinstance(leaf, BoundNull) or options["write_statistics"] or not any(proven)
+            assert certain.is_empty
+            continue
+        assert (matching - possible).is_empty
+        assert (certain - matching).is_empty
+        for (start, stop), is_proven in zip(itertools.pairwise(edges), proven, strict=True):
+            if not is_proven:
+                assert possible.clip(start, stop).num_rows == stop - start
+                assert certain.clip(start, stop).is_empty
+            elif not options["write_statistics"] and not pa.types.is_dictionary(leaf_at(table, path).type):
+                # else statistics may have told as much, or pyarrow wrote the array's whole dictionary
+                event("judged")
+                assert possible.clip(start, stop).is_empty == matching.clip(start, stop).is_empty
+
+
+@pytest.mark.parametrize("kind", [kind for kind in flat.TYPES if not pa.types.is_boolean(kind)], ids=str)
+@settings(max_examples=8)
+@given(st.data())
+def test_values_of_every_type_are_found_where_they_are(kind, data):
+    column = data.draw(tables.columns(kind, 12), label="column")
+    try:
+        file = open_table(pa.table({"x": column}), row_group_size=4, write_statistics=False)
+        read = pq.read_table(pa.BufferReader(file.source.read(0, file.source.size())))["x"]
+    except (pa.ArrowException, OSError):
+        reject()
+    plain = comparison_type(read.type)
+    values = [value for value in comparison_array(read, plain) if value.is_valid]
+    wanted = [
+        BoundCompare(("x",), plain, "=", value)
+        for value in dict.fromkeys(values)
+        if not (pa.types.is_floating(plain) and (value.as_py() == 0 or value.as_py() != value.as_py()))
+    ]
+    found = asked(file, wanted)
+    assert file.ignored == []
+    for leaf in wanted:
+        matching = rows_where(leaf, read)
+        groups = matching.overlaps([0, 4, 8], [4, 8, 12])
+        possible = found.candidate_rows(leaf)
+        assert (matching - possible).is_empty
+        if not pa.types.is_dictionary(kind):  # of these, pyarrow writes values that do not occur
+            assert possible.covers([0, 4, 8], [4, 8, 12]).tolist() == groups.tolist()
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 255, 256, 257, 65536, 65537])
+@pytest.mark.parametrize("nullable", [False, True])
+def test_every_entry_is_decoded_however_many_there_are(count, nullable):
+    values = pa.array(np.arange(count) * 3)
+    table = pa.table([values], schema=pa.schema([pa.field("x", pa.int64(), nullable=nullable)]))
+    file = open_table(table, write_statistics=False, dictionary_pagesize_limit=1 << 24, compression="snappy")
+    assert groups_of_dictionaries(file, file.footer.leaves[0]) == [True]
+    for value, present in [(0, True), ((count - 1) * 3, True), (1, False), (count * 3, False)]:
+        (leaf,) = leaves(bind(parse_sql(f"x = {value}"), table.schema))
+        assert asked(file, [leaf]).candidate_rows(leaf).num_rows == (count if present else 0)
+
+
+def test_rows_are_only_certain_where_no_nulls_are_known():
+    table = pa.table({"x": ["a", "a", "b", "a", None, "a", None, None]})
+    for statistics, certain in [(True, [(0, 2)]), (False, [])]:
+        file = open_table(table, row_group_size=2, write_statistics=statistics)
+        (leaf,) = leaves(bind(parse_sql("x = 'a'"), table.schema))
+        found = asked(file, [leaf])
+        assert found.candidate_rows(leaf) == RowSelection.from_ranges([(0, 6)])
+        assert found.certain_rows(leaf) == RowSelection.from_ranges(certain)
+    (leaf,) = leaves(bind(parse_sql("x IN ('a', 'b')"), table.schema))
+    pruned = prune(open_table(table, row_group_size=2), leaf)
+    assert pruned.certain == RowSelection.from_ranges([(0, 4)])
+
+
+# --- where it is proven that all pages use the dictionary ---
+
+_V1, _V2, _DICTIONARY = PageType.DATA_PAGE, PageType.DATA_PAGE_V2, PageType.DICTIONARY_PAGE
+_PLAIN, _OLD, _NEW, _RLE = Encoding.PLAIN, Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY, Encoding.RLE
+
+
+@pytest.mark.parametrize(
+    ("encodings", "stats", "proven"),
+    [
+        ([_PLAIN, _RLE, _NEW], [(_DICTIONARY, _PLAIN, 1), (_V1, _NEW, 3)], True),
+        ([_PLAIN, _RLE, _NEW], [(_DICTIONARY, _PLAIN, 1), (_V2, _NEW, 3)], True),
+        ([_OLD, _RLE], [(_DICTIONARY, _OLD, 1), (_V1, _OLD, 3)], True),
+        ([_PLAIN, _RLE, _NEW], [(_DICTIONARY, _PLAIN, 1), (_V1, _NEW, 3), (_V1, _PLAIN, 0)], True),
+        ([_PLAIN, _RLE, _NEW], [(_DICTIONARY, _PLAIN, 1), (_V1, _NEW, 3), (_V1, _PLAIN, 1)], False),
+        ([_OLD, _RLE], [(_DICTIONARY, _OLD, 1), (_V1, _OLD, 3), (_V2, Encoding.DELTA_BYTE_ARRAY, 1)], False),
+        ([_PLAIN, _RLE, _NEW], [(_DICTIONARY, _PLAIN, 1)], False),
+        ([_PLAIN, _RLE], [(_V1, _PLAIN, 3)], False),
+        ([_PLAIN, _RLE, _NEW], None, False),
+        ([_NEW], None, False),
+        ([_OLD], None, True),
+        ([_OLD, _RLE, Encoding.BIT_PACKED], None, True),
+        ([_OLD, _RLE, _PLAIN], None, False),
+        ([_OLD, _NEW], None, False),
+        ([_RLE, Encoding.BIT_PACKED], None, False),
+        ([], None, False),
+        ([_OLD, _RLE, _PLAIN], [], False),
+    ],
+)
+def test_what_proves_that_all_pages_use_the_dictionary(encodings, stats, proven):
+    given_stats = None if stats is None else [PageEncodingStats(*stat) for stat in stats]
+    meta = ColumnMetaData(6, encodings, ["x"], 0, 9, 9, 9, 4, 4, encoding_stats=given_stats)
+    assert is_all_dictionary(meta) is proven
+
+
+# --- damage ---
+
+
+def damaged(data: bytes, place: int, flip: int) -> bytes:
+    return data[:place] + bytes((data[place] ^ flip,)) + data[place + 1 :]
+
+
+@pytest.mark.parametrize("codec", ["none", "snappy", "zstd"])
+@pytest.mark.parametrize("flip", [0xFF, 0x01, 0x80])
+def test_a_damaged_dictionary_never_excludes_what_a_reader_would_find(codec, flip):
+    table = pa.table({"x": [f"value {row % 5}" for row in range(100)]})
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression=codec, write_statistics=False)
+    data = sink.getvalue().to_pybytes()
+    wanted = [
+        leaf
+        for text in ("x = 'value 3'", "x = 'absent'", "x LIKE 'value%'")
+        for leaf in leaves(bind(parse_sql(text), table.schema))
+    ]
+    meta = ParquetInput(MemorySource(data)).footer.metadata.row_groups[0].columns[0].meta_data
+    noted = 0
+    for place in range(meta.dictionary_page_offset, meta.data_page_offset):
+        broken = damaged(data, place, flip)
+        file = ParquetInput(MemorySource(broken))
+        found = asked(file, wanted)
+        try:
+            read = pq.read_table(pa.BufferReader(broken))["x"]
+        except (pa.ArrowException, OSError):
+            read = None
+        for leaf in wanted:
+            possible = found.candidate_rows(leaf)
+            if possible is None:
+                assert [note.index for note in file.ignored] == ["dictionary of x, row group 0"]
+                noted += 1
+            elif read is not None:
+                assert (rows_where(leaf, read) - possible).is_empty
+    assert noted
+
+
+def test_a_page_of_another_kind_is_no_dictionary():
+    table = pa.table({"x": ["a", "b"] * 50})
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, write_statistics=False, compression="none")
+    patient = Patient(sink.getvalue().to_pybytes())
+    meta = patient.chunk(0, 0).get(3)
+    meta.set(11, 6, meta.get(9))
+    meta.set(9, 6, meta.get(9) + 5)
+    file = ParquetInput(MemorySource(patient.bytes()))
+    (leaf,) = leaves(bind(parse_sql("x = 'c'"), table.schema))
+    assert asked(file, [leaf]).candidate_rows(leaf) is None
+    assert [note.index for note in file.ignored] == ["dictionary of x, row group 0"]
+
+
+def test_claims_of_a_page_are_bounded(monkeypatch):
+    table = pa.table({"x": [f"value {row % 50:09}" for row in range(100)]})
+    (leaf,) = leaves(bind(parse_sql("x = 'c'"), table.schema))
+    monkeypatch.setattr(dictionary, "MAX_DICTIONARY_BYTES", 500)
+    file = open_table(table, write_statistics=False, compression="zstd")
+    assert asked(file, [leaf]).candidate_rows(leaf) is None  # small to read, and large when decompressed
+    assert "it claims 50 values in 950 bytes" in file.ignored[0].reason
+    file = open_table(table, write_statistics=False, compression="none")
+    before = file.source.counts.bytes
+    assert asked(file, [leaf]).candidate_rows(leaf) is None
+    assert file.source.counts.bytes == before
+    assert file.ignored == []
+
+
+def test_pages_are_read_in_parts_and_kept_up_to_a_limit(monkeypatch):
+    table = pa.table({"x": [f"value {row // 10:09}" for row in range(100)]})
+    file = open_table(table, row_group_size=10, write_statistics=False, compression="none")
+    (leaf,) = leaves(bind(parse_sql("x <> 'value 000000003'"), table.schema))
+    meta = file.footer.metadata.row_groups[0].columns[0].meta_data
+    page_bytes = meta.data_page_offset - meta.dictionary_page_offset
+    monkeypatch.setattr(dictionary, "MAX_HELD_BYTES", 3 * page_bytes)
+    assert asked(file, [leaf]).candidate_rows(leaf) == RowSelection.from_ranges([(0, 30), (40, 100)])
+    assert sum(map(len, file.dictionaries.values())) == 3 * page_bytes
+
+
+def test_what_is_encrypted_or_elsewhere_tells_nothing():
+    table = pa.table({"x": ["a", "b"] * 50})
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, write_statistics=False)
+    patient = Patient(sink.getvalue().to_pybytes())
+    patient.chunk(0, 0).set(1, 8, b"elsewhere.parquet")
+    file = ParquetInput(MemorySource(patient.bytes()))
+    (leaf,) = leaves(bind(parse_sql("x = 'c'"), table.schema))
+    assert asked(file, [leaf]).candidate_rows(leaf) is None
+    with pytest.raises(FormatError):
+        file.footer.chunk_metadata(0, file.footer.leaves[0])
