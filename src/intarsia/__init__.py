@@ -29,11 +29,20 @@ from intarsia.tally import ScanReport
 
 if TYPE_CHECKING:
     from intarsia.inspection import FileInspection, inspect
-    from intarsia.retrofit import AttachReport, DetachReport, PageIndex, attach, detach
+    from intarsia.retrofit import (
+        AttachReport,
+        Bloom,
+        DetachReport,
+        PageIndex,
+        Statistics,
+        attach,
+        detach,
+    )
     from intarsia.verification import Finding, VerifyReport, verify
 
 __all__ = [
     "AttachReport",
+    "Bloom",
     "ColumnNotFoundError",
     "CorruptFileError",
     "DetachReport",
@@ -50,6 +59,7 @@ __all__ = [
     "ReplaceError",
     "Scan",
     "ScanReport",
+    "Statistics",
     "Table",
     "UnsupportedFeatureError",
     "VerifyReport",
@@ -63,9 +73,11 @@ __all__ = [
 # Who only reads does not pay for what writes and checks: these modules are loaded when they are used.
 _LOADED_WHEN_USED = {
     "AttachReport": "intarsia.retrofit",
+    "Bloom": "intarsia.retrofit",
     "DetachReport": "intarsia.retrofit",
     "FileInspection": "intarsia.inspection",
     "PageIndex": "intarsia.retrofit",
+    "Statistics": "intarsia.retrofit",
     "Finding": "intarsia.verification",
     "VerifyReport": "intarsia.verification",
     "attach": "intarsia.retrofit",

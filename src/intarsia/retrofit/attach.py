@@ -1,7 +1,7 @@
 """Adding indexes to a file that exists, without touching one of its bytes (contracts C3 and C4).
 
-The new file is the original one, whole; then the blobs of embedded indexes; then ColumnIndexes and
-OffsetIndexes; then a new footer.  What was attached before is carried over, so attaching the same again
+The new file is the original one, whole; then the blobs of embedded indexes; then ColumnIndexes, OffsetIndexes
+and Bloom filters; then a new footer.  What was attached before is carried over, so attaching the same again
 changes nothing, byte for byte.
 """
 
@@ -13,24 +13,31 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from intarsia.errors import IndexBuildError, UnsupportedFeatureError
-from intarsia.file import ParquetInput
+from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.directory import Entry
 from intarsia.indexes.base import Index
 from intarsia.retrofit.blobs import build_blob, carried_blobs, check_parameters, planned_entry, same_index
+from intarsia.retrofit.bloom import Bloom
+from intarsia.retrofit.chunk_state import carried_states
 from intarsia.retrofit.column_data import FileColumns
 from intarsia.retrofit.layout import lay_out
 from intarsia.retrofit.original import Original, find_original
-from intarsia.retrofit.page_index import PageIndex, PageIndexer, carried_states
+from intarsia.retrofit.page_index import PageIndex, trusted_page_index
 from intarsia.retrofit.replace import ChangedMeanwhileError
 from intarsia.retrofit.report import AttachReport, summarize
+from intarsia.retrofit.statistics import Statistics
+from intarsia.retrofit.structures import StructureCompleter
 from intarsia.retrofit.target import Target, find_target
 from intarsia.storage import ReplacedWhileReadError
 
 #: Called with units done, units in all, and what is being worked on.
 Progress: TypeAlias = Callable[[int, int, str], None]
 
-#: What can be attached: Parquet's page index, or an object that speaks `intarsia.indexes.base.Index`.
-Attachable: TypeAlias = "PageIndex | Index"
+#: What Parquet itself defines, in the order in which it is computed.
+STANDARD = (PageIndex, Statistics, Bloom)
+
+#: What can be attached: something standard, or an object that speaks `intarsia.indexes.base.Index`.
+Attachable: TypeAlias = "PageIndex | Statistics | Bloom | Index"
 
 
 def attach(
@@ -80,7 +87,7 @@ def attach_to(
         work.run()
         length = target.size
         if work.is_different:
-            parts = lay_out(original, work.blobs, work.indexer.states)
+            parts = lay_out(original, work.blobs, work.structures.states)
             length = original.length + sum(map(len, parts))
             target.replace_tail(original.length, parts)
     return AttachReport(
@@ -99,32 +106,33 @@ def attach_to(
 
 
 class _Attachment:
-    """One run over one file; `blobs` and `indexer.states` are what the file is to have in the end."""
+    """One run over one file; `blobs` and `structures.states` are what the file is to have in the end."""
 
     def __init__(self, original: Original, asked: Sequence[Attachable], progress: Progress) -> None:
         self._original = original
         self._asked = asked
         self._progress = progress
-        self.indexer = PageIndexer(original.file, carried_states(original.file.footer, original.current))
-        self._states_before = dict(self.indexer.states)
+        self.structures = StructureCompleter(
+            original.file, carried_states(original.file.footer, original.current)
+        )
+        self._states_before = dict(self.structures.states)
         self.blobs, self.skipped = carried_blobs(original)
         self._blobs_before = list(self.blobs)
         self._lost = bool(self.skipped)
         self.built: list[str] = []
         self.kept: list[str] = []
-        self._columns = FileColumns(original.file, self.indexer.known_offset_index)
+        self._columns = FileColumns(original.file, self._known_offset_index)
         self._embedded: set[object] = set()
-        footer = original.file.footer
-        self._units_of_page_index = len(footer.metadata.row_groups) * len(footer.leaves)
+        self._standard = [index for kind in STANDARD for index in asked if isinstance(index, kind)]
+        self._work = self.structures.work(self._standard)
         self._done = 0
-        self._total = sum(self._units_of_page_index if isinstance(index, PageIndex) else 1 for index in asked)
+        self._total = len(self._work) + len(asked) - len(self._standard)
 
     def run(self) -> None:
         """Build what was asked for and is not there."""
-        for index in sorted(self._asked, key=lambda index: not isinstance(index, PageIndex)):
-            if isinstance(index, PageIndex):
-                self._complete_page_index()
-            else:
+        self._complete_structures()
+        for index in self._asked:
+            if not isinstance(index, STANDARD):
                 self._embed(index)
         # what was asked for has been built anew where it was damaged
         names = {blob.entry.name for blob in self.blobs}
@@ -134,19 +142,28 @@ class _Attachment:
     @property
     def is_different(self) -> bool:
         """Whether the file is to have anything that it has not, or not anything that it has."""
-        return self._lost or self.blobs != self._blobs_before or self.indexer.states != self._states_before
+        return self._lost or self.blobs != self._blobs_before or self.structures.states != self._states_before
 
     def _advance(self, label: str) -> None:
         self._done += 1
         self._progress(self._done, self._total, label)
 
-    def _complete_page_index(self) -> None:
-        self.indexer.run(self._advance)
-        self.skipped += self.indexer.skipped
-        if self.indexer.built_chunks:
-            self.built.append(PageIndex.kind)
-        elif self.indexer.kept_chunks:
-            self.kept.append(PageIndex.kind)
+    def _complete_structures(self) -> None:
+        self.structures.run(self._work, self._advance)
+        self.skipped += self.structures.skipped
+        for structure in self._standard:
+            if self.structures.built[structure.name]:
+                self.built.append(structure.name)
+            elif self.structures.kept[structure.name]:
+                self.kept.append(structure.name)
+
+    def _known_offset_index(self, key: ChunkKey) -> bytes | None:
+        """The bytes of a chunk's OffsetIndex, if there is one that can be believed."""
+        chunk = self.structures.chunk(key)
+        if chunk is None:
+            return None
+        place = trusted_page_index(chunk, self.structures.states[key]).offset_index
+        return None if place is None else chunk.bytes_of(place)
 
     def _embed(self, index: Index) -> None:
         planned = planned_entry(index, self._columns)
@@ -172,11 +189,11 @@ def _checked(indexes: Iterable[Attachable]) -> list[Attachable]:
     asked: list[Attachable] = []
     seen = set()
     for index in indexes:
-        if not isinstance(index, PageIndex | Index):
+        if not isinstance(index, (*STANDARD, Index)):
             raise IndexBuildError(
                 f"{index!r} is no index; pass objects such as PageIndex() or Distinct('country')"
             )
-        identity: object = PageIndex.kind if isinstance(index, PageIndex) else check_parameters(index)
+        identity: object = index.name if isinstance(index, STANDARD) else check_parameters(index)
         if identity in seen:
             raise IndexBuildError(f"{index!r} is given twice for the same columns and granularity")
         seen.add(identity)

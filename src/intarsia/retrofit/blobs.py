@@ -13,7 +13,7 @@ from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.predicate.nodes import render_column
 from intarsia.retrofit.column_data import FileColumns
 from intarsia.retrofit.original import Original
-from intarsia.retrofit.page_index import Skipped
+from intarsia.retrofit.report import Skipped
 
 #: Kind, columns as they were named, granularity.
 Identity: TypeAlias = tuple[str, tuple[str, ...], Granularity]

@@ -18,7 +18,7 @@ from intarsia.format.structs import OffsetIndex
 from intarsia.indexes.base import Layout
 from intarsia.predicate.columns import resolve_column
 from intarsia.predicate.nodes import ColumnName
-from intarsia.retrofit.chunk_index import chunk_pages
+from intarsia.retrofit.chunk_pages import chunk_pages
 from intarsia.retrofit.leaf_values import LeafReader, leaf_paths
 from intarsia.selection import Rows
 from intarsia.storage import SourceFile

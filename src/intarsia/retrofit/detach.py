@@ -7,9 +7,12 @@ import time
 
 from intarsia.errors import IndexPayloadError
 from intarsia.file import ParquetInput
-from intarsia.retrofit.original import find_original
+from intarsia.retrofit.bloom import Bloom
+from intarsia.retrofit.chunk_state import is_added, present_states
+from intarsia.retrofit.original import Original, find_original
 from intarsia.retrofit.page_index import PageIndex
 from intarsia.retrofit.report import DetachReport
+from intarsia.retrofit.statistics import Statistics
 from intarsia.retrofit.target import find_target
 
 
@@ -38,9 +41,7 @@ def detach(path: str | os.PathLike[str]) -> DetachReport:
         if original.directory is not None:
             length = original.length
             removed = [entry.name for entry in original.directory.entries]
-            groups = current.footer.metadata.row_groups
-            if any((chunk.offset_index_offset or 0) >= length for group in groups for chunk in group.columns):
-                removed.insert(0, PageIndex.kind)
+            removed[:0] = _added_structures(original)
             target.replace_tail(length, ())
     return DetachReport(
         path=target.path,
@@ -50,3 +51,17 @@ def detach(path: str | os.PathLike[str]) -> DetachReport:
         removed=tuple(removed),
         seconds=time.perf_counter() - started,
     )
+
+
+def _added_structures(original: Original) -> list[str]:
+    """Names of the standard structures that a retrofitted file has and the original one has not."""
+    footer = original.file.footer
+    names: dict[str, None] = {}
+    for key, state in present_states(footer, original.current.footer).items():
+        if is_added(state.offset_index, footer) or is_added(state.column_index, footer):
+            names[PageIndex.kind] = None
+        if state.statistics is not None:
+            names[Statistics.kind] = None
+        if is_added(state.bloom_filter, footer):
+            names[Bloom(footer.leaves[key.leaf].name).name] = None
+    return sorted(names, key=lambda name: (name != PageIndex.kind, name != Statistics.kind))

@@ -8,8 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from intarsia.format.structs import PageEncodingStats
-from intarsia.format.thrift import BINARY, I32, I64, LIST, STRUCT, List, Struct, parse_tree, serialize_tree
+from intarsia.format.structs import PageEncodingStats, Statistics
+from intarsia.format.thrift import (
+    BINARY,
+    BOOL_TRUE,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    List,
+    Struct,
+    parse_tree,
+    serialize_tree,
+)
 from intarsia.storage import ByteRange
 
 # FileMetaData
@@ -19,8 +30,16 @@ _COLUMNS = 1
 # ColumnChunk
 _META_DATA, _OFFSET_INDEX, _COLUMN_INDEX = 3, (4, 5), (6, 7)
 # ColumnMetaData
-_STATISTICS, _ENCODING_STATS = 12, 13
-# Statistics: max_value, min_value, is_max_value_exact, is_min_value_exact
+_STATISTICS, _ENCODING_STATS, _BLOOM_FILTER = 12, 13, (14, 15)
+# Statistics
+_STATISTICS_FIELDS = {
+    "null_count": (3, I64),
+    "max_value": (5, BINARY),
+    "min_value": (6, BINARY),
+    "is_max_value_exact": (7, BOOL_TRUE),
+    "is_min_value_exact": (8, BOOL_TRUE),
+    "nan_count": (9, I64),
+}
 _ORDERED_BOUNDS = (5, 6, 7, 8)
 # KeyValue
 _KEY, _VALUE = 1, 2
@@ -52,6 +71,23 @@ class FooterEdit:
     def set_column_index(self, row_group: int, leaf: int, place: ByteRange | None) -> None:
         """Say where a chunk's ColumnIndex lies, or that there is none."""
         _set_place(self._chunk(row_group, leaf), _COLUMN_INDEX, place)
+
+    def set_bloom_filter(self, row_group: int, leaf: int, place: ByteRange) -> None:
+        """Say where a chunk's Bloom filter lies."""
+        _set_place(self._chunk(row_group, leaf).get(_META_DATA), _BLOOM_FILTER, place)
+
+    def set_statistics(self, row_group: int, leaf: int, statistics: Statistics) -> None:
+        """Give a chunk other bounds and counts; what else its statistics say stays."""
+        meta: Struct = self._chunk(row_group, leaf).get(_META_DATA)
+        found = meta.get(_STATISTICS)
+        tree = Struct() if found is None else found
+        for name, (field, kind) in _STATISTICS_FIELDS.items():
+            value = getattr(statistics, name)
+            if value is None:
+                tree.remove(field)
+            else:
+                tree.set(field, kind, value)
+        meta.set(_STATISTICS, STRUCT, tree)
 
     def set_encoding_stats(self, row_group: int, leaf: int, stats: Sequence[PageEncodingStats]) -> None:
         """Say what encodings a chunk's pages have, unless the footer says so already."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from intarsia.file import ChunkKey
 from intarsia.format.directory import (
@@ -14,9 +15,9 @@ from intarsia.format.directory import (
 )
 from intarsia.format.footer import MAGIC
 from intarsia.retrofit.blobs import Blob
+from intarsia.retrofit.chunk_state import ChunkState, Placed, state_of
 from intarsia.retrofit.footer_edit import FooterEdit
 from intarsia.retrofit.original import Original
-from intarsia.retrofit.page_index import ChunkState, state_of
 from intarsia.storage import ByteRange
 
 
@@ -26,17 +27,18 @@ def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey,
     Args:
         original: The file.
         blobs: Embedded indexes.
-        states: The page index that each chunk is to have.
+        states: The standard structures that each chunk is to have.
 
     Returns:
         Pieces to be written one after the other; none, if the original needs no addition.
     """
     footer = original.file.footer
-    before = {key: state_of(footer.metadata.row_groups[key.row_group].columns[key.leaf]) for key in states}
+    before = {
+        key: state_of(footer.metadata.row_groups[key.row_group].columns[key.leaf], footer.start)
+        for key in states
+    }
     changed = {
-        key: state
-        for key, state in states.items()
-        if (state.offset_index, state.column_index) != (before[key].offset_index, before[key].column_index)
+        key: state for key, state in states.items() if replace(state, encoding_stats=()) != before[key]
     }
     if not blobs and not changed:
         return []
@@ -59,17 +61,28 @@ def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey,
             edit.set_offset_index(*key, tail.place(state.offset_index))
         if state.encoding_stats:
             edit.set_encoding_stats(*key, state.encoding_stats)
-    if footer.metadata.column_orders is None and any(
-        isinstance(state.column_index, bytes) for state in states.values()
-    ):
+    for key, state in changed.items():
+        if isinstance(state.bloom_filter, bytes):
+            edit.set_bloom_filter(*key, tail.append(state.bloom_filter))
+    if footer.metadata.column_orders is None and any(map(_has_added_bounds, states.values())):
         for key, state in states.items():
             if isinstance(state.column_index, ByteRange):  # its bounds had no meaning, and must not get one
                 edit.set_column_index(*key, None)
         edit.add_column_orders(len(footer.leaves))
+    for key, state in changed.items():
+        if state.statistics is not None:
+            edit.set_statistics(*key, state.statistics)
     directory = Directory(DIRECTORY_VERSION, original.length, fingerprint, tail.position, tuple(entries))
     edit.set_key_value(KEY, directory.to_json())
     raw = edit.to_bytes()
     return [*tail.pieces, raw, len(raw).to_bytes(4, "little"), MAGIC]
+
+
+def _has_added_bounds(state: ChunkState) -> bool:
+    """Whether bounds were added, which have a meaning only under a declared order."""
+    if isinstance(state.column_index, bytes):
+        return True
+    return state.statistics is not None and state.statistics.min_value is not None
 
 
 class _Tail:
@@ -88,6 +101,6 @@ class _Tail:
     def align(self, alignment_bytes: int) -> None:
         self.append(bytes(-self.position % alignment_bytes))
 
-    def place(self, index: ByteRange | bytes | None) -> ByteRange | None:
+    def place(self, index: Placed) -> ByteRange | None:
         """Where an index lies: where it did, or here."""
         return self.append(index) if isinstance(index, bytes) else index

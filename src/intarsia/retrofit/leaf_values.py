@@ -33,6 +33,8 @@ from intarsia.ordering import Ordering, ordering_for
 #: Annotated bytes whose stored form is their value; the others (DECIMAL, FLOAT16) are decoded.
 _PLAIN_BYTES = frozenset(("STRING", "ENUM", "JSON", "BSON", "UUID"))
 
+INT96_BYTES = 12
+
 
 @dataclass(frozen=True)
 class LeafReader:
@@ -55,6 +57,14 @@ class LeafReader:
             for depth, element in enumerate(path[:-1])
         ]
         return cls(leaf, (root, *groups, _plain(path[-1], leaf, f"c{len(groups)}")))
+
+    @property
+    def stored(self) -> LeafReader:
+        """A reader of the leaf in a type whose PLAIN encoding is what the file stores."""
+        plain = self.elements[-1]._replace(logicalType=None, converted_type=None)
+        if self.leaf.type == Type.INT96:  # pyarrow has no type for its bytes, but these are laid out alike
+            plain = plain._replace(type=Type.FIXED_LEN_BYTE_ARRAY, type_length=INT96_BYTES)
+        return LeafReader(self.leaf, (*self.elements[:-1], plain))
 
     @property
     def _path(self) -> list[str]:
@@ -98,8 +108,9 @@ class LeafReader:
             CorruptFileError: If pyarrow cannot decode it.
         """
         start = len(MAGIC)
+        element = self.elements[-1]
         moved = ColumnMetaData(
-            meta.type,
+            meta.type if element.type == self.leaf.type else Type.FIXED_LEN_BYTE_ARRAY,
             meta.encodings,
             self._path,
             meta.codec,

@@ -25,7 +25,7 @@ class PageBounds(NamedTuple):
     """What is known of the pages that hold a value.
 
     Attributes:
-        minima, maxima: Bounds as the file holds them.
+        minima, maxima: Bounds as the file holds them, whole.
         nan_counts: NaNs in each page; None for types without NaN.
         value_bytes: Bytes of the values of each page, for BYTE_ARRAY; else None.
     """
@@ -68,12 +68,22 @@ def page_bounds(
         value_bytes = None
         if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
             value_bytes = np.add.reduceat(pc.binary_length(values).to_numpy(), starts, dtype=np.int64)
-    minima, maxima = lows.to_pylist(), highs.to_pylist()
-    if ordering.leaf.type == Type.BYTE_ARRAY:  # a shorter value is no value of a fixed-length type
-        text = ordering.is_text
-        minima = [truncate_min(bound, MAX_BOUND_BYTES, text=text) for bound in minima]
-        maxima = [truncate_max(bound, MAX_BOUND_BYTES, text=text) for bound in maxima]
-    return PageBounds(minima, maxima, value_bytes=value_bytes)
+    return PageBounds(lows.to_pylist(), highs.to_pylist(), value_bytes=value_bytes)
+
+
+def cut_min(bound: bytes, ordering: Ordering) -> bytes:
+    """A lower bound, short enough for an index."""
+    return truncate_min(bound, MAX_BOUND_BYTES, text=ordering.is_text) if _may_be_cut(ordering) else bound
+
+
+def cut_max(bound: bytes, ordering: Ordering) -> bytes:
+    """An upper bound, short enough for an index."""
+    return truncate_max(bound, MAX_BOUND_BYTES, text=ordering.is_text) if _may_be_cut(ordering) else bound
+
+
+def _may_be_cut(ordering: Ordering) -> bool:
+    # a shorter value is no value of a fixed-length type, and another number
+    return ordering.is_bytes and ordering.leaf.type == Type.BYTE_ARRAY
 
 
 def count_by_page(marks: npt.NDArray[Any], starts: Counts) -> Counts:

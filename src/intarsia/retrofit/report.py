@@ -7,7 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from intarsia.retrofit.page_index import Skipped
+
+@dataclass(frozen=True)
+class Skipped:
+    """A chunk, or a whole column, that an index leaves out, and why."""
+
+    column: str
+    row_group: int | None
+    index: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -19,7 +27,7 @@ class AttachReport:
         bytes_original: Its length before anything was ever attached.
         bytes_before: Its length before this run.
         bytes_after: Its length now.
-        built: Names of the indexes that this run built; ``page_index`` if it was built for any chunk.
+        built: Names of the indexes that this run built; a standard structure if any chunk got it.
         kept: Names of those that were there already.
         skipped: What has no index, and why.
         stale: Why a directory that was there was not about this file; None if there was none, or it was.
@@ -67,7 +75,7 @@ class DetachReport:
         detached: Whether anything was attached.
         bytes_before: Its length before.
         bytes_after: Its length now.
-        removed: Names of the indexes that went; ``page_index`` if one had been added.
+        removed: Names of the indexes and standard structures that went.
         seconds: How long it took.
     """
 
