@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from intarsia.predicate import (
     Like,
+    RegexpLike,
     bind,
     evaluate,
     fold_case,
@@ -22,6 +23,7 @@ from intarsia.predicate import (
 )
 from intarsia.predicate.regex import skeleton_of
 from intarsia.predicate.skeleton import fold_text
+from tests.predicate import strategies
 
 SCHEMA = pa.schema({"s": pa.string()})
 
@@ -174,7 +176,7 @@ def test_texts_along_with_their_regex(pair, around, anchored):
         "{a}": ("{a}",),
         "ab\\b cd": ("ab", " cd"),
         "(?s)ab.cd": ("ab", "cd"),
-        "(?<name>ab)c": ("abc",),
+        "(?P<name>ab)c": ("abc",),
         "(" * 40 + "a" + ")" * 40: ("a",),
         "(" * 200 + "a" + ")" * 200: (),
     }.items(),
@@ -241,20 +243,28 @@ def test_folding_arrays_and_texts_is_the_same(every_character):
     assert fold_case(pa.array([None, "aK\u212aſÉ"])).to_pylist() == [None, "akksÉ"]
 
 
-@settings(max_examples=300, deadline=None)
-@given(
+LIKES = st.builds(
+    Like,
+    st.just("s"),
     st.lists(st.sampled_from(["a", "bc", "%", "_", "\\%", "K", "é", "1"]), max_size=6).map("".join),
     st.booleans(),
-    TEXTS,
+    st.none(),
+    st.booleans(),
 )
-def test_leaves_of_like(pattern, negated, texts):
-    bound = bind(Like("s", pattern, negated), SCHEMA)
+REGEXPS = st.builds(RegexpLike, st.just("s"), strategies.regexes(), st.booleans(), st.booleans())
+
+
+@settings(max_examples=500, deadline=None)
+@given(LIKES | REGEXPS, TEXTS)
+def test_values_that_meet_a_leaf_have_its_texts(node, texts):
+    bound = bind(node, SCHEMA)
     mask = evaluate(bound, {("s",): pa.array(texts)}, len(texts)).to_pylist()
     for leaf in leaves(bound):
         required = required_texts(leaf)
-        assert not (negated and required)
+        assert not (node.negated and required)
         for text, hit in zip(texts, mask, strict=True):
-            assert not hit or all(r in (fold_text(text) if ignores_case(leaf) else text) for r in required)
+            value = fold_text(text) if ignores_case(leaf) else text
+            assert not hit or all(part in value for part in required)
 
 
 @pytest.mark.parametrize(
@@ -270,8 +280,26 @@ def test_leaves_of_like(pattern, negated, texts):
         "s NOT LIKE 'ab%'": (),
         "s NOT LIKE '%ab'": (),
         "s IN ('a', 'b')": (),
+        "s ~ 'ab.*(cd)'": ("ab", "cd"),
+        "s !~ 'ab'": (),
+        "s ~ '^ab'": ("ab",),
         "s IS NOT NULL": (),
     }.items(),
 )
 def test_texts_of_leaves(text, required):
     assert required_texts(bind(parse_sql(text), SCHEMA)) == required
+
+
+@pytest.mark.parametrize(
+    ("text", "required"),
+    {
+        "s ILIKE '%Ab_É%'": ("ab",),
+        "s ~* 'X+Y'": ("x", "xy"),
+        "s ~ '(?i)x1'": ("x1",),
+    }.items(),
+)
+def test_texts_of_leaves_that_ignore_case(text, required):
+    leaf = bind(parse_sql(text), SCHEMA)
+    assert ignores_case(leaf)
+    assert required_texts(leaf) == required
+    assert required_texts(bind(parse_sql(f"NOT ({text})"), SCHEMA)) == ()

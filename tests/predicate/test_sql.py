@@ -205,7 +205,7 @@ ERRORS = {
     "a RLIKE 5": "cannot use",
     "a RLIKE b": "cannot use",
     "regexp_like(a, 'x', 's')": "such as (?s)",
-    "regexp_like(a, 'x', 'i', 1)": "cannot use",
+    "regexp_like(a, 'x', 'i', 1)": "cannot ",
     "regexp_like('x', a)": "cannot use a",
     "contains(a)": "something is missing",
     "contains(a, 5)": "cannot use CONTAINS(a, 5)",
