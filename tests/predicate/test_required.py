@@ -303,3 +303,26 @@ def test_texts_of_leaves_that_ignore_case(text, required):
     assert ignores_case(leaf)
     assert required_texts(leaf) == required
     assert required_texts(bind(parse_sql(f"NOT ({text})"), SCHEMA)) == ()
+
+
+@pytest.mark.parametrize(
+    ("regex", "text"),
+    [
+        (r"a\Q\E*b", "b"),  # what is repeated is not the empty quotation
+        (r"\Qab\E*c", "ac"),
+        ("a{1,01}b", "a{1,01}b"),  # no repetition, since a number starts with 0
+        ("a{01}b", "a{01}b"),
+        ("a{,2}b", "a{,2}b"),
+        ("a{0}b", "b"),
+        ("(?i:a)b|c", "c"),
+        ("x(?i)a|b", "B"),  # flags do not end with their alternative
+        ("[]x]y", "]y"),
+        ("[^]x]y", "ay"),
+        ("[[:digit:]x]y", "1y"),
+        (r"[\]x]y", "]y"),
+        (r"[[:]y", ":y"),
+    ],
+)
+def test_traps_of_the_syntax(regex, text):
+    assert found(regex, [text]) == [True]
+    check_skeleton(skeleton_of(regex), [text], [True])
