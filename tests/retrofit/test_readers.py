@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from intarsia.indexes.distinct import Distinct
-from intarsia.retrofit import PageIndex, attach
+from intarsia.retrofit import Bloom, PageIndex, Statistics, attach
 
 
 def rows():
@@ -48,7 +48,8 @@ def files(request, tmp_path_factory):
         data_page_version=request.param,
     )
     shutil.copyfile(original, retrofitted)
-    attach(retrofitted, [PageIndex(), Distinct("user"), Distinct("small", "row_group")])
+    standard = [PageIndex(), Statistics(), Bloom("id"), Bloom("user"), Bloom("price"), Bloom("tags")]
+    attach(retrofitted, [*standard, Distinct("user"), Distinct("small", "row_group")])
     return original, retrofitted
 
 

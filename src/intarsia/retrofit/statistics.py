@@ -49,6 +49,8 @@ class Statistics:
     def complete(self, chunk: Chunk, state: ChunkState) -> Outcome:
         """Judge and complete the statistics of a chunk."""
         now = state.statistics or chunk.meta.statistics or structs.Statistics()
+        if chunk.order is None and state.statistics is None:  # bounds that have no meaning, and must get none
+            now = without_bounds(now)
         lacks = _lacks(chunk, now, is_added=state.statistics is not None)
         if not lacks.counts and not lacks.bounds:
             return Outcome(state, built=False)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from intarsia.discovery import find_files
 from intarsia.errors import IndexBuildError
 from intarsia.indexes.base import Index
-from intarsia.retrofit import PageIndex, attach
+from intarsia.retrofit import attach
+from intarsia.retrofit.attach import STANDARD, Attachable
 from intarsia.spark.index_report import FileOutcome, IndexReport
 from intarsia.spark.job import run_tasks
 from intarsia.spark.listing import list_by_spark, python_path
@@ -34,7 +35,7 @@ MANY_TASKS = 2_000
 def index(
     spark: SparkSession,
     path: Source,
-    indexes: Iterable[PageIndex | Index],
+    indexes: Iterable[Attachable],
     *,
     progress: Progress | bool = True,
 ) -> IndexReport:
@@ -88,7 +89,7 @@ def index(
     return IndexReport(tuple(outcomes[file] for file in sorted(outcomes)), time.perf_counter() - started)
 
 
-def _attach_one(path: str, indexes: Sequence[PageIndex | Index]) -> FileOutcome:
+def _attach_one(path: str, indexes: Sequence[Attachable]) -> FileOutcome:
     """Runs on an executor."""
     started = time.perf_counter()
     try:
@@ -100,11 +101,11 @@ def _attach_one(path: str, indexes: Sequence[PageIndex | Index]) -> FileOutcome:
     return FileOutcome.of(report)
 
 
-def _checked(indexes: Iterable[Any]) -> tuple[PageIndex | Index, ...]:
+def _checked(indexes: Iterable[Any]) -> tuple[Attachable, ...]:
     """The indexes; that one is none is told here, once, and not by every task."""
     asked = tuple(indexes)
     for item in asked:
-        if not isinstance(item, PageIndex | Index):
+        if not isinstance(item, (*STANDARD, Index)):
             raise IndexBuildError(
                 f"{item!r} is no index; pass objects such as PageIndex() or Distinct('country')"
             )
