@@ -24,6 +24,7 @@ from intarsia.errors import (
     UnsupportedFeatureError,
 )
 from intarsia.indexes.distinct import Distinct
+from intarsia.indexes.zonemap import ZoneMap
 from intarsia.table import Scan, Table, open
 from intarsia.tally import ScanReport
 
@@ -63,6 +64,7 @@ __all__ = [
     "Table",
     "UnsupportedFeatureError",
     "VerifyReport",
+    "ZoneMap",
     "attach",
     "detach",
     "inspect",

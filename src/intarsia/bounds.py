@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from intarsia.format.structs import BoundaryOrder
-from intarsia.ordering import Keys, Ordering, successor
+from intarsia.ordering import ArrowOrdering, Keys, successor
 from intarsia.predicate.bound import BoundCompare, BoundIn, BoundMatch, BoundNull, BoundPrefix
 from intarsia.predicate.bound import Leaf as BoundLeaf
 
@@ -46,7 +46,7 @@ class Bounds:
             claimed when it was checked.
     """
 
-    ordering: Ordering | None
+    ordering: ArrowOrdering | None
     starts: Counts
     stops: Counts
     known: Bools
@@ -190,7 +190,7 @@ def _surely_holds(leaf: BoundLeaf, bounds: Bounds) -> Bools | None:
     return None
 
 
-def _sorted_keys(ordering: Ordering, leaf: BoundIn) -> Keys:
+def _sorted_keys(ordering: ArrowOrdering, leaf: BoundIn) -> Keys:
     return np.sort(ordering.keys(leaf.array))
 
 
@@ -200,7 +200,7 @@ def _listed(keys: Keys, wanted: Keys) -> Bools:
     return _truth(keys[place] == wanted)
 
 
-def _prefix_cells(ordering: Ordering, prefix: bytes) -> tuple[Keys, Keys | None]:
+def _prefix_cells(ordering: ArrowOrdering, prefix: bytes) -> tuple[Keys, Keys | None]:
     """The interval of keys that start with ``prefix``."""
     after = successor(prefix)
     return ordering.cell(prefix), None if after is None else ordering.cell(after)

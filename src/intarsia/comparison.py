@@ -94,3 +94,17 @@ def comparison_array(array: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> p
         if half == 0 or not (pa.types.is_string(type_) or pa.types.is_binary(type_)):
             raise
         return comparison_array(pa.chunked_array([array[:half], array[half:]]), type_)
+
+
+def sortable_type(type_: pa.DataType) -> pa.DataType:
+    """A type in which pyarrow can hash, sort and group values of a comparison type, as they are.
+
+    Example:
+        >>> sortable_type(pa.float16()), sortable_type(pa.string())
+        (DataType(float), DataType(string))
+    """
+    if pa.types.is_float16(type_):
+        return pa.float32()
+    if pa.types.is_decimal(type_) and type_.bit_width < 128:
+        return pa.decimal128(type_.precision, type_.scale)
+    return pa.int64() if pa.types.is_duration(type_) else type_

@@ -52,24 +52,18 @@ _WIDTHS = {
 
 
 @dataclass(frozen=True)
-class Ordering:
-    """The order of one leaf's values.
+class ArrowOrdering:
+    """The order of values as Arrow holds them.
 
     Attributes:
-        leaf: The leaf.
+        arrow_type: The type that Arrow gives the values.
         dtype: NumPy dtype of the keys.
-        wire: Dtype of a bound's bytes, where it is a plain little-endian number; else None.
-        decimal: Whether bounds are big-endian two's complement (FIXED or BYTE_ARRAY decimals).
         units_per_arrow: Factors ``(multiply, divide)`` from the integer that Arrow holds to the key.
-        arrow_type: The type that Arrow gives the leaf.
     """
 
-    leaf: Leaf
-    dtype: np.dtype[Any]
-    wire: np.dtype[Any] | None
-    decimal: bool
-    units_per_arrow: tuple[int, int]
     arrow_type: pa.DataType
+    dtype: np.dtype[Any]
+    units_per_arrow: tuple[int, int]
 
     @property
     def is_float(self) -> bool:
@@ -77,49 +71,9 @@ class Ordering:
         return self.dtype == np.float64
 
     @property
-    def is_text(self) -> bool:
-        """Whether bounds are UTF-8."""
-        return self.leaf.kind in _TEXT_KINDS
-
-    @property
     def is_bytes(self) -> bool:
         """Whether keys are bytes, so that bounds may be truncated."""
-        return self.wire is None and not self.decimal
-
-    def decode(self, bounds: Sequence[bytes]) -> Keys:
-        """Keys of bounds as a file holds them.
-
-        Raises:
-            CorruptFileError: If a bound has the wrong length for its type.
-        """
-        if self.wire is not None:
-            width = self.wire.itemsize
-            if any(len(bound) != width for bound in bounds):
-                raise CorruptFileError(
-                    f"a bound of {self.leaf.name!r} is not {width} bytes long", struct="Statistics"
-                )
-            return _widened(np.frombuffer(b"".join(bounds), dtype=self.wire), self.dtype)
-        keys = np.empty(len(bounds), dtype=self.dtype)
-        if self.decimal:
-            try:
-                keys[:] = [int.from_bytes(bound, "big", signed=True) for bound in bounds]
-            except OverflowError as error:
-                raise CorruptFileError(
-                    f"a bound of {self.leaf.name!r} has more digits than its type", struct="Statistics"
-                ) from error
-        else:
-            keys[:] = bounds
-        return keys
-
-    def encode(self, key: Any) -> bytes:
-        """A key as a file holds it; the inverse of `decode`."""
-        if self.wire is not None:
-            return np.asarray(key).astype(self.wire).tobytes()
-        if self.decimal:
-            number = int(key)
-            width = self.leaf.element.type_length or (number.bit_length() // 8 + 1)
-            return number.to_bytes(width, "big", signed=True)
-        return bytes(key)
+        return self.dtype == object and not pa.types.is_decimal(comparison_type(self.arrow_type))
 
     def keys(self, array: pa.Array) -> Keys:
         """Keys of the non-null values of an Arrow array of the leaf, in their order.
@@ -164,6 +118,85 @@ class Ordering:
         return key.item() if isinstance(key, np.generic) else key
 
 
+@dataclass(frozen=True)
+class Ordering(ArrowOrdering):
+    """The order of one leaf's values, and its bounds as a file holds them.
+
+    Attributes:
+        leaf: The leaf.
+        wire: Dtype of a bound's bytes, where it is a plain little-endian number; else None.
+        decimal: Whether bounds are big-endian two's complement (FIXED or BYTE_ARRAY decimals).
+    """
+
+    leaf: Leaf
+    wire: np.dtype[Any] | None
+    decimal: bool
+
+    @property
+    def is_text(self) -> bool:
+        """Whether bounds are UTF-8."""
+        return self.leaf.kind in _TEXT_KINDS
+
+    def decode(self, bounds: Sequence[bytes]) -> Keys:
+        """Keys of bounds as a file holds them.
+
+        Raises:
+            CorruptFileError: If a bound has the wrong length for its type.
+        """
+        if self.wire is not None:
+            width = self.wire.itemsize
+            if any(len(bound) != width for bound in bounds):
+                raise CorruptFileError(
+                    f"a bound of {self.leaf.name!r} is not {width} bytes long", struct="Statistics"
+                )
+            return _widened(np.frombuffer(b"".join(bounds), dtype=self.wire), self.dtype)
+        keys = np.empty(len(bounds), dtype=self.dtype)
+        if self.decimal:
+            try:
+                keys[:] = [int.from_bytes(bound, "big", signed=True) for bound in bounds]
+            except OverflowError as error:
+                raise CorruptFileError(
+                    f"a bound of {self.leaf.name!r} has more digits than its type", struct="Statistics"
+                ) from error
+        else:
+            keys[:] = bounds
+        return keys
+
+    def encode(self, key: Any) -> bytes:
+        """A key as a file holds it; the inverse of `decode`."""
+        if self.wire is not None:
+            return np.asarray(key).astype(self.wire).tobytes()
+        if self.decimal:
+            number = int(key)
+            width = self.leaf.element.type_length or (number.bit_length() // 8 + 1)
+            return number.to_bytes(width, "big", signed=True)
+        return bytes(key)
+
+
+def arrow_ordering(arrow_type: pa.DataType) -> ArrowOrdering | None:
+    """The order in which Arrow compares values of a type, whatever a file holds; None if it compares none.
+
+    Example:
+        >>> arrow_ordering(pa.timestamp("ns")).dtype
+        dtype('int64')
+    """
+    plain = comparison_type(arrow_type)
+    dtype: Any
+    if pa.types.is_decimal(plain):
+        dtype = np.int64 if plain.precision <= _INT64_DIGITS else object
+    elif pa.types.is_string(plain) or pa.types.is_binary(plain) or pa.types.is_fixed_size_binary(plain):
+        dtype = object
+    elif pa.types.is_unsigned_integer(plain):
+        dtype = np.uint64
+    elif pa.types.is_floating(plain):
+        dtype = np.float64
+    elif pa.types.is_boolean(plain) or pa.types.is_integer(plain) or pa.types.is_temporal(plain):
+        dtype = np.int64
+    else:
+        return None
+    return ArrowOrdering(arrow_type, np.dtype(dtype), (1, 1))
+
+
 def ordering_for(leaf: Leaf, arrow_type: pa.DataType) -> Ordering | None:
     """The order of a leaf's values; None where Parquet defines none, or Arrow's type does not fit it.
 
@@ -185,7 +218,7 @@ def ordering_for(leaf: Leaf, arrow_type: pa.DataType) -> Ordering | None:
     def ordering(
         dtype: Any, wire: str | None = None, *, decimal: bool = False, units: tuple[int, int] = (1, 1)
     ) -> Ordering:
-        return Ordering(leaf, np.dtype(dtype), np.dtype(wire) if wire else None, decimal, units, arrow_type)
+        return Ordering(arrow_type, np.dtype(dtype), units, leaf, np.dtype(wire) if wire else None, decimal)
 
     if kind == "DECIMAL":
         assert leaf.logical is not None

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.comparison import comparison_array, comparison_type
+from intarsia.comparison import compares_alike, comparison_array, comparison_type, sortable_type
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.indexes.base import ColumnData, Granularity, Layout
 from intarsia.indexes.granules import cut_at_edges, granule_rows, parse_granules, serialize_granules
@@ -114,6 +114,8 @@ class OpenDistinct:
         return granule_rows(self.edges, ~missed)
 
     def _matches(self, predicate: BoundLeaf) -> npt.NDArray[np.bool_]:
+        if not compares_alike(self.values.type, predicate.type):  # pyarrow may crash on casts of wild types
+            raise IndexPayloadError(f"it holds values of type {self.values.type}, not {predicate.type}")
         return np.asarray(leaf_mask(predicate, self.values).to_numpy(zero_copy_only=False), dtype=bool)
 
     def _granules_with(self, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
@@ -137,7 +139,7 @@ class _Granules:
         if granule != self._granule:
             self._flush()
             self._granule = granule
-        self._take(pc.unique(_comparable(piece)))
+        self._take(pc.unique(piece.cast(sortable_type(piece.type))))
 
     def _take(self, found: pa.Array) -> None:
         if self._pending is not None:
@@ -156,7 +158,7 @@ class _Granules:
         self._flush()
         unlisted = [part[0] for part in self.ordinals if len(part) > self.max_values]
         kept = [place for place, part in enumerate(self.ordinals) if len(part) <= self.max_values]
-        stored = _comparable_type(value_type)
+        stored = sortable_type(value_type)
         values = pa.concat_arrays([pa.array([], stored), *(self.values[place] for place in kept)])
         granules = np.concatenate([np.empty(0, np.uint32), *(self.ordinals[place] for place in kept)])
         distinct, offsets, order = _group(values)
@@ -182,16 +184,3 @@ def _group(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int32], npt.NDArr
     counts = np.bincount(places, minlength=len(ranks))
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     return encoded.dictionary.take(pa.array(ranks)), offsets, order
-
-
-def _comparable_type(value_type: pa.DataType) -> pa.DataType:
-    if pa.types.is_float16(value_type):
-        return pa.float32()
-    if pa.types.is_decimal(value_type) and value_type.bit_width < 128:
-        return pa.decimal128(value_type.precision, value_type.scale)
-    return pa.int64() if pa.types.is_duration(value_type) else value_type
-
-
-def _comparable(array: pa.Array) -> pa.Array:
-    """Values that pyarrow can hash and sort."""
-    return array.cast(_comparable_type(array.type))

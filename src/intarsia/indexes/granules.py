@@ -124,6 +124,26 @@ def cut_at_edges(
             first_row = end
 
 
+def granule_runs(edges: Rows, first_row: int, num_rows: int) -> tuple[Rows, Rows]:
+    """The granules that a piece of a column lies in, for kinds that take it as a whole.
+
+    Args:
+        edges: First row of each granule, and the number of rows at the end.
+        first_row: First row of the piece.
+        num_rows: How many rows it has; at least one.
+
+    Returns:
+        Ordinals of the granules that have rows in the piece, and where in the piece each one starts.
+
+    Example:
+        >>> granule_runs(np.array([0, 2, 2, 5]), 1, 3)
+        (array([0, 2]), array([0, 1]))
+    """
+    within = edges[(edges > first_row) & (edges < first_row + num_rows)]
+    starts = np.unique(np.concatenate([[first_row], within])).astype(np.int64)
+    return np.searchsorted(edges, starts, side="right") - 1, starts - first_row
+
+
 def granule_rows(edges: Rows, hit: npt.NDArray[np.bool_]) -> RowSelection:
     """The rows of the granules that are hit.
 

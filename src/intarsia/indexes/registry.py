@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from intarsia.errors import IndexBuildError, near_matches
 from intarsia.indexes.distinct import Distinct
+from intarsia.indexes.zonemap import ZoneMap
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 #: Entry-point group in which packages announce their index classes.
 GROUP = "intarsia.indexes"
 
-_BUILT_IN: dict[str, type[Any]] = {cls.kind: cls for cls in (Distinct,)}
+_BUILT_IN: dict[str, type[Any]] = {cls.kind: cls for cls in (Distinct, ZoneMap)}
 
 
 @cache

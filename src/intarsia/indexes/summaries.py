@@ -1,0 +1,175 @@
+"""Summaries: least and greatest value, sum and counts of runs of values, and of runs of summaries.
+
+A summary is a row of a table (see `summary_schema`).  Two of them make one, so granules that come in pieces,
+row groups and files are added up by the code that summarizes values: a value is a summary of itself.
+
+Sums of integers and decimals are exact.  A sum of floats is that of NumPy in ``float64``: pairwise within a
+run, so that its error is at most about ``log2(n)`` roundings of the sum of the absolute values.
+"""
+
+from __future__ import annotations
+
+from decimal import Context, Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.comparison import sortable_type
+from intarsia.selection import Rows
+
+#: Decimal digits to spare, so that sums of as many rows as there can be do not overflow.
+_SPARE_DIGITS = 10
+_COUNTS = ("num_rows", "null_count", "nan_count")
+
+
+def sum_type(kind: pa.DataType) -> pa.DataType:
+    """The type of sums over values of a comparison type; null for those that are not added up.
+
+    Example:
+        >>> sum_type(pa.int32()), sum_type(pa.float32()), sum_type(pa.string())
+        (Decimal128Type(decimal128(38, 0)), DataType(double), DataType(null))
+    """
+    if pa.types.is_integer(kind):
+        return pa.decimal128(38, 0)
+    if pa.types.is_floating(kind):
+        return pa.float64()
+    if pa.types.is_decimal(kind) and kind.precision + _SPARE_DIGITS <= 76:
+        wide = pa.decimal128 if kind.precision + _SPARE_DIGITS <= 38 else pa.decimal256
+        return wide(38 if wide is pa.decimal128 else 76, kind.scale)
+    return pa.null()
+
+
+def summary_schema(kind: pa.DataType) -> pa.Schema:
+    """The columns of summaries over values of a comparison type.
+
+    ``min`` and ``max`` leave nulls and NaN out, and are null where nothing is left; ``sum`` leaves nulls out,
+    and is that of no values (0) where nothing is left.
+    """
+    return pa.schema(
+        [
+            pa.field("min", kind),
+            pa.field("max", kind),
+            pa.field("sum", sum_type(kind)),
+            *(pa.field(name, pa.int64()) for name in _COUNTS),
+        ]
+    )
+
+
+def summarize(values: pa.Array, starts: Rows) -> pa.Table:
+    """A summary of each run of values.
+
+    Args:
+        values: Of a comparison type.
+        starts: Where each run starts; the first at 0, each one before the next, the last before the end.
+
+    Example:
+        >>> summarize(pa.array([5, 3, None, 8]), np.array([0, 2])).drop(["nan_count"]).to_pylist()
+        [{'min': 3, 'max': 5, 'sum': Decimal('8'), 'num_rows': 2, 'null_count': 0},
+         {'min': 8, 'max': 8, 'sum': Decimal('8'), 'num_rows': 2, 'null_count': 1}]
+    """
+    kind = values.type
+    comparable = values.cast(sortable_type(kind))
+    added = pa.nulls(len(values))
+    is_nan = np.zeros(len(values), dtype=np.int64)
+    if sum_type(kind) != pa.null():
+        added = comparable.cast(sum_type(kind))
+    if pa.types.is_floating(kind):
+        mask = pc.fill_null(pc.is_nan(comparable), False)
+        is_nan = _numbers(mask.cast(pa.int64()))
+        comparable = pc.if_else(mask, pa.scalar(None, comparable.type), comparable)
+    columns = {
+        "min": comparable,
+        "max": comparable,
+        "sum": added,
+        "num_rows": np.ones(len(values), dtype=np.int64),
+        "null_count": _numbers(pc.is_null(values).cast(pa.int64())),
+        "nan_count": is_nan,
+    }
+    return _add_up(columns, starts, kind)
+
+
+def merge_summaries(summaries: pa.Table, starts: Rows) -> pa.Table:
+    """The summary of each run of summaries.
+
+    Args:
+        summaries: Of `summary_schema`.
+        starts: As for `summarize`.
+
+    Example:
+        >>> parts = summarize(pa.array([5, 3, None, 8]), np.array([0, 2]))
+        >>> merge_summaries(parts, np.array([0])).to_pylist()
+        [{'min': 3, 'max': 8, 'sum': Decimal('16'), 'num_rows': 4, 'null_count': 1, 'nan_count': 0}]
+    """
+    kind = summaries.schema.field("min").type
+    columns: dict[str, Any] = {
+        name: summaries[name].combine_chunks().cast(sortable_type(kind)) for name in ("min", "max")
+    }
+    columns["sum"] = summaries["sum"].combine_chunks()
+    columns |= {name: _numbers(summaries[name]) for name in _COUNTS}
+    return _add_up(columns, starts, kind)
+
+
+def one_summary(
+    kind: pa.DataType, value: pa.Scalar | None, num_rows: int, null_count: int, nan_count: int = 0
+) -> pa.Table:
+    """The summary of rows that all hold one value, or of which only the counts matter.
+
+    Args:
+        kind: The comparison type.
+        value: The value, of that type; None or null if there is none, or it does not matter.
+        num_rows: How many rows.
+        null_count: How many of them are null.
+        nan_count: How many are NaN.
+
+    Example:
+        >>> one_summary(pa.int8(), pa.scalar(7, pa.int8()), 1000, 0).to_pylist()
+        [{'min': 7, 'max': 7, 'sum': Decimal('7000'), 'num_rows': 1000, 'null_count': 0, 'nan_count': 0}]
+    """
+    total = sum_type(kind)
+    counts = [pa.array([count], pa.int64()) for count in (num_rows, null_count, nan_count)]
+    is_held = value is not None and value.is_valid
+    held = pa.array([value], kind) if is_held else pa.nulls(1, kind)
+    summed = pa.nulls(1, total)
+    if total != pa.null():
+        one = pc.fill_null(held.cast(sortable_type(kind)).cast(total), 0)[0].as_py()
+        exact = Context(prec=total.precision) if pa.types.is_decimal(total) else None
+        summed = pa.array(
+            [one * num_rows if exact is None else exact.multiply(one, Decimal(num_rows))], total
+        )
+    if nan_count:
+        held = pa.nulls(1, kind)
+    return pa.table([held, held, summed, *counts], schema=summary_schema(kind))
+
+
+def _add_up(columns: dict[str, Any], starts: Rows, kind: pa.DataType) -> pa.Table:
+    """Add up runs of summaries; ``min`` and ``max`` are of the sortable type, counts are NumPy's."""
+    schema = summary_schema(kind)
+    if len(starts) == 0:
+        return schema.empty_table()
+    num_values = len(columns["min"])
+    run = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, num_values)))
+    is_decimal = pa.types.is_decimal(schema.field("sum").type)
+    grouped = {"run": pa.array(run), "min": columns["min"], "max": columns["max"]}
+    wanted = [("min", "min"), ("max", "max")]
+    if is_decimal:
+        grouped["sum"] = columns["sum"]
+        wanted.append(("sum", "sum"))
+    found = pa.table(grouped).group_by("run", use_threads=False).aggregate(wanted)
+    if is_decimal:
+        summed = pc.fill_null(found["sum_sum"].cast(schema.field("sum").type), 0)
+    elif columns["sum"].type == pa.float64():
+        with np.errstate(over="ignore", invalid="ignore"):
+            summed = pa.array(np.add.reduceat(_numbers(columns["sum"]), starts))
+    else:
+        summed = pa.nulls(len(starts))
+    arrays = [found["min_min"].cast(kind), found["max_max"].cast(kind), summed]
+    arrays += [pa.array(np.add.reduceat(columns[name], starts)) for name in _COUNTS]
+    return pa.table(arrays, schema=schema)
+
+
+def _numbers(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
+    """Numbers as NumPy has them, 0 for null."""
+    return np.asarray(pc.fill_null(array, 0).to_numpy())

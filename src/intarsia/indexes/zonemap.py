@@ -1,0 +1,248 @@
+"""Zone map: minimum, maximum, sum and counts of each granule.
+
+The payload (see `intarsia.indexes.granules`) has a row for each granule::
+
+    min, max    the column's plain type   least and greatest value, nulls and NaN aside; null if there is none
+    exact       bool                      whether both are values of the column; false where one was cut
+    sum         see `summaries.sum_type`  sum of what is not null; 0 if there is nothing
+    num_rows    int64                     rows
+    null_count  int64                     nulls
+    nan_count   int64                     NaNs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.bounds import Bools, Bounds, boundary_order, might_match, surely_matches
+from intarsia.comparison import compares_alike, comparison_array, comparison_type
+from intarsia.errors import IndexBuildError, IndexPayloadError
+from intarsia.format.structs import BoundaryOrder
+from intarsia.indexes.base import ColumnData, Granularity, Layout
+from intarsia.indexes.granules import granule_rows, granule_runs, parse_granules, serialize_granules
+from intarsia.indexes.summaries import merge_summaries, summarize, summary_schema
+from intarsia.ordering import ArrowOrdering, Keys, arrow_ordering, truncate_max, truncate_min
+from intarsia.predicate.bound import BoundMatch, BoundNull
+from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.selection import Rows, RowSelection
+
+#: Longer text and binary bounds are cut to so many bytes.
+LIMIT_BYTES = 64
+
+
+@dataclass(frozen=True)
+class ZoneMap:
+    """Minimum, maximum, sum and counts of a column, per page, row group, file or so many rows.
+
+    It prunes comparisons, ranges, ``IN``, prefixes and ``IS [NOT] NULL``, also on types that Parquet keeps no
+    usable bounds of (timestamps as INT96, decimals as BYTE_ARRAY), and floats among which there is NaN.
+
+    Args:
+        column: The column, dotted if it is nested; it may not lie in a list or map.
+        granularity: ``"page"``, ``"row_group"``, ``"file"``, or a number of rows.
+
+    Example:
+        >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+        >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+        >>> pq.write_table(pa.table({"amount": range(100_000)}), path, row_group_size=10_000)
+        >>> ia.attach(path, [ia.ZoneMap("amount", granularity="row_group")]).built
+        ('zone_map(amount):row_group',)
+    """
+
+    kind: ClassVar[str] = "zone_map"
+    version: ClassVar[int] = 1
+
+    column: str
+    granularity: Granularity = "page"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The one column."""
+        return (self.column,)
+
+    def build(self, chunk: ColumnData) -> bytes:
+        """The payload for a file; see the module's text."""
+        edges = chunk.layout.edges(self.granularity, self.column)
+        kind = comparison_type(chunk.type_of(self.column))
+        if pa.types.is_nested(kind):
+            raise IndexBuildError(f"ZoneMap: {self.column!r} is a {kind}; name one of its fields")
+        batches = ((row, comparison_array(piece, kind)) for row, piece in chunk.batches(self.column))
+        summaries = _granule_summaries(edges, batches, kind)
+        return serialize_granules(_cut_bounds(summaries), edges, self.granularity)
+
+    def open(self, payload: bytes, layout: Layout) -> OpenZoneMap:
+        """The summaries and where they apply."""
+        name = f"ZoneMap({self.column!r})"
+        found = parse_granules(payload, layout, self.granularity, name)
+        try:
+            summaries, exact = _checked(found.batch, found.edges)
+        except (pa.ArrowException, KeyError, ValueError) as error:
+            raise IndexPayloadError(f"the payload of {name} is damaged: {error}") from error
+        return OpenZoneMap(found.edges, summaries, exact)
+
+    def can_prune(self, predicate: BoundLeaf) -> bool:
+        """Whether bounds say anything of a predicate."""
+        if isinstance(predicate, BoundMatch):
+            return bool(predicate.prefix) and not predicate.negated
+        return True
+
+
+@dataclass(frozen=True)
+class OpenZoneMap:
+    """What is known of each granule.
+
+    Attributes:
+        edges: First row of each granule, and the number of rows at the end.
+        summaries: A row for each granule, see `intarsia.indexes.summaries.summary_schema`.
+        exact: For each granule, whether ``min`` and ``max`` are values of the column.
+    """
+
+    edges: Rows
+    summaries: pa.Table
+    exact: Bools
+
+    def candidate_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+        """Rows of the granules that might match."""
+        return self._judge(predicate, might_match)
+
+    def certain_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+        """Rows of the granules that match as a whole."""
+        return self._judge(predicate, surely_matches)
+
+    def _judge(
+        self, predicate: BoundLeaf, verdict: Callable[[BoundLeaf, Bounds], Bools]
+    ) -> RowSelection | None:
+        kind = self.summaries.schema.field("min").type
+        if not isinstance(predicate, BoundNull) and not compares_alike(kind, predicate.type):
+            return None
+        return granule_rows(self.edges, verdict(predicate, self.bounds))
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """The same in the form in which all bounds are judged."""
+        low, high = self.summaries["min"], self.summaries["max"]
+        num_rows, nulls, nans = (
+            self.summaries[name].to_numpy() for name in ("num_rows", "null_count", "nan_count")
+        )
+        known = np.asarray(low.is_valid().to_numpy(), dtype=bool)
+        ordering = arrow_ordering(low.type)
+        minima = maxima = np.zeros(len(known), dtype=np.int64)
+        order = BoundaryOrder.UNORDERED
+        if ordering is None:
+            known = np.zeros(len(known), dtype=bool)
+        else:
+            # of nothing but NaN the bounds are an empty interval: least above greatest
+            floor, ceiling = (
+                (np.inf, -np.inf) if ordering.is_float else (b"", b"") if ordering.is_bytes else (0, 0)
+            )
+            minima, maxima = _spread(ordering, low, known, floor), _spread(ordering, high, known, ceiling)
+            if (np.asarray(minima > maxima, dtype=bool) & known).any():
+                raise IndexPayloadError("a minimum is above its maximum")
+            known = known | (nans > 0)
+            if known.all():
+                order = boundary_order(minima, maxima)
+        return Bounds(
+            ordering,
+            self.edges[:-1],
+            self.edges[1:],
+            known,
+            minima,
+            maxima,
+            nulls,
+            nans,
+            nulls == num_rows,
+            order,
+        )
+
+
+def _spread(ordering: ArrowOrdering, values: pa.ChunkedArray, known: Bools, filler: object) -> Keys:
+    """Keys of the values that are known, and a filler in the place of the others."""
+    keys = np.empty(len(known), dtype=ordering.dtype)
+    keys[:] = filler
+    keys[known] = ordering.keys(values.combine_chunks())
+    return keys
+
+
+def _granule_summaries(
+    edges: Rows, batches: Iterable[tuple[int, pa.Array | pa.ChunkedArray]], kind: pa.DataType
+) -> pa.Table:
+    """A summary for each granule, those without rows among them."""
+    parts, ordinals = [summary_schema(kind).empty_table()], [np.empty(0, dtype=np.int64)]
+    for first_row, piece in batches:
+        for chunk in piece.chunks if isinstance(piece, pa.ChunkedArray) else [piece]:
+            if len(chunk):
+                granules, starts = granule_runs(edges, first_row, len(chunk))
+                parts.append(summarize(chunk, starts))
+                ordinals.append(granules)
+                first_row += len(chunk)
+    granules, starts = np.unique(np.concatenate(ordinals), return_index=True)
+    found = merge_summaries(pa.concat_tables(parts), starts)
+    place = np.full(len(edges) - 1, -1, dtype=np.int64)
+    place[granules] = np.arange(len(granules))
+    spread = found.take(pa.array(place, mask=place < 0))
+    columns = [
+        column if name in ("min", "max") or column.type == pa.null() else pc.fill_null(column, 0)
+        for name, column in zip(spread.column_names, spread.columns, strict=True)
+    ]
+    return pa.table(columns, schema=spread.schema)
+
+
+def _cut_bounds(summaries: pa.Table) -> pa.RecordBatch:
+    """The batch of the payload: long bounds of text and binary are cut."""
+    kind = summaries.schema.field("min").type
+    exact = np.ones(len(summaries), dtype=bool)
+    arrays = {name: summaries[name].combine_chunks() for name in summaries.column_names}
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        for name, cut in (("min", truncate_min), ("max", truncate_max)):
+            lengths = pc.fill_null(pc.binary_length(arrays[name]), 0).to_numpy(zero_copy_only=False)
+            values = None
+            for granule in np.flatnonzero(lengths > LIMIT_BYTES).tolist():
+                values = values or arrays[name].cast(pa.binary()).to_pylist()
+                whole = values[granule]
+                values[granule] = cut(whole, LIMIT_BYTES, text=pa.types.is_string(kind))
+                exact[granule] &= values[granule] == whole
+            if values is not None:
+                arrays[name] = pa.array(values, pa.binary()).cast(kind)
+    fields = list(summaries.schema)
+    columns = list(arrays.values())
+    fields.insert(2, pa.field("exact", pa.bool_()))
+    columns.insert(2, pa.array(exact))
+    return pa.record_batch(columns, schema=pa.schema(fields))
+
+
+def _checked(batch: pa.RecordBatch, edges: Rows) -> tuple[pa.Table, Bools]:
+    """The summaries of a payload and whether they are exact.
+
+    Raises:
+        ValueError: If no `ZoneMap.build` made them.
+    """
+    table = pa.table(batch).replace_schema_metadata(None)
+    schema = summary_schema(table.schema.field("min").type)
+    exact = table["exact"]
+    table = table.select(schema.names)
+    if table.schema != schema or exact.type != pa.bool_() or exact.null_count:
+        raise ValueError(f"its columns are {batch.schema.to_string(show_schema_metadata=False)}")
+    counts = [table[name] for name in ("num_rows", "null_count", "nan_count")]
+    if any(column.null_count for column in counts):
+        raise ValueError("a count is null")
+    num_rows, nulls, nans = (column.to_numpy() for column in counts)
+    if not np.array_equal(num_rows, np.diff(edges)):
+        raise ValueError("its granules have other rows")
+    present = num_rows - nulls - nans
+    if (nulls < 0).any() or (nans < 0).any() or (nulls > num_rows).any() or (present < 0).any():
+        raise ValueError("a granule has more nulls and NaN than rows")
+    for name in ("min", "max"):
+        if table[name].type != pa.null() and not np.array_equal(
+            table[name].is_valid().to_numpy(), present > 0
+        ):
+            raise ValueError(f"{name} is there without values, or the other way round")
+    if table["sum"].type != pa.null() and table["sum"].null_count:
+        raise ValueError("a sum is null")
+    return table, np.asarray(exact.to_numpy(), dtype=bool)
