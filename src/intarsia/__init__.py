@@ -22,6 +22,7 @@ from intarsia.errors import (
     PredicateError,
     ReplaceError,
     UnsupportedFeatureError,
+    WriteError,
 )
 from intarsia.indexes.distinct import Distinct
 from intarsia.indexes.zonemap import ZoneMap
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         detach,
     )
     from intarsia.verification import Finding, VerifyReport, verify
+    from intarsia.writing import Writer, WriteReport, write_table
 
 __all__ = [
     "AttachReport",
@@ -70,6 +72,7 @@ __all__ = [
     "inspect",
     "open",
     "verify",
+    "write_table",
 ]
 
 # Who only reads does not pay for what writes and checks: these modules are loaded when they are used.
@@ -82,10 +85,13 @@ _LOADED_WHEN_USED = {
     "Statistics": "intarsia.retrofit",
     "Finding": "intarsia.verification",
     "VerifyReport": "intarsia.verification",
+    "WriteReport": "intarsia.writing",
+    "Writer": "intarsia.writing",
     "attach": "intarsia.retrofit",
     "detach": "intarsia.retrofit",
     "inspect": "intarsia.inspection",
     "verify": "intarsia.verification",
+    "write_table": "intarsia.writing",
 }
 
 

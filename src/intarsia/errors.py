@@ -10,6 +10,7 @@
     ├── IndexPayloadError               the bytes of an embedded index are damaged
     ├── PredicateError (ValueError)     a predicate that cannot be understood or compared
     ├── ColumnNotFoundError (KeyError)  a column that the schema does not have, with near matches
+    ├── WriteError (ValueError)         rows or a schema that cannot be written as asked
     └── ReplaceError (OSError)          a file could not be replaced; the old one is untouched
 
     IntarsiaWarning (UserWarning)       an optional index was ignored; the rows are still right
@@ -94,6 +95,10 @@ class ColumnNotFoundError(IntarsiaError, KeyError):
             shown = ", ".join(repr(name) for name in self.known[:8])
             hint = f"the columns are {shown}{', …' if len(self.known) > 8 else ''}"
         return f"no column {self.column!r}; {hint}"
+
+
+class WriteError(IntarsiaError, ValueError):
+    """Rows cannot be written as asked; no file was made, and one that was there is untouched."""
 
 
 class ReplaceError(IntarsiaError, OSError):

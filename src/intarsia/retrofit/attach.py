@@ -39,6 +39,9 @@ STANDARD = (PageIndex, Statistics, Bloom)
 #: What can be attached: something standard, or an object that speaks `intarsia.indexes.base.Index`.
 Attachable: TypeAlias = "PageIndex | Statistics | Bloom | Index"
 
+#: Makes the columns that indexes are built on, from a file and what is known of its OffsetIndexes.
+ColumnsOf: TypeAlias = Callable[[ParquetInput, Callable[[ChunkKey], "bytes | None"]], FileColumns]
+
 
 def attach(
     path: str | os.PathLike[str], indexes: Iterable[Attachable], *, progress: Progress | None = None
@@ -74,7 +77,11 @@ def attach(
 
 
 def attach_to(
-    target: Target, indexes: Iterable[Attachable], *, progress: Progress | None = None
+    target: Target,
+    indexes: Iterable[Attachable],
+    *,
+    progress: Progress | None = None,
+    columns_of: ColumnsOf = FileColumns,
 ) -> AttachReport:
     """Add indexes to a target; see `attach`, which also starts over when the file changed meanwhile."""
     started = time.perf_counter()
@@ -83,7 +90,7 @@ def attach_to(
         if not current.footer.leaves:
             raise UnsupportedFeatureError("the file has no columns, so there is nothing to index")
         original = find_original(current)
-        work = _Attachment(original, asked, progress or _no_progress)
+        work = _Attachment(original, asked, progress or _no_progress, columns_of)
         work.run()
         length = target.size
         if work.is_different:
@@ -108,7 +115,13 @@ def attach_to(
 class _Attachment:
     """One run over one file; `blobs` and `structures.states` are what the file is to have in the end."""
 
-    def __init__(self, original: Original, asked: Sequence[Attachable], progress: Progress) -> None:
+    def __init__(
+        self,
+        original: Original,
+        asked: Sequence[Attachable],
+        progress: Progress,
+        columns_of: ColumnsOf,
+    ) -> None:
         self._original = original
         self._asked = asked
         self._progress = progress
@@ -121,7 +134,7 @@ class _Attachment:
         self._lost = bool(self.skipped)
         self.built: list[str] = []
         self.kept: list[str] = []
-        self._columns = FileColumns(original.file, self._known_offset_index)
+        self._columns = columns_of(original.file, self._known_offset_index)
         self._embedded: set[object] = set()
         self._standard = [index for kind in STANDARD for index in asked if isinstance(index, kind)]
         self._work = self.structures.work(self._standard)

@@ -1,4 +1,4 @@
-"""Replacing a local file by its own first bytes and a new end, atomically (contract C4).
+"""Replacing a local file atomically (contract C4): by its own first bytes and a new end, or by a new file.
 
 The new file is written beside the old one, synced and renamed over it, so that at every instant the name
 means the old file or the new one.  The temporary file is held with a lock that dies with its process: whoever
@@ -14,7 +14,7 @@ import os
 import secrets
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 from intarsia.errors import ReplaceError
@@ -85,8 +85,9 @@ def replace_tail(path: str, identity: FileIdentity, keep_bytes: int, tail: Itera
         ):
             _copy(source, fd, keep_bytes)
             for piece in tail:
-                _write_all(fd, piece)
+                write_all(fd, piece)
             _keep_attributes(source, fd)
+            _keep_times(source, fd)
             sidecars = _new_sidecars({path, target}, identity.size, fd, keep_bytes)
             os.fsync(fd)
             # two runs that both read the old file take turns here, and the second finds it gone
@@ -101,6 +102,60 @@ def replace_tail(path: str, identity: FileIdentity, keep_bytes: int, tail: Itera
                 _write_sidecar(name, target, data)
     except FileNotFoundError as error:
         raise ChangedMeanwhileError(_changed(path)) from error
+
+
+class NewFile:
+    """A file that is written beside its place, and takes it when it is whole.
+
+    What may be there already is replaced, and gives its mode, owner and extended attributes as far as the
+    system allows.  A symbolic link stays one: its target is replaced.
+
+    Args:
+        path: The place.
+
+    Attributes:
+        fd: The file, empty and open for reading and writing.
+        temporary: Its name until then.
+
+    Raises:
+        ReplaceError: If there can be no such file.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path, self._target = os.path.abspath(path), os.path.realpath(path)
+        self._held = ExitStack()
+        with self.named_errors():
+            if os.path.exists(self._target) and not os.path.isfile(self._target):
+                raise ReplaceError(f"{path}: is no file, and is left alone; name a file")
+            remove_leftovers(self._path)
+            mode = 0o600 if os.path.exists(self._target) else 0o666  # the system takes the umask off
+            self.fd, self.temporary = self._held.enter_context(_temporary(self._target, mode))
+
+    def named_errors(self) -> AbstractContextManager[None]:
+        """Turn what the system refuses within the block into one clear error."""
+        return _named_errors(self._path, "written")
+
+    def put_in_place(self) -> None:
+        """Let the path mean this file.
+
+        Raises:
+            ReplaceError: If the system refuses; what was there still is.
+        """
+        with self._held, self.named_errors(), ExitStack() as old:
+            with suppress(FileNotFoundError):
+                source = os.open(self._target, os.O_RDONLY | os.O_CLOEXEC)
+                old.callback(os.close, source)
+                _lock(source, wait=True)  # until a run that is about to replace the old file has done so
+                _keep_attributes(source, self.fd)
+            os.fsync(self.fd)
+            for name in {self._path, self._target}:
+                _remove(sidecar_path(name))  # of other bytes; without one Hadoop reads unchecked
+            os.replace(self.temporary, self._target)
+            _sync_folder(self._target)
+
+    def discard(self) -> None:
+        """Leave no trace; harmless once it is in place."""
+        self._held.close()
 
 
 def remove_leftovers(path: str) -> list[str]:
@@ -147,12 +202,12 @@ def _open_source(path: str, target: str, identity: FileIdentity) -> Iterator[int
 
 
 @contextmanager
-def _temporary(target: str) -> Iterator[tuple[int, str]]:
+def _temporary(target: str, mode: int = 0o600) -> Iterator[tuple[int, str]]:
     """A locked, empty file beside ``target``, which is gone afterwards unless it was renamed."""
     folder, name = os.path.split(target)
     while True:
         temporary = os.path.join(folder, f".{name}.intarsia-{secrets.token_hex(8)}.tmp")
-        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         try:
             _lock(fd, wait=True)
             if os.fstat(fd).st_nlink:  # else a cleaner came between creating and locking
@@ -192,11 +247,12 @@ def _copy(source: int, destination: int, num_bytes: int) -> None:
         block = os.pread(source, min(_BLOCK_BYTES, num_bytes - copied), copied)
         if not block:
             raise OSError(errno.EIO, "the file became shorter while it was copied")
-        _write_all(destination, block)
+        write_all(destination, block)
         copied += len(block)
 
 
-def _write_all(fd: int, data: bytes) -> None:
+def write_all(fd: int, data: bytes) -> None:
+    """Write bytes where a file stands, though the system may take them in pieces."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
@@ -215,6 +271,10 @@ def _keep_attributes(source: int, destination: int) -> None:
             for name in os.listxattr(source):
                 with suppress(OSError):
                     os.setxattr(destination, name, os.getxattr(source, name))
+
+
+def _keep_times(source: int, destination: int) -> None:
+    found = os.fstat(source)
     os.utime(destination, ns=(found.st_atime_ns, found.st_mtime_ns))
 
 
@@ -229,7 +289,7 @@ def _write_sidecar(name: str, target: str, data: bytes) -> None:
     place = sidecar_path(name)
     folder = os.path.dirname(place)
     with suppress(OSError), _temporary(os.path.join(folder, os.path.basename(target))) as (fd, temporary):
-        _write_all(fd, data)
+        write_all(fd, data)
         os.fchmod(fd, stat.S_IMODE(os.stat(target).st_mode))
         os.fsync(fd)
         os.replace(temporary, place)
@@ -251,14 +311,17 @@ def _sync_folder(path: str) -> None:
 
 
 @contextmanager
-def _named_errors(path: str) -> Iterator[None]:
+def _named_errors(path: str, what: str = "replaced") -> Iterator[None]:
     """Turn what the system refuses into one clear error."""
     try:
         yield
-    except (ReplaceError, FileNotFoundError):
+    except ReplaceError:
         raise
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and what == "replaced":
+            raise  # the file itself, which is the caller's matter
         remedy = {
+            errno.ENOENT: "make its folder first",
             errno.ENOSPC: "free some space: a copy of the file is needed while it is replaced",
             errno.EDQUOT: "the quota is used up: a copy of the file is needed while it is replaced",
             errno.EFBIG: "the file would be larger than the system allows",
@@ -266,4 +329,4 @@ def _named_errors(path: str) -> Iterator[None]:
             errno.EPERM: "allow this user to write in the file's folder",
             errno.EROFS: "the file system is mounted read-only",
         }.get(error.errno or 0, "the file is as it was")
-        raise ReplaceError(f"{path}: cannot be replaced: {error.strerror or error}; {remedy}") from error
+        raise ReplaceError(f"{path}: cannot be {what}: {error.strerror or error}; {remedy}") from error

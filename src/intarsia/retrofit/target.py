@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from intarsia.errors import ReplaceError
 from intarsia.retrofit.replace import (
     ChangedMeanwhileError,
     FileIdentity,
+    NewFile,
     remove_leftovers,
     replace_tail,
 )
@@ -126,17 +130,104 @@ def replace_object(store: Any, key: str, parts: Sequence[bytes], e_tag: str | No
         raise ReplaceError(f"{path}: cannot be replaced: {error}") from error
 
 
+class NewTarget(Protocol):
+    """A file that is being written, and is seen once it is whole.
+
+    Attributes:
+        fd: The file, open for reading and writing.
+        temporary: Its local name until then.
+    """
+
+    fd: int
+    temporary: str
+
+    def named_errors(self) -> AbstractContextManager[None]:
+        """Turn what the system refuses within the block into one clear error."""
+        ...
+
+    def put_in_place(self) -> None:
+        """Let the path mean this file.
+
+        Raises:
+            ReplaceError: If that is refused; what was there still is.
+        """
+        ...
+
+    def discard(self) -> None:
+        """Leave no trace; harmless once it is in place."""
+        ...
+
+
+class NewObject:
+    """An object for a store, which is gathered in a temporary file and put there in one step.
+
+    Args:
+        store: An obstore store.
+        key: The object's path in it.
+        path: The name to show, such as its URL.
+    """
+
+    def __init__(self, store: Any, key: str, path: str) -> None:
+        self._store, self._key, self._path = store, key, path
+        self._folder = tempfile.TemporaryDirectory(prefix="intarsia-")
+        self._file = NewFile(os.path.join(self._folder.name, "object"))
+        self.fd, self.temporary = self._file.fd, self._file.temporary
+
+    def named_errors(self) -> AbstractContextManager[None]:
+        """Turn what the system refuses within the block into one clear error."""
+        return self._file.named_errors()
+
+    def put_in_place(self) -> None:
+        """Put the object; a store shows it when it has all of it, however many parts it came in."""
+        import obstore
+        from obstore.exceptions import BaseError
+
+        try:
+            obstore.put(self._store, self._key, Path(self.temporary))
+        except (BaseError, OSError) as error:
+            raise ReplaceError(f"{self._path}: cannot be written: {error}") from error
+        finally:
+            self.discard()
+
+    def discard(self) -> None:
+        """Leave no trace; harmless once it is in place."""
+        self._file.discard()
+        self._folder.cleanup()
+
+
 def find_target(path: str | os.PathLike[str]) -> Target:
     """The target that a local path or a URL means."""
     name = os.fspath(path)
+    local = _local_path(name)
+    return LocalTarget(local) if local is not None else ObjectTarget(*_store_and_key(name), name)
+
+
+def new_target(path: str | os.PathLike[str]) -> NewTarget:
+    """A file to be written where a local path or a URL says.
+
+    Raises:
+        ReplaceError: If there can be none.
+    """
+    name = os.fspath(path)
+    local = _local_path(name)
+    return NewFile(local) if local is not None else NewObject(*_store_and_key(name), name)
+
+
+def _local_path(name: str) -> str | None:
+    """The path of a local file; None for the URL of an object."""
     scheme, separator, rest = name.partition("://")
     if not separator:
-        return LocalTarget(name)
+        return name
     if scheme == "file":
         from urllib.parse import unquote
 
-        return LocalTarget(unquote(rest[rest.find("/") :]))
+        return unquote(rest[rest.find("/") :])
+    return None
+
+
+def _store_and_key(url: str) -> tuple[Any, str]:
     from obstore.store import from_url
 
+    scheme, _, rest = url.partition("://")
     bucket, _, key = rest.partition("/")
-    return ObjectTarget(from_url(f"{scheme}://{bucket}"), key, name)
+    return from_url(f"{scheme}://{bucket}"), key

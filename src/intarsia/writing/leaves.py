@@ -1,0 +1,102 @@
+"""Arrow arrays taken apart into the leaves that Parquet makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+#: Values of a leaf that are looked at to tell whether they repeat.
+_SAMPLED_VALUES = 1 << 16
+
+#: A dictionary is made where at most this share of the sampled values is distinct.
+_MOST_DISTINCT = 0.5
+
+
+def leaf_arrays(column: pa.ChunkedArray) -> list[list[pa.Array]]:
+    """The leaves of a column in Parquet's order, each in chunks.
+
+    Values below a null may be among them.
+
+    Example:
+        >>> column = pa.chunked_array([[{"a": 1, "b": [2.0, 3.0]}]])
+        >>> [[chunk.to_pylist() for chunk in leaf] for leaf in leaf_arrays(column)]
+        [[[1]], [[2.0, 3.0]]]
+    """
+    chunks = column.chunks or [pa.array([], column.type)]
+    return [list(leaf) for leaf in zip(*map(_leaves, chunks), strict=True)]
+
+
+def _leaves(array: pa.Array) -> Iterator[pa.Array]:
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if pa.types.is_struct(array.type):
+        for child in array.flatten():
+            yield from _leaves(child)
+    elif pa.types.is_map(array.type):
+        start, stop = (array.offsets[place].as_py() for place in (0, -1))
+        yield from _leaves(array.keys.slice(start, stop - start))
+        yield from _leaves(array.items.slice(start, stop - start))
+    elif pa.types.is_nested(array.type):
+        yield from _leaves(array.flatten())
+    else:
+        yield array
+
+
+def holds_nan(leaf: list[pa.Array]) -> bool:
+    """Whether NaN is among the values of a leaf.
+
+    Example:
+        >>> holds_nan([pa.array([1.0, None])]), holds_nan([pa.array([1.0, float("nan")])])
+        (False, True)
+    """
+    for values in leaf:
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary
+        if not pa.types.is_floating(values.type):
+            return False
+        if pa.types.is_float16(values.type):
+            values = values.cast(pa.float32())
+        if pc.any(pc.is_nan(values)).as_py():
+            return True
+    return False
+
+
+def repeats(leaf: list[pa.Array]) -> bool:
+    """Whether the values of a leaf repeat so much that a dictionary makes it smaller, by a sample.
+
+    The sample is spread at random, so values that come in short runs do not look as if there were few.
+
+    Example:
+        >>> repeats([pa.array(range(1000))]), repeats([pa.array([1, 2] * 500)])
+        (False, True)
+    """
+    if pa.types.is_dictionary(leaf[0].type):
+        return True
+    edges = np.cumsum([0, *map(len, leaf)])
+    chosen = np.arange(edges[-1])
+    if edges[-1] > _SAMPLED_VALUES:
+        chosen = np.sort(np.random.default_rng(0).choice(edges[-1], _SAMPLED_VALUES, replace=False))
+    cuts = np.searchsorted(chosen, edges)
+    try:
+        sample = pa.chunked_array(
+            [
+                _plain(values).take(pa.array(chosen[start:stop] - first))
+                for values, first, start, stop in zip(leaf, edges[:-1], cuts[:-1], cuts[1:], strict=True)
+            ]
+        )
+        distinct = len(pc.unique(sample.drop_null()))
+    except pa.ArrowNotImplementedError:  # of a type that cannot be hashed: as pyarrow does by itself
+        return True
+    return bool(distinct <= _MOST_DISTINCT * (len(sample) - sample.null_count))
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    """Views as arrays that can be taken from."""
+    if pa.types.is_string_view(values.type):
+        return values.cast(pa.large_string())
+    if pa.types.is_binary_view(values.type):
+        return values.cast(pa.large_binary())
+    return values
