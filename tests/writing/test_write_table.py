@@ -13,6 +13,11 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.file import ChunkKey, ParquetInput
+from intarsia.indexes.distinct import Distinct
+from intarsia.indexes.zonemap import ZoneMap
+from intarsia.retrofit.bloom import Bloom
+from intarsia.retrofit.page_index import PageIndex
+from intarsia.retrofit.statistics import Statistics
 from intarsia.writing.table_columns import TableColumns
 from tests.predicate import oracle
 from tests.predicate import strategies as flat
@@ -127,6 +132,32 @@ def test_memory_is_asked_only_for_types_that_come_back(path, monkeypatch):
     ia.write_table(table, path, indexes=distinct(["day", "number"]))
     # what is rehearsed has no rows
     assert [name for name, num_rows in read if num_rows] == ["day"]
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        PageIndex(),
+        Statistics(),
+        Bloom("number"),
+        Distinct("word"),
+        Distinct("number", granularity=7),
+        ZoneMap("number"),
+    ],
+    ids=repr,
+)
+def test_every_kind_of_index(path, index):
+    """It is what `attach` makes of the file without it."""
+    words = [f"word {row % 7}" if row % 5 else None for row in range(200)]
+    table = pa.table({"number": range(200), "word": words})
+    ia.write_table(table, path, indexes=[index], rows_per_page=20, row_group_size=90)
+    written = path.read_bytes()
+    assert not ia.attach(path, [index]).changed
+    ia.detach(path)
+    ia.attach(path, [index])
+    assert path.read_bytes() == written
+    assert ia.verify(path).ok
+    assert ia.open(path).scan("number = 77 AND word = 'word 0'").to_arrow().num_rows == 1
 
 
 # --- layout ----------------------------------------------------------------------------------------
