@@ -25,6 +25,7 @@ from intarsia.errors import (
     WriteError,
 )
 from intarsia.indexes.distinct import Distinct
+from intarsia.indexes.histogram import Histogram
 from intarsia.indexes.zonemap import ZoneMap
 from intarsia.table import Scan, Table, open
 from intarsia.tally import ScanReport
@@ -53,6 +54,7 @@ __all__ = [
     "FileInspection",
     "Finding",
     "FormatError",
+    "Histogram",
     "IndexBuildError",
     "IndexPayloadError",
     "IntarsiaError",

@@ -1,8 +1,13 @@
-"""Runs a scan of one file: prune, read the predicate's columns, filter, read the rest of what matches."""
+"""Runs a scan of one file: prune, read the predicate's columns, filter, read the rest of what matches.
+
+The predicate's columns are read at once, unless an index estimates that one condition keeps few rows: then
+its columns come first, and those of the other conditions only where its rows are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -14,6 +19,7 @@ import pyarrow.parquet as pq
 from intarsia.comparison import comparison_array, comparison_type
 from intarsia.decode import PageDecoder, PageIndexMismatchError
 from intarsia.errors import CorruptFileError, FormatError
+from intarsia.estimate import Estimates, order_conditions
 from intarsia.fetch import PageCache
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.footer import Leaf, chunk_range
@@ -29,6 +35,9 @@ from intarsia.tally import FileTally, PageCounts
 #: A chunk that claims more values than so many, and so many for each of its bytes, has its pages counted.
 _BELIEVED_ROWS = 1 << 22
 _BELIEVED_PER_BYTE = 1 << 10
+
+#: What tells estimates is read if it has at most one such part of the bytes of the candidates.
+_ESTIMATE_PART = 8
 
 
 @dataclass(frozen=True)
@@ -81,6 +90,7 @@ class FileScan:
         self._predicate_paths = asked
         self._predicate_types = {leaf.path: leaf.type for leaf in leaves(predicate)} if predicate else {}
         self._predicate_leaves = leaves_under(file, asked)
+        self._stages: list[Bound] = [self.predicate] if self.predicate is not None and asked else []
         by_ordinal = {leaf.ordinal: leaf for leaf in [*self._predicate_leaves, *self._output_leaves]}
         self.leaves = [by_ordinal[ordinal] for ordinal in sorted(by_ordinal)]
         for leaf in self.leaves:
@@ -108,7 +118,46 @@ class FileScan:
             )
             self.tally.index_bytes += self.pruned.index_bytes
             self.tally.steps = self.pruned.steps
+            if len(self._predicate_paths) > 1:
+                self._order_conditions(self.predicate, self.pruned.candidates)
         return self.pruned.candidates
+
+    def _order_conditions(self, predicate: Bound, candidates: RowSelection) -> None:
+        """Have the columns of the condition that keeps fewest rows read first."""
+        with self._counting_index_bytes():
+            estimates = Estimates(self.file, self._estimated_bytes(candidates) // _ESTIMATE_PART)
+            num_rows, possible = self.file.footer.num_rows, max(1, candidates.num_rows)
+
+            def share_of_candidates(condition: Bound) -> float | None:
+                share = estimates.share(condition)
+                return None if share is None else min(1.0, share * num_rows / possible)
+
+            self._stages = order_conditions(predicate, share_of_candidates, self._column_bytes)
+
+    def _column_bytes(self, path: Path) -> int:
+        """Bytes of a column in the whole file; 0 for one that has a constant value."""
+        return sum(
+            self.file.footer.chunk_metadata(group, leaf).total_compressed_size
+            for leaf in leaves_under(self.file, [path])
+            for group in range(self._num_row_groups)
+        )
+
+    def estimate_rows(self) -> float | None:
+        """About how many rows match, by what indexes estimate; None if they cannot tell."""
+        if self.predicate is None or self.pruned is None:
+            return float(self.file.footer.num_rows) if self.predicate is None else None
+        with self._counting_index_bytes():
+            share = Estimates(self.file, self.file.source.size()).share(self.predicate)
+        if share is None:
+            return None
+        rows = share * self.file.footer.num_rows
+        return float(min(max(rows, self.pruned.certain.num_rows), self.pruned.candidates.num_rows))
+
+    @contextlib.contextmanager
+    def _counting_index_bytes(self) -> Iterator[None]:
+        before = self.file.source.counts.bytes
+        yield
+        self.tally.index_bytes += self.file.source.counts.bytes - before
 
     def _estimated_bytes(self, rows: RowSelection) -> int:
         """About what reading some rows costs: each chunk's share of its bytes."""
@@ -260,21 +309,18 @@ class FileScan:
         pages = PageCache(self.file)
         rows = wanted
         values: dict[Path, pa.ChunkedArray] = {}
-        if self.predicate is not None and self._predicate_leaves:
-            self._load_offset_indexes(group, self._predicate_leaves)
-            found = self._decode(group, self._predicate_leaves, wanted, pages)
-            for path in self._predicate_paths:
-                values[path] = self._field(found, path)
-            compared = {path: self._as_compared(path, column) for path, column in values.items()}
-            mask = evaluate(
-                self.predicate, {**self._constant_columns(wanted.num_rows), **compared}, wanted.num_rows
+        for condition in self._stages:
+            values |= self._predicate_columns(
+                group, [p for p in condition.paths() if p not in values], rows, pages
             )
-            flags = mask.to_numpy(zero_copy_only=False)
-            rows = _keep(wanted, flags)
-            if rows.is_empty:
+            compared = {path: self._as_compared(path, column) for path, column in values.items()}
+            mask = evaluate(condition, {**self._constant_columns(rows.num_rows), **compared}, rows.num_rows)
+            kept = _keep(rows, mask.to_numpy(zero_copy_only=False))
+            if kept.is_empty:
                 return self._select({}, 0)
-            if rows.num_rows < wanted.num_rows:
+            if kept.num_rows < rows.num_rows:
                 values = {path: _filter(column, mask) for path, column in values.items()}
+            rows = kept
         reused = {column.path: values[column.path] for column in self.columns if column.path in values}
         missing = leaves_under(
             self.file, [column.path for column in self.columns if column.path not in reused]
@@ -284,6 +330,16 @@ class FileScan:
             self._load_offset_indexes(group, missing)
             decoded = self._decode(group, missing, rows, pages)
         return self._select(decoded, rows.num_rows, reused)
+
+    def _predicate_columns(
+        self, group: int, paths: Iterable[Path], rows: RowSelection, pages: PageCache
+    ) -> dict[Path, pa.ChunkedArray]:
+        """Some of the predicate's columns, where they are columns of this file."""
+        asked = [path for path in self._predicate_paths if path in set(paths)]
+        leaves = leaves_under(self.file, asked)
+        self._load_offset_indexes(group, leaves)
+        found = self._decode(group, leaves, rows, pages)
+        return {path: self._field(found, path) for path in asked}
 
     def _as_compared(self, path: Path, column: pa.ChunkedArray) -> pa.ChunkedArray:
         """A column as the predicate means it: of the table's type, where this file has another."""
@@ -313,9 +369,8 @@ class FileScan:
         }
 
     def _load_offset_indexes(self, group: int, leaves: Sequence[Leaf]) -> None:
-        before = self.file.source.counts.bytes
-        self.file.load_page_index([ChunkKey(group, leaf.ordinal) for leaf in leaves])
-        self.tally.index_bytes += self.file.source.counts.bytes - before
+        with self._counting_index_bytes():
+            self.file.load_page_index([ChunkKey(group, leaf.ordinal) for leaf in leaves])
 
     def _plan_chunk(self, group: int, leaf: Leaf, rows: RowSelection) -> ChunkPlan:
         meta = self.file.footer.chunk_metadata(group, leaf)

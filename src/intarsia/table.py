@@ -150,10 +150,13 @@ class Scan:
     def explain(self) -> ScanReport:
         """Plan without reading data pages; see `Table.explain`."""
         started = time.perf_counter()
-        report = ScanReport(files_total=len(self._table.files), rows_matched=None, bytes_planned=0)
+        report = ScanReport(
+            files_total=len(self._table.files), rows_matched=None, rows_estimated=0.0, bytes_planned=0
+        )
         for file, plan in self._file_scans(report):
             rows = plan.plan()
             plan.tally.rows_candidate = rows.num_rows
+            plan.tally.rows_estimated = plan.estimate_rows()
             plan.plan_pages(rows)
             report.add_file(file, plan.leaves, plan.tally)
         report.seconds = time.perf_counter() - started

@@ -39,6 +39,7 @@ class FileTally:
     pages: dict[str, PageCounts] = field(default_factory=dict)
     dictionary_pages_read: int = 0
     rows_candidate: int = 0
+    rows_estimated: float | None = None
     rows_matched: int = 0
     planned_bytes: int = 0
     index_bytes: int = 0
@@ -63,7 +64,9 @@ class ScanReport:
 
     Totals of row groups, pages and rows are those of the files whose footers were read: a file that its
     partition values exclude is never opened. A page total is None where a file does not tell how many pages
-    it has. ``bytes_planned`` is what a plan says that a scan would read on top; None in a scan's own report.
+    it has. ``rows_estimated`` is about how many rows match, by what indexes estimate: in a plan only, and
+    None if some file's cannot tell. ``bytes_planned`` is what a plan says that a scan would read on top; None
+    in a scan's own report.
     """
 
     files_total: int = 0
@@ -75,6 +78,7 @@ class ScanReport:
     dictionary_pages_read: int = 0
     rows_total: int = 0
     rows_candidate: int = 0
+    rows_estimated: float | None = None
     rows_matched: int | None = 0
     bytes_total: int = 0
     bytes_read: int = 0
@@ -102,6 +106,10 @@ class ScanReport:
         self.dictionary_pages_read += tally.dictionary_pages_read
         self.rows_total += footer.num_rows
         self.rows_candidate += tally.rows_candidate
+        if tally.rows_estimated is None or self.rows_estimated is None:
+            self.rows_estimated = None
+        else:
+            self.rows_estimated += tally.rows_estimated
         if self.rows_matched is not None:
             self.rows_matched += tally.rows_matched
         self.bytes_total += file.source.size()
@@ -145,6 +153,7 @@ class ScanReport:
             "rows": {
                 "total": self.rows_total,
                 "candidates": self.rows_candidate,
+                "estimated": None if self.rows_estimated is None else round(self.rows_estimated),
                 "matched": self.rows_matched,
             },
             "bytes": {

@@ -17,7 +17,7 @@ the predicate, the row is in** ``candidate_rows(predicate)``.  ``None`` means "c
 
 What an index can do beyond that, it says by a protocol of one method each: `PicksPredicates` keeps it from
 being read in vain, `ProbedIndex` from being read whole; `SureIndex` knows rows that surely match, and
-`EstimatingIndex` how many may.  An index that no predicate is asked of answers None.
+`EstimatesRows` and `EstimatingIndex` about how many do.
 """
 
 from __future__ import annotations
@@ -178,6 +178,18 @@ class PicksPredicates(Protocol):
 
     def can_prune(self, predicate: BoundLeaf) -> bool:
         """False where `OpenIndex.candidate_rows` would be None; ``predicate`` is on one of its columns."""
+        ...
+
+
+@runtime_checkable
+class EstimatesRows(Protocol):
+    """An index that estimates, and tells before its payload is read what it can estimate.
+
+    Its columns may be none: then it is about rows as a whole, and asked about every column.
+    """
+
+    def can_estimate(self, predicate: BoundLeaf) -> bool:
+        """False where `EstimatingIndex.estimated_rows` would be None."""
         ...
 
 

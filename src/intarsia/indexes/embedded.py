@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from intarsia.errors import IndexPayloadError, IntarsiaError
@@ -15,7 +15,14 @@ from intarsia.format.directory import (
     check_payload,
     unframe,
 )
-from intarsia.indexes.base import Layout, OpenIndex, PicksPredicates, ProbedIndex
+from intarsia.indexes.base import (
+    EstimatesRows,
+    EstimatingIndex,
+    Layout,
+    OpenIndex,
+    PicksPredicates,
+    ProbedIndex,
+)
 from intarsia.indexes.registry import find_index_class
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.storage import ByteRange
@@ -76,6 +83,27 @@ class EmbeddedIndexes:
             return False
         index = self.index(entry)
         return index is not None and (not isinstance(index, PicksPredicates) or index.can_prune(predicate))
+
+    def estimators(
+        self, predicate: BoundLeaf, most_bytes: int | None = None
+    ) -> Iterator[tuple[str, EstimatingIndex]]:
+        """Indexes that estimate how many rows match: those about its column, then those about none.
+
+        Args:
+            predicate: What is asked for.
+            most_bytes: An index that takes more than so many bytes to read is left out.
+
+        Yields:
+            The name of an entry, and the opened index.
+        """
+        for entry in sorted(self.entries, key=lambda entry: not entry.columns):
+            index = self.index(entry)
+            is_about = not entry.columns or predicate.path in entry.columns
+            if is_about and isinstance(index, EstimatesRows) and index.can_estimate(predicate):
+                is_cheap = most_bytes is None or self.cost_bytes(entry) <= most_bytes
+                opened = self.open(entry) if is_cheap else None
+                if isinstance(opened, EstimatingIndex):
+                    yield entry.name, opened
 
     def read(self, entry: Entry) -> bytes:
         """The payload of an entry.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from intarsia.errors import IndexBuildError, near_matches
 from intarsia.indexes.distinct import Distinct
+from intarsia.indexes.histogram import Histogram
 from intarsia.indexes.zonemap import ZoneMap
 
 if TYPE_CHECKING:

@@ -1,0 +1,117 @@
+"""About how many rows a predicate matches, and the order in which to look at its conditions.
+
+Nothing is skipped by an estimate: it only says which columns to read first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from intarsia.errors import IndexPayloadError
+from intarsia.file import ParquetInput
+from intarsia.indexes.embedded import EmbeddedIndexes
+from intarsia.predicate import Bound, BoundAnd, BoundConstant, BoundOr, Leaf, Path
+from intarsia.predicate.bound import conjoin
+
+#: A condition that keeps a greater share of the rows spares no pages of the next one's columns.
+SELECTIVE_SHARE = 0.25
+
+
+class Estimates:
+    """What the histograms and samples of a file say of a predicate.
+
+    Args:
+        file: The file.
+        most_bytes: An index that takes more than so many bytes to read is not asked.
+    """
+
+    def __init__(self, file: ParquetInput, most_bytes: int) -> None:
+        self._file = file
+        self._most_bytes = most_bytes
+        self._embedded = EmbeddedIndexes(file)
+        self._known: dict[Leaf, float | None] = {}
+
+    def share(self, node: Bound) -> float | None:
+        """The share of the file's rows that match, 0 to 1; None if no index tells.
+
+        Conditions are taken to be independent (Selinger et al., SIGMOD 1979).
+        """
+        if isinstance(node, BoundConstant):
+            return float(node.value)
+        if isinstance(node, (BoundAnd, BoundOr)):
+            is_and = isinstance(node, BoundAnd)
+            missed = 1.0  # for AND the share that is kept
+            for child in node.children:
+                share = self.share(child)
+                if share is None:
+                    return None
+                missed *= share if is_and else 1 - share
+            return missed if is_and else 1 - missed
+        if node not in self._known:
+            self._known[node] = self._leaf_share(node)
+        return self._known[node]
+
+    def _leaf_share(self, leaf: Leaf) -> float | None:
+        num_rows = self._file.footer.num_rows
+        for name, index in self._embedded.estimators(leaf, self._most_bytes):
+            try:
+                rows = index.estimated_rows(leaf)
+            except (IndexPayloadError, pa.ArrowException) as error:  # or holds what does not compare
+                self._file.distrust(name, str(error))
+                continue
+            if rows is not None:
+                return min(max(rows / max(1, num_rows), 0.0), 1.0)
+        return None
+
+
+def order_conditions(
+    predicate: Bound, share: Callable[[Bound], float | None], size_bytes: Callable[[Path], int]
+) -> list[Bound]:
+    """The conditions of an AND in the order in which it costs least to look at them.
+
+    A condition that keeps few rows and is cheap to read comes first, by ``size / (1 - share)``; the columns
+    of those after it are then read only where its rows are. Conditions that spare nothing stay together,
+    as do those that nothing is known of, at the end.
+
+    Args:
+        predicate: What is asked for.
+        share: The share of the rows that a condition keeps, 0 to 1; None where it is not known.
+        size_bytes: What it takes to read a column.
+
+    Returns:
+        Predicates that together, by AND, are the predicate; one, if there is nothing to gain.
+
+    Example:
+        >>> from intarsia.predicate import bind, parse_sql
+        >>> schema = pa.schema({"a": pa.int64(), "b": pa.int64()})
+        >>> bound = bind(parse_sql("a > 1 AND b = 2"), schema)
+        >>> shares = {"a > 1": 0.9, "b = 2": 0.01}
+        >>> [str(part) for part in order_conditions(bound, lambda node: shares[str(node)], lambda path: 100)]
+        ['b = 2', 'a > 1']
+    """
+    if not isinstance(predicate, BoundAnd):
+        return [predicate]
+    by_columns: dict[frozenset[Path], list[Bound]] = {}
+    for child in predicate.children:
+        by_columns.setdefault(child.paths(), []).append(child)
+    ranked: list[tuple[float, float, Bound]] = []
+    unknown: list[Bound] = []
+    for paths, children in by_columns.items():
+        condition = conjoin(children)
+        kept = share(condition)
+        if kept is None:
+            unknown.append(condition)
+        else:
+            size = sum(map(size_bytes, paths))
+            ranked.append((size / max(1e-9, 1 - kept), kept, condition))
+    stages: list[Bound] = []
+    together: list[Bound] = []
+    for _, kept, condition in sorted(ranked, key=lambda item: item[0]):
+        together.append(condition)
+        if kept <= SELECTIVE_SHARE:
+            stages.append(conjoin(together))
+            together = []
+    rest = [*together, *unknown]
+    return [*stages, conjoin(rest)] if rest else stages
