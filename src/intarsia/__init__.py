@@ -26,6 +26,7 @@ from intarsia.errors import (
 )
 from intarsia.indexes.distinct import Distinct
 from intarsia.indexes.histogram import Histogram
+from intarsia.indexes.rowmap import RowMap
 from intarsia.indexes.zonemap import ZoneMap
 from intarsia.table import Scan, Table, open
 from intarsia.tally import ScanReport
@@ -62,6 +63,7 @@ __all__ = [
     "PageIndex",
     "PredicateError",
     "ReplaceError",
+    "RowMap",
     "Scan",
     "ScanReport",
     "Statistics",

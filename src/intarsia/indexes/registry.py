@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from intarsia.errors import IndexBuildError, near_matches
 from intarsia.indexes.distinct import Distinct
 from intarsia.indexes.histogram import Histogram
+from intarsia.indexes.rowmap import RowMap
 from intarsia.indexes.zonemap import ZoneMap
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 #: Entry-point group in which packages announce their index classes.
 GROUP = "intarsia.indexes"
 
-_BUILT_IN: dict[str, type[Any]] = {cls.kind: cls for cls in (Distinct, ZoneMap)}
+_BUILT_IN: dict[str, type[Any]] = {cls.kind: cls for cls in (Distinct, RowMap, ZoneMap)}
 
 
 @cache

@@ -1,0 +1,273 @@
+"""Row map: value -> the rows that hold it, found with two small reads however large the file is.
+
+The payload is a table of buckets and the entries of each bucket, see ``docs/format.md``.  An entry is some
+bits of a value's hash above the row's ordinal; the upper bits of the hash choose the bucket.  Widths follow
+from the number of rows, which the footer tells, so there is no header that could be damaged.  Payloads are
+not compared with their checksum when they are probed, so each bucket has one of its own, next to where the
+table says that it starts.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import xxhash
+
+from intarsia.errors import IndexBuildError, IndexPayloadError
+from intarsia.hashing import Hashes
+from intarsia.indexes.base import ColumnData, Layout, PayloadBytes, PayloadSource
+from intarsia.indexes.value_hash import check_hashable, hash_values, is_lookup, lookup_hashes
+from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.selection import RowSelection
+from intarsia.storage import ByteRange
+
+#: A bucket with more entries is not kept: a value that occurs so often is no needle.
+MAX_BUCKET_ENTRIES = 8192
+
+_MAX_ROWS = 1 << 32
+
+#: Where a bucket's entries start, and their checksum; after the last bucket only where they end.
+_SLOT = struct.Struct("<QQ")
+_END = struct.Struct("<Q")
+
+#: At least so many bits of the hash stand in an entry: one bucket in 256 finds a row that is none.
+_CHECK_BITS = 16
+
+_BLOCK_ENTRIES = 1 << 16
+
+
+@dataclass(frozen=True)
+class RowMap:
+    """Which rows hold a value: point lookups (``=``, ``IN``) in columns that are not sorted.
+
+    It takes 5 to 6 bytes a row, and a lookup reads about 1.5 KB of it, so it is for columns whose values
+    seldom repeat.  A value that occurs in more than 8,192 rows is not found by it.
+
+    Args:
+        column: The column, dotted if it is nested; it may not lie in a list or map.
+
+    Example:
+        >>> import intarsia as ia
+        >>> ia.RowMap("order_id")
+        RowMap(column='order_id')
+    """
+
+    kind: ClassVar[str] = "row_map"
+    version: ClassVar[int] = 1
+
+    column: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The one column."""
+        return (self.column,)
+
+    def can_prune(self, predicate: BoundLeaf) -> bool:
+        """Only equality, and lists of up to 1,024 values."""
+        return is_lookup(predicate)
+
+    def build(self, chunk: ColumnData) -> bytes:
+        """The payload for a file; see the module's text.
+
+        It takes 8 bytes of memory a row.
+        """
+        check_hashable(self, self.column, chunk.type_of(self.column))
+        num_rows = chunk.layout.num_rows
+        if num_rows > _MAX_ROWS:
+            raise IndexBuildError(
+                f"RowMap: the file has {num_rows:,} rows, {_MAX_ROWS:,} is the most; split it, or use "
+                "BloomGranule"
+            )
+        widths = _Widths.of(num_rows)
+        sink = io.BytesIO(bytes(widths.table_bytes + 8 * num_rows))
+        num_bytes = _write(sink.getbuffer(), widths, chunk.batches(self.column))
+        sink.truncate(num_bytes)
+        return sink.getvalue()
+
+    def open(self, payload: bytes, layout: Layout) -> OpenRowMap:
+        """The map, from a payload in memory."""
+        return self.open_source(PayloadBytes(payload), layout)
+
+    def open_source(self, source: PayloadSource, layout: Layout) -> OpenRowMap:
+        """The map; nothing is read until it is asked."""
+        return OpenRowMap.of(source, _Widths.of(layout.num_rows), f"RowMap({self.column!r})")
+
+
+class _Widths(NamedTuple):
+    """How many bits and bytes everything has; all of it follows from the number of rows."""
+
+    num_rows: int
+    row_bits: int
+    hash_bits: int
+    bucket_bits: int
+    entry_bytes: int
+
+    @classmethod
+    def of(cls, num_rows: int) -> _Widths:
+        row_bits = max(num_rows - 1, 1).bit_length()
+        bucket_bits = max(row_bits - 8, 0)  # 128 to 256 rows a bucket
+        entry_bytes = -(-(row_bits + _CHECK_BITS) // 8)
+        # a key is one integer of 64 bits, and what fills up an entry's last byte is of use
+        hash_bits = min(bucket_bits + 8 * entry_bytes, 64) - row_bits
+        return cls(num_rows, row_bits, hash_bits, bucket_bits, entry_bytes)
+
+    @property
+    def entry_bits(self) -> int:
+        return self.hash_bits - self.bucket_bits + self.row_bits
+
+    @property
+    def num_buckets(self) -> int:
+        return 1 << self.bucket_bits
+
+    @property
+    def table_bytes(self) -> int:
+        return self.num_buckets * _SLOT.size + _END.size
+
+    def keys(self, hashes: Hashes, rows: npt.NDArray[np.int64] | int) -> Hashes:
+        """The hash's bits above the row's: first those of the bucket, then those of the entry."""
+        upper = hashes >> np.uint64(64 - self.hash_bits) << np.uint64(self.row_bits)
+        return np.asarray(upper | np.asarray(rows).astype(np.uint64))
+
+    def checksum(self, bucket: int, entries: bytes, *, is_kept: bool = True) -> int:
+        """Of a bucket's bytes, and of what they are about."""
+        return xxhash.xxh3_64_intdigest(struct.pack("<QQQ", self.num_rows, bucket, is_kept) + entries)
+
+
+# --- building ----------------------------------------------------------------------------------------
+
+
+def _write(memory: memoryview, widths: _Widths, batches: Iterable[tuple[int, pa.Array]]) -> int:
+    """Gather, sort and pack keys in one place, which becomes the payload; gives its length in bytes."""
+    keys = np.frombuffer(memory, dtype="<u8", offset=widths.table_bytes)
+    num_keys = 0
+    for first_row, values in batches:
+        ordinals, hashes = hash_values(values)
+        keys[num_keys : num_keys + len(hashes)] = widths.keys(hashes, ordinals + first_row)
+        num_keys += len(hashes)
+    return _pack(memory, keys[:num_keys], widths)
+
+
+def _pack(memory: memoryview, keys: Hashes, widths: _Widths) -> int:
+    """Sort the keys and write table and entries over them; gives the length of it all in bytes."""
+    keys.sort()
+    firsts = np.arange(widths.num_buckets, dtype=np.uint64) << np.uint64(widths.entry_bits)
+    edges = np.append(np.searchsorted(keys, firsts), len(keys))
+    is_kept = np.diff(edges) <= MAX_BUCKET_ENTRIES
+    num_entries = _drop(keys, edges, is_kept)
+    starts = np.concatenate([[0], np.cumsum(np.diff(edges) * is_kept)])
+    width, base = widths.entry_bytes, widths.table_bytes
+    mask = np.uint64((1 << widths.entry_bits) - 1)
+    packed = np.frombuffer(memory, dtype=np.uint8, offset=base)
+    for first in range(0, num_entries, _BLOCK_ENTRIES):
+        block = keys[first : min(first + _BLOCK_ENTRIES, num_entries)] & mask  # a copy: it is written over
+        target = packed[first * width : (first + len(block)) * width]
+        target[:] = block.view(np.uint8).reshape(-1, 8)[:, :width].reshape(-1)
+    for bucket, (start, stop) in enumerate(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)):
+        entries = bytes(memory[base + start * width : base + stop * width])
+        checksum = widths.checksum(bucket, entries, is_kept=bool(is_kept[bucket]))
+        _SLOT.pack_into(memory, bucket * _SLOT.size, start, checksum)
+    _END.pack_into(memory, widths.num_buckets * _SLOT.size, num_entries)
+    return base + num_entries * width
+
+
+def _drop(keys: Hashes, edges: npt.NDArray[np.int64], is_kept: npt.NDArray[np.bool_]) -> int:
+    """Move the keys of the buckets that are kept together; gives their number."""
+    first, num_kept = 0, 0
+    for bucket in [*np.flatnonzero(~is_kept).tolist(), len(is_kept)]:
+        stop = int(edges[bucket])
+        keys[num_kept : num_kept + stop - first] = keys[first:stop]
+        num_kept += stop - first
+        first = int(edges[min(bucket + 1, len(is_kept))])
+    return num_kept
+
+
+# --- looking up --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OpenRowMap:
+    """A row map in its file."""
+
+    source: PayloadSource
+    widths: _Widths
+    num_entries: int
+    name: str
+
+    @classmethod
+    def of(cls, source: PayloadSource, widths: _Widths, name: str) -> OpenRowMap:
+        """Check a payload's length.
+
+        Raises:
+            IndexPayloadError: If no map for so many rows has it.
+        """
+        num_entries, rest = divmod(source.num_bytes - widths.table_bytes, widths.entry_bytes)
+        if rest or not 0 <= num_entries <= widths.num_rows:
+            raise IndexPayloadError(f"the payload of {name} is truncated, or about other rows")
+        return cls(source, widths, num_entries, name)
+
+    def candidate_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+        """Rows whose value has the hash of a value that is asked for.
+
+        Raises:
+            IndexPayloadError: If what was read for it is damaged.
+        """
+        hashes = lookup_hashes(predicate)
+        if hashes is None:
+            return None
+        widths = self.widths
+        keys = widths.keys(hashes, 0)
+        bucket_of = (keys >> np.uint64(widths.entry_bits)).tolist()
+        found = self._buckets(sorted(set(bucket_of)))
+        mask, step = (np.uint64((1 << bits) - 1) for bits in (widths.entry_bits, widths.row_bits))
+        rows = [np.empty(0, dtype=np.uint64)]
+        for key, bucket in zip(keys & mask, bucket_of, strict=True):
+            entries = found[bucket]
+            if entries is None:
+                return None
+            start, stop = np.searchsorted(entries, key), np.searchsorted(entries, key + step, side="right")
+            rows.append(entries[start:stop] & step)
+        ordinals = np.unique(np.concatenate(rows)).astype(np.int64)
+        if len(ordinals) and ordinals[-1] >= widths.num_rows:
+            raise IndexPayloadError(f"the payload of {self.name} is about other rows")
+        return RowSelection.from_rows(ordinals)
+
+    def _buckets(self, wanted: list[int]) -> dict[int, Hashes | None]:
+        """The entries of some buckets, ascending; None for one that was not kept."""
+        slot_bytes = _SLOT.size + _END.size
+        slots = self.source.read_ranges(
+            [ByteRange(bucket * _SLOT.size, bucket * _SLOT.size + slot_bytes) for bucket in wanted]
+        )
+        places, checksums = [], []
+        for slot in slots:
+            start, checksum = _SLOT.unpack_from(slot)
+            (stop,) = _END.unpack_from(slot, _SLOT.size)
+            if not start <= stop <= min(start + MAX_BUCKET_ENTRIES, self.num_entries):
+                raise self._damaged()
+            base, width = self.widths.table_bytes, self.widths.entry_bytes
+            places.append(ByteRange(base + start * width, base + stop * width))
+            checksums.append(checksum)
+        parts = self.source.read_ranges(places)
+        return {
+            bucket: self._entries(bucket, data, checksum)
+            for bucket, data, checksum in zip(wanted, parts, checksums, strict=True)
+        }
+
+    def _entries(self, bucket: int, data: bytes, checksum: int) -> Hashes | None:
+        if checksum != self.widths.checksum(bucket, data):
+            if not data and checksum == self.widths.checksum(bucket, data, is_kept=False):
+                return None
+            raise self._damaged()
+        width = self.widths.entry_bytes
+        entries = np.zeros((len(data) // width, 8), dtype=np.uint8)
+        entries[:, :width] = np.frombuffer(data, dtype=np.uint8).reshape(-1, width)
+        return entries.view("<u8").reshape(-1)
+
+    def _damaged(self) -> IndexPayloadError:
+        return IndexPayloadError(f"the payload of {self.name} is damaged")

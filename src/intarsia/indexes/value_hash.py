@@ -1,0 +1,125 @@
+"""One hash for equal values, however a file stores them: what indexes that look values up agree on.
+
+The hash is XXH64 (seed 0) of a value's PLAIN encoding, once it is in its widest type: integers of any width
+in 8 bytes, floats as doubles (``-0.0`` as ``0.0``), decimals as fixed-length bytes of the least width for
+their precision, temporal values as the integer that Arrow has.  So a literal hashes as the value that
+equals it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.comparison import comparison_array, comparison_type
+from intarsia.errors import IndexBuildError
+from intarsia.hashing import Hashes, xxh64
+from intarsia.predicate.bound import BoundCompare, BoundIn
+from intarsia.predicate.bound import Leaf as BoundLeaf
+
+#: A longer list of values is not looked up one by one.
+MAX_LOOKUPS = 1024
+
+
+def check_hashable(index: object, column: str, type_: pa.DataType) -> None:
+    """Refuse a column whose values are not hashed.
+
+    Raises:
+        IndexBuildError: If they are booleans, nested, or of a type that does not compare.
+    """
+    plain = comparison_type(type_)
+    if pa.types.is_nested(plain):
+        raise IndexBuildError(f"{type(index).__name__}: {column!r} is a {plain}; name one of its fields")
+    try:
+        hash_values(pa.array([], plain))
+    except (TypeError, pa.ArrowException) as error:
+        raise IndexBuildError(
+            f"{type(index).__name__}: values of {column!r} ({plain}) are not hashed; use Distinct"
+        ) from error
+
+
+def hash_values(values: pa.Array | pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], Hashes]:
+    """Hashes of the values that a predicate with ``=`` can find: not of null and NaN.
+
+    Args:
+        values: Of any type that `check_hashable` lets pass.
+
+    Returns:
+        The ordinals of those values, ascending, and a hash for each.
+
+    Example:
+        >>> ordinals, hashes = hash_values(pa.array([7, None, 8], pa.int8()))
+        >>> ordinals.tolist(), bool(hashes[0] == hash_values(pa.array([7]))[1][0])
+        ([0, 2], True)
+    """
+    if isinstance(values, pa.ChunkedArray):
+        return _joined([(chunk, hash_values(chunk)) for chunk in values.chunks])
+    if isinstance(values, pa.DictionaryArray):
+        return _of_dictionary(values)
+    plain = comparison_array(values, comparison_type(values.type))
+    if isinstance(plain, pa.ChunkedArray):  # more text than one array can hold
+        return hash_values(plain)
+    kind = plain.type
+    if pa.types.is_floating(kind):
+        present = pc.is_valid(plain).to_numpy(zero_copy_only=False)
+        # np.float64(0) makes the one zero of two; what is null is NaN here
+        numbers = plain.to_numpy(zero_copy_only=False).astype(np.float64) + np.float64(0)
+        ordinals = np.flatnonzero(present & ~np.isnan(numbers))
+        return ordinals, xxh64(pa.array(numbers[ordinals]))
+    if plain.null_count:
+        ordinals = np.flatnonzero(pc.is_valid(plain).to_numpy(zero_copy_only=False))
+        plain = plain.drop_null()
+    else:
+        ordinals = np.arange(len(plain))
+    if pa.types.is_integer(kind):
+        plain = plain.cast(pa.int64() if pa.types.is_signed_integer(kind) else pa.uint64())
+    return ordinals, xxh64(plain)
+
+
+def _of_dictionary(values: pa.DictionaryArray) -> tuple[npt.NDArray[np.int64], Hashes]:
+    known, hashes = hash_values(values.dictionary)
+    hash_of = np.zeros(len(values.dictionary) + 1, dtype=np.uint64)
+    hash_of[known] = hashes
+    is_known = np.zeros(len(values.dictionary) + 1, dtype=bool)  # the last one stands for null
+    is_known[known] = True
+    places = pc.fill_null(values.indices.cast(pa.int64()), len(values.dictionary)).to_numpy()
+    ordinals = np.flatnonzero(is_known[places])
+    return ordinals, hash_of[places[ordinals]]
+
+
+def _joined(
+    parts: list[tuple[pa.Array, tuple[npt.NDArray[np.int64], Hashes]]],
+) -> tuple[npt.NDArray[np.int64], Hashes]:
+    starts = np.cumsum([0, *(len(chunk) for chunk, _ in parts)])
+    ordinals = [found + start for (_, (found, _)), start in zip(parts, starts, strict=False)]
+    hashes = [found for _, (_, found) in parts]
+    return (
+        np.concatenate([np.empty(0, np.int64), *ordinals]),
+        np.concatenate([np.empty(0, np.uint64), *hashes]),
+    )
+
+
+def is_lookup(predicate: BoundLeaf) -> bool:
+    """Whether a predicate asks for values by equality, and for few enough.
+
+    Example:
+        >>> is_lookup(BoundCompare(("x",), pa.int64(), "=", pa.scalar(7)))
+        True
+    """
+    if isinstance(predicate, BoundIn):
+        return not predicate.negated and len(predicate.values) <= MAX_LOOKUPS
+    return isinstance(predicate, BoundCompare) and predicate.op == "=" and not predicate.or_nan
+
+
+def lookup_hashes(predicate: BoundLeaf) -> Hashes | None:
+    """The hashes of the values that are asked for, each once; None if it is no lookup."""
+    if not is_lookup(predicate):
+        return None
+    if isinstance(predicate, BoundIn):
+        values = predicate.array
+    else:
+        assert isinstance(predicate, BoundCompare)
+        values = pa.array([predicate.value], predicate.type)
+    return np.unique(hash_values(values)[1])
