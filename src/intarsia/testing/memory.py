@@ -1,0 +1,143 @@
+"""Columns in memory, cut into row groups and pages as those of a file are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from intarsia.errors import ColumnNotFoundError
+from intarsia.indexes.base import Layout
+from intarsia.selection import Rows
+
+#: Gives a whole number between two bounds, both included: a generator of random numbers, or Hypothesis.
+Draw: TypeAlias = Callable[[int, int], int]
+
+
+class MemoryColumns:
+    """Columns in memory; implements `intarsia.indexes.base.ColumnData`, so that an index can be built.
+
+    Args:
+        table: The columns.
+        row_group_edges: First row of each row group, and the number of rows at the end.
+        page_edges: For each column, the first row of each of its pages, and the number of rows at the end;
+            where a column is absent, its pages are the row groups.
+        batch_rows: At most so many rows come in one piece.
+
+    Example:
+        >>> columns = MemoryColumns(pa.table({"x": [1, 2, 3]}), [0, 2, 3])
+        >>> [(first_row, piece.to_pylist()) for first_row, piece in columns.batches("x")]
+        [(0, [1, 2]), (2, [3])]
+    """
+
+    def __init__(
+        self,
+        table: pa.Table,
+        row_group_edges: Sequence[int] | Rows,
+        page_edges: Mapping[str, Sequence[int] | Rows] | None = None,
+        batch_rows: int = 1 << 30,
+    ) -> None:
+        self.table = table.combine_chunks()
+        self._batch_rows = batch_rows
+        pages = {name: _edges(row_group_edges) for name in table.column_names}
+        pages.update({name: _edges(edges) for name, edges in (page_edges or {}).items()})
+        self.layout = Layout(table.num_rows, _edges(row_group_edges), pages)
+
+    @property
+    def layout_when_opened(self) -> Layout:
+        """What an index is opened with: a footer tells where row groups begin, and nothing of pages."""
+        return Layout(self.layout.num_rows, self.layout.row_group_edges, {})
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the columns."""
+        return self.table.schema
+
+    def rows(self, ordinals: Rows) -> pa.Table:
+        """Some whole rows, of all columns."""
+        return self.table.take(pa.array(ordinals))
+
+    def values(self, column: str) -> pa.Array:
+        """All values of a column.
+
+        Raises:
+            ColumnNotFoundError: If there is no such column.
+        """
+        if column not in self.table.column_names:
+            raise ColumnNotFoundError(column, self.table.column_names)
+        chunks = self.table.column(column).chunks
+        return chunks[0] if chunks else pa.array([], self.schema.field(column).type)
+
+    def type_of(self, column: str) -> pa.DataType:
+        """Arrow's type of a column."""
+        return self.values(column).type
+
+    def batches(self, column: str) -> Iterator[tuple[int, pa.Array]]:
+        """A column from its first row to its last, a row group or less at a time."""
+        values = self.values(column)
+        edges = self.layout.row_group_edges.tolist()
+        for start, stop in pairwise(edges):
+            for row in range(start, stop, self._batch_rows):
+                yield row, values.slice(row, min(self._batch_rows, stop - row))
+
+
+class Case(NamedTuple):
+    """Columns, and words for how they are laid out."""
+
+    name: str
+    columns: MemoryColumns
+
+
+def fixed_cases(table: pa.Table) -> Iterator[Case]:
+    """Layouts that every index has to cope with.
+
+    Args:
+        table: The rows; the first case has all of them as they are.
+    """
+    num_rows = table.num_rows
+    groups = _evenly(num_rows, 3)
+    pages = {
+        name: np.union1d(groups, _evenly(num_rows, 8 + 3 * place))
+        for place, name in enumerate(table.column_names)
+    }
+    yield Case("three row groups of several pages", MemoryColumns(table, groups, pages))
+    yield Case("the same in small batches", MemoryColumns(table, groups, pages, batch_rows=3))
+    yield Case("one row group of one page", MemoryColumns(table, [0, num_rows]))
+    yield Case("one row in each row group", MemoryColumns(table, range(num_rows + 1)))
+    yield Case("a row group without rows", MemoryColumns(table, [0, num_rows // 2, num_rows // 2, num_rows]))
+    yield Case("no rows", MemoryColumns(table.slice(0, 0), [0, 0]))
+    yield Case("no row groups", MemoryColumns(table.slice(0, 0), [0]))
+    for row in {0, num_rows - 1} if num_rows else ():
+        yield Case(f"one row, the one numbered {row}", MemoryColumns(table.slice(row, 1), [0, 1]))
+    empty = pa.table({field.name: pa.nulls(num_rows, field.type) for field in table.schema})
+    yield Case("every value null", MemoryColumns(empty, groups, pages))
+    for field in table.schema:
+        one = table.set_column(table.column_names.index(field.name), field, empty.column(field.name))
+        if len(table.schema) > 1:
+            yield Case(f"every value of {field.name!r} null", MemoryColumns(one, groups, pages))
+
+
+def random_case(table: pa.Table, draw: Draw) -> Case:
+    """Some of the rows in some order, cut somewhere."""
+    num_rows = draw(0, min(24, 2 * table.num_rows)) if table.num_rows else 0
+    chosen = [draw(0, table.num_rows - 1) for _ in range(num_rows)]
+    groups = _cuts(num_rows, draw, [0, num_rows])
+    pages = {name: _cuts(num_rows, draw, groups) for name in table.column_names}
+    rows = table.take(pa.array(chosen, pa.int64()))
+    return Case(f"row groups {groups}, pages {pages}", MemoryColumns(rows, groups, pages, draw(1, 30)))
+
+
+def _cuts(num_rows: int, draw: Draw, edges: Sequence[int]) -> list[int]:
+    return sorted({*edges, *(draw(0, num_rows) for _ in range(draw(0, 4)))})
+
+
+def _evenly(num_rows: int, parts: int) -> npt.NDArray[np.int64]:
+    return np.unique(np.linspace(0, num_rows, parts + 1).astype(np.int64)) if num_rows else _edges([0, 0])
+
+
+def _edges(edges: Sequence[int] | Rows) -> Rows:
+    return np.asarray(edges, dtype=np.int64)

@@ -1,0 +1,185 @@
+"""What an index is asked in tests: predicates about values that are there, nearly there, and not there."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.comparison import comparison_array, comparison_type
+from intarsia.errors import PredicateError
+from intarsia.predicate import (
+    Comparison,
+    In,
+    IsNull,
+    Like,
+    Not,
+    Op,
+    Predicate,
+    RegexpLike,
+    bind,
+    contains,
+    ends_with,
+    starts_with,
+)
+
+#: So many of a column's distinct values are asked about.
+SAMPLED_VALUES = 10
+
+_OPERATORS: tuple[Op, ...] = ("=", "<>", "<", "<=", ">", ">=")
+
+# Empty; white space; LIKE's own characters; quotes; one letter composed and decomposed; letters whose case
+# is a matter of opinion; beyond the basic plane; NUL; the last characters; long.
+_TEXTS = (
+    "", " ", "a", "A", "a%b_c", "50\\%", "it's", '"', "\u00e9", "e\u0301", "stra\u00dfe", "STRASSE",
+    "\u212a", "\u017f", "\u0130", "\u65e5\u672c\u8a9e", "\U0001f600", "a\0b", "a\nb", "\uffff", "\U0010ffff",
+    "long " * 60,
+)  # fmt: skip
+
+
+def awkward_values(kind: pa.DataType) -> pa.Array:
+    """Values of a type that indexes tend to get wrong, and a null.
+
+    Args:
+        kind: Any type; only the null for types of which nothing is known.
+
+    Example:
+        >>> awkward_values(pa.int8()).to_pylist()
+        [0, 1, -1, -128, 127, None]
+    """
+    plain = comparison_type(kind)
+    values = pa.array([*_awkward(plain), None], _storable(plain))
+    return cast_values(values.view(plain) if values.type != plain else values, kind)
+
+
+def _storable(plain: pa.DataType) -> pa.DataType:
+    """Temporal values are given as integers."""
+    if not pa.types.is_temporal(plain) or pa.types.is_interval(plain):
+        return plain
+    return pa.int32() if plain.bit_width == 32 else pa.int64()
+
+
+def _awkward(plain: pa.DataType) -> list[Any]:
+    if pa.types.is_boolean(plain):
+        return [True, False]
+    if pa.types.is_integer(plain):
+        bits = plain.bit_width
+        if pa.types.is_signed_integer(plain):
+            return [0, 1, -1, -(1 << bits - 1), (1 << bits - 1) - 1]
+        return [0, 1, (1 << bits) - 1]
+    if pa.types.is_floating(plain):
+        return [0.0, -0.0, 1.0, -1.5, 65504.0, math.nan, math.inf, -math.inf]
+    if pa.types.is_decimal(plain):
+        nines = 10**plain.precision - 1
+        return [Decimal((units < 0, _digits(units), -plain.scale)) for units in (0, 1, -1, nines, -nines)]
+    if pa.types.is_string(plain):
+        return list(_TEXTS)
+    if pa.types.is_binary(plain):
+        return [b"", b"\0", b"\0\0", b"\xff\xff", b"\x80abc", *(text.encode() for text in _TEXTS[2:5])]
+    if pa.types.is_fixed_size_binary(plain):
+        width = plain.byte_width
+        return [b"\0" * width, b"\xff" * width, b"\x80" * width, b"a" * width]
+    if pa.types.is_time(plain):
+        return [0, 1, 86_399]
+    if pa.types.is_date64(plain):
+        return [0, -86_400_000, 86_400_000 * 20_000]
+    if pa.types.is_temporal(plain) and not pa.types.is_interval(plain):
+        return [0, 1, -1, 1_600_000_000, -1_600_000_000]
+    return []
+
+
+def _digits(units: int) -> tuple[int, ...]:
+    return tuple(int(digit) for digit in str(abs(units)))
+
+
+def cast_values(plain: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Values of a comparison type in a type that compares so."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return kind.wrap_array(cast_values(plain, kind.storage_type))
+    if pa.types.is_dictionary(kind):
+        return pa.DictionaryArray.from_arrays(
+            (encoded := plain.dictionary_encode()).indices.cast(kind.index_type),
+            cast_values(encoded.dictionary, kind.value_type),
+        )
+    return plain.cast(kind)
+
+
+def questions(column: str, values: pa.Array) -> Iterator[Predicate]:
+    """Predicates about a column: each kind that can be written, about values that are there and others.
+
+    Args:
+        column: Its name.
+        values: Its values.
+
+    Yields:
+        Predicates that can be bound to the column.
+
+    Example:
+        >>> [str(asked) for asked in questions("x", pa.array([7]))][:5]
+        ['x IS NULL', 'x IS NOT NULL', 'x = 7', 'x <> 7', 'x < 7']
+    """
+    schema = pa.schema([pa.field(column, values.type)])
+    for predicate in _questions(column, values):
+        try:
+            bind(predicate, schema)
+        except PredicateError:  # values of this type do not compare
+            continue
+        yield predicate
+
+
+def _questions(column: str, values: pa.Array) -> Iterator[Predicate]:
+    yield IsNull(column)
+    yield IsNull(column, negated=True)
+    kind = comparison_type(values.type)
+    there = _sample(comparison_array(values, kind))
+    others = [value for value in awkward_values(kind) if value.is_valid]
+    asked = [*there, *others]
+    for value in asked:
+        for op in _OPERATORS:
+            yield Comparison(column, op, value)
+            if pa.types.is_floating(kind):
+                yield Not(Comparison(column, op, value))
+    for several in (tuple(there[:1] + others[:1]), tuple(there[::2]), tuple(others), tuple(asked)):
+        if several:
+            yield In(column, several)
+            yield In(column, several, negated=True)
+    if pa.types.is_string(kind):
+        for text in dict.fromkeys(value.as_py() for value in asked):
+            yield from _text_questions(column, text)
+
+
+def _sample(values: pa.Array) -> list[pa.Scalar]:
+    """Some of the values, each once, spread over the rows; no null."""
+    codes = values.cast(pa.int64()) if pa.types.is_duration(values.type) else values
+    codes = codes.cast(pa.float32()) if pa.types.is_float16(codes.type) else codes
+    if pa.types.is_nested(codes.type):
+        return []
+    distinct = pc.unique(codes).drop_null()
+    places = np.linspace(0, len(distinct) - 1, min(SAMPLED_VALUES, len(distinct))).astype(np.int64)
+    return list(distinct.take(pa.array(places)).cast(values.type))
+
+
+def _text_questions(column: str, text: str) -> Iterator[Predicate]:
+    """Patterns that a text matches, or nearly does."""
+    middle = len(text) // 2
+    parts = dict.fromkeys([text[:1], text[: middle + 1], text[middle : middle + 3], text[-3:], text])
+    for part in parts:
+        yield starts_with(column, part)
+        yield contains(column, part)
+        yield ends_with(column, part)
+    yield Not(starts_with(column, text[:2]))
+    yield Not(contains(column, text[middle : middle + 3]))
+    yield Like(column, f"%{text[1:4].swapcase()}%", escape="", ignore_case=True)
+    yield Like(column, f"{text[:2]}_{text[3:5]}%", escape="")
+    yield Like(column, f"{text[:1]}%{text[-1:]}", escape="")
+    plain = re.sub(r"\W", ".", text)[:40]
+    yield RegexpLike(column, f"^{plain[:3]}")
+    yield RegexpLike(column, f"{plain[1:5]}.*$", ignore_case=True)
+    yield RegexpLike(column, f"({plain[:2]}|{plain[-2:]})+")
+    yield RegexpLike(column, plain, negated=True)

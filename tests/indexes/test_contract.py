@@ -1,0 +1,56 @@
+"""Every built-in index passes the tests that an author's index has to pass."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+import intarsia as ia
+from intarsia import testing
+
+WORDS = ["Aarau", "Basel", "Bern", "Chur", "Genève", "Zürich", "", None] * 3
+NUMBERS = [*range(-5, 5), None, 10**9]
+DAYS = [dt.datetime(2020, 1, day, 12) for day in range(1, 20)]
+
+#: An index, values of its column, and predicates for which it skips some of them: one line for each kind.
+INDEXES = [
+    (ia.Distinct("x"), pa.array(WORDS), ["x = 'Base'", "x LIKE 'Z%'", "x IS NULL"]),
+    (ia.Distinct("x", max_values=3), pa.array(NUMBERS), ["x = 17"]),
+    (ia.Distinct("x"), pa.array([1.5, 2.5, float("nan"), None, -0.0]), ["x > 3"]),
+    (ia.Distinct("x"), pa.array(DAYS, pa.timestamp("us")), ["x > TIMESTAMP '2020-01-18'"]),
+    (ia.Distinct("x"), pa.array(WORDS).dictionary_encode(), ["x = 'Chur'"]),
+    (ia.Distinct("x"), pa.array([b"a", None, b"\xff"]), []),
+    (ia.Distinct("x"), pa.array([Decimal("1.50"), None, Decimal("-7.25")]), ["x = 2.5"]),
+]
+
+CHECKS = [
+    testing.check_announced,
+    testing.check_class,
+    testing.check_parameters,
+    testing.check_deterministic,
+    testing.check_layouts,
+    testing.check_random_layouts,
+    testing.check_damage,
+    testing.check_probed_damage,
+    testing.check_file,
+]
+ABOUT_THE_CLASS = CHECKS[:3]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize(
+    ("index", "values"),
+    [pytest.param(index, values, id=f"{index!r} {values.type}") for index, values, _ in INDEXES],
+)
+def test_contract(index, values, check):
+    check(index) if check in ABOUT_THE_CLASS else check(index, values)
+
+
+@pytest.mark.parametrize(
+    ("index", "values", "wheres"), [pytest.param(*case, id=repr(case[0])) for case in INDEXES if case[2]]
+)
+def test_skips(index, values, wheres):
+    testing.check_prunes(index, values, wheres)
