@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: Entry-point group in which packages announce their index classes.
 GROUP = "intarsia.indexes"
 
-_BUILT_IN: dict[str, type[Any]] = {cls.kind: cls for cls in (Distinct, RowMap, ZoneMap)}
+_BUILT_IN: dict[str, type[Any]] = {cls.kind: cls for cls in (Distinct, Histogram, RowMap, ZoneMap)}
 
 
 @cache
