@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Protocol
@@ -14,6 +15,12 @@ from intarsia.retrofit.chunk import Chunk
 from intarsia.retrofit.chunk_state import ChunkState, chunks_of
 from intarsia.retrofit.leaf_values import LeafReader, leaf_paths
 from intarsia.retrofit.report import Skipped
+
+#: Chunks that are worked on at the same time; each takes as much memory as its values.
+_THREADS = 2
+
+#: Smaller chunks are done one after the other: Python's own work outweighs decoding and hashing.
+_SMALL_CHUNK_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -92,9 +99,22 @@ class StructureCompleter:
         self, work: Sequence[tuple[ChunkKey, Sequence[Structure]]], advance: Callable[[str], None]
     ) -> None:
         """Complete chunks; ``advance`` is called after each with the name of its column."""
-        for key, structures in work:
-            self._complete(key, structures)
-            advance(self.file.footer.leaves[key.leaf].name)
+        names = [leaf.name for leaf in self.file.footer.leaves]
+        with ThreadPoolExecutor(self._threads) as pool:
+            # decoding and hashing leave Python's lock alone most of the time
+            for (key, structures), outcomes in zip(work, pool.map(self._complete, work), strict=True):
+                for structure, outcome in zip(structures, outcomes, strict=False):
+                    self._note(key, structure, outcome)
+                advance(names[key.leaf])
+
+    @property
+    def _threads(self) -> int:
+        sizes = [
+            chunk.meta_data.total_compressed_size
+            for _, chunk in chunks_of(self.file.footer)
+            if chunk.meta_data is not None
+        ]
+        return _THREADS if sum(sizes) >= _SMALL_CHUNK_BYTES * len(sizes) else 1
 
     def chunk(self, key: ChunkKey) -> Chunk | None:
         """A chunk of the original file; None if it lies in another one."""
@@ -103,18 +123,25 @@ class StructureCompleter:
             return None
         return Chunk(self.file, key, found.meta_data, self._readers[key.leaf])
 
-    def _complete(self, key: ChunkKey, structures: Sequence[Structure]) -> None:
+    def _complete(self, item: tuple[ChunkKey, Sequence[Structure]]) -> list[Outcome]:
+        """What becomes of each structure of one chunk; nothing for one without rows."""
+        key, structures = item
         if self.file.footer.metadata.row_groups[key.row_group].num_rows == 0:
-            return  # no pages, nothing to say of them
-        chunk = self.chunk(key)
-        leaf = self.file.footer.leaves[key.leaf]
+            return []  # no pages, nothing to say of them
+        chunk, state = self.chunk(key), self.states[key]
+        outcomes = []
         for structure in structures:
             if chunk is None:
-                outcome = Outcome(self.states[key], None, "it lies in another file")
+                outcomes.append(Outcome(state, None, "it lies in another file"))
             else:
-                outcome = structure.complete(chunk, self.states[key])
-            self.states[key] = outcome.state
-            self.built[structure.name] += outcome.built is True
-            self.kept[structure.name] += outcome.built is False
-            if outcome.reason is not None:
-                self.skipped.append(Skipped(leaf.name, key.row_group, structure.name, outcome.reason))
+                outcomes.append(structure.complete(chunk, state))
+                state = outcomes[-1].state
+        return outcomes
+
+    def _note(self, key: ChunkKey, structure: Structure, outcome: Outcome) -> None:
+        self.states[key] = outcome.state
+        self.built[structure.name] += outcome.built is True
+        self.kept[structure.name] += outcome.built is False
+        if outcome.reason is not None:
+            column = self.file.footer.leaves[key.leaf].name
+            self.skipped.append(Skipped(column, key.row_group, structure.name, outcome.reason))
