@@ -112,7 +112,7 @@ class Liar:
 @pytest.mark.parametrize("says", [0.0, -5.0, 1e300, float("inf"), 10_000.0])
 @pytest.mark.parametrize("column", ["half", "rare"])
 def test_wrong_estimates_change_no_row(path, monkeypatch, says, column):
-    monkeypatch.setitem(_BUILT_IN, "liar", Liar)
+    monkeypatch.setitem(_BUILT_IN, "liar", f"{__name__}:Liar")
     ia.attach(path, [Liar(column, 7.0)])
     monkeypatch.setattr(Liar, "estimated_rows", lambda self, predicate: says)
     assert pages_read(path, WHERE, column) == ROWS // PAGE or says < ROWS

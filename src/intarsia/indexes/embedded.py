@@ -23,7 +23,7 @@ from intarsia.indexes.base import (
     PicksPredicates,
     ProbedIndex,
 )
-from intarsia.indexes.registry import find_index_class
+from intarsia.indexes.registry import find_index_class, why_unknown
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.storage import ByteRange
 
@@ -66,7 +66,7 @@ class EmbeddedIndexes:
     def _make(self, entry: Entry) -> Any:
         cls = find_index_class(entry.kind)
         if cls is None:
-            self._file.distrust(entry.name, f"no installed package knows indexes of kind {entry.kind!r}")
+            self._file.distrust(entry.name, why_unknown(entry.kind))
             return None
         if entry.kind_version > cls.version:
             self._file.distrust(entry.name, f"it has version {entry.kind_version}, known is {cls.version}")

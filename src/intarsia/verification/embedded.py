@@ -22,7 +22,7 @@ from intarsia.format.footer import Leaf
 from intarsia.indexes.base import Layout, OpenIndex, SureIndex
 from intarsia.indexes.distinct import Distinct, OpenDistinct
 from intarsia.indexes.embedded import EmbeddedIndexes
-from intarsia.indexes.registry import find_index_class
+from intarsia.indexes.registry import find_index_class, why_unknown
 from intarsia.predicate.bound import BoundCompare, BoundIn, BoundNull, BoundPrefix
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.predicate.evaluate import leaf_mask
@@ -97,8 +97,7 @@ def _check_column(
 def _open(file: ParquetInput, entry: Entry, findings: Findings) -> OpenIndex | None:
     cls = find_index_class(entry.kind)
     if cls is None:
-        message = f"no installed package knows indexes of kind {entry.kind!r}"
-        findings.add("index-kind-unknown", message, index=entry.name)
+        findings.add("index-kind-unknown", why_unknown(entry.kind), index=entry.name)
         return None
     if entry.kind_version > cls.version:
         message = f"it has version {entry.kind_version}, known is {cls.version}"
