@@ -14,6 +14,8 @@ _SAMPLED_VALUES = 1 << 16
 #: A dictionary is made where at most this share of the sampled values is distinct.
 _MOST_DISTINCT = 0.5
 
+_LISTS = ((pa.types.is_list, pa.list_), (pa.types.is_large_list, pa.large_list))
+
 
 def leaf_arrays(column: pa.ChunkedArray) -> list[list[pa.Array]]:
     """The leaves of a column in Parquet's order, each in chunks.
@@ -43,6 +45,42 @@ def _leaves(array: pa.Array) -> Iterator[pa.Array]:
         yield from _leaves(array.flatten())
     else:
         yield array
+
+
+def without_nested_views(schema: pa.Schema) -> pa.Schema:
+    """The schema with plain text and bytes for views within other types, which pyarrow cannot cut into pages.
+
+    Example:
+        >>> schema = pa.schema({"s": pa.struct({"x": pa.string_view()}), "v": pa.string_view()})
+        >>> without_nested_views(schema).types
+        [StructType(struct<x: large_string>), DataType(string_view)]
+    """
+    for place, field in enumerate(schema):
+        if pa.types.is_nested(field.type) and (kind := _without_views(field.type)) != field.type:
+            schema = schema.set(place, field.with_type(kind))
+    return schema
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    if pa.types.is_binary_view(kind):
+        return pa.large_binary()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_views(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        key, item = (
+            field.with_type(_without_views(field.type)) for field in (kind.key_field, kind.item_field)
+        )
+        return pa.map_(key, item, keys_sorted=kind.keys_sorted)
+    for is_list, make in _LISTS:
+        if is_list(kind):
+            field = kind.value_field
+            return make(field.with_type(_without_views(field.type)))
+    if pa.types.is_fixed_size_list(kind):
+        field = kind.value_field
+        return pa.list_(field.with_type(_without_views(field.type)), kind.list_size)
+    return kind
 
 
 def holds_nan(leaf: list[pa.Array]) -> bool:

@@ -21,7 +21,7 @@ from intarsia.retrofit.report import summarize
 from intarsia.retrofit.target import NewTarget, new_target
 from intarsia.storage import ByteSource, LocalFile
 from intarsia.writing.bounds import mend_page_index, write_tail
-from intarsia.writing.leaves import holds_nan, leaf_arrays, repeats
+from intarsia.writing.leaves import holds_nan, leaf_arrays, repeats, without_nested_views
 from intarsia.writing.rehearsal import rehearse
 from intarsia.writing.report import WriteReport
 from intarsia.writing.sorting import SortBy, sort_keys, sorting_columns
@@ -68,7 +68,7 @@ class Output:
     ) -> None:
         self._started = time.perf_counter()
         self.path = os.fspath(path)
-        self.schema = schema
+        self.schema = without_nested_views(schema)
         self.keys = sort_keys(form.sort_by, schema)
         self._indexes = list(indexes)
         self._form = form
@@ -85,6 +85,15 @@ class Output:
         self._arrow: pq.ParquetWriter | None = None
         self._new = new_target(self.path)
         self._sink = pa.OSFile(self._new.temporary, "wb")
+
+    def as_written(self, table: pa.Table) -> pa.Table:
+        """Rows of the schema that was given, in the one that is written."""
+        if table.schema.equals(self.schema):
+            return table
+        try:
+            return table.cast(self.schema)
+        except (pa.ArrowException, ValueError) as error:
+            raise WriteError(f"{self.path}: Parquet cannot hold these rows: {error}") from error
 
     def write_row_group(self, table: pa.Table) -> None:
         """Write rows as one row group; there are some.

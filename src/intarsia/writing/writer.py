@@ -80,6 +80,7 @@ def write_table(
     form = Form(rows_per_page, row_group_size, sort_by, compression, compression_level, dictionary)
     output = Output(path, table.schema, form, indexes)
     try:
+        table = output.as_written(table)
         if output.keys:
             table = sorted_rows(table, output.keys)
         step = row_group_size or min(_ROW_GROUP_ROWS, _rows_within(table, _ROW_GROUP_BYTES))
@@ -144,7 +145,8 @@ class Writer:
         progress: Progress | None = None,
     ) -> None:
         form = Form(rows_per_page, row_group_size, sort_by, compression, compression_level, dictionary)
-        self._output = Output(path, pa.schema(schema), form, indexes)
+        self._schema = pa.schema(schema)
+        self._output = Output(path, self._schema, form, indexes)
         self._progress = progress
         self._most_rows = row_group_size or _ROW_GROUP_ROWS
         self._most_bytes = None if row_group_size else _ROW_GROUP_BYTES
@@ -206,9 +208,9 @@ class Writer:
             self.discard()
 
     def _of_schema(self, table: pa.Table) -> pa.Table:
-        schema = self._output.schema
+        schema = self._schema
         if table.schema.equals(schema):
-            return table
+            return self._output.as_written(table)
         expected = {field.name: field for field in schema}
         other = next((field for field in table.schema if field != expected.get(field.name)), None)
         what = f"{other.name!r} is {other.type}" if other is not None else f"it has {table.schema.names}"
