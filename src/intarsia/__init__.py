@@ -24,6 +24,7 @@ from intarsia.errors import (
     UnsupportedFeatureError,
     WriteError,
 )
+from intarsia.indexes.bloom_granule import BloomGranule
 from intarsia.indexes.distinct import Distinct
 from intarsia.indexes.histogram import Histogram
 from intarsia.indexes.rowmap import RowMap
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AttachReport",
     "Bloom",
+    "BloomGranule",
     "ColumnNotFoundError",
     "CorruptFileError",
     "DetachReport",

@@ -79,7 +79,30 @@ def block_may_contain(block: bytes, hash64: int) -> bool:
     return all(word >> ((key * salt & 0xFFFFFFFF) >> 27) & 1 for word, salt in zip(words, SALT, strict=True))
 
 
+def blocks_may_contain(blocks: npt.NDArray[np.uint32], hash64: int) -> npt.NDArray[np.bool_]:
+    """For each of several blocks, a row of words each, whether it may hold the value with this hash.
+
+    Example:
+        >>> blocks = np.frombuffer(build(np.array([7], dtype=np.uint64), 32) + bytes(32), "<u4")
+        >>> blocks_may_contain(blocks.reshape(-1, 8), 7)
+        array([ True, False])
+    """
+    key = hash64 & 0xFFFFFFFF
+    bits = np.array([1 << ((key * salt & 0xFFFFFFFF) >> 27) for salt in SALT], dtype=np.uint32)
+    return np.asarray((blocks & bits == bits).all(axis=1))
+
+
 # --- building ----------------------------------------------------------------------------------------
+
+
+def bits_per_value(fpp: float) -> float:
+    """Bits that a filter needs for each value, so that the share ``fpp`` of other values is taken for held.
+
+    Example:
+        >>> round(bits_per_value(0.01), 1)
+        9.7
+    """
+    return -_WORDS / math.log1p(-(fpp ** (1 / _WORDS)))
 
 
 def optimal_bytes(num_distinct: int, fpp: float) -> int:
@@ -94,8 +117,7 @@ def optimal_bytes(num_distinct: int, fpp: float) -> int:
         >>> optimal_bytes(1_000, 0.01), optimal_bytes(1, 0.01)
         (2048, 32)
     """
-    bits_per_value = -_WORDS / math.log1p(-(fpp ** (1 / _WORDS)))
-    wanted = math.ceil(num_distinct * bits_per_value / 8)
+    wanted = math.ceil(num_distinct * bits_per_value(fpp) / 8)
     return min(max(BLOCK_BYTES, 1 << (wanted - 1).bit_length()), MAX_BYTES)
 
 

@@ -20,6 +20,7 @@ GROUP = "intarsia.indexes"
 
 #: The built-in kinds, and where their classes are.
 _BUILT_IN = {
+    "bloom_granule": "intarsia.indexes.bloom_granule:BloomGranule",
     "distinct": "intarsia.indexes.distinct:Distinct",
     "histogram": "intarsia.indexes.histogram:Histogram",
     "row_map": "intarsia.indexes.rowmap:RowMap",

@@ -1,0 +1,264 @@
+"""Bloom filters of granules find every granule of a value, and notice damage in what is read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import intarsia as ia
+from intarsia.errors import IndexBuildError, IndexPayloadError
+from intarsia.format import bloom
+from intarsia.indexes import bloom_granule
+from intarsia.indexes.base import Layout, parameters
+from intarsia.indexes.value_hash import is_lookup
+from intarsia.predicate import bind, leaves
+from intarsia.selection import RowSelection
+from tests.indexes.test_distinct import Values, find, rows_where
+from tests.indexes.test_rowmap import TYPES, Recorded
+from tests.predicate import strategies
+
+INDEX = ia.BloomGranule("x")
+
+
+def opened(data, index=INDEX):
+    return index.open(index.build(data), data.layout)
+
+
+def pages_of(array, rows_per_page):
+    edges = [*range(0, len(array), rows_per_page), len(array)]
+    return Values(array, edges, [0, len(array)])
+
+
+@st.composite
+def cases(draw):
+    kind = draw(st.sampled_from(TYPES))
+    array = draw(strategies.arrays(kind, draw(st.integers(0, 30))))
+    cuts = st.lists(st.integers(0, len(array)), max_size=4, unique=True)
+    groups = sorted({0, len(array), *draw(cuts)})
+    pages = sorted({*groups, *draw(cuts)})
+    granularity = draw(st.sampled_from(["page", "row_group", "file", 3]))
+    index = ia.BloomGranule("x", draw(st.sampled_from([0.5, 0.01, 1e-6])), granularity)
+    return Values(array, pages, groups), index, draw(strategies.predicates({"x": kind}))
+
+
+@given(cases())
+def test_candidates_hold_every_matching_row(case):
+    data, index, predicate = case
+    opened_index = opened(data, index)
+    for leaf in leaves(bind(predicate, pa.schema({"x": data.array.type}))):
+        found = opened_index.candidate_rows(leaf)
+        assert (found is not None) == is_lookup(leaf) == index.can_prune(leaf)
+        if found is not None:
+            assert (rows_where(leaf, data.array) - found).is_empty
+
+
+@pytest.mark.parametrize(("fpp", "most"), [(0.5, 0.55), (0.1, 0.13), (0.01, 0.015), (0.001, 0.003)])
+def test_absent_values_are_denied_about_as_often_as_was_asked(fpp, most):
+    array = pa.array(np.random.default_rng(5).integers(0, 1 << 60, 30_000))
+    data = pages_of(array, 1000)
+    index = opened(data, ia.BloomGranule("x", fpp))
+    probes = 200
+    hits = sum(
+        index.candidate_rows(find(f"x = {-1 - probe}", pa.int64())).num_rows / 1000 for probe in range(probes)
+    )
+    assert hits / (probes * 30) < most
+    for row in range(0, 30_000, 997):
+        assert row in index.candidate_rows(find(f"x = {array[row]}", pa.int64())).rows()
+
+
+def test_it_names_the_granules_of_each_value_asked_for():
+    data = Values(pa.array(["a", "b", "c", None, "d", "a"]), [0, 2, 4, 6], [0, 6])
+    index = opened(data, ia.BloomGranule("x", 1e-6))
+    expected = {
+        "x = 'a'": [(0, 2), (4, 6)],
+        "x IN ('b', 'c')": [(0, 4)],
+        "x = 'absent'": [],
+    }
+    for where, rows in expected.items():
+        assert index.candidate_rows(find(where, pa.string())) == RowSelection.from_ranges(rows)
+    for where in ("x IS NULL", "x <> 'a'", "x NOT IN ('a', 'b')", "x > 'a'", "x LIKE 'a%'"):
+        assert index.candidate_rows(find(where, pa.string())) is None
+
+
+def test_filters_have_the_size_of_the_values_that_there_are():
+    many = pa.array(range(64_000))
+    few = pa.array([row % 500 for row in range(64_000)])
+    file_filter = ia.BloomGranule("x", granularity="file")
+    sizes = [len(file_filter.build(pages_of(array, 1000))) for array in (many, few)]
+    assert sizes[0] < 64_000 * 9.7 / 8 * 1.35
+    assert sizes[1] < 2100
+    index = opened(pages_of(few, 1000), file_filter)
+    found = [index.candidate_rows(find(f"x = {value}", pa.int64())) for value in range(1500)]
+    assert all(rows.num_rows == 64_000 for rows in found[:500])
+    absent = sum(not rows.is_empty for rows in found[500:])
+    assert absent < 30
+
+
+@given(st.integers(0, 1 << 22))
+def test_a_number_of_blocks_is_rounded_up_by_little(num_blocks):
+    found = bloom_granule._foldable(num_blocks)
+    assert max(num_blocks, 1) <= found <= num_blocks + num_blocks // 32 + 1
+    halved = found
+    while halved % 2 == 0:
+        halved //= 2
+    assert halved < 64
+
+
+def test_folded_filters_hold_what_they_held():
+    hashes = np.random.default_rng(6).integers(0, 2**64, 100, dtype=np.uint64)
+    wide = np.frombuffer(bloom.build(hashes, 48 * 32), "<u4").reshape(1, 48, 8)
+    for num_blocks in (24, 12, 6, 3):
+        narrow = np.frombuffer(bloom.build(hashes, num_blocks * 32), "<u4").reshape(1, num_blocks, 8)
+        assert np.array_equal(bloom_granule._folded(wide, num_blocks), narrow)
+
+
+@pytest.mark.parametrize(("num_pages", "calls"), [(10, 2), (2000, 2)])
+def test_two_reads_whatever_the_number_of_pages(num_pages, calls):
+    array = pa.array(range(num_pages * 30))
+    data = pages_of(array, 30)
+    payload = INDEX.build(data)
+    source = Recorded(payload)
+    index = INDEX.open_source(source, data.layout)
+    assert source.calls == []
+    leaf = find("x IN (5, 17, 200)", pa.int64())
+    assert (rows_where(leaf, array) - index.candidate_rows(leaf)).is_empty
+    assert len(source.calls) == calls
+    read = sum(place.length for ranges in source.calls for place in ranges)
+    assert read <= max(4096, num_pages * 8 + 24) + 3 * (num_pages * 32 + 8)
+    assert (rows_where(leaf, array) - index.candidate_rows(leaf)).is_empty
+    assert len(source.calls) == calls + 1  # the edges are known by now
+
+
+def test_a_lookup_that_would_read_too_much_is_not_done(monkeypatch):
+    data = pages_of(pa.array(range(1000)), 10)
+    source = Recorded(INDEX.build(data))
+    index = INDEX.open_source(source, data.layout)
+    monkeypatch.setattr(bloom_granule, "MAX_PROBE_BYTES", 1000)
+    assert index.candidate_rows(find("x = 1", pa.int64())) is None
+    assert len(source.calls) == 1
+
+
+@pytest.mark.parametrize("num_rows", [0, 1, 500])
+def test_no_value_at_all(num_rows):
+    data = pages_of(pa.array([None] * num_rows, pa.int64()), 100)
+    assert opened(data).candidate_rows(find("x = 1", pa.int64())).is_empty
+
+
+def test_a_file_without_row_groups():
+    data = Values(pa.array([], pa.int64()), [0], [0])
+    assert opened(data).candidate_rows(find("x = 1", pa.int64())).is_empty
+
+
+def test_every_flipped_bit_of_what_is_read_is_noticed():
+    array = pa.array([3, 4, 3, None, 9])
+    data = pages_of(array, 2)
+    payload = INDEX.build(data)
+    assert len(payload) == 16 + 4 * 8 + 3 * 32 + 8  # one block, which every lookup reads
+    for bit in range(len(payload) * 8):
+        damaged = bytearray(payload)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(IndexPayloadError):
+            INDEX.open(bytes(damaged), data.layout).candidate_rows(find("x = 4", pa.int64()))
+
+
+def test_damage_is_noticed_or_does_no_harm():
+    array = pa.array([f"value {row}" for row in range(600)])
+    data = pages_of(array, 150)
+    payload = INDEX.build(data)
+    questions = [find(f"x = 'value {row}'", pa.string()) for row in (0, 300, 599)]
+    noticed = 0
+    for place in range(len(payload)):
+        damaged = bytearray(payload)
+        damaged[place] ^= 1 << place % 8
+        index = INDEX.open(bytes(damaged), data.layout)
+        for leaf in questions:
+            try:
+                found = index.candidate_rows(leaf)
+            except IndexPayloadError:
+                noticed += 1
+            else:
+                assert (rows_where(leaf, array) - found).is_empty
+    assert noticed > len(payload) / 10
+
+
+def test_rows_of_blocks_that_changed_places_are_noticed():
+    array = pa.array(range(600))
+    data = pages_of(array, 150)
+    payload = INDEX.build(data)
+    row_bytes = 4 * 32 + 8
+    head = payload[: 16 + 5 * 8]
+    rows = [payload[start : start + row_bytes] for start in range(len(head), len(payload), row_bytes)]
+    assert len(rows) > 3
+    turned = INDEX.open(head + b"".join(rows[::-1]), data.layout)
+    for value in (0, 300, 599):
+        try:
+            assert value in turned.candidate_rows(find(f"x = {value}", pa.int64())).rows()
+        except IndexPayloadError:
+            continue
+        assert len(rows) % 2 == 1  # only the row in the middle is where it was
+
+
+def test_a_truncated_payload_is_refused():
+    data = pages_of(pa.array(range(100)), 20)
+    payload = INDEX.build(data)
+    for length in range(len(payload)):
+        with pytest.raises(IndexPayloadError):
+            INDEX.open(payload[:length], data.layout).candidate_rows(find("x = 1", pa.int64()))
+
+
+def test_a_payload_about_other_rows_is_refused():
+    payload = INDEX.build(pages_of(pa.array(range(100)), 20))
+    layout = Layout(99, np.array([0, 99]), {})
+    with pytest.raises(IndexPayloadError, match="other rows"):
+        INDEX.open(payload, layout).candidate_rows(find("x = 1", pa.int64()))
+
+
+@pytest.mark.parametrize("fpp", [0, 1, 0.0, 1.0, 1e-7, 0.6, float("nan"), "0.01", True, None])
+def test_a_share_without_a_meaning_is_refused_with_the_remedy(fpp):
+    with pytest.raises(IndexBuildError, match=r"use 0\.000001 to 0\.5"):
+        ia.BloomGranule("x", fpp).build(pages_of(pa.array([1]), 1))
+
+
+@pytest.mark.parametrize(
+    ("array", "remedy"),
+    [(pa.array([[1]]), "name one of its fields"), (pa.array([True]), "use Distinct")],
+)
+def test_a_column_that_it_cannot_have_is_refused(array, remedy):
+    with pytest.raises(IndexBuildError, match=remedy):
+        INDEX.build(pages_of(array, 1))
+
+
+def test_granules_of_very_different_size_are_refused_before_memory_is_taken():
+    data = pages_of(pa.array([1]), 1)
+    data.layout = Layout(10**9 + 1000, np.array([0, *range(10**9, 10**9 + 1000)]), {})
+    with pytest.raises(IndexBuildError, match="name a number of rows"):
+        ia.BloomGranule("x", granularity="row_group").build(data)
+
+
+def test_parameters_make_the_index_again():
+    index = ia.BloomGranule("a.b", 0.1, 500)
+    assert ia.BloomGranule(**parameters(index)) == index
+
+
+@pytest.mark.parametrize("granularity", ["page", "row_group", "file", 100])
+def test_a_nested_leaf_in_a_file(tmp_path, granularity):
+    path = tmp_path / "t.parquet"
+    rows = 4000
+    key = np.random.default_rng(7).permutation(rows)
+    table = pa.table({"s": pa.array([{"key": f"k{k}"} for k in key]), "n": range(rows)})
+    sizes = {"row_group_size": 1500, "data_page_size": 1000}
+    pq.write_table(table, path, use_dictionary=False, compression="none", **sizes)
+    ia.attach(path, [ia.PageIndex(), ia.BloomGranule("s.key", granularity=granularity)])
+    opened_table = ia.open(path)
+    for row in (0, 1499, 1500, 3999):
+        scan = opened_table.scan(f"s.key = 'k{key[row]}'")
+        assert scan.to_arrow().equals(table.slice(row, 1))
+        if granularity != "file":
+            assert any(index.startswith("bloom_granule") for index, _ in scan.report.pruned_by)
+    absent = opened_table.scan("s.key = 'k1234567'")
+    assert absent.to_arrow().num_rows == 0
+    assert absent.report.to_dict()["rows"]["candidates"] <= 200
