@@ -8,7 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.cli.index_command import parse_distinct
+from intarsia.cli.failures import UsageError
+from intarsia.cli.index_calls import index_kinds, parse_index
+from intarsia.cli.index_command import parse_bloom, parse_distinct
 from tests.cli.trips import trips, write
 
 
@@ -121,6 +123,125 @@ class TestIndex:
 )
 def test_distinct(text, index):
     assert parse_distinct(text) == index
+
+
+@pytest.mark.parametrize(
+    ("text", "index"),
+    [
+        ("distinct(dest)", ia.Distinct("dest")),
+        ("distinct('a column')", ia.Distinct("a column")),
+        ("distinct(a.b.c, granularity='row_group')", ia.Distinct("a.b.c", "row_group")),
+        ("distinct(dest, row_group, max_values=5)", ia.Distinct("dest", "row_group", 5)),
+        ("distinct(column=dest, granularity=500)", ia.Distinct("dest", 500)),
+        ("bloom(user, fpp=0.001)", ia.Bloom("user", 0.001)),
+        (" page_index ", ia.PageIndex()),
+        ("page_index()", ia.PageIndex()),
+        ("statistics", ia.Statistics()),
+        ("zone_map(amount)", ia.ZoneMap("amount")),
+    ],
+)
+def test_added(text, index):
+    assert parse_index(text) == index
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("distnct(dest)", "there is no index of kind 'distnct'; did you mean distinct?"),
+        ("pageindex", "did you mean page_index?"),
+        ("qqqq(x)", "there are bloom, bloom_granule, distinct"),
+        (
+            "distinct(dest, granulrity=1)",
+            "no parameter 'granulrity'; did you mean granularity? It is distinct(",
+        ),
+        (
+            "distinct()",
+            "missing a required argument: 'column'; it is distinct(column, granularity='page', max",
+        ),
+        ("distinct(a, b, 3, 4, 5, 6, 7)", "too many positional arguments"),
+        ("bloom(user, fpp=7)", "fpp is a share between 0 and 1"),
+        ("distinct(dest", "write a kind, its columns and its parameters"),
+        ("distinct(column=a, column=b)", "write a kind, its columns"),
+        ("distinct(**{'column': 'a'})", "write a kind, its columns"),
+        ("distinct(*'ab')", "write a kind, its columns"),
+        ("distinct(print('executed'))", "write a kind, its columns"),
+        ("distinct(open('x').read)", "write a kind, its columns"),
+        ("__import__('os').getcwd()", "write a kind, its columns"),
+        ("(lambda: 1)()", "write a kind, its columns"),
+        ("distinct(" + "(" * 5000, "write a kind, its columns"),
+        ("", "write a kind, its columns"),
+    ],
+)
+def test_what_cannot_be_added(text, says, capsys):
+    with pytest.raises(UsageError) as refused:
+        parse_index(text)
+    assert says in str(refused.value)
+    assert capsys.readouterr().out == ""
+
+
+def test_the_classes_of_all_kinds_can_be_named():
+    """Whoever adds a kind gives it a line of text and parameters that this command can write."""
+    for kind, text in index_kinds():
+        assert text
+        with pytest.raises(UsageError, match=f"no parameter 'nonesuch'.*it is {kind}\\("):
+            parse_index(f"{kind}(nonesuch=1)")
+
+
+class TestAdd:
+    def test_any_kind(self, run, lake):
+        outcome = run(
+            "index",
+            lake,
+            "--add",
+            "distinct(city, granularity=file)",
+            "--add",
+            "zone_map(km)",
+            "--bloom",
+            "km",
+        )
+        assert outcome.code == 0, outcome.err
+        for path in files_of(lake):
+            assert names_of(path) == ["distinct(city):file", "zone_map(km):page"]
+            assert [chunk.bloom_filter is not None for chunk in ia.inspect(path).row_groups[0].columns] == [
+                False,
+                False,
+                True,
+            ]
+
+    def test_a_mistake_touches_no_file(self, run, lake):
+        before = [path.read_bytes() for path in files_of(lake)]
+        for arguments in (["--add", "distinct(cty)"], ["--add", "distnct(city)"], ["--bloom", "city:high"]):
+            outcome = run("index", lake, "--page-index", *arguments)
+            assert outcome.code == 2
+            assert len(outcome.err.splitlines()) == 1
+        assert [path.read_bytes() for path in files_of(lake)] == before
+
+    def test_statistics(self, run, tmp_path):
+        path = tmp_path / "plain.parquet"
+        write(trips(), path, write_statistics=False)
+        assert run("index", path, "--statistics").code == 0
+        assert pq.ParquetFile(path).metadata.row_group(0).column(0).statistics.has_min_max
+
+    def test_list(self, run):
+        outcome = run("index", "--list")
+        assert outcome.code == 0
+        kinds = [line.split()[0] for line in outcome.out.splitlines()]
+        assert kinds[:3] == ["page_index", "statistics", "bloom"]
+        assert "distinct" in kinds
+
+
+@pytest.mark.parametrize(
+    ("text", "index"),
+    [("user", ia.Bloom("user")), ("user:0.2", ia.Bloom("user", 0.2)), ("a:b:0.5", ia.Bloom("a:b", 0.5))],
+)
+def test_bloom(text, index):
+    assert parse_bloom(text) == index
+
+
+@pytest.mark.parametrize("text", ["user:", "user:high", "user:0", "user:1", "user:nan"])
+def test_no_bloom(text):
+    with pytest.raises(UsageError, match="is no share between 0 and 1"):
+        parse_bloom(text)
 
 
 class TestDetach:

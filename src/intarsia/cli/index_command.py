@@ -11,15 +11,19 @@ import typer
 from intarsia.cli.arguments import AsJson, Paths
 from intarsia.cli.each_file import Outcome, find_paths, for_each
 from intarsia.cli.failures import UsageError
+from intarsia.cli.index_calls import index_kinds, parse_index
 from intarsia.cli.terminal import ShowDone, count, print_json, printable, size
 
 if TYPE_CHECKING:
     from intarsia.indexes.distinct import Distinct
-    from intarsia.retrofit import AttachReport, DetachReport
+    from intarsia.retrofit import AttachReport, Bloom, DetachReport
 
 INDEX_EXAMPLES = """
 intarsia index flights.parquet --page-index
 intarsia index lake/ --page-index --distinct dest --distinct tailnum:row_group
+intarsia index lake/ --statistics --bloom tailnum --bloom flight:0.001
+intarsia index lake/ --add 'distinct(dest, granularity="row_group", max_values=500)' --add page_index
+intarsia index --list
 intarsia index 'lake/month=*/*.parquet' --distinct dest --json
 """
 
@@ -31,8 +35,25 @@ intarsia detach lake/
 GRANULARITIES = ("page", "row_group", "file")
 
 
+def _print_kinds(asked: bool) -> None:
+    if asked:
+        kinds = index_kinds()
+        width = max(len(kind) for kind, _ in kinds)
+        print("\n".join(printable(f"{kind:{width}}  {text}") for kind, text in kinds))
+        raise typer.Exit
+
+
 def index(
     path: Paths,
+    add: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--add",
+            metavar="KIND(COL, NAME=VALUE)",
+            help="Add an index of any kind (see --list), such as 'distinct(dest, max_values=500)'; may be "
+            "given again.",
+        ),
+    ] = None,
     page_index: Annotated[
         bool, typer.Option("--page-index", help="Add Parquet's own page index, which other readers use, too.")
     ] = False,
@@ -45,20 +66,40 @@ def index(
             "rows; may be given again.",
         ),
     ] = None,
+    bloom: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--bloom",
+            metavar="COL[:FPP]",
+            help="Add Parquet's own Bloom filters of a column, read in vain for one absent value in a "
+            "hundred (0.01), or as often as FPP says; may be given again.",
+        ),
+    ] = None,
+    statistics: Annotated[
+        bool,
+        typer.Option("--statistics", help="Add Parquet's own statistics, where the writer left them out."),
+    ] = False,
+    kinds: Annotated[  # noqa: ARG001
+        bool,
+        typer.Option("--list", callback=_print_kinds, is_eager=True, help="List the kinds of indexes."),
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """Add indexes to files that exist; their bytes stay as they are, and detach brings them back.
 
     A bad file is told of, and the others are done. For a lake on a cluster, see intarsia.spark.index.
     """
-    from intarsia.retrofit import PageIndex
+    from intarsia.retrofit import PageIndex, Statistics
 
     asked: list[Any] = [PageIndex()] if page_index else []
+    asked += [Statistics()] if statistics else []
+    asked += [parse_bloom(text) for text in bloom or ()]
     asked += [parse_distinct(text) for text in distinct or ()]
+    asked += [parse_index(text) for text in add or ()]
     if not asked:
-        raise UsageError("nothing to add; say --page-index, --distinct COLUMN, or both")
+        raise UsageError("nothing to add; say --page-index, --distinct COLUMN, or --add KIND(COLUMN)")
     files = find_paths(path)
-    _check_columns(files, [item.column for item in asked if not isinstance(item, PageIndex)])
+    _check_columns(files, [column for item in asked for column in _columns_of(item)])
     started = time.perf_counter()
     outcome = for_each("indexing", files, lambda file, show: _attach(file, asked, show))
     _tell_attached(outcome, time.perf_counter() - started, as_json=json)
@@ -70,7 +111,7 @@ def parse_distinct(text: str) -> Distinct:
 
     Example:
         >>> parse_distinct("dest:row_group")
-        Distinct(column='dest', granularity='row_group', max_values=10000)
+        Distinct(column='dest', granularity='row_group', max_values=10000, layout='granules')
 
     Raises:
         UsageError: If there is no such granularity.
@@ -88,6 +129,35 @@ def parse_distinct(text: str) -> Distinct:
     near = near_matches(granularity, GRANULARITIES)
     hint = f"did you mean {near[0]}?" if near else "use page, row_group, file or a number of rows"
     raise UsageError(f"--distinct {text}: there is no granularity {granularity!r}; {hint}")
+
+
+def parse_bloom(text: str) -> Bloom:
+    """A `Bloom` from ``COLUMN`` or ``COLUMN:FPP``.
+
+    Example:
+        >>> parse_bloom("user:0.001")
+        Bloom(column='user', fpp=0.001)
+
+    Raises:
+        UsageError: If what follows the colon is no share.
+    """
+    from intarsia.errors import IndexBuildError
+    from intarsia.retrofit import Bloom
+
+    column, colon, share = text.rpartition(":")
+    if not colon:
+        return Bloom(text)
+    try:
+        return Bloom(column, float(share))
+    except (ValueError, IndexBuildError):
+        raise UsageError(f"--bloom {text}: {share!r} is no share between 0 and 1, such as 0.01") from None
+
+
+def _columns_of(index: Any) -> tuple[str, ...]:
+    """The columns that an index names; the page index and statistics are about all."""
+    if hasattr(index, "columns"):
+        return tuple(index.columns)
+    return (index.column,) if hasattr(index, "column") else ()
 
 
 def _check_columns(files: Sequence[str], columns: Sequence[str]) -> None:
