@@ -5,6 +5,7 @@ Nothing is skipped by an estimate: it only says which columns to read first.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -61,7 +62,7 @@ class Estimates:
             except (IndexPayloadError, pa.ArrowException) as error:  # or holds what does not compare
                 self._file.distrust(name, str(error))
                 continue
-            if rows is not None:
+            if rows is not None and not math.isnan(rows):
                 return min(max(rows / max(1, num_rows), 0.0), 1.0)
         return None
 

@@ -19,7 +19,18 @@ from intarsia.cli import query_command
 from tests.cli.trips import trips
 
 WHERE = "city = 'Bremen' OR id < 3"
-KEYS = ["files", "row_groups", "pages", "rows", "bytes", "requests", "pruned_by", "ignored", "seconds"]
+KEYS = [
+    "files",
+    "row_groups",
+    "pages",
+    "rows",
+    "bytes",
+    "requests",
+    "pruned_by",
+    "answered_by",
+    "ignored",
+    "seconds",
+]
 
 
 def expected():
@@ -120,7 +131,7 @@ class TestReport:
         outcome = run("query", file, "--where", "id = 3", "--format", "csv", "--report", target)
         report = json.loads(target.read_text())
         assert list(report) == KEYS
-        assert report["rows"] == {"total": 2000, "candidates": 1000, "matched": 1}
+        assert report["rows"] == {"total": 2000, "candidates": 1000, "estimated": None, "matched": 1}
         assert report["row_groups"] == {"total": 2, "read": 1}
         assert set(report["pages"]["by_column"]) == {"id", "city", "km"}
         assert report["pruned_by"] == [

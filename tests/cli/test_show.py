@@ -62,7 +62,7 @@ class TestExplain:
         assert list(document) == KEYS
         assert document["files"] == {"total": 3, "read": 1, "opened": 1}
         assert document["row_groups"] == {"total": 2, "read": 1}
-        assert document["rows"] == {"total": 2000, "candidates": 1000, "matched": None}
+        assert document["rows"] == {"total": 2000, "candidates": 1000, "estimated": None, "matched": None}
         assert {entry["index"] for entry in document["pruned_by"]} == {"partition", "statistics"}
 
     def test_json_with_pages(self, run, file):

@@ -183,4 +183,7 @@ def test_in_a_file_it_estimates_and_prunes_nothing(tmp_path):
     truth = ia.open(path).scan("x < 100 AND y = 1").to_arrow().num_rows
     assert abs(report["rows"]["estimated"] - truth) < 300
     assert report["rows"]["matched"] is None
+    analyzed = ia.open(path).explain("x < 100 AND y = 1", analyze=True).to_dict()["rows"]
+    assert analyzed["matched"] == truth
+    assert analyzed["estimated"] == report["rows"]["estimated"]
     assert ia.open(path).explain("x < 100").to_dict()["pruned_by"] == []

@@ -109,7 +109,7 @@ class Liar:
         return self.says
 
 
-@pytest.mark.parametrize("says", [0.0, -5.0, 1e300, float("inf"), 10_000.0])
+@pytest.mark.parametrize("says", [0.0, -5.0, 1e300, float("inf"), float("nan"), 10_000.0])
 @pytest.mark.parametrize("column", ["half", "rare"])
 def test_wrong_estimates_change_no_row(path, monkeypatch, says, column):
     monkeypatch.setitem(_BUILT_IN, "liar", f"{__name__}:Liar")

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from intarsia.cli.arguments import AsJson, ColumnNames, Paths, WhereText, split_names
 from intarsia.cli.terminal import print_json, show
 
 EXAMPLES = """
 intarsia explain lake/ --where "dest = 'LEX'"
 intarsia explain flights.parquet --where "time_hour >= '2013-07-01' AND dest = 'LEX'" --columns tailnum
+intarsia explain lake/ --where "dest = 'LEX' AND month = 11" --analyze
 intarsia explain lake/ --where "dest = 'LEX'" --json | jq .pruned_by
 """
 
 
-def explain(path: Paths, where: WhereText = None, columns: ColumnNames = None, json: AsJson = False) -> None:
+def explain(
+    path: Paths,
+    where: WhereText = None,
+    columns: ColumnNames = None,
+    analyze: Annotated[
+        bool, typer.Option("--analyze", help="Run the query, too, and show what was read, beside estimates.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
     """Show what a query would read, and which index excludes what; no data page is read."""
     import intarsia
 
-    report = intarsia.open(path).explain(where, split_names(columns))
+    report = intarsia.open(path).explain(where, split_names(columns), analyze=analyze)
     if json:
         print_json(report.to_dict())
         return
     from intarsia.cli.report_view import tables
 
-    show(tables(report, planned=True))
+    show(tables(report, planned=not analyze))

@@ -47,8 +47,7 @@ def _totals(report: ScanReport, *, planned: bool) -> RenderableType:
     note = f"{count(unopened, 'file')} not even opened" if unopened else ""
     table.add_row("files", count(report.files_total), count(report.files_read), note)
     table.add_row("row groups", count(report.row_groups_total), count(report.row_groups_read))
-    rows = "might match" if report.rows_matched is None else f"might match, {report.rows_matched:,} do"
-    table.add_row("rows", count(report.rows_total), count(report.rows_candidate), rows)
+    table.add_row("rows", count(report.rows_total), count(report.rows_candidate), _matching(report))
     table.add_row(
         "pages", count(shape["pages"]["total"]), count(shape["pages"]["read"]), _dictionaries(shape)
     )
@@ -68,6 +67,16 @@ def _totals(report: ScanReport, *, planned: bool) -> RenderableType:
     else:
         table.add_row("requests", "", count(report.requests), f"done in {duration(report.seconds)}")
     return table
+
+
+def _matching(report: ScanReport) -> str:
+    """How many rows match, as far as that is known."""
+    parts = ["might match"]
+    if report.rows_estimated is not None:
+        parts.append(f"about {report.rows_estimated:,.0f} by estimate")
+    if report.rows_matched is not None:
+        parts.append(f"{report.rows_matched:,} do")
+    return ", ".join(parts)
 
 
 def _joined(names: list[str]) -> str:
