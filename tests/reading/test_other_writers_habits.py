@@ -329,3 +329,17 @@ def test_offset_index_of_a_later_version(tmp_path):
         patient.put_index(cls, 0, 0, thrift.serialize_tree(tree))
     patient.write(path)
     assert pages_read(path, "key = 7", "word") == 1
+
+
+@pytest.mark.parametrize("where", ["s.x IS NULL", "s.x IS NOT NULL", "s.x = 'a'", "s.x <> 'a'"])
+def test_pyarrow_counts_too_few_nulls_of_a_dictionary_in_a_struct(tmp_path, where):
+    """It takes for values what the dictionary holds where the struct is null."""
+    path = tmp_path / "t.parquet"
+    texts = pa.array(["a", "a", "b"]).dictionary_encode()
+    structs = pa.StructArray.from_arrays([texts], ["x"], mask=pa.array([False, True, True]))
+    pq.write_table(pa.table({"s": structs}), path, row_group_size=1, write_page_index=True)
+    assert pq.read_metadata(path).row_group(1).column(0).statistics.null_count == 0  # the habit
+    expected = {"s.x IS NULL": [1, 2], "s.x <> 'a'": []}.get(where, [0])
+    assert_same_rows(
+        ia.open(path).scan(where).to_arrow(), pq.read_table(path).take(pa.array(expected, pa.int64()))
+    )

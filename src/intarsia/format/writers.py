@@ -61,6 +61,14 @@ def distrusts_deprecated_statistics(created_by: str, leaf: Leaf) -> str | None:
     return None
 
 
+def distrusts_null_counts(created_by: str, leaf: Leaf) -> str | None:
+    """Why no count of nulls of this leaf is believed, nor that its bounds are values; None if they are."""
+    name, _ = parse_writer(created_by)
+    if name == "parquet-cpp-arrow" and leaf.type == Type.BYTE_ARRAY and len(leaf.path) > 1:
+        return f"{name} counts what a dictionary holds below a null struct as values (seen in 26.0)"
+    return None
+
+
 def distrusts_page_index(created_by: str, leaf: Leaf) -> str | None:
     """Why the page index of this leaf is not believed at all; None if it is."""
     name, _ = parse_writer(created_by)

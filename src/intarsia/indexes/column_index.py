@@ -11,6 +11,7 @@ from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.footer import Leaf
 from intarsia.format.page_index import PageLocations
 from intarsia.format.structs import ColumnIndex
+from intarsia.format.writers import distrusts_null_counts
 from intarsia.indexes.statistics import bounds_of_keys, column_order_is_known
 from intarsia.ordering import Ordering, ordering_for
 from intarsia.predicate.bound import Leaf as BoundLeaf
@@ -82,6 +83,8 @@ class ColumnIndexes:
             return None
         leaf = self._file.footer.leaves[key.leaf]
         ordering = ordering_for(leaf, self._file.leaf_types[leaf.ordinal])
+        if distrusts_null_counts(self._file.footer.created_by, leaf):
+            index = index._replace(null_counts=None)
         try:
             return column_index_bounds(
                 index, locations, ordering, int(self._file.footer.row_group_starts[key.row_group])

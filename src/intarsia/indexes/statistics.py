@@ -9,7 +9,11 @@ from intarsia.errors import CorruptFileError
 from intarsia.file import ParquetInput
 from intarsia.format.footer import Footer, Leaf
 from intarsia.format.structs import BoundaryOrder, Statistics
-from intarsia.format.writers import distrusts_deprecated_statistics, distrusts_statistics
+from intarsia.format.writers import (
+    distrusts_deprecated_statistics,
+    distrusts_null_counts,
+    distrusts_statistics,
+)
 from intarsia.ordering import Keys, Ordering, ordering_for
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.selection import RowSelection
@@ -58,7 +62,7 @@ def statistics_bounds(footer: Footer, leaf: Leaf, ordering: Ordering | None) -> 
         if statistics is None:
             continue
         pair = _believed_pair(footer, leaf, statistics)
-        nulls = statistics.null_count
+        nulls = None if distrusts_null_counts(footer.created_by, leaf) else statistics.null_count
         # some writers put 0 for "not counted" where they write no bounds either
         if nulls is not None and 0 <= nulls <= group.num_rows and (nulls or _has_bounds(statistics)):
             null_counts[ordinal] = nulls
