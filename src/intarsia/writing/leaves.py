@@ -47,39 +47,42 @@ def _leaves(array: pa.Array) -> Iterator[pa.Array]:
         yield array
 
 
-def without_nested_views(schema: pa.Schema) -> pa.Schema:
-    """The schema with plain text and bytes for views within other types, which pyarrow cannot cut into pages.
+def writable_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema with plain types for views and dictionaries within other types.
+
+    pyarrow 26 cannot cut such views into pages, and with such dictionaries it does not count the nulls of the
+    struct or list around them, so that readers which trust ``null_count`` lose rows.
 
     Example:
         >>> schema = pa.schema({"s": pa.struct({"x": pa.string_view()}), "v": pa.string_view()})
-        >>> without_nested_views(schema).types
+        >>> writable_schema(schema).types
         [StructType(struct<x: large_string>), DataType(string_view)]
     """
     for place, field in enumerate(schema):
-        if pa.types.is_nested(field.type) and (kind := _without_views(field.type)) != field.type:
+        if pa.types.is_nested(field.type) and (kind := _plain_type(field.type)) != field.type:
             schema = schema.set(place, field.with_type(kind))
     return schema
 
 
-def _without_views(kind: pa.DataType) -> pa.DataType:
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return _plain_type(kind.value_type)
     if pa.types.is_string_view(kind):
         return pa.large_string()
     if pa.types.is_binary_view(kind):
         return pa.large_binary()
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_without_views(field.type)) for field in kind])
+        return pa.struct([field.with_type(_plain_type(field.type)) for field in kind])
     if pa.types.is_map(kind):
-        key, item = (
-            field.with_type(_without_views(field.type)) for field in (kind.key_field, kind.item_field)
-        )
+        key, item = (field.with_type(_plain_type(field.type)) for field in (kind.key_field, kind.item_field))
         return pa.map_(key, item, keys_sorted=kind.keys_sorted)
     for is_list, make in _LISTS:
         if is_list(kind):
             field = kind.value_field
-            return make(field.with_type(_without_views(field.type)))
+            return make(field.with_type(_plain_type(field.type)))
     if pa.types.is_fixed_size_list(kind):
         field = kind.value_field
-        return pa.list_(field.with_type(_without_views(field.type)), kind.list_size)
+        return pa.list_(field.with_type(_plain_type(field.type)), kind.list_size)
     return kind
 
 

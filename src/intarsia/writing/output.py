@@ -21,7 +21,7 @@ from intarsia.retrofit.report import summarize
 from intarsia.retrofit.target import NewTarget, new_target
 from intarsia.storage import ByteSource, LocalFile
 from intarsia.writing.bounds import mend_page_index, write_tail
-from intarsia.writing.leaves import holds_nan, leaf_arrays, repeats, without_nested_views
+from intarsia.writing.leaves import holds_nan, leaf_arrays, repeats, writable_schema
 from intarsia.writing.rehearsal import rehearse
 from intarsia.writing.report import WriteReport
 from intarsia.writing.sorting import SortBy, sort_keys, sorting_columns
@@ -68,7 +68,7 @@ class Output:
     ) -> None:
         self._started = time.perf_counter()
         self.path = os.fspath(path)
-        self.schema = without_nested_views(schema)
+        self.schema = writable_schema(schema)
         self.keys = sort_keys(form.sort_by, schema)
         self._indexes = list(indexes)
         self._form = form
