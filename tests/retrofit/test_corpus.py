@@ -1,6 +1,7 @@
 """Files of many writers, and damaged ones: attached and detached, or refused in one clear sentence."""
 
 import os
+from contextlib import suppress
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intarsia.errors import IntarsiaError
+from intarsia.file import ParquetInput
 from intarsia.indexes.distinct import Distinct
-from intarsia.retrofit import PageIndex, attach, detach
+from intarsia.retrofit import Bloom, PageIndex, Statistics, attach, detach
 from tests.retrofit.tables import page_indexes
 
 
@@ -26,14 +28,26 @@ def corpus_files(corpus):
     return sorted(path for path in corpus.rglob("*") if ".parquet" in path.name)
 
 
+def everything(path):
+    """All that is standard, Bloom filters on the columns that may have one."""
+    asked = [PageIndex(), Statistics()]
+    with suppress(IntarsiaError), ParquetInput.open(path) as file:
+        for name in file.arrow_schema.names:
+            with suppress(IntarsiaError):
+                Bloom(name).leaves(file)
+                asked.append(Bloom(name))
+    return asked
+
+
 def test_every_file_is_attached_to_or_refused(corpus, tmp_path):
     refused, attached = {}, []
     for source in corpus_files(corpus):
         path = tmp_path / source.name
         before = source.read_bytes()
         path.write_bytes(before)
+        asked = everything(path)
         try:
-            report = attach(path, [PageIndex()])
+            report = attach(path, asked)
         except IntarsiaError as error:
             refused[source.name] = str(error)
         if source.name in refused:
@@ -45,7 +59,7 @@ def test_every_file_is_attached_to_or_refused(corpus, tmp_path):
         after = path.read_bytes()
         assert after.startswith(before)
         assert rows_of(path) == rows_of(pa.BufferReader(before))
-        again = attach(path, [PageIndex()])
+        again = attach(path, asked)
         assert path.read_bytes() == after, source.name
         assert again.skipped == report.skipped
         detach(path)
@@ -107,7 +121,7 @@ def whole(tmp_path_factory):
         table, path, row_group_size=20, data_page_size=60, write_batch_size=5, write_page_index=True
     )
     plain = path.read_bytes()
-    attach(path, [PageIndex(), Distinct("s")])
+    attach(path, [PageIndex(), Statistics(), Bloom("n"), Distinct("s")])
     return plain, path.read_bytes()
 
 
@@ -125,7 +139,7 @@ def test_damaged_bytes_never_give_a_traceback(whole, data, tmp_path_factory):
     path = tmp_path_factory.mktemp("damaged") / "a.parquet"
     path.write_bytes(damaged)
     try:
-        attach(path, [PageIndex(), Distinct("n", "row_group")])
+        attach(path, [PageIndex(), Statistics(), Bloom("n"), Bloom("s"), Distinct("n", "row_group")])
     except IntarsiaError:
         assert path.read_bytes() == damaged
     else:

@@ -317,3 +317,16 @@ def test_lz4_in_every_framing(framing):
     assert decompress(body, CompressionCodec.LZ4, len(data)) == data
     with pytest.raises(CorruptFileError):
         decompress(body[:-3], CompressionCodec.LZ4, len(data))
+
+
+def test_positions_outside_the_dictionary(tmp_path):
+    """pyarrow passes them on in dictionary arrays."""
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"s": ["a", "b"] * 8}), path, compression="none", write_statistics=False)
+    data = path.read_bytes()
+    # one bit a value, 16 values packed in 2 bytes: instead 2 bits a value, and a run of 16 times entry 3
+    assert data.count(b"\x01\x05\xaa\xaa") == 1
+    path.write_bytes(data.replace(b"\x01\x05\xaa\xaa", b"\x02\x20\x03\x00"))
+    report = attach(path, [PageIndex()])
+    (note,) = report.skipped
+    assert "entry 3 of 2 in the dictionary" in note.reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -12,6 +13,7 @@ import pyarrow as pa
 from intarsia.errors import FormatError, IndexBuildError, PredicateError
 from intarsia.file import ParquetInput
 from intarsia.format.bloom import (
+    HEADER_BYTES,
     build,
     estimated_distinct,
     optimal_bytes,
@@ -88,20 +90,25 @@ class Bloom:
         return Outcome(replace(state, bloom_filter=bloom_filter), built=bloom_filter != state.bloom_filter)
 
     def _is_kept(self, chunk: Chunk, state: ChunkState) -> bool:
-        if state.bloom_filter is None:
+        there = state.bloom_filter
+        if there is None:
             return False
         try:
-            data = chunk.bytes_of(state.bloom_filter)
-            header_bytes, num_bytes = parse_bloom_header(data)
+            if isinstance(there, ByteRange):
+                return _is_whole(chunk, there)
+            header_bytes, num_bytes = parse_bloom_header(there)
         except FormatError:
             return False
-        if header_bytes + num_bytes > len(data):
-            return False
-        if isinstance(state.bloom_filter, ByteRange):  # the writer's
-            return True
         # as many values as it seems to hold call for its size; in doubt it is built, and found to be the same
-        num_distinct = estimated_distinct(data[header_bytes:])
-        return np.isfinite(num_distinct) and optimal_bytes(round(num_distinct), self.fpp) == num_bytes
+        num_distinct = estimated_distinct(there[header_bytes:])
+        return math.isfinite(num_distinct) and optimal_bytes(round(num_distinct), self.fpp) == num_bytes
+
+
+def _is_whole(chunk: Chunk, place: ByteRange) -> bool:
+    """Whether there is a filter at a place; its bits are not read."""
+    head = chunk.bytes_of(ByteRange(place.start, min(place.stop, place.start + HEADER_BYTES)))
+    header_bytes, num_bytes = parse_bloom_header(head)
+    return header_bytes + num_bytes <= place.length
 
 
 def _leaf(file: ParquetInput, column: ColumnName) -> Leaf:

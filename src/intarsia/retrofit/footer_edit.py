@@ -72,8 +72,8 @@ class FooterEdit:
         """Say where a chunk's ColumnIndex lies, or that there is none."""
         _set_place(self._chunk(row_group, leaf), _COLUMN_INDEX, place)
 
-    def set_bloom_filter(self, row_group: int, leaf: int, place: ByteRange) -> None:
-        """Say where a chunk's Bloom filter lies."""
+    def set_bloom_filter(self, row_group: int, leaf: int, place: ByteRange | None) -> None:
+        """Say where a chunk's Bloom filter lies, or that there is none."""
         _set_place(self._chunk(row_group, leaf).get(_META_DATA), _BLOOM_FILTER, place)
 
     def set_statistics(self, row_group: int, leaf: int, statistics: Statistics) -> None:

@@ -62,8 +62,8 @@ def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey,
         if state.encoding_stats:
             edit.set_encoding_stats(*key, state.encoding_stats)
     for key, state in changed.items():
-        if isinstance(state.bloom_filter, bytes):
-            edit.set_bloom_filter(*key, tail.append(state.bloom_filter))
+        if state.bloom_filter != before[key].bloom_filter:
+            edit.set_bloom_filter(*key, tail.place(state.bloom_filter))
     if footer.metadata.column_orders is None and any(map(_has_added_bounds, states.values())):
         for key, state in states.items():
             if isinstance(state.column_index, ByteRange):  # its bounds had no meaning, and must not get one

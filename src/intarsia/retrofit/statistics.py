@@ -52,10 +52,8 @@ class Statistics:
         if chunk.order is None and state.statistics is None:  # bounds that have no meaning, and must get none
             now = without_bounds(now)
         lacks = _lacks(chunk, now, is_added=state.statistics is not None)
-        if not lacks.counts and not lacks.bounds:
-            return Outcome(state, built=False)
         try:
-            found = _completed(chunk, now, bounds=lacks.bounds)
+            found = _completed(chunk, now, bounds=lacks.bounds) if any(lacks) else now
         except (FormatError, IndexBuildError) as error:
             return Outcome(state, built=None, reason=str(error))
         reason = None
