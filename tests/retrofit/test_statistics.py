@@ -319,3 +319,17 @@ def test_row_groups_are_skipped_by_them(tmp_path):
     assert row_groups_read() == 1
     statistics = pq.ParquetFile(path).metadata.row_group(5).column(0).statistics
     assert (statistics.min, statistics.max) == (500, 599)
+
+
+def test_counts_of_a_writer_that_counts_wrong_are_counted_anew(tmp_path):
+    """pyarrow takes what a dictionary holds below a null struct for a value."""
+    path = str(tmp_path / "t.parquet")
+    texts = pa.DictionaryArray.from_arrays(pa.array([0, 0, 1], pa.int32()), pa.array(["a", "b"]))
+    place = pa.StructArray.from_arrays([texts], names=["text"], mask=pa.array([True, False, False]))
+    pq.write_table(pa.table({"place": place}), path)
+
+    attach(path, [Statistics()])
+
+    (one,) = statistics_of(path)[0].values()
+    assert (one.null_count, one.min_value, one.max_value) == (1, b"a", b"b")
+    assert attach(path, [Statistics()]).changed is False

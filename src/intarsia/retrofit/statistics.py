@@ -11,7 +11,7 @@ import numpy as np
 from intarsia.errors import CorruptFileError, FormatError, IndexBuildError
 from intarsia.file import ParquetInput
 from intarsia.format import structs
-from intarsia.format.writers import distrusts_statistics
+from intarsia.format.writers import distrusts_null_counts, distrusts_statistics
 from intarsia.ordering import Ordering
 from intarsia.retrofit.chunk import NO_ORDER, Chunk
 from intarsia.retrofit.chunk_index import HOLDS_NAN
@@ -72,14 +72,15 @@ class _Lacks(NamedTuple):
 
 
 def _lacks(chunk: Chunk, now: structs.Statistics, *, is_added: bool) -> _Lacks:
-    nulls = now.null_count
+    nulls, created_by = now.null_count, chunk.file.footer.created_by
+    if not is_added and distrusts_null_counts(created_by, chunk.leaf):  # nor are its bounds values
+        return _Lacks(counts=True, bounds=chunk.has_order)
     counts = nulls is None or not 0 <= nulls <= chunk.meta.num_values
     if not chunk.has_order or (not counts and nulls == chunk.meta.num_values):
         return _Lacks(counts, bounds=False)
     if now.min_value is None and now.max_value is None and (now.nan_count or 0) > 0 and not chunk.total_order:
         return _Lacks(counts, bounds=False)  # what holds NaN has none
-    footer = chunk.file.footer
-    if not is_added and (chunk.order is None or distrusts_statistics(footer.created_by, chunk.leaf)):
+    if not is_added and (chunk.order is None or distrusts_statistics(created_by, chunk.leaf)):
         return _Lacks(counts, bounds=True)
     return _Lacks(counts, bounds=not _has_sound_bounds(now, chunk.reader.ordering))
 
