@@ -80,6 +80,7 @@ def prune(
     *,
     constants: Mapping[Path, pa.Scalar] | None = None,
     data_bytes: Callable[[RowSelection], int] | None = None,
+    embedded: EmbeddedIndexes | None = None,
 ) -> Pruned:
     """Ask every index of a file which rows might match.
 
@@ -90,11 +91,13 @@ def prune(
             columns, and columns that other files of the table have (null).
         data_bytes: About how many bytes a scan of some rows would read; an index that is larger than what
             it could save is not read.
+        embedded: The file's embedded indexes, if the caller asks them more.
 
     Returns:
         The rows that might match, and the reasons.
     """
-    return _Pruner(file, predicate, constants or {}, data_bytes or (lambda _: 1 << 62)).run()
+    pruner = _Pruner(file, predicate, constants or {}, data_bytes or (lambda _: 1 << 62))
+    return pruner.run(embedded or EmbeddedIndexes(file))
 
 
 class _Pruner:
@@ -133,12 +136,11 @@ class _Pruner:
         here = None if found is None else self.file.leaf_types.get(found.ordinal)
         return here is not None and (isinstance(leaf, BoundNull) or compares_alike(here, leaf.type))
 
-    def run(self) -> Pruned:
+    def run(self, embedded: EmbeddedIndexes) -> Pruned:
         bytes_before, requests_before = self.file.source.counts.bytes, self.file.source.counts.requests
         self._ask("statistics", RowGroupStatistics(self.file), self.asked)
         self._ask_column_indexes()
         self._ask_bloom_filters()
-        embedded = EmbeddedIndexes(self.file)
         self._ask_dictionaries(embedded)
         self._ask_embedded(embedded)
         counts = self.file.source.counts

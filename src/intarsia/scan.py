@@ -24,6 +24,7 @@ from intarsia.fetch import PageCache
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.page_header import walk_pages
+from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.plan import ChunkPlan, DictionaryUse, data_page_count, plan_chunk
 from intarsia.predicate import Bound, BoundConstant, Path, evaluate
 from intarsia.predicate.bound import leaves
@@ -67,6 +68,7 @@ class FileScan:
     Attributes:
         tally: What was read so far.
         pruned: What the indexes excluded; None before `plan`, or without a predicate.
+        embedded: The file's embedded indexes.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class FileScan:
         self.columns = [column for column in columns if column.path not in self.constants]
         self.tally = FileTally()
         self.pruned: Pruned | None = None
+        self.embedded = EmbeddedIndexes(file)
         self._decoder = PageDecoder(file)
         self._output_leaves = leaves_under(file, [column.path for column in self.columns])
         asked = [
@@ -114,7 +117,11 @@ class FileScan:
             return everything
         if self.pruned is None:
             self.pruned = prune(
-                self.file, self.predicate, constants=self.constants, data_bytes=self._estimated_bytes
+                self.file,
+                self.predicate,
+                constants=self.constants,
+                data_bytes=self.estimated_bytes,
+                embedded=self.embedded,
             )
             self.tally.index_bytes += self.pruned.index_bytes
             self.tally.steps = self.pruned.steps
@@ -125,7 +132,7 @@ class FileScan:
     def _order_conditions(self, predicate: Bound, candidates: RowSelection) -> None:
         """Have the columns of the condition that keeps fewest rows read first."""
         with self._counting_index_bytes():
-            estimates = Estimates(self.file, self._estimated_bytes(candidates) // _ESTIMATE_PART)
+            estimates = Estimates(self.file, self.estimated_bytes(candidates) // _ESTIMATE_PART)
             num_rows, possible = self.file.footer.num_rows, max(1, candidates.num_rows)
 
             def share_of_candidates(condition: Bound) -> float | None:
@@ -159,7 +166,7 @@ class FileScan:
         yield
         self.tally.index_bytes += self.file.source.counts.bytes - before
 
-    def _estimated_bytes(self, rows: RowSelection) -> int:
+    def estimated_bytes(self, rows: RowSelection) -> int:
         """About what reading some rows costs: each chunk's share of its bytes."""
         total = 0.0
         for group, share in self._row_groups(rows):
@@ -190,14 +197,19 @@ class FileScan:
 
     # --- running -----------------------------------------------------------------------------------
 
-    def batches(self, limit: int | None = None) -> Iterator[pa.Table]:
+    def batches(self, limit: int | None = None, rows: RowSelection | None = None) -> Iterator[pa.Table]:
         """The matching rows, one table for each row group that has any.
 
         Args:
             limit: Stop after so many rows.
+            rows: Only such rows are wanted; the others are known already.
 
         Yields:
             Tables with the scan's columns (constants not among them), in the order of the file.
+
+        Raises:
+            PageIndexMismatchError: If ``rows`` are given, and a page index proved wrong, which is no longer
+                believed: then the others may not be what was known, either.
         """
         left = limit
         if limit == 0:
@@ -205,10 +217,12 @@ class FileScan:
         candidates = self.plan()
         if self.predicate is None and limit is not None:
             candidates = candidates.head(limit)
+        if rows is not None:
+            candidates = candidates & rows
         self.tally.rows_candidate += candidates.num_rows
         for group, wanted in self._row_groups(candidates):
             self.tally.row_groups_read += 1
-            table = self._read_row_group(group, wanted)
+            table = self._read_row_group(group, wanted, is_partial=rows is not None)
             if left is not None:
                 table = table.slice(0, min(left, table.num_rows))
                 left -= table.num_rows
@@ -292,7 +306,7 @@ class FileScan:
             pages = data_page_count(self.file.footer.chunk_metadata(group, leaf))
             self.tally.pages[leaf.name].read += pages or 0
 
-    def _read_row_group(self, group: int, wanted: RowSelection) -> pa.Table:
+    def _read_row_group(self, group: int, wanted: RowSelection, *, is_partial: bool) -> pa.Table:
         num_rows = self.file.footer.metadata.row_groups[group].num_rows
         if self.predicate is None and wanted.num_rows == num_rows:
             self._count_whole(group)
@@ -301,6 +315,8 @@ class FileScan:
             return self._read_selected(group, wanted)
         except PageIndexMismatchError as error:
             self.file.distrust_page_index(group, str(error))
+            if is_partial:
+                raise
             # the column index pruned by rows that are not what they seem: judge the whole row group
             return self._read_selected(group, RowSelection.all(num_rows))
 

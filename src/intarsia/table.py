@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import pyarrow as pa
 
+from intarsia.aggregate import Aggregate, Totals
 from intarsia.discovery import TableFile, find_files, partition_scalar, partition_types
 from intarsia.errors import IntarsiaWarning, UnsupportedFeatureError
 from intarsia.file import ParquetInput
@@ -92,14 +93,83 @@ class Table:
             raise ValueError(f"limit is {limit}; it must be 0 or more")
         return Scan(self, parse_predicate(where), columns, limit)
 
-    def explain(self, where: Where = None, columns: Sequence[str] | None = None) -> ScanReport:
-        """What a scan would read, and what each index excludes; no data page is read.
+    def explain(
+        self, where: Where = None, columns: Sequence[str] | None = None, *, analyze: bool = False
+    ) -> ScanReport:
+        """What a scan would read, what each index excludes, and about how many rows match.
 
         Where a predicate's rows are only known once its columns are read, the pages of the other columns
         are those of all candidate rows: an upper bound. So is ``bytes.planned``, what reading them takes;
-        ``bytes.read`` is what planning took. ``rows.matched`` is None.
+        ``bytes.read`` is what planning took. ``rows.estimated`` is what histograms and samples say, or None.
+
+        Args:
+            where: As for `scan`.
+            columns: As for `scan`.
+            analyze: Run the scan, too, and drop its rows: then what was read stands beside the estimate.
+                Without it no data page is read, and ``rows.matched`` is None.
         """
-        return self.scan(where, columns).explain()
+        return self.scan(where, columns).explain(analyze=analyze)
+
+    def count(self, where: Where = None) -> int:
+        """How many rows match.
+
+        Rows that indexes show to match are not read; without ``where`` only footers are.
+
+        Args:
+            where: As for `scan`.
+
+        Raises:
+            PredicateError: If ``where`` cannot be understood, or compares what cannot be compared.
+            ColumnNotFoundError: If a column is not there; near matches are named.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+            >>> pq.write_table(pa.table({"x": range(1000)}), path)
+            >>> ia.open(path).count("x < 42")
+            42
+        """
+        rows = self.aggregate({"*": ["count"]}, where)["*"]["count"]
+        return int(rows)
+
+    def aggregate(self, functions: Mapping[str, Sequence[str] | str], where: Where = None) -> Aggregate:
+        """Count, add up or find the extremes of the rows that match, as SQL does.
+
+        Nulls are ignored, and ``sum``, ``min``, ``max`` and ``avg`` of nothing are None. NaN is greater than
+        every number, and a sum with NaN is NaN. Integers and decimals are added exactly; ``avg`` of integers
+        is a float, of decimals a ``Decimal`` with four digits more, halves rounded away from zero. Floats are
+        added in double precision, pairwise within pieces that depend on what is read and what indexes tell:
+        the result may differ from another sum of the same rows in the last digits.
+
+        Row groups and granules that match as a whole are answered from statistics and `ZoneMap` indexes, so
+        that only the pages at the edges are read. `explain` tells what a scan of the same columns would read.
+
+        Args:
+            functions: For each column (dotted if it is nested), of ``"count"`` (rows where it is not null),
+                ``"sum"``, ``"min"``, ``"max"`` and ``"avg"``; ``"*"`` has ``"count"`` alone, and counts rows.
+            where: As for `scan`.
+
+        Returns:
+            A ``dict`` with Python's values, which also has the ``report``. A value that Python cannot hold
+            (nanoseconds) stays a pyarrow scalar.
+
+        Raises:
+            ValueError: If a function is unknown, or the column's type has none such.
+            PredicateError: If ``where`` cannot be understood, or compares what cannot be compared.
+            ColumnNotFoundError: If a column is not there; near matches are named.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+            >>> pq.write_table(pa.table({"x": range(1000), "y": [1, None] * 500}), path)
+            >>> table = ia.open(path)
+            >>> table.aggregate({"x": ["sum", "max"], "y": ["count", "avg"]}, where="x < 100")
+            {'x': {'sum': 4950, 'max': 99}, 'y': {'count': 50, 'avg': 1.0}}
+            >>> answer = table.aggregate({"x": ["min", "max"]})
+            >>> answer["x"], answer.report.row_groups_read
+            ({'min': 0, 'max': 999}, 0)
+        """
+        return self.scan(where, [name for name in functions if name != "*"])._aggregate(functions)
 
 
 class Scan:
@@ -147,20 +217,39 @@ class Scan:
         for table in self._tables(whole_files=whole_files):
             yield from table.to_batches()
 
-    def explain(self) -> ScanReport:
+    def explain(self, *, analyze: bool = False) -> ScanReport:
         """Plan without reading data pages; see `Table.explain`."""
         started = time.perf_counter()
-        report = ScanReport(
-            files_total=len(self._table.files), rows_matched=None, rows_estimated=0.0, bytes_planned=0
-        )
+        report = ScanReport(files_total=len(self._table.files), rows_estimated=0.0)
+        if not analyze:
+            report.rows_matched, report.bytes_planned = None, 0
         for file, plan in self._file_scans(report):
             rows = plan.plan()
-            plan.tally.rows_candidate = rows.num_rows
             plan.tally.rows_estimated = plan.estimate_rows()
-            plan.plan_pages(rows)
+            if analyze:
+                for _ in plan.batches():
+                    pass
+            else:
+                plan.tally.rows_candidate = rows.num_rows
+                plan.plan_pages(rows)
             report.add_file(file, plan.leaves, plan.tally)
         report.seconds = time.perf_counter() - started
         return report
+
+    def _aggregate(self, functions: Mapping[str, Sequence[str] | str]) -> Aggregate:
+        started = time.perf_counter()
+        report = ScanReport(files_total=len(self._table.files))
+        totals = Totals(functions, self._columns)
+        try:
+            for file, plan in self._file_scans(report):
+                try:
+                    totals.add_file(plan)
+                finally:
+                    report.add_file(file, plan.leaves, plan.tally)
+        finally:
+            report.seconds = time.perf_counter() - started
+            _warn(report)
+        return Aggregate(totals.values(), report)
 
     def _tables(self, *, whole_files: bool) -> Iterator[pa.Table]:
         started = time.perf_counter()

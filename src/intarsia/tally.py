@@ -44,6 +44,7 @@ class FileTally:
     planned_bytes: int = 0
     index_bytes: int = 0
     steps: Sequence[PruneStep] = ()
+    answered: list[PruneStep] = field(default_factory=list)
 
 
 @dataclass
@@ -67,6 +68,9 @@ class ScanReport:
     it has. ``rows_estimated`` is about how many rows match, by what indexes estimate: in a plan only, and
     None if some file's cannot tell. ``bytes_planned`` is what a plan says that a scan would read on top; None
     in a scan's own report.
+
+    ``answered_by`` is what an aggregate took from indexes: rows that match and need no look, and the pages of
+    the column that a scan would have read for them.
     """
 
     files_total: int = 0
@@ -86,13 +90,14 @@ class ScanReport:
     bytes_planned: int | None = None
     requests: int = 0
     pruned_by: dict[tuple[str, str], PrunedBy] = field(default_factory=dict)
+    answered_by: dict[tuple[str, str], PrunedBy] = field(default_factory=dict)
     ignored: list[Ignored] = field(default_factory=list)
     seconds: float = 0.0
 
     def add_unopened(self, size_bytes: int, column: str) -> None:
         """Count a file that its partition values exclude."""
         self.bytes_total += size_bytes
-        self._pruned("partition", column).files += 1
+        _entry(self.pruned_by, "partition", column).files += 1
 
     def add_file(self, file: ParquetInput, leaves: Sequence[Leaf], tally: FileTally) -> None:
         """Count a file whose footer was read."""
@@ -119,22 +124,11 @@ class ScanReport:
             self.bytes_planned += tally.planned_bytes
         self.requests += file.source.counts.requests
         for step in tally.steps:
-            self._add_step(file, leaves, step)
+            _add_step(_entry(self.pruned_by, step.index, step.column), file, leaves, step)
+        for step in tally.answered:
+            own = [leaf for leaf in leaves if leaf.name == step.column]
+            _add_step(_entry(self.answered_by, step.index, step.column), file, own, step)
         self.ignored += [note for note in file.ignored if note not in self.ignored]
-
-    def _pruned(self, index: str, column: str) -> PrunedBy:
-        return self.pruned_by.setdefault((index, column), PrunedBy(index, column))
-
-    def _add_step(self, file: ParquetInput, leaves: Sequence[Leaf], step: PruneStep) -> None:
-        entry = self._pruned(step.index, step.column)
-        edges = file.footer.row_group_starts
-        before = step.before.overlaps(edges[:-1], edges[1:])
-        after = step.after.overlaps(edges[:-1], edges[1:])
-        entry.files += step.after.is_empty
-        entry.row_groups += int(before.sum() - after.sum())
-        entry.rows += step.before.num_rows - step.after.num_rows
-        for group in np.flatnonzero(before).tolist():
-            entry.pages += sum(_pages_skipped(file, group, leaf, step, bool(after[group])) for leaf in leaves)
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON holds it; the keys are fixed, more may be added."""
@@ -164,9 +158,25 @@ class ScanReport:
             },
             "requests": self.requests,
             "pruned_by": [vars(entry).copy() for entry in self.pruned_by.values()],
+            "answered_by": [vars(entry).copy() for entry in self.answered_by.values()],
             "ignored": [vars(note).copy() for note in self.ignored],
             "seconds": self.seconds,
         }
+
+
+def _entry(entries: dict[tuple[str, str], PrunedBy], index: str, column: str) -> PrunedBy:
+    return entries.setdefault((index, column), PrunedBy(index, column))
+
+
+def _add_step(entry: PrunedBy, file: ParquetInput, leaves: Sequence[Leaf], step: PruneStep) -> None:
+    edges = file.footer.row_group_starts
+    before = step.before.overlaps(edges[:-1], edges[1:])
+    after = step.after.overlaps(edges[:-1], edges[1:])
+    entry.files += step.after.is_empty
+    entry.row_groups += int(before.sum() - after.sum())
+    entry.rows += step.before.num_rows - step.after.num_rows
+    for group in np.flatnonzero(before).tolist():
+        entry.pages += sum(_pages_skipped(file, group, leaf, step, bool(after[group])) for leaf in leaves)
 
 
 def _pages_skipped(file: ParquetInput, group: int, leaf: Leaf, step: PruneStep, partly: bool) -> int:
