@@ -27,7 +27,10 @@ from intarsia.errors import (
 from intarsia.indexes.bloom_granule import BloomGranule
 from intarsia.indexes.distinct import Distinct
 from intarsia.indexes.histogram import Histogram
+from intarsia.indexes.hll import Hll
+from intarsia.indexes.ngram import Ngram
 from intarsia.indexes.rowmap import RowMap
+from intarsia.indexes.sample import Sample
 from intarsia.indexes.zonemap import ZoneMap
 from intarsia.table import Scan, Table, open
 from intarsia.tally import ScanReport
@@ -58,14 +61,17 @@ __all__ = [
     "Finding",
     "FormatError",
     "Histogram",
+    "Hll",
     "IndexBuildError",
     "IndexPayloadError",
     "IntarsiaError",
     "IntarsiaWarning",
+    "Ngram",
     "PageIndex",
     "PredicateError",
     "ReplaceError",
     "RowMap",
+    "Sample",
     "Scan",
     "ScanReport",
     "Statistics",

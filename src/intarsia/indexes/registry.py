@@ -23,7 +23,10 @@ _BUILT_IN = {
     "bloom_granule": "intarsia.indexes.bloom_granule:BloomGranule",
     "distinct": "intarsia.indexes.distinct:Distinct",
     "histogram": "intarsia.indexes.histogram:Histogram",
+    "hll": "intarsia.indexes.hll:Hll",
+    "ngram": "intarsia.indexes.ngram:Ngram",
     "row_map": "intarsia.indexes.rowmap:RowMap",
+    "sample": "intarsia.indexes.sample:Sample",
     "zone_map": "intarsia.indexes.zonemap:ZoneMap",
 }
 

@@ -16,6 +16,7 @@ from intarsia.format import thrift
 from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.structs import OffsetIndex
 from intarsia.indexes.base import Layout
+from intarsia.indexes.sample import take_rows
 from intarsia.predicate.columns import resolve_column
 from intarsia.predicate.nodes import ColumnName
 from intarsia.retrofit.chunk_pages import chunk_pages
@@ -51,7 +52,7 @@ class FileColumns:
         parts = []
         for row_group in np.unique(groups).tolist():
             table = self._read_columns(row_group, range(len(self._file.footer.leaves)))
-            parts.append(table.take(pa.array(ordinals[groups == row_group] - edges[row_group])))
+            parts.append(take_rows(table, ordinals[groups == row_group] - edges[row_group]))
         return pa.concat_tables(parts) if parts else self._file.arrow_schema.empty_table()
 
     def type_of(self, column: ColumnName) -> pa.DataType:

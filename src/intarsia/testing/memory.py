@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from intarsia.errors import ColumnNotFoundError
 from intarsia.indexes.base import Layout
+from intarsia.indexes.sample import take_rows
 from intarsia.selection import Rows
 
 #: Gives a whole number between two bounds, both included: a generator of random numbers, or Hypothesis.
@@ -59,7 +60,7 @@ class MemoryColumns:
 
     def rows(self, ordinals: Rows) -> pa.Table:
         """Some whole rows, of all columns."""
-        return self.table.take(pa.array(ordinals))
+        return take_rows(self.table, ordinals)
 
     def values(self, column: str) -> pa.Array:
         """All values of a column.

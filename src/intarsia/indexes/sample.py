@@ -1,0 +1,196 @@
+"""Sample: some rows of the file, drawn at random, all columns of them.
+
+The payload is an Arrow IPC stream, buffers compressed with Zstandard: the first column has the ordinals of
+the rows in the file, int64, ascending; the others are the file's, in its order, of the types that
+``pyarrow.parquet.read_table`` gives them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.comparison import comparison_array, comparison_type
+from intarsia.errors import IndexBuildError, IndexPayloadError
+from intarsia.indexes.base import ColumnData, Layout
+from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.predicate.bound import Path
+from intarsia.predicate.evaluate import leaf_mask
+from intarsia.selection import Rows, RowSelection
+
+_ORDINAL = "ordinal"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A uniform sample of the file's rows, drawn without replacement.
+
+    `Table.sample` puts the samples of files together without reading data. Any predicate can be tried on
+    the sample, so that the rows it keeps can be estimated where no histogram can judge it. Nothing is skipped
+    by it.
+
+    Args:
+        n: How many rows; all of them, if the file has no more.
+        seed: The same seed draws the same rows of a file (as long as NumPy's ``default_rng`` stays as it is).
+
+    Example:
+        >>> import intarsia as ia
+        >>> ia.Sample(1000)
+        Sample(n=1000, seed=0)
+    """
+
+    kind: ClassVar[str] = "sample"
+    version: ClassVar[int] = 1
+
+    n: int
+    seed: int = 0
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """None: it is about rows."""
+        return ()
+
+    def can_estimate(self, predicate: BoundLeaf) -> bool:  # noqa: ARG002
+        """Always: it has every column."""
+        return True
+
+    def build(self, chunk: ColumnData) -> bytes:
+        """The payload for a file; see the module's text."""
+        for name, value in (("n", self.n), ("seed", self.seed)):
+            if type(value) is not int or value < 0:
+                raise IndexBuildError(f"Sample: {name} is {value!r}; it must be 0 or more")
+        ordinals = draw(chunk.layout.num_rows, self.n, np.random.default_rng(self.seed))
+        try:
+            rows = _compacted(chunk.rows(ordinals).combine_chunks())
+            fields = [pa.field(_ORDINAL, pa.int64(), nullable=False), *rows.schema]
+            table = pa.Table.from_arrays([pa.array(ordinals), *rows.columns], schema=pa.schema(fields))
+            sink = pa.BufferOutputStream()
+            options = pa.ipc.IpcWriteOptions(compression="zstd")
+            with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+                writer.write_table(table)
+            payload = bytes(sink.getvalue())
+            kept = pa.ipc.open_stream(payload).schema
+        except pa.ArrowException as error:
+            raise IndexBuildError(f"Sample: rows of these types cannot be kept: {error}") from error
+        changed = [field.name for field, there in zip(fields, kept, strict=True) if field.type != there.type]
+        if changed:
+            raise IndexBuildError(f"Sample: the types of {', '.join(changed)} are not kept by Arrow IPC")
+        return payload
+
+    def open(self, payload: bytes, layout: Layout) -> OpenSample:
+        """The rows."""
+        try:
+            with pa.ipc.open_stream(payload) as reader:
+                table = reader.read_all()
+            table.validate(full=True)
+            is_ordinal = table.num_columns > 0 and table.schema.field(0).type == pa.int64()
+            if not is_ordinal or table.column(0).null_count:
+                raise ValueError("its first column has no ordinals of rows")
+        except (pa.ArrowException, ValueError, OSError) as error:
+            raise IndexPayloadError(f"the payload of Sample is damaged: {error}") from error
+        ordinals = table.column(0).to_numpy()
+        is_ascending = bool((np.diff(ordinals) > 0).all())
+        is_inside = not len(ordinals) or (ordinals[0] >= 0 and ordinals[-1] < layout.num_rows)
+        if not is_ascending or not is_inside or len(ordinals) != min(self.n, layout.num_rows):
+            raise IndexPayloadError("the payload of Sample is about other rows")
+        return OpenSample(layout.num_rows, ordinals, table.remove_column(0))
+
+
+@dataclass(frozen=True)
+class OpenSample:
+    """Some rows of a file.
+
+    Attributes:
+        num_rows: How many rows the file has.
+        ordinals: Which of them are here, ascending.
+        rows: Those rows, all columns.
+    """
+
+    num_rows: int
+    ordinals: Rows
+    rows: pa.Table
+
+    def candidate_rows(self, predicate: BoundLeaf) -> RowSelection | None:  # noqa: ARG002
+        """None: it estimates."""
+        return None
+
+    def estimated_rows(self, predicate: BoundLeaf) -> float | None:
+        """About how many rows of the file meet a predicate; None if it is about no column of these.
+
+        Rows of the sample are known. Of the others, if ``k`` of ``n`` match here, a share of
+        ``(k + 1) / (n + 2)`` is taken to (Laplace's rule of succession), so what is rare is not taken to be
+        absent.
+        """
+        values = self._values(predicate.path)
+        if values is None:
+            return None
+        plain = comparison_array(values, comparison_type(values.type))
+        try:
+            compared = plain if plain.type == predicate.type else plain.cast(predicate.type)
+        except pa.ArrowException:  # a predicate of a table whose other files have another type
+            return None
+        hits = sum(leaf_mask(predicate, chunk).true_count for chunk in compared.chunks)
+        unseen = self.num_rows - len(self.ordinals)
+        return float(hits + unseen * (hits + 1) / (len(self.ordinals) + 2))
+
+    def _values(self, path: Path) -> pa.ChunkedArray | None:
+        places = self.rows.schema.get_all_field_indices(path[0])
+        if len(places) != 1:
+            return None
+        column = self.rows.column(places[0])
+        for name in path[1:]:
+            place = column.type.get_field_index(name) if pa.types.is_struct(column.type) else -1
+            if place < 0:
+                return None
+            column = pc.struct_field(column, [place])
+        return column
+
+
+def draw(num_rows: int, n: int, rng: np.random.Generator) -> Rows:
+    """Ordinals of rows drawn uniformly and without replacement, ascending; all of them, if there are no more.
+
+    Example:
+        >>> draw(3, 5, np.random.default_rng(0))
+        array([0, 1, 2])
+    """
+    if n >= num_rows:
+        return np.arange(num_rows, dtype=np.int64)
+    return np.sort(rng.choice(num_rows, n, replace=False, shuffle=False)).astype(np.int64)
+
+
+def take_rows(table: pa.Table, ordinals: Rows) -> pa.Table:
+    """Some rows of a table, also where pyarrow has no `take` for a column's type (views, in 2026).
+
+    Example:
+        >>> table = pa.table({"x": pa.array(["a", "b", "c"], pa.string_view())})
+        >>> take_rows(table, np.array([0, 2])).to_pylist()
+        [{'x': 'a'}, {'x': 'c'}]
+    """
+    try:
+        return table.take(pa.array(ordinals, pa.int64()))
+    except pa.ArrowNotImplementedError:
+        rows = [table.slice(row, 1) for row in ordinals.tolist()]
+        return pa.concat_tables([table.slice(0, 0), *rows]).combine_chunks()
+
+
+def _compacted(rows: pa.Table) -> pa.Table:
+    """Rows whose dictionaries hold no value that is not used."""
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_dictionary(field.type):
+            chunks = [_with_used_values(chunk) for chunk in rows.column(place).chunks]
+            rows = rows.set_column(place, field, pa.chunked_array(chunks, field.type))
+    return rows
+
+
+def _with_used_values(array: pa.DictionaryArray) -> pa.DictionaryArray:
+    used = pa.array(np.unique(array.indices.drop_null().to_numpy()))
+    indices = pc.index_in(array.indices, used.cast(array.indices.type)).cast(array.type.index_type)
+    try:
+        values = array.dictionary.take(used)
+    except pa.ArrowNotImplementedError:
+        return array
+    return pa.DictionaryArray.from_arrays(indices, values, ordered=array.type.ordered)

@@ -1,0 +1,205 @@
+"""Hll: estimates within their bounds, sketches that add up, and damage that is told."""
+
+import datetime as dt
+import subprocess
+import sys
+from decimal import Decimal
+
+import datasketches
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.errors import IndexBuildError, IndexPayloadError
+from intarsia.indexes.base import Layout
+from intarsia.indexes.granules import serialize_granules
+from intarsia.indexes.hll import DistinctCounter, Hll
+from intarsia.predicate import bind, parse_sql
+from intarsia.testing import IndexContract, MemoryColumns
+
+ALL = np.array([True])
+
+SCHEMA = pa.schema([pa.field("sketch", pa.binary(), False), pa.field("has_empty", pa.bool_(), False)])
+
+
+def opened(values, index=None, group_edges=None, pages=None):
+    index = index or Hll("x")
+    edges = group_edges or [0, len(values)]
+    columns = MemoryColumns(pa.table({"x": values}), edges, pages and {"x": pages})
+    return index.open(index.build(columns), columns.layout_when_opened)
+
+
+def counted(opened_index, granules=ALL):
+    counter = DistinctCounter(21)
+    opened_index.add_to(counter, np.asarray(granules))
+    return counter
+
+
+class TestContract(IndexContract):
+    def index(self):
+        return Hll("x")
+
+    def values(self):
+        return pa.array(["a", "b", None, "", "a", "ü"] * 4)
+
+
+@pytest.mark.parametrize("lg_config_k", [8, 12, 16])
+@pytest.mark.parametrize("distinct", [0, 1, 10, 1000, 100_000])
+def test_the_estimate_is_near_and_its_bounds_hold_the_truth(distinct, lg_config_k):
+    values = pa.array(np.arange(distinct).repeat(2) * 7)
+    counter = counted(opened(values, Hll("x", lg_config_k=lg_config_k)))
+    lower, upper = counter.bounds(3)
+    assert lower <= distinct <= upper
+    assert counter.estimate == pytest.approx(distinct, rel=5 * 1.04 / 2 ** (lg_config_k / 2), abs=0.01)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([True, False, True, None]),
+        pa.array([1, -1, 1, None], pa.int8()),
+        pa.array([0, 2**64 - 1, 0, None], pa.uint64()),
+        pa.array([0.0, 1.5, -0.0, None], pa.float16()),
+        pa.array([float("nan"), 0.0, -float("nan"), -0.0, None]),
+        pa.array(["a", "", "a", None]),
+        pa.array(["a", "", "a", None], pa.large_string()),
+        pa.array(["a", "", "a", None], pa.string_view()),
+        pa.array(["a", "", "a", None]).dictionary_encode(),
+        pa.array([b"\xff\xfe", b"\x00", b"\xff\xfe", None]),
+        pa.array([b"\xff\xfe", b"", b"\xff\xfe", None]),
+        pa.array([b"\xff\xfe", b"\x00\x00", b"\xff\xfe", None], pa.binary(2)),
+        pa.array([Decimal("1.50"), Decimal("-2"), Decimal("1.5"), None], pa.decimal128(9, 2)),
+        pa.array([Decimal("1.50"), Decimal("-2"), Decimal("1.5"), None], pa.decimal256(50, 2)),
+        pa.array([Decimal("1.50"), Decimal("-2"), Decimal("1.5"), None], pa.decimal32(9, 2)),
+        pa.array([dt.date(1, 1, 1), dt.date(2, 1, 1), dt.date(1, 1, 1), None]),
+        pa.array([dt.time(1), dt.time(2), dt.time(1), None]),
+        pa.array([1, -2, 1, None], pa.timestamp("ns", "Europe/Zurich")),
+        pa.array([1, -2, 1, None], pa.duration("ms")),
+    ],
+    ids=lambda values: str(values.type),
+)
+def test_every_type_is_counted_as_sql_counts_distinct_values(values):
+    counter = counted(opened(values))
+    assert counter.estimate == pytest.approx(2)
+
+
+def test_values_are_hashed_as_the_library_does():
+    texts = [f"text {i} ü" for i in range(5000)]
+    for values, fed in [
+        (pa.array(range(-2500, 2500)), range(-2500, 2500)),
+        (pa.array(texts), texts),
+        (pa.array([text.encode() for text in texts]), texts),
+        (pa.array([0.5 * i for i in range(5000)], pa.float32()), [0.5 * i for i in range(5000)]),
+    ]:
+        sketch = datasketches.hll_sketch(12, datasketches.tgt_hll_type.HLL_8)
+        for value in fed:
+            sketch.update(value)
+        assert opened(values).sketches[0].as_py() == sketch.serialize_compact()
+
+
+def test_bytes_that_are_no_text_are_hashed_as_text_would_be():
+    texts = [f"text {i} ü" for i in range(5000)]
+    together = pa.array([text.encode() for text in texts] + [b"\xff"])  # no longer text as a whole
+    alone = DistinctCounter(12)
+    alone.add(pa.array(texts))
+    counter = counted(opened(together))
+    assert counter.estimate == pytest.approx(alone.estimate, abs=3)
+    counter.merge(alone)
+    assert counter.estimate == pytest.approx(alone.estimate, rel=0.02)
+
+
+def test_sketches_of_granules_add_up_to_the_sketch_of_all():
+    rng = np.random.default_rng(3)
+    values = pa.array(rng.integers(0, 30_000, 60_000))
+    edges = [0, 20_000, 20_000, 60_000]
+    whole = datasketches.hll_sketch.deserialize(opened(values).sketches[0].as_py())
+    for granularity in ("row_group", "page", 7000):
+        index = opened(values, Hll("x", granularity), edges, [0, 500, 20_000, 60_000])
+        counter = counted(index, [True] * (len(index.edges) - 1))
+        union = datasketches.hll_union(12)
+        union.update(whole)
+        union.update(counter._to_sketch())
+        # the union of both is the union of either: it has the same registers
+        again = datasketches.hll_union(12)
+        again.update(counter._to_sketch())
+        again.update(whole)
+        registers = slice(40, None)
+        sketches = [u.get_result(datasketches.tgt_hll_type.HLL_8) for u in (union, again)]
+        serialized = [sketch.serialize_compact()[registers] for sketch in [*sketches, whole]]
+        assert serialized[0] == serialized[1] == serialized[2]
+        assert counter.estimate == pytest.approx(len(values.unique()), rel=0.08)
+
+
+def test_only_granules_whose_rows_are_all_there_are_covered():
+    from intarsia.selection import RowSelection
+
+    index = opened(pa.array(range(6)), Hll("x", "row_group"), [0, 2, 2, 4, 6])
+    rows = RowSelection.from_ranges([(0, 3), (4, 6)])
+    assert index.covered(rows).tolist() == [True, False, False, True]
+
+
+def test_it_prunes_nothing_and_is_never_read_for_a_predicate():
+    leaf = bind(parse_sql("x = 1"), pa.schema({"x": pa.int64()}))
+    assert not Hll("x").can_prune(leaf)
+    assert opened(pa.array([1, 2])).candidate_rows(leaf) is None
+
+
+@pytest.mark.parametrize(
+    ("index", "values", "reason"),
+    [
+        (Hll("x"), pa.array([[1]]), "no hash"),
+        (Hll("x", lg_config_k=3), pa.array([1]), "lg_config_k"),
+        (Hll("x", lg_config_k=22), pa.array([1]), "lg_config_k"),
+        (Hll("x", lg_config_k=12.0), pa.array([1]), "lg_config_k"),
+        (Hll("x", lg_config_k=True), pa.array([1]), "lg_config_k"),
+    ],
+    ids=repr,
+)
+def test_what_cannot_be_is_refused(index, values, reason):
+    with pytest.raises(IndexBuildError, match=reason):
+        opened(values, index)
+
+
+@pytest.mark.parametrize("distinct", [0, 3, 100, 5000])
+def test_a_damaged_sketch_is_told_and_crashes_nothing(distinct):
+    rng = np.random.default_rng(distinct)
+    good = opened(pa.array(range(distinct), pa.int64())).sketches[0].as_py()
+    layout = Layout(distinct, np.array([0, distinct]), {})
+    refused = 0
+    for _ in range(2000):
+        data = bytearray(good)
+        for place in rng.integers(0, min(len(data), 48), rng.integers(1, 4)):
+            data[place] = rng.integers(256)
+        del data[len(data) - rng.integers(0, 3) * rng.integers(0, 20) :]
+        batch = pa.record_batch([pa.array([bytes(data)]), pa.array([False])], schema=SCHEMA)
+        index = Hll("x").open(serialize_granules(batch, np.array([0, distinct]), "file"), layout)
+        try:
+            assert isinstance(counted(index).estimate, float)
+        except IndexPayloadError:
+            refused += 1
+    assert refused > 500
+
+
+def test_sketches_of_another_form_are_refused():
+    layout = Layout(5, np.array([0, 5]), {})
+    edges = np.array([0, 5])
+    for batch in [
+        pa.record_batch({"sketch": pa.array([1]), "has_empty": pa.array([True])}),
+        pa.record_batch({"sketch": pa.array([None, None], pa.binary())}),
+    ]:
+        with pytest.raises(IndexPayloadError, match="other rows"):
+            Hll("x").open(serialize_granules(batch, edges, "file"), layout)
+
+
+def test_the_library_is_not_loaded_before_it_is_needed(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"x": range(10)}), path)
+    ia.attach(path, [Hll("x"), ia.Sample(5)])
+    code = (
+        "import sys, intarsia as ia; ia.Hll('x'); "
+        f"ia.open({str(path)!r}).scan('x = 3').to_arrow(); "
+        "sys.exit('datasketches' in sys.modules or 'mmh3' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
