@@ -6,7 +6,8 @@ from dataclasses import replace
 from intarsia.file import ParquetInput
 from intarsia.format import thrift
 from intarsia.format.directory import KEY, checksum, frame, parse_directory, unframe
-from intarsia.format.footer import MAGIC
+from intarsia.format.footer import MAGIC, chunk_range
+from intarsia.format.page_header import walk_pages
 from intarsia.format.structs import (
     ColumnChunk,
     ColumnIndex,
@@ -60,8 +61,8 @@ class Damage:
 
     def statistics(self, column, **changes):
         """Change a chunk's statistics; None takes a field away."""
-        ids = {"max": 1, "min": 2, "null_count": 3, "max_value": 5, "min_value": 6, "is_max_value_exact": 7,
-               "is_min_value_exact": 8, "nan_count": 9}  # fmt: skip
+        ids = {"max": 1, "min": 2, "null_count": 3, "distinct_count": 4, "max_value": 5, "min_value": 6,
+               "is_max_value_exact": 7, "is_min_value_exact": 8, "nan_count": 9}  # fmt: skip
         meta = self.meta(column)
         if meta.get(12) is None:
             meta.set(12, thrift.STRUCT, thrift.Struct())
@@ -100,6 +101,20 @@ class Damage:
         chunk = self.chunk(column, row_group)
         chunk.set(fields[0], thrift.I64, self.append(data))
         chunk.set(fields[1], thrift.I32, len(data))
+
+    def pages(self, column, row_group=0):
+        """The pages of a chunk, and where they start in the file."""
+        meta = self._struct(column, row_group).meta_data
+        start, stop = chunk_range(meta)
+        return start, walk_pages(self.data[start:stop], meta.num_values)
+
+    def page_header(self, column, page, change):
+        """Change the header of a data page, to one that takes as many bytes."""
+        start, pages = self.pages(column)
+        found = [found for found in pages if found.is_data][page]
+        new = thrift.serialize(change(found.header))
+        assert len(new) == found.body_start - found.start
+        self.body[start + found.start : start + found.body_start] = new
 
     def write(self):
         raw = thrift.serialize_tree(self.tree)

@@ -1,5 +1,7 @@
 """Each rule of `verify` is broken on purpose, and found where it was broken."""
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -7,7 +9,14 @@ import pytest
 
 from intarsia.errors import CorruptFileError
 from intarsia.format import thrift
-from intarsia.format.structs import BoundaryOrder, ColumnIndex, OffsetIndex, PageHeader
+from intarsia.format.structs import (
+    BloomFilterHash,
+    BloomFilterHeader,
+    BoundaryOrder,
+    ColumnIndex,
+    OffsetIndex,
+    PageHeader,
+)
 from intarsia.indexes.distinct import Distinct
 from intarsia.retrofit import PageIndex, attach
 from intarsia.verification import RULES, verify
@@ -20,28 +29,7 @@ from tests.verify.damage import (
     change_payload,
     write_lists,
 )
-
-
-def found(path, rule=None):
-    """The findings, or those of one rule; no two rules may blame the same thing unless a test says so."""
-    return [finding for finding in verify(path).findings if rule is None or finding.rule == rule]
-
-
-def only(path, rule, *, index, column="id", row_group=0, page=None, severity="error"):
-    """The one finding there is."""
-    findings = found(path)
-    assert [finding.rule for finding in findings] == [rule], [str(finding) for finding in findings]
-    (finding,) = findings
-    assert (finding.severity, finding.column, finding.row_group) == (severity, column, row_group)
-    assert (finding.index, finding.page) == (index, page)
-    assert finding.consequence == RULES[rule][1]
-    assert verify(path).ok == (severity != "error")
-    return finding.message
-
-
-def little(number, width=8):
-    return number.to_bytes(width, "little", signed=True)
-
+from tests.verify.found import found, little, only
 
 # --- ColumnIndex -----------------------------------------------------------------------------------------
 
@@ -188,12 +176,22 @@ class TestColumnIndex:
         [
             ({"min_values": lambda old: old[:-1]}, "min_values has"),
             ({"null_counts": lambda old: [*old, 0]}, "null_counts has"),
+            ({"null_pages": lambda old: old[:-1]}, "min_values has"),
             ({"boundary_order": 7}, "there is no boundary order 7"),
         ],
     )
     def test_wrong_shapes(self, path, changes, message):
         change_column_index(path, **changes)
         assert only(path, "column-index-unreadable", index="ColumnIndex").startswith(message)
+
+    def test_pages_left_out(self, path):
+        def shorter(old):
+            return old[:-1]
+
+        change_column_index(path, null_pages=shorter, min_values=shorter, max_values=shorter,
+                            null_counts=shorter)  # fmt: skip
+        message = only(path, "column-index-page-count", index="ColumnIndex")
+        assert message == "it is about 9 data pages, there are 10"
 
     def test_bytes_that_are_none(self, path):
         damage = Damage(path)
@@ -276,8 +274,18 @@ class TestOffsetIndex:
         only(path, "first-row-index", index="OffsetIndex", column="tags.list.element", page=3)
 
     def test_offsets(self, path):
-        change_location(path, 3, offset=lambda old: old - 1)
+        change_location(path, 3, offset=lambda old: old + 1)
         only(path, "page-offset", index="OffsetIndex", page=3)
+
+    def test_pages_that_overlap(self, path):
+        change_location(path, 3, offset=lambda old: old - 1)
+        assert "before the end" in only(path, "pages-overlap", index="OffsetIndex", page=3)
+
+    @pytest.mark.parametrize("offset", [4, 10**9, -1])
+    def test_pages_outside_their_chunk(self, path, offset):
+        change_location(path, 3, column="n", offset=lambda _: offset)
+        message = only(path, "page-outside-chunk", index="OffsetIndex", column="n", page=3)
+        assert f"at byte {offset}, outside" in message
 
     def test_sizes(self, path):
         change_location(path, 3, compressed_page_size=lambda old: old + 5)
@@ -464,6 +472,26 @@ class TestBloomFilters:
         damage.write()
         only(path, "bloom-filter-unreadable", index="BloomFilter")
 
+    def test_a_damaged_header(self, path):
+        damage = Damage(path)
+        offset = damage.meta("id").get(14)
+        damage.body[offset : offset + 2] = b"\xff\xff"
+        damage.write()
+        only(path, "bloom-filter-unreadable", index="BloomFilter")
+
+    def test_an_algorithm_that_nobody_knows(self, path):
+        damage = Damage(path)
+        offset = damage.meta("id").get(14)
+        header, _ = thrift.parse(BloomFilterHeader, damage.data, offset)
+        old = thrift.serialize(header)
+        new = thrift.serialize(header._replace(hash=BloomFilterHash()))
+        damage.meta("id").set(
+            14, thrift.I64, damage.append(new + damage.data[offset + len(old) :][: header.numBytes])
+        )
+        damage.meta("id").remove(15)
+        damage.write()
+        assert "XXH64" in only(path, "bloom-filter-unreadable", index="BloomFilter")
+
     def test_length(self, path):
         damage = Damage(path)
         damage.meta("id").set(15, thrift.I32, damage.meta("id").get(15) + 8)
@@ -625,8 +653,7 @@ class TestValuesThatCannotBeCompared:
 
 
 def test_every_rule_is_known_to_a_test():
-    with open(__file__) as file:
-        text = file.read()
+    text = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
     assert [rule for rule in RULES if f'"{rule}"' not in text] == []
 
 
@@ -673,8 +700,8 @@ def test_known_bad_files(corpus):
         ("error", "null-page-with-values"),
         ("error", "null-count-invalid"),
     }
-    assert rules("alltypes_invalid_pages.parquet") >= {("error", "page-offset")}
-    assert rules("nan_in_stats.parquet") == {("warning", "bound-is-nan")}
+    assert rules("alltypes_invalid_pages.parquet") >= {("error", "page-outside-chunk")}
+    assert rules("nan_in_stats.parquet") == {("warning", "bound-is-nan"), ("warning", "row-group-size")}
     assert rules("bloom_filter.parquet") == {("warning", "no-column-order")}
     with pytest.raises(CorruptFileError):
         found(next(corpus.rglob("PARQUET-1481.parquet")))

@@ -392,6 +392,7 @@ class DataPageHeader(NamedTuple):
     encoding: Annotated[int, _i32(2)]
     definition_level_encoding: Annotated[int, _i32(3)]
     repetition_level_encoding: Annotated[int, _i32(4)]
+    statistics: Annotated[Statistics | None, _struct(5, Statistics)] = None
 
 
 @declared
@@ -413,6 +414,7 @@ class DataPageHeaderV2(NamedTuple):
     definition_levels_byte_length: Annotated[int, _i32(5)]
     repetition_levels_byte_length: Annotated[int, _i32(6)]
     is_compressed: Annotated[bool | None, _bool(7)] = None
+    statistics: Annotated[Statistics | None, _struct(8, Statistics)] = None
 
 
 @declared
@@ -425,6 +427,7 @@ class PageHeader(NamedTuple):
     data_page_header: Annotated[DataPageHeader | None, _struct(5, DataPageHeader)] = None
     dictionary_page_header: Annotated[DictionaryPageHeader | None, _struct(7, DictionaryPageHeader)] = None
     data_page_header_v2: Annotated[DataPageHeaderV2 | None, _struct(8, DataPageHeaderV2)] = None
+    crc: Annotated[int | None, _i32(4)] = None
 
 
 # --- indexes ---------------------------------------------------------------------------------------

@@ -13,16 +13,25 @@ from typing import TypeAlias
 
 from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
+from intarsia.format.datafusion import KEY as DATAFUSION_KEY
 from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.writers import distrusts_page_index, distrusts_statistics
-from intarsia.inspection import DATAFUSION_KEY, find_datafusion_index, open_one
+from intarsia.inspection import find_datafusion_index, open_one
 from intarsia.retrofit.leaf_values import LeafReader, leaf_paths
 from intarsia.verification.bloom_filters import check_bloom_filter
 from intarsia.verification.chunk import read_chunk
 from intarsia.verification.embedded import check_entry, find_entries
 from intarsia.verification.findings import RULES, Finding, Findings, VerifyReport
 from intarsia.verification.page_index import check_column_index, check_offset_index, read_page_index
-from intarsia.verification.statistics import check_statistics
+from intarsia.verification.pages import check_checksums, check_counts, check_encodings
+from intarsia.verification.sizes import (
+    check_chunk_size,
+    check_row_group_size,
+    check_size_statistics,
+    check_value_bytes,
+)
+from intarsia.verification.sorting import check_sorting
+from intarsia.verification.statistics import check_page_statistics, check_statistics
 
 __all__ = ["RULES", "Finding", "Progress", "VerifyReport", "verify"]
 
@@ -74,12 +83,14 @@ def _verify(file: ParquetInput, findings: Findings, progress: Progress) -> None:
     ]
     for row_group in range(len(groups)):
         findings.checked["row_groups"] += 1
+        check_row_group_size(footer, row_group, findings.at(row_group, None))
         for reader in readers:
             place = findings.at(row_group, reader.leaf.name)
             _verify_chunk(file, row_group, reader, place)
             place.add_left_out()
             done += 1
             progress(done, total, reader.leaf.name)
+        check_sorting(file, row_group, readers, findings)
     for entry in entries:
         check_entry(file, entry, findings)
         done += 1
@@ -97,8 +108,12 @@ def _verify_chunk(file: ParquetInput, row_group: int, reader: LeafReader, findin
     offset_index, column_index = read_page_index(file, place, findings)
     if offset_index is not None or column_index is not None:
         _note_writer("page index", distrusts_page_index(footer.created_by, leaf), findings)
+    sizes = meta.size_statistics
     histograms = column_index is not None and bool(
         column_index.repetition_level_histograms or column_index.definition_level_histograms
+    )
+    histograms |= sizes is not None and bool(
+        sizes.repetition_level_histogram or sizes.definition_level_histogram
     )
     num_rows = footer.metadata.row_groups[row_group].num_rows
     data = file.source.read(*chunk_range(meta))
@@ -108,12 +123,19 @@ def _verify_chunk(file: ParquetInput, row_group: int, reader: LeafReader, findin
     findings.checked["column_chunks"] += 1
     findings.checked["pages"] += len(chunk.pages)
     findings.checked["values"] += meta.num_values
+    check_checksums(data, chunk, findings)
+    check_counts(chunk, findings)
+    check_encodings(chunk, findings)
+    check_chunk_size(chunk, findings)
+    check_size_statistics(chunk, findings)
+    check_page_statistics(file, chunk, findings)
     if meta.statistics is not None:
         if meta.statistics.min_value is not None or meta.statistics.max_value is not None:
             _note_writer("Statistics", distrusts_statistics(footer.created_by, leaf), findings)
         check_statistics(file, chunk, meta.statistics, findings)
     if offset_index is not None:
         check_offset_index(chunk, offset_index, findings)
+        check_value_bytes(chunk, offset_index, findings)
     if column_index is not None:
         check_column_index(file, chunk, column_index, findings, has_offset_index=offset_index is not None)
     if meta.bloom_filter_offset:

@@ -98,15 +98,18 @@ def shown_key(chunk: Chunk, key: Any) -> str:
     return shown(human_value(chunk.leaf, chunk.ordering.encode(key)))
 
 
-def has_bounds_order(leaf: Leaf, chunk: Chunk, findings: Findings, *, index: str, is_declared: bool) -> bool:
+def has_bounds_order(
+    leaf: Leaf, chunk: Chunk, findings: Findings, *, index: str, is_declared: bool, page: int | None = None
+) -> bool:
     """Whether bounds of a leaf mean something; if not, that is noted."""
     if chunk.ordering is None:
         name = leaf.kind or leaf.type.name
-        findings.add("bounds-without-order", f"there are bounds, but {name} has no order", index=index)
+        message = f"there are bounds, but {name} has no order"
+        findings.add("bounds-without-order", message, index=index, page=page)
         return False
     if not is_declared:
         message = "there are bounds, but the footer has no column order for them (column_orders)"
-        findings.add("no-column-order", message, index=index)
+        findings.add("no-column-order", message, index=index, page=page)
     return True
 
 

@@ -16,7 +16,7 @@ from intarsia.errors import CorruptFileError, FormatError
 from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.levels import PageLevels, levels_are_compressed, page_levels
 from intarsia.format.page_header import Page, parse_page
-from intarsia.format.structs import ColumnMetaData
+from intarsia.format.structs import ColumnMetaData, Type
 from intarsia.ordering import Keys, Ordering
 from intarsia.retrofit.decompress import decompress
 from intarsia.retrofit.leaf_values import LeafReader
@@ -44,6 +44,8 @@ class Chunk:
         meta: What the footer says of it.
         start: Byte offset of the chunk in the file.
         num_rows: Rows in the row group.
+        walked: Its pages in the order of the file, the dictionary page included, as far as they were found.
+        is_whole: Whether all of them were found.
         pages: Its data pages.
         levels: Levels of each data page, if they were needed and could be read.
         rows: Rows of each page; None if they cannot be told.
@@ -57,6 +59,8 @@ class Chunk:
     meta: ColumnMetaData
     start: int
     num_rows: int
+    walked: Sequence[Page]
+    is_whole: bool
     pages: Sequence[Page]
     levels: Sequence[PageLevels] | None
     rows: Counts | None
@@ -64,6 +68,11 @@ class Chunk:
     values: pa.ChunkedArray | None
     ordering: Ordering | None
     total_order: bool
+
+    @property
+    def stop(self) -> int:
+        """Byte offset of its end in the file."""
+        return chunk_range(self.meta)[1]
 
     @property
     def num_values(self) -> Counts:
@@ -107,6 +116,33 @@ class Chunk:
         return self._sums(np.isnan(self.numbers))
 
     @cached_property
+    def value_bytes(self) -> Counts | None:
+        """Bytes of the values of each page; None for types of fixed width, or where they cannot be told."""
+        # a decimal may be stored in more bytes than it needs, and how many is not known any more
+        if self.leaf.type != Type.BYTE_ARRAY or self.leaf.kind == "DECIMAL":
+            return None
+        if self.values is None or self.present is None:
+            return None
+        return self._sums(pc.binary_length(self.values).to_numpy())
+
+    @cached_property
+    def level_histograms(self) -> tuple[Counts, Counts] | None:
+        """How often each repetition and each definition level occurs, a row for each page, if it is known."""
+        highest = self.leaf.max_repetition_level, self.leaf.max_definition_level
+        if self.levels is not None:
+            repetition = [page.repetition.histogram for page in self.levels]
+            definition = [page.definition.histogram for page in self.levels]
+        elif highest == (0, 0):
+            repetition = definition = [self.num_values[[page]] for page in range(len(self.pages))]
+        elif highest == (0, 1) and self.present is not None:
+            repetition = [self.num_values[[page]] for page in range(len(self.pages))]
+            definition = list(np.stack([self.num_values - self.present, self.present], axis=1))
+        else:
+            return None
+        rows = np.array(repetition, np.int64), np.array(definition, np.int64)
+        return rows[0].reshape(-1, highest[0] + 1), rows[1].reshape(-1, highest[1] + 1)
+
+    @cached_property
     def extremes(self) -> Extremes | None:
         """The extremes of each page; None where values cannot be told, or have no order."""
         if self.ordering is None or self.values is None or self.present is None:
@@ -130,7 +166,7 @@ class Chunk:
         highs[holds] = self.ordering.keys(pa.array([pair["max"] for pair in pairs], type=kind))
         return Extremes(lows, highs, holds)
 
-    def _sums(self, marks: Bools) -> Counts:
+    def _sums(self, marks: npt.NDArray[Any]) -> Counts:
         assert self.present is not None
         totals = np.concatenate([[0], np.cumsum(marks, dtype=np.int64)])
         return np.asarray(totals[self.first_values + self.present] - totals[self.first_values])
@@ -154,19 +190,20 @@ def read_chunk(
         num_rows: Rows in the row group.
         reader: Decodes the leaf's values.
         findings: Where to note.
-        levels: Whether levels are wanted also where rows can be told without them.
+        levels: Whether histograms of levels are wanted.
         total_order: Whether the footer declares IEEE 754's total order for the leaf.
     """
     leaf = reader.leaf
-    pages = _walk(data, meta, findings)
+    walked, is_whole = _walk(data, meta, findings)
+    pages = [page for page in walked if page.is_data]
     counted: list[PageLevels] | None = None
-    if levels or not leaf.is_flat:
+    # of a leaf that is flat and at most optional, values and nulls tell the same
+    if not leaf.is_flat or (levels and leaf.max_definition_level > 1):
         try:
             counted = [_levels(data, page, meta, leaf) for page in pages]
         except FormatError as error:
             findings.add("unchecked", f"repetition and definition levels cannot be read: {error.message}")
     rows = _rows(leaf, pages, counted)
-    _check_headers(leaf, pages, counted, rows, findings)
     if rows is not None and rows.sum() != num_rows:
         findings.add("row-count", f"the pages hold {rows.sum()} rows, the footer says {num_rows}")
     column: pa.ChunkedArray | None = None
@@ -188,11 +225,25 @@ def read_chunk(
     elif not pages:
         present = np.empty(0, dtype=np.int64)
     start, _ = chunk_range(meta)
-    return Chunk(leaf, meta, start, num_rows, pages, counted, rows, present, column, ordering, total_order)
+    return Chunk(
+        leaf,
+        meta,
+        start,
+        num_rows,
+        walked,
+        is_whole,
+        pages,
+        counted,
+        rows,
+        present,
+        column,
+        ordering,
+        total_order,
+    )
 
 
-def _walk(data: bytes, meta: ColumnMetaData, findings: Findings) -> list[Page]:
-    """The data pages, as far as they can be found."""
+def _walk(data: bytes, meta: ColumnMetaData, findings: Findings) -> tuple[list[Page], bool]:
+    """The pages, as far as they can be found, and whether these are all."""
     pages: list[Page] = []
     offset = values = 0
     while offset < len(data) and values < meta.num_values:
@@ -200,14 +251,14 @@ def _walk(data: bytes, meta: ColumnMetaData, findings: Findings) -> list[Page]:
             page = parse_page(data, offset)
         except CorruptFileError as error:
             findings.add("unreadable-pages", f"at byte {offset} of the chunk: {error.message}")
-            return pages
+            return pages, False
+        pages.append(page)
         if page.is_data:
-            pages.append(page)
             values += page.num_values
         offset = page.stop
     if values != meta.num_values:
         findings.add("value-count", f"the pages hold {values} values, the footer says {meta.num_values}")
-    return pages
+    return pages, values == meta.num_values
 
 
 def _levels(data: bytes, page: Page, meta: ColumnMetaData, leaf: Leaf) -> PageLevels:
@@ -243,28 +294,3 @@ def _present(
     totals = np.concatenate([[0], np.cumsum(valid, dtype=np.int64)])
     stops = np.cumsum(sizes)
     return np.asarray(totals[stops] - totals[stops - sizes])
-
-
-def _check_headers(
-    leaf: Leaf,
-    pages: Sequence[Page],
-    levels: Sequence[PageLevels] | None,
-    rows: Counts | None,
-    findings: Findings,
-) -> None:
-    """Headers of version 2 pages, which count rows and nulls."""
-    for ordinal, page in enumerate(pages):
-        header = page.header.data_page_header_v2
-        if header is None:
-            continue
-        if rows is not None and header.num_rows != rows[ordinal]:
-            message = f"the page header says {header.num_rows} rows, there are {rows[ordinal]}"
-            findings.add("page-header-count", message, page=ordinal)
-        if levels is not None:
-            nulls = header.num_values - levels[ordinal].num_present
-            # what counts as a null in a list differs from writer to writer
-            if leaf.is_flat and header.num_nulls != nulls:
-                message = f"the page header says {header.num_nulls} nulls, there are {nulls}"
-                findings.add("page-header-count", message, page=ordinal)
-            if not levels[ordinal].starts_row:
-                findings.add("page-starts-within-row", "a version 2 page starts within a row", page=ordinal)

@@ -25,15 +25,33 @@ RULES: Mapping[str, tuple[Severity, str]] = {
     "page-header-count": ("error", "readers that count rows or nulls by page headers are wrong"),
     "page-starts-within-row": ("error", "readers that skip pages return rows with values missing or shifted"),
     "empty-page": ("warning", "readers that expect first rows to ascend reject the OffsetIndex"),
+    "page-checksum": ("error", "the page's bytes are damaged, or readers that check them fail"),
+    # what the footer says of chunks and row groups
+    "encodings-incomplete": ("error", "readers that prune by the dictionary page lose rows, or fail"),
+    "encoding-stats-hide-pages": ("error", "readers that prune by the dictionary page lose rows"),
+    "encoding-stats": ("warning", "readers prune by the dictionary page in vain, or not at all"),
+    "chunk-size": ("warning", "readers that plan reads or memory by it take too little or too much"),
+    "row-group-size": ("warning", "readers that split files or plan memory by it do so badly"),
+    "rows-not-sorted": (
+        "error",
+        "readers that rely on the order lose rows, or return them in the wrong order",
+    ),
+    "sorting-column": ("error", "readers fail, or ignore the order"),
     # OffsetIndex
     "offset-index-unreadable": ("error", "readers ignore it, or fail"),
     "page-count": ("error", _WRONG_PAGES),
     "page-offset": ("error", _WRONG_PAGES),
+    "page-outside-chunk": ("error", "readers that skip pages fail, or read bytes of another column"),
+    "pages-overlap": ("error", _WRONG_PAGES),
     "page-size": ("error", _WRONG_PAGES),
     "page-size-without-header": ("error", "readers that skip pages read pages that are cut short"),
     "first-row-index": ("error", "readers that skip pages return wrong rows"),
     # ColumnIndex, and what Statistics share with it
     "column-index-unreadable": ("error", "readers ignore it, or fail"),
+    "column-index-page-count": (
+        "error",
+        "readers reject the page index, or judge pages by the bounds of others and lose rows",
+    ),
     "column-index-without-offset-index": ("warning", "readers cannot use it"),
     "no-column-order": (
         "warning",
@@ -55,7 +73,12 @@ RULES: Mapping[str, tuple[Severity, str]] = {
     "bounds-exclude-values": ("error", _LOSES_ROWS),
     "bound-not-exact": ("error", "readers that answer MIN or MAX from it are wrong"),
     "boundary-order": ("error", "readers that search by bisection lose rows"),
+    "distinct-count": (
+        "warning",
+        "plans made by it are worse, and COUNT(DISTINCT) answered from it is wrong",
+    ),
     "level-histogram": ("warning", "estimates from it are wrong"),
+    "unencoded-bytes": ("warning", "readers that plan memory by it take too little or too much"),
     # Bloom filters
     "bloom-filter-unreadable": ("error", "readers ignore it, or fail"),
     "bloom-filter-length": ("warning", "readers that trust the length read too little or too much"),
@@ -89,8 +112,9 @@ class Finding:
         column: The column, dotted, or None.
         page: Ordinal of the data page in its chunk, or None.
         index: Which structure is meant: ``"ColumnIndex"``, ``"OffsetIndex"``, ``"Statistics"``,
-            ``"BloomFilter"``, ``"directory"``, ``"distinct_index_offset"``, the name of an embedded index;
-            None for the data itself.
+            ``"SizeStatistics"``, ``"PageHeader"``, ``"BloomFilter"``, ``"encodings"``, ``"encoding_stats"``,
+            ``"sorting_columns"``, ``"directory"``, ``"distinct_index_offset"``, the name of an embedded
+            index; None for the data itself, and for counts and sizes of chunks and row groups.
         message: What is wrong.
         consequence: What it does to readers.
     """

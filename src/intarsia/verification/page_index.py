@@ -79,6 +79,7 @@ def check_offset_index(chunk: Chunk, index: OffsetIndex, findings: Findings) -> 
         message = f"it lists {len(locations)} data pages, there are {len(chunk.pages)}"
         findings.add("page-count", message, index=_OFFSET_INDEX)
     first_rows = None if chunk.rows is None else (np.cumsum(chunk.rows) - chunk.rows).tolist()
+    stop_before = chunk.start  # of the page before, by the pages themselves
     for ordinal, (location, page) in enumerate(zip(locations, chunk.pages, strict=False)):
         offset, size, header_bytes = (
             chunk.start + page.start,
@@ -86,7 +87,15 @@ def check_offset_index(chunk: Chunk, index: OffsetIndex, findings: Findings) -> 
             page.body_start - page.start,
         )
         claimed = location.compressed_page_size
-        if location.offset != offset:
+        if not chunk.start <= location.offset < chunk.stop:
+            message = f"it puts the page at byte {location.offset}, outside the chunk, "
+            message += f"which is at bytes {chunk.start} to {chunk.stop}"
+            findings.add("page-outside-chunk", message, index=_OFFSET_INDEX, page=ordinal)
+        elif location.offset < stop_before:
+            message = f"it puts the page at byte {location.offset}, before the end of the last one "
+            message += f"at {stop_before}; the page is at {offset}"
+            findings.add("pages-overlap", message, index=_OFFSET_INDEX, page=ordinal)
+        elif location.offset != offset:
             message = f"it puts the page at byte {location.offset}, it is at {offset}"
             findings.add("page-offset", message, index=_OFFSET_INDEX, page=ordinal)
         if claimed == size - header_bytes:
@@ -95,6 +104,7 @@ def check_offset_index(chunk: Chunk, index: OffsetIndex, findings: Findings) -> 
         elif claimed != size:
             message = f"it gives the page {claimed} bytes, it has {size}"
             findings.add("page-size", message, index=_OFFSET_INDEX, page=ordinal)
+        stop_before = offset + size
         if first_rows is not None and location.first_row_index != first_rows[ordinal]:
             message = (
                 f"it lets the page start at row {location.first_row_index}, it does at {first_rows[ordinal]}"
@@ -127,12 +137,17 @@ def check_column_index(
 
 
 def _has_shape(chunk: Chunk, index: ColumnIndex, findings: Findings) -> bool:
-    for name in ("null_pages", "min_values", "max_values", "null_counts", "nan_counts"):
+    num_pages = len(index.null_pages)
+    for name in ("min_values", "max_values", "null_counts", "nan_counts"):
         values = getattr(index, name)
-        if values is not None and len(values) != len(chunk.pages):
-            message = f"{name} has {len(values)} entries for {len(chunk.pages)} pages"
+        if values is not None and len(values) != num_pages:
+            message = f"{name} has {len(values)} entries, null_pages {num_pages}"
             findings.add("column-index-unreadable", message, index=_COLUMN_INDEX)
             return False
+    if num_pages != len(chunk.pages):
+        message = f"it is about {num_pages} data pages, there are {len(chunk.pages)}"
+        findings.add("column-index-page-count", message, index=_COLUMN_INDEX)
+        return False
     if index.boundary_order not in tuple(BoundaryOrder):
         message = f"there is no boundary order {index.boundary_order}"
         findings.add("column-index-unreadable", message, index=_COLUMN_INDEX)
@@ -170,25 +185,21 @@ def _check_counts(
 
 
 def _check_histograms(chunk: Chunk, index: ColumnIndex, findings: Findings) -> None:
-    if chunk.levels is None:
+    if chunk.level_histograms is None:
         return
-    pairs = (
-        ("repetition", index.repetition_level_histograms, [page.repetition for page in chunk.levels]),
-        ("definition", index.definition_level_histograms, [page.definition for page in chunk.levels]),
-    )
-    for name, claimed, counted in pairs:
+    names = "repetition", "definition"
+    told = index.repetition_level_histograms, index.definition_level_histograms
+    for name, claimed, actual in zip(names, told, chunk.level_histograms, strict=True):
         if not claimed:
             continue
-        actual = (
-            np.concatenate([levels.histogram for levels in counted]) if counted else np.empty(0, np.int64)
-        )
-        told = np.array(claimed, dtype=np.int64)
-        if len(told) != len(actual):
-            message = f"the {name} level histograms have {len(told)} entries, there should be {len(actual)}"
+        if len(claimed) != actual.size:
+            message = (
+                f"the {name} level histograms have {len(claimed)} entries, there should be {actual.size}"
+            )
             findings.add("level-histogram", message, index=_COLUMN_INDEX)
             continue
-        levels = len(actual) // len(counted)
-        for page in np.unique(np.flatnonzero(told != actual) // levels).tolist():
+        by_page = np.array(claimed, dtype=np.int64).reshape(actual.shape)
+        for page in np.flatnonzero((by_page != actual).any(axis=1)).tolist():
             message = f"the histogram of {name} levels is not that of the page"
             findings.add("level-histogram", message, index=_COLUMN_INDEX, page=page)
 
