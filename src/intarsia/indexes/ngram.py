@@ -1,0 +1,316 @@
+"""N-grams: which short pieces of text occur in which granules.
+
+A gram is ``n`` bytes of UTF-8 that stand side by side in one value.  A pattern is judged by the grams of
+the texts that every match contains: a granule that lacks one of them is skipped.  Grams are of bytes, since
+whatever contains a text contains its bytes, in every script; and values are folded, if at all, before they
+are cut.
+
+The byte 0xFF, which no UTF-8 has, stands before each value.  So no gram reaches from one value into the next,
+and how a value starts is told by grams, too.
+
+The payload (see `intarsia.indexes.granules`) is one row of three lists, which are compressed better
+than a list for each gram; ``docs/format.md`` specifies them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.comparison import comparison_array, comparison_type
+from intarsia.errors import IndexBuildError, IndexPayloadError
+from intarsia.indexes.base import ColumnData, Granularity, Layout
+from intarsia.indexes.granules import cut_at_edges, granule_rows, parse_granules, serialize_granules
+from intarsia.indexes.value_hash import MAX_LOOKUPS
+from intarsia.predicate.bound import BoundCompare, BoundIn, BoundMatch, BoundPrefix
+from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.predicate.required import fold_case, ignores_case, required_texts
+from intarsia.predicate.skeleton import fold_text
+from intarsia.selection import Rows, RowSelection
+
+#: Grams as big-endian numbers, ascending, each once.
+Grams: TypeAlias = npt.NDArray[np.uint32]
+
+#: Stands before each value.
+START = b"\xff"
+
+#: So many bytes of text are cut into grams at a time.
+_BLOCK_BYTES = 1 << 20
+
+#: From so many on, grams of up to 3 bytes are marked in a table of all rather than sorted.
+_MANY_GRAMS = 1 << 16
+
+_LISTS = ("gram_steps", "counts", "granule_steps")
+_LIST_TYPE = pa.list_(pa.field("item", pa.uint32(), nullable=False))
+
+
+@dataclass(frozen=True)
+class Ngram:
+    """The pieces of ``n`` bytes in text: for ``LIKE '%text%'``, ``'%end'``, ``'start%'`` and regexes.
+
+    It also judges ``=`` and ``IN``.  A text that is looked for must have ``n`` bytes, or start the value and
+    have ``n - 1``; in ASCII a character is a byte.
+
+    Args:
+        column: A column of strings, dotted if it is nested; it may not lie in a list or map.
+        n: Bytes of a gram: 2, 3 or 4.  4 skips more, and takes about four times the room.
+        granularity: ``"page"``, ``"row_group"``, ``"file"``, or a number of rows.
+        ignore_case: Whether case is folded (A to Z), so that ``ILIKE`` and regexes with ``(?i)`` are judged,
+            too; the others then skip a little less.  Without it, these are judged by what has no letters.
+        max_grams: A granule with more grams than this is recorded as "cannot skip".
+
+    Example:
+        >>> import intarsia as ia
+        >>> ia.Ngram("url", ignore_case=True)
+        Ngram(column='url', n=3, granularity='page', ignore_case=True, max_grams=100000)
+    """
+
+    kind: ClassVar[str] = "ngram"
+    version: ClassVar[int] = 1
+
+    column: str
+    n: int = 3
+    granularity: Granularity = "page"
+    ignore_case: bool = False
+    max_grams: int = 100_000
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The one column."""
+        return (self.column,)
+
+    def can_prune(self, predicate: BoundLeaf) -> bool:
+        """Only what every match has a long enough text for."""
+        return bool(self._required(predicate))
+
+    def build(self, chunk: ColumnData) -> bytes:
+        """The payload for a file; see the module's text."""
+        self._check()
+        value_type = comparison_type(chunk.type_of(self.column))
+        if not pa.types.is_string(value_type):
+            raise IndexBuildError(
+                f"Ngram: {self.column!r} holds {value_type}, not strings; use Distinct or BloomGranule"
+            )
+        edges = chunk.layout.edges(self.granularity, self.column)
+        granules = _Granules(self.n, self.max_grams)
+        batches = ((row, comparison_array(piece, value_type)) for row, piece in chunk.batches(self.column))
+        for granule, piece in cut_at_edges(edges, batches):
+            texts = pc.unique(piece).drop_null()
+            granules.add(granule, fold_case(texts) if self.ignore_case else texts)
+        batch, unlisted = granules.finish()
+        return serialize_granules(batch, edges, self.granularity, {b"unlisted": unlisted})
+
+    def _check(self) -> None:
+        if type(self.n) is not int or not 2 <= self.n <= 4:
+            raise IndexBuildError(f"Ngram: n is {self.n!r}; use 2, 3 or 4")
+        if type(self.ignore_case) is not bool:
+            raise IndexBuildError(f"Ngram: ignore_case is {self.ignore_case!r}; use True or False")
+        if type(self.max_grams) is not int or self.max_grams < 1:
+            raise IndexBuildError(f"Ngram: max_grams is {self.max_grams!r}; it must be 1 or more")
+
+    def open(self, payload: bytes, layout: Layout) -> OpenNgram:
+        """The grams and where they occur."""
+        name = f"Ngram({self.column!r})"
+        found = parse_granules(payload, layout, self.granularity, name)
+        try:
+            unlisted = np.frombuffer(found.metadata[b"unlisted"], dtype="<u4")
+            if found.batch.num_rows != 1:
+                raise ValueError(f"it has {found.batch.num_rows} rows")
+            gram_steps, counts, steps = (_numbers(found.batch.column(name)) for name in _LISTS)
+        except (KeyError, ValueError) as error:
+            raise IndexPayloadError(f"the payload of {name} is damaged: {error}") from error
+        offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        if len(counts) != len(gram_steps) or offsets[-1] != len(steps):
+            raise IndexPayloadError(f"the payload of {name} is damaged: its lists do not fit together")
+        if unlisted.max(initial=0) >= max(found.num_granules, 1):
+            raise IndexPayloadError(f"the payload of {name} is about other rows")
+        return OpenNgram(self, found.edges, np.cumsum(gram_steps, dtype=np.int64), offsets, steps, unlisted)
+
+    def _required(self, leaf: BoundLeaf) -> list[Grams]:
+        """The grams of each value that is asked for, or of every match; empty if there may be none."""
+        found = []
+        for texts in self._texts(leaf):
+            grams = [_all_grams(np.frombuffer(text, dtype=np.uint8), self.n) for text in texts]
+            found.append(np.unique(np.concatenate(grams)))
+        return found if all(map(len, found)) else []
+
+    def _texts(self, leaf: BoundLeaf) -> list[list[bytes]]:
+        """Texts that a match contains as it is indexed, one list for each of several values asked for."""
+        if not pa.types.is_string(leaf.type):
+            return []
+        fold = fold_text if self.ignore_case else str
+        if isinstance(leaf, BoundCompare) and leaf.op == "=":
+            return [[START + fold(leaf.value.as_py()).encode()]]
+        if isinstance(leaf, BoundIn) and not leaf.negated and len(leaf.values) <= MAX_LOOKUPS:
+            return [[START + fold(value.as_py()).encode()] for value in leaf.values]
+        if not isinstance(leaf, (BoundPrefix, BoundMatch)) or leaf.negated:
+            return []
+        texts = [fold(text) for text in required_texts(leaf)]
+        if ignores_case(leaf) and not self.ignore_case:
+            # these hold of folded values; where there is no letter from a to z, folding changed nothing
+            texts = [part for text in texts for part in re.split("[a-z]", text)]
+        return [[START + fold(leaf.prefix.decode()).encode(), *(text.encode() for text in texts)]]
+
+
+def _numbers(lists: pa.Array) -> npt.NDArray[np.uint32]:
+    """The numbers of the only list."""
+    if not pa.types.is_list(lists.type) or lists.type.value_type != pa.uint32() or lists.null_count:
+        raise ValueError(f"it holds {lists.type}, or null")
+    numbers = lists.flatten()
+    if numbers.null_count:
+        raise ValueError("it holds null")
+    return np.asarray(numbers.to_numpy())
+
+
+@dataclass(frozen=True)
+class OpenNgram:
+    """Grams, and the differences of the granules of gram ``i`` in ``steps[offsets[i]:offsets[i + 1]]``."""
+
+    index: Ngram
+    edges: Rows
+    grams: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]
+    steps: npt.NDArray[np.uint32]
+    unlisted: npt.NDArray[np.uint32]
+
+    def candidate_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+        """Rows of the granules that have all grams of a text that is asked for.
+
+        Raises:
+            IndexPayloadError: If a granule is named that there is not.
+        """
+        required = self.index._required(predicate)
+        if not required:
+            return None
+        hit = np.zeros(len(self.edges) - 1, dtype=bool)
+        for grams in required:
+            hit |= self._granules_with_all(grams)
+        hit[self.unlisted] = True
+        return granule_rows(self.edges, hit)
+
+    def _granules_with_all(self, grams: Grams) -> npt.NDArray[np.bool_]:
+        places = np.searchsorted(self.grams, grams)
+        found = np.append(self.grams, -1)[places] == grams
+        if not found.all():
+            return np.zeros(len(self.edges) - 1, dtype=bool)
+        rarest_first = places[np.argsort(self.offsets[places + 1] - self.offsets[places], kind="stable")]
+        hit = np.ones(len(self.edges) - 1, dtype=bool)
+        for place in rarest_first.tolist():
+            has = np.zeros(len(hit), dtype=bool)
+            granules = np.cumsum(self.steps[self.offsets[place] : self.offsets[place + 1]], dtype=np.int64)
+            if granules.max(initial=-1) >= len(hit):
+                raise IndexPayloadError(f"the payload of Ngram({self.index.column!r}) is about other rows")
+            has[granules] = True
+            hit &= has
+            if not hit.any():
+                break
+        return hit
+
+
+# --- cutting text into grams -------------------------------------------------------------------------
+
+
+def _all_grams(data: npt.NDArray[np.uint8], n: int) -> Grams:
+    """The gram at each place, but those that reach across the start of a value."""
+    count = max(len(data) - n + 1, 0)
+    grams = data[:count].astype(np.uint32)
+    is_whole = np.ones(count, dtype=bool)
+    for place in range(1, n):
+        following = data[place : place + count]
+        grams = grams << np.uint32(8) | following
+        is_whole &= following != START[0]
+    return grams[is_whole]
+
+
+def _marked(texts: pa.Array) -> npt.NDArray[np.uint8]:
+    """The bytes of all texts, one after the other, each with its mark in front."""
+    _, offset_buffer, data_buffer = texts.buffers()
+    offsets = np.frombuffer(offset_buffer, dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    data = np.frombuffer(data_buffer or b"", dtype=np.uint8)[offsets[0] : offsets[-1]]
+    is_text = np.ones(len(data) + len(texts), dtype=bool)
+    is_text[offsets[:-1].astype(np.int64) - offsets[0] + np.arange(len(texts))] = False
+    marked = np.full(len(is_text), START[0], dtype=np.uint8)
+    marked[is_text] = data
+    return marked
+
+
+class _Granules:
+    """Gathers the grams of each granule as the column goes by."""
+
+    def __init__(self, n: int, max_grams: int) -> None:
+        self.n = n
+        self.max_grams = max_grams
+        self.found: dict[int, Grams] = {}
+        self.unlisted: dict[int, None] = {}
+        self._seen = np.empty(0, dtype=bool)
+
+    def add(self, granule: int, texts: pa.Array) -> None:
+        """Take texts of a granule, without nulls."""
+        if len(texts) == 0 or granule in self.unlisted:
+            return
+        marked = _marked(texts)
+        for start in range(0, len(marked), _BLOCK_BYTES):
+            grams = self._distinct(_all_grams(marked[start : start + _BLOCK_BYTES + self.n - 1], self.n))
+            if granule in self.found:
+                grams = np.union1d(self.found[granule], grams)
+            self.found[granule] = grams
+            if len(grams) > self.max_grams:
+                del self.found[granule]
+                self.unlisted[granule] = None
+                return
+
+    def _distinct(self, grams: Grams) -> Grams:
+        if len(grams) < _MANY_GRAMS:
+            return np.unique(grams)
+        if self.n > 3:
+            return np.sort(pc.unique(pa.array(grams)).to_numpy())
+        if len(self._seen) == 0:
+            self._seen = np.zeros(1 << 8 * self.n, dtype=bool)
+        self._seen[grams] = True
+        found = np.flatnonzero(self._seen).astype(np.uint32)
+        self._seen[found] = False
+        return found
+
+    def finish(self) -> tuple[pa.RecordBatch, bytes]:
+        """The batch of the payload, and ``unlisted``."""
+        grams_of, counts, steps = ([np.empty(0, np.uint32)] for _ in _LISTS)
+        for keys in self._sorted_keys():
+            grams = (keys >> np.uint64(32)).astype(np.uint32)
+            granules = (keys & np.uint64(0xFFFFFFFF)).astype(np.int64)
+            firsts = np.flatnonzero(np.diff(grams, prepend=~grams[:1]))
+            grams_of.append(grams[firsts])
+            counts.append(np.diff(firsts, append=len(grams)).astype(np.uint32))
+            differences = np.diff(granules, prepend=0)
+            differences[firsts] = granules[firsts]
+            steps.append(differences.astype(np.uint32))
+        lists = [np.concatenate(parts) for parts in (grams_of, counts, steps)]
+        lists[0] = np.diff(lists[0], prepend=np.uint32(0))
+        if len(lists[2]) >= 1 << 31:
+            raise IndexBuildError("Ngram: there are too many grams; use a smaller n, or larger granules")
+        schema = pa.schema([pa.field(name, _LIST_TYPE) for name in _LISTS])
+        columns = [
+            pa.ListArray.from_arrays(pa.array([0, len(part)], pa.int32()), pa.array(part), type=_LIST_TYPE)
+            for part in lists
+        ]
+        batch = pa.record_batch(columns, schema=schema)
+        return batch, np.array(list(self.unlisted), dtype="<u4").tobytes()
+
+    def _sorted_keys(self) -> Iterator[npt.NDArray[np.uint64]]:
+        """Gram and granule in one number, ascending; a part of them at a time, which bounds the memory."""
+        for part in range(16):
+            low, high = (edge << 8 * self.n - 4 for edge in (part, part + 1))
+            parts = [np.empty(0, np.uint64)]
+            for granule, grams in self.found.items():
+                start, stop = np.searchsorted(grams, low), np.searchsorted(grams, high)
+                parts.append(grams[start:stop].astype(np.uint64) << np.uint64(32) | np.uint64(granule))
+            keys = np.concatenate(parts)
+            if len(keys):
+                keys.sort()
+                yield keys

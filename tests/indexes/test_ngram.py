@@ -1,0 +1,316 @@
+"""An n-gram index never leaves out a match, whatever the pattern, script, case and granularity."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import intarsia as ia
+from intarsia.errors import IndexBuildError, IndexPayloadError
+from intarsia.indexes import ngram
+from intarsia.indexes.base import Layout, parameters
+from intarsia.predicate import Comparison, In, Like, RegexpLike, bind, leaves
+from intarsia.selection import RowSelection
+from tests.indexes.test_distinct import Values, find, rows_where
+from tests.predicate import strategies
+
+TEXT_TYPES = [kind for kind in strategies.TYPES if strategies.is_text(kind)]
+# characters that share bytes, and those that have each other as another case
+CHARACTERS = "aAbBkKsS1.-%_é\u00c9ß\u017f\u212a\u0130\u0131日本\U0001f600"
+
+
+def opened(data, index):
+    return index.open(index.build(data), data.layout)
+
+
+def pages_of(array, rows_per_page):
+    edges = [*range(0, len(array), rows_per_page), len(array)]
+    return Values(array, edges, [0, len(array)])
+
+
+@st.composite
+def cases(draw):
+    kind = draw(st.sampled_from(TEXT_TYPES))
+    base = kind.value_type if pa.types.is_dictionary(kind) else kind
+    texts = st.text(CHARACTERS, max_size=8) | strategies.values(base)
+    items = draw(st.lists(st.none() | texts, max_size=12))
+    array = strategies.make_array(kind, items)
+    cuts = st.lists(st.integers(0, len(array)), max_size=4, unique=True)
+    groups = sorted({0, len(array), *draw(cuts)})
+    pages = sorted({*groups, *draw(cuts)})
+    index = ia.Ngram(
+        "x",
+        draw(st.sampled_from([2, 3, 4])),
+        draw(st.sampled_from(["page", "row_group", "file", 2])),
+        draw(st.booleans()),
+        draw(st.sampled_from([3, 100_000])),
+    )
+    return Values(array, pages, groups), index, draw(predicates([item for item in items if item]))
+
+
+@st.composite
+def predicates(draw, items):
+    """Predicates that values meet: pieces of them, in another case, with what patterns put around."""
+
+    def piece():
+        text = draw(st.sampled_from(items)) if items else "ab"
+        start, stop = sorted((draw(st.integers(0, len(text))), draw(st.integers(0, len(text)))))
+        text = text[start:stop] if draw(st.booleans()) else text
+        return draw(st.sampled_from([text, text.upper(), text.lower(), text.swapcase()]))
+
+    kind = draw(st.sampled_from(["like", "like", "regex", "=", "in", "any"]))
+    if kind == "like":
+        pieces = [draw(st.sampled_from(["", "%", "_"])), piece(), draw(st.sampled_from(["", "%", "_"]))]
+        if draw(st.booleans()):
+            pieces += [piece(), "%"]
+        return Like("x", "".join(pieces), draw(st.booleans()), "", draw(st.booleans()))
+    if kind == "regex":
+        text = re.sub(r"[!-/:-@[-^`{-~]", r"\\\g<0>", "".join(filter(str.isprintable, piece())))
+        around = draw(st.sampled_from(["{}", "^{}", "{}$", "{}.*", "a?{}b*", "(?i:{})k", "({}|{}a)"]))
+        return RegexpLike("x", around.replace("{}", text), draw(st.booleans()), draw(st.booleans()))
+    if kind == "=":
+        return Comparison("x", "=", piece())
+    if kind == "in":
+        return In("x", (piece(), piece()))
+    return draw(strategies.predicates({"x": pa.string()}))
+
+
+@given(cases())
+def test_candidates_hold_every_matching_row(case):
+    data, index, predicate = case
+    opened_index = opened(data, index)
+    for leaf in leaves(bind(predicate, pa.schema({"x": pa.string()}))):
+        found = opened_index.candidate_rows(leaf)
+        assert (found is not None) == index.can_prune(leaf)
+        if found is not None:
+            assert (rows_where(leaf, data.array) - found).is_empty
+
+
+PAGES = ["https://a.org/index.html", "ftp://B.org/Readme.TXT", None, "", "größe 日本語", "id=42;Kelvin"]
+
+
+@pytest.mark.parametrize(
+    ("where", "pages", "folded"),
+    [
+        ("x LIKE '%.org%'", [0, 1], [0, 1]),
+        ("x LIKE '%html'", [0], [0]),
+        ("x LIKE 'ftp%'", [1], [1]),
+        ("x LIKE 'ht%'", [0], [0]),  # two bytes are enough where the value starts
+        ("x LIKE '%readme%'", [], [1]),
+        ("x LIKE '%Readme%txt%'", [], [1]),
+        ("x ILIKE '%readme%'", None, [1]),
+        ("x ILIKE '%ID=42;k%'", [5], [5]),  # what has no letters is judged without folding, too
+        ("x RLIKE '^https?://.*[.]html$'", [0], [0]),
+        ("x RLIKE '(?i)README[.]txt'", None, [1]),
+        ("x LIKE '%日本%'", [4], [4]),
+        ("x LIKE '%öß%'", [4], [4]),
+        ("x = 'ftp://B.org/Readme.TXT'", [1], [1]),
+        ("x = 'ftp://b.org/readme.txt'", [], [1]),
+        ("x IN ('größe 日本語', 'id=42;Kelvin')", [4, 5], [4, 5]),
+        ("x = 'absent'", [], []),
+    ],
+)
+def test_it_is_exact_about_the_grams(where, pages, folded):
+    data = pages_of(pa.array(PAGES), 1)
+    for expected, ignore_case in ((pages, False), (folded, True)):
+        index = ia.Ngram("x", ignore_case=ignore_case)
+        found = opened(data, index).candidate_rows(find(where, pa.string()))
+        assert found == (None if expected is None else RowSelection.from_rows(expected))
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "x LIKE '%ab%'",
+        "x LIKE 'a%'",
+        "x = 'a'",
+        "x IN ('abc', 'a')",
+        "x NOT LIKE '%abc%'",
+        "x <> 'abc'",
+        "x NOT IN ('abc', 'abd')",
+        "x > 'abc'",
+        "x IS NULL",
+        "x RLIKE 'abc|def'",
+        "x ILIKE '%abc%'",
+    ],
+)
+def test_what_it_cannot_tell(where):
+    index = ia.Ngram("x")
+    leaf = find(where, pa.string())
+    assert not index.can_prune(leaf)
+    assert opened(pages_of(pa.array(PAGES), 1), index).candidate_rows(leaf) is None
+
+
+def test_grams_do_not_reach_into_the_next_value():
+    index = opened(pages_of(pa.array(["ab", "cd", "", "ef", None, "gh"]), 6), ia.Ngram("x", 2))
+    for text in ("bc", "de", "fg"):
+        assert index.candidate_rows(find(f"x LIKE '%{text}%'", pa.string())).is_empty
+    for text in ("ab", "cd", "ef", "gh"):
+        assert not index.candidate_rows(find(f"x LIKE '%{text}%'", pa.string())).is_empty
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_grams_of_much_text_are_those_of_a_loop(n):
+    random = np.random.default_rng(n)
+    letters = np.array(list("abcdefghijklmnopqrstuvwxyz0123456789 ./"))
+    texts = ["".join(random.choice(letters, size)) for size in random.integers(0, 400, 12_000)]
+    granules = ngram._Granules(n, 1 << 30)
+    granules.add(0, pa.array(["cut off", *texts])[1:])
+    assert sum(map(len, texts)) > ngram._BLOCK_BYTES + ngram._MANY_GRAMS
+    expected = set()
+    for text in texts:
+        marked = ngram.START + text.encode()
+        expected |= {int.from_bytes(marked[at : at + n], "big") for at in range(len(marked) - n + 1)}
+    assert granules.found[0].tolist() == sorted(expected)
+
+
+def test_a_long_text_is_found_wherever_it_is_cut():
+    text = "".join(f"{row:07}" for row in range(ngram._BLOCK_BYTES // 3))
+    data = pages_of(pa.array([text, "other"]), 1)
+    index = opened(data, ia.Ngram("x", max_grams=10_000))
+    for start in range(ngram._BLOCK_BYTES - 8, ngram._BLOCK_BYTES + 3):
+        leaf = find(f"x LIKE '%{text[start : start + 9]}%'", pa.string())
+        assert index.candidate_rows(leaf) == RowSelection.from_rows([0])
+
+
+def test_bytes_that_are_no_text_lose_nothing():
+    raw = pa.array([b"ab\xffcdef", b"\xffabc", b"\xc3", b"abc"])
+    array = pa.Array.from_buffers(pa.string(), len(raw), raw.buffers())
+    data = pages_of(array, 1)
+    index = opened(data, ia.Ngram("x"))
+    for where in ("x LIKE '%cde%'", "x LIKE '%abc%'", "x LIKE '%def'"):
+        leaf = find(where, pa.string())
+        assert (rows_where(leaf, array) - index.candidate_rows(leaf)).is_empty
+
+
+def test_a_granule_over_the_limit_cannot_be_skipped():
+    data = pages_of(pa.array(["abcdefgh", "abc", "ijklmnop", None]), 1)
+    index = opened(data, ia.Ngram("x", max_grams=4))
+    assert index.candidate_rows(find("x LIKE '%zzz%'", pa.string())) == RowSelection.from_rows([0, 2])
+    assert index.candidate_rows(find("x LIKE '%abc%'", pa.string())) == RowSelection.from_rows([0, 1, 2])
+
+
+@pytest.mark.parametrize("num_rows", [0, 1, 5])
+@pytest.mark.parametrize("value", [None, "", "ab"])
+def test_no_gram_at_all(num_rows, value):
+    data = pages_of(pa.array([value] * num_rows, pa.string()), 2)
+    assert opened(data, ia.Ngram("x", 4)).candidate_rows(find("x LIKE '%abcd%'", pa.string())).is_empty
+
+
+def test_damage_is_refused_or_does_no_harm_beyond_a_note():
+    """The checksum of the payload keeps damage out; what gets past it still never crashes."""
+    data = pages_of(pa.array([f"value {row}" for row in range(20)]), 4)
+    index = ia.Ngram("x")
+    payload = index.build(data)
+    for place in range(len(payload)):
+        damaged = bytearray(payload)
+        damaged[place] ^= 1 << place % 8
+        try:
+            found = index.open(bytes(damaged), data.layout).candidate_rows(
+                find("x LIKE '%value%'", pa.string())
+            )
+        except IndexPayloadError:
+            continue
+        assert found.num_rows <= 20
+    for length in range(0, len(payload) - 8, 7):  # the last 8 only say that no other batch follows
+        with pytest.raises(IndexPayloadError):
+            index.open(payload[:length], data.layout)
+
+
+def hostile(lists, num_rows=1, types=None):
+    types = types or [pa.list_(pa.uint32())] * 3
+    schema = pa.schema(
+        [pa.field(name, kind) for name, kind in zip(ngram._LISTS, types, strict=True)],
+        metadata={b"edges": np.array([0, 5, 10], "<i8").tobytes(), b"unlisted": b""},
+    )
+    columns = [pa.array([numbers] * num_rows, kind) for numbers, kind in zip(lists, types, strict=True)]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        writer.write_batch(pa.record_batch(columns, schema=schema))
+    return bytes(sink.getvalue())
+
+
+GRAM = int.from_bytes(b"abc", "big")
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        hostile([[GRAM], [1], [2]]),
+        hostile([[GRAM], [2], [2**32 - 1, 2**32 - 1]]),
+        hostile([[GRAM], [1], [0, 1]]),
+        hostile([[GRAM, 1], [1], [0]]),
+        hostile([[GRAM], [2**32 - 1], [0]]),
+        hostile([[GRAM], [1], [0]], num_rows=2),
+        hostile([[GRAM], [1], [0]], num_rows=0),
+        hostile([[GRAM], [1], None]),
+        hostile([[GRAM], [1], [None]]),
+        hostile([[GRAM], [1], [0]], types=[pa.list_(pa.int64())] * 3),
+        hostile([GRAM, 1, 0], types=[pa.uint32()] * 3),
+    ],
+)
+def test_what_no_build_makes_is_refused(payload):
+    layout = Layout(10, np.array([0, 10], dtype=np.int64), {})
+    with pytest.raises(IndexPayloadError):
+        ia.Ngram("x").open(payload, layout).candidate_rows(find("x LIKE '%abc%'", pa.string()))
+
+
+def test_the_hostile_form_itself_is_read():
+    layout = Layout(10, np.array([0, 10], dtype=np.int64), {})
+    index = ia.Ngram("x").open(hostile([[GRAM], [1], [1]]), layout)
+    assert index.candidate_rows(find("x LIKE '%abc%'", pa.string())) == RowSelection.from_ranges([(5, 10)])
+
+
+@pytest.mark.parametrize(
+    ("parameters_", "remedy"),
+    [
+        ({"n": 1}, "use 2, 3 or 4"),
+        ({"n": 5}, "use 2, 3 or 4"),
+        ({"n": 3.0}, "use 2, 3 or 4"),
+        ({"n": True}, "use 2, 3 or 4"),
+        ({"ignore_case": 1}, "use True or False"),
+        ({"max_grams": 0}, "1 or more"),
+        ({"max_grams": 2.5}, "1 or more"),
+    ],
+    ids=str,
+)
+def test_parameters_without_a_meaning_are_refused_with_the_remedy(parameters_, remedy):
+    with pytest.raises(IndexBuildError, match=remedy):
+        ia.Ngram("x", **parameters_).build(pages_of(pa.array(["abc"]), 1))
+
+
+@pytest.mark.parametrize("array", [pa.array([1]), pa.array([b"abc"]), pa.array([["abc"]])], ids=str)
+def test_a_column_without_strings_is_refused_with_the_remedy(array):
+    with pytest.raises(IndexBuildError, match="not strings"):
+        ia.Ngram("x").build(pages_of(array, 1))
+
+
+def test_parameters_make_the_index_again():
+    index = ia.Ngram("a.b", 2, 500, True, 7)
+    assert ia.Ngram(**parameters(index)) == index
+
+
+@pytest.mark.parametrize("granularity", ["page", "row_group", 100])
+def test_patterns_on_a_nested_leaf_in_a_file(tmp_path, granularity):
+    path = tmp_path / "t.parquet"
+    rows = 4000
+    texts = [
+        f"line {row * 7919 % rows:05} of some text, {'NEEDLE' if row in (7, 3210) else 'hay'}"
+        for row in range(rows)
+    ]
+    table = pa.table({"s": pa.array([{"line": text} for text in texts]), "n": range(rows)})
+    sizes = {"row_group_size": 1500, "data_page_size": 4000}
+    pq.write_table(table, path, use_dictionary=False, compression="none", **sizes)
+    ia.attach(path, [ia.PageIndex(), ia.Ngram("s.line", granularity=granularity, ignore_case=True)])
+    opened_table = ia.open(path)
+    for where in ("s.line LIKE '%NEEDLE'", "s.line ILIKE '%needle%'", "s.line RLIKE 'text, (?i:needle)$'"):
+        scan = opened_table.scan(where)
+        assert scan.to_arrow().equals(table.take([7, 3210]))
+        assert any(index.startswith("ngram") for index, _ in scan.report.pruned_by)
+    assert opened_table.scan("s.line LIKE '%needle%'").to_arrow().num_rows == 0
