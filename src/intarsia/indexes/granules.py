@@ -66,7 +66,9 @@ def serialize_granules(
     return bytes(sink.getvalue())
 
 
-def parse_granules(payload: bytes, layout: Layout, granularity: Granularity, name: str) -> GranulePayload:
+def parse_granules(
+    payload: bytes, layout: Layout, granularity: Granularity, name: str, schema: pa.Schema | None = None
+) -> GranulePayload:
     """Open what `serialize_granules` made.
 
     Args:
@@ -74,6 +76,7 @@ def parse_granules(payload: bytes, layout: Layout, granularity: Granularity, nam
         layout: Where rows lie in the file.
         granularity: The index's granularity.
         name: The index, for messages.
+        schema: What its batches have, apart from metadata; None if that differs from file to file.
 
     Raises:
         IndexPayloadError: If the payload is damaged, or about other rows.
@@ -82,6 +85,8 @@ def parse_granules(payload: bytes, layout: Layout, granularity: Granularity, nam
         with pa.ipc.open_stream(payload) as reader:
             batch = reader.read_next_batch()
         batch.validate(full=True)
+        if schema is not None and not batch.schema.equals(schema):
+            raise ValueError("its columns are others")
         metadata = batch.schema.metadata or {}
         if granularity == "page":
             edges = np.frombuffer(metadata[_EDGES], dtype="<i8").astype(np.int64)

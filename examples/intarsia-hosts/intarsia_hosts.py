@@ -1,0 +1,67 @@
+"""Which hosts the URLs of a column name: an index that prunes =, IN and LIKE 'https://host/%'."""
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.errors import IndexPayloadError
+from intarsia.indexes.granules import cut_at_edges, granule_rows, parse_granules, serialize_granules
+from intarsia.predicate import BoundCompare, BoundIn
+
+URL = "^[^:/?#]+://(?P<host>[^/?#]*)"
+SCHEMA = pa.schema({"hosts": pa.list_(pa.string())})
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """The hosts of URLs, per page, row group, file or number of rows."""
+
+    kind: ClassVar[str] = "hosts"
+    version: ClassVar[int] = 1
+    column: str
+    granularity: str | int = "page"
+    columns = property(lambda self: (self.column,))
+
+    def build(self, chunk):
+        edges = chunk.layout.edges(self.granularity, self.column)
+        found = [set() for _ in edges[1:]]
+        for granule, urls in cut_at_edges(edges, chunk.batches(self.column)):
+            found[granule].update(hosts_of(urls.cast(pa.string())).to_pylist())
+        batch = pa.record_batch([pa.array(map(sorted, found), SCHEMA.types[0])], schema=SCHEMA)
+        return serialize_granules(batch, edges, self.granularity)
+
+    def open(self, payload, layout):
+        found = parse_granules(payload, layout, self.granularity, "Hosts", SCHEMA)
+        if len(found.batch) != found.num_granules:
+            raise IndexPayloadError("the payload of Hosts is about other rows")
+        return OpenHosts(found.edges, found.batch.column("hosts"))
+
+
+class OpenHosts(NamedTuple):
+    edges: np.ndarray
+    hosts: pa.ListArray
+
+    def candidate_rows(self, predicate):
+        asked = hosts_asked(predicate)
+        if asked is None:
+            return None  # cannot tell
+        hit = np.zeros(len(self.hosts), dtype=bool)
+        hit[pc.list_parent_indices(self.hosts).filter(pc.is_in(self.hosts.flatten(), asked))] = True
+        return granule_rows(self.edges, hit)
+
+
+def hosts_of(urls):  # each once; empty for a text that is no URL
+    return pc.fill_null(pc.struct_field(pc.extract_regex(urls.drop_null(), URL), "host"), "").unique()
+
+
+def hosts_asked(predicate):  # of which each matching URL has one; None if that is not certain
+    if isinstance(predicate, BoundIn) and not predicate.negated:
+        return hosts_of(predicate.array)
+    if isinstance(predicate, BoundCompare) and predicate.op == "=":
+        return hosts_of(pa.array([predicate.value]))
+    prefix = b"" if getattr(predicate, "negated", True) else getattr(predicate, "prefix", b"")
+    return hosts_of(pa.array([prefix.decode()])) if re.match(URL + "[/?#]", prefix.decode()) else None

@@ -1,0 +1,74 @@
+"""The example package, installed as an author's users would, into a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "intarsia-hosts"
+
+
+class Python:
+    """Runs this Python with some more folders to import from."""
+
+    def __init__(self, *folders: Path) -> None:
+        self.path = os.pathsep.join(map(str, [*folders, ROOT / "src"]))
+
+    def run(self, *arguments, **options):
+        """Run it; what it wrote comes as text."""
+        variables = {**os.environ, "PYTHONPATH": self.path, "PYTHONDONTWRITEBYTECODE": "1"}
+        variables.pop("INTARSIA_DEBUG", None)
+        command = [sys.executable, *map(str, arguments)]
+        return subprocess.run(command, check=False, env=variables, capture_output=True, text=True, **options)
+
+    def intarsia(self, *arguments, code=0):
+        """Run the command, and look at its exit code."""
+        done = self.run("-m", "intarsia", *arguments)
+        assert done.returncode == code, done.stderr
+        return done
+
+
+@pytest.fixture(scope="session")
+def with_hosts(tmp_path_factory):
+    """A Python that has the example package, built and installed without the network."""
+    source = tmp_path_factory.mktemp("source") / EXAMPLE.name
+    target = tmp_path_factory.mktemp("site")
+    source.mkdir()
+    for file in filter(Path.is_file, EXAMPLE.iterdir()):
+        (source / file.name).write_bytes(file.read_bytes())
+    offline = ["--no-index", "--no-deps", "--no-build-isolation", "--no-compile", "--quiet"]
+    installed = Python().run("-m", "pip", "install", *offline, "--target", target, source)
+    assert installed.returncode == 0, installed.stderr
+    return Python(target)
+
+
+@pytest.fixture(scope="session")
+def without_hosts():
+    """A Python that has not."""
+    return Python()
+
+
+def pages():
+    """URLs of 40 sites, each in a few neighbouring pages of a file."""
+    urls = [f"https://site{row // 50}.example/page/{row}" for row in range(2000)]
+    return pa.table({"id": range(2000), "url": urls, "text": ["word " * (row % 7) for row in range(2000)]})
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "pages.parquet"
+    options = {
+        "use_dictionary": False,
+        "write_statistics": False,
+        "data_page_size": 1,
+        "write_batch_size": 100,
+    }
+    pq.write_table(pages(), path, row_group_size=1000, **options)
+    return path

@@ -1,0 +1,109 @@
+"""The example of `docs/write-an-index.md`, installed from its own package and used as shown."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shlex
+
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from tests.authoring.conftest import EXAMPLE, ROOT, pages
+
+DOCUMENT = (ROOT / "docs" / "write-an-index.md").read_text(encoding="utf-8")
+WHERE = "url LIKE 'https://site7.example/%'"
+IDS = list(range(350, 400))
+
+
+def shown(language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", DOCUMENT, re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("name", "language", "place"),
+    [("intarsia_hosts.py", "py", 0), ("test_hosts.py", "py", 1), ("pyproject.toml", "toml", 0)],
+)
+def test_what_is_shown_is_the_package(name, language, place):
+    assert shown(language)[place] == (EXAMPLE / name).read_text(encoding="utf-8")
+
+
+def test_it_has_less_than_50_lines():
+    source = (EXAMPLE / "intarsia_hosts.py").read_text(encoding="utf-8")
+    plain = ast.unparse(ast.parse(source))  # without comments
+    without_docstrings = re.sub(r'^\s*""".*"""$', "", plain, flags=re.MULTILINE)
+    assert len([line for line in without_docstrings.splitlines() if line.strip()]) < 50
+
+
+def test_it_passes_the_contract(with_hosts, tmp_path):
+    (tmp_path / "test_hosts.py").write_bytes((EXAMPLE / "test_hosts.py").read_bytes())
+    options = ["-q", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", tmp_path]
+    done = with_hosts.run("-m", "pytest", *options, tmp_path / "test_hosts.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"^1\d passed", done.stdout, re.MULTILINE)
+
+
+def test_the_commands_that_are_shown(with_hosts, file):
+    before = file.read_bytes()
+    written = {}
+    (block,) = shown("shell")
+    for line in block.splitlines():
+        command, name, *options = shlex.split(line)
+        assert command == "intarsia"
+        arguments = [str(file) if option == "pages.parquet" else option for option in options]
+        done = with_hosts.intarsia(name, *arguments)
+        assert done.stderr == ""
+        written[name] = done.stdout
+    assert [json.loads(row)["id"] for row in written["query"].splitlines()] == IDS
+    assert "hosts(url):page" in written["inspect"]
+    assert "no error" in written["verify"]
+    assert file.read_bytes() == before
+
+
+def test_it_prunes(with_hosts, file, tmp_path):
+    report = tmp_path / "report.json"
+    with_hosts.intarsia("index", file, "--add", "hosts(url)")
+    for where, rows in [
+        (WHERE, 50),
+        ("url = 'https://site7.example/page/360'", 1),
+        ("url IN ('https://site7.example/page/360', 'https://absent.example/')", 1),
+    ]:
+        done = with_hosts.intarsia(
+            "query", file, "--where", where, "--format", "jsonl", "--report", report, "--columns", "id"
+        )
+        assert len(done.stdout.splitlines()) == rows
+        found = json.loads(report.read_text())
+        assert [step["index"] for step in found["pruned_by"]] == ["hosts(url):page"]
+        assert found["rows"]["candidates"] == 100
+        assert found["ignored"] == []
+
+
+def test_the_command_lists_it(with_hosts, without_hosts):
+    listed = with_hosts.intarsia("index", "--list").stdout
+    assert re.search(r"^hosts +The hosts of URLs, per page", listed, re.MULTILINE)
+    assert not re.search("^hosts ", without_hosts.intarsia("index", "--list").stdout, re.MULTILINE)
+
+
+def test_without_the_package_the_file_reads_with_one_note(with_hosts, without_hosts, file):
+    with_hosts.intarsia("index", file, "--add", "hosts(url)")
+    done = without_hosts.intarsia("query", file, "--where", WHERE, "--columns", "id", "--format", "jsonl")
+    assert [json.loads(row)["id"] for row in done.stdout.splitlines()] == IDS
+    (note,) = done.stderr.splitlines()
+    assert "no installed package knows indexes of kind 'hosts'" in note
+    assert "hosts(url):page" in without_hosts.intarsia("inspect", file).stdout
+    (entry,) = json.loads(without_hosts.intarsia("inspect", file, "--json").stdout)["directory"]["entries"]
+    assert (entry["kind"], entry["is_known"], entry["is_believed"]) == ("hosts", False, False)
+    assert pq.read_table(file).equals(pages())
+    # an index of an unknown kind outlives what others add
+    without_hosts.intarsia("index", file, "--distinct", "id:row_group")
+    assert {entry.kind for entry in ia.inspect(file).directory.entries} == {"hosts", "distinct"}
+    assert "hosts(url):page" in with_hosts.intarsia("explain", file, "--where", WHERE).stdout
+
+
+def test_a_kind_that_is_not_installed_is_told_of(without_hosts, file):
+    before = file.read_bytes()
+    done = without_hosts.intarsia("index", file, "--add", "hosts(url)", code=2)
+    assert "there is no index of kind 'hosts'" in done.stderr
+    assert file.read_bytes() == before
