@@ -38,7 +38,7 @@ def pages_of(array, rows_per_page):
 def cases(draw):
     kind = draw(st.sampled_from(TEXT_TYPES))
     base = kind.value_type if pa.types.is_dictionary(kind) else kind
-    texts = st.text(CHARACTERS, max_size=8) | strategies.values(base)
+    texts = st.text("aAbB1", max_size=6) | st.text(CHARACTERS, max_size=8) | strategies.values(base)
     items = draw(st.lists(st.none() | texts, max_size=12))
     array = strategies.make_array(kind, items)
     cuts = st.lists(st.integers(0, len(array)), max_size=4, unique=True)
@@ -64,12 +64,14 @@ def predicates(draw, items):
         text = text[start:stop] if draw(st.booleans()) else text
         return draw(st.sampled_from([text, text.upper(), text.lower(), text.swapcase()]))
 
-    kind = draw(st.sampled_from(["like", "like", "regex", "=", "in", "any"]))
+    kind = draw(st.sampled_from(["like", "ilike", "regex", "=", "in", "any"]))
     if kind == "like":
         pieces = [draw(st.sampled_from(["", "%", "_"])), piece(), draw(st.sampled_from(["", "%", "_"]))]
         if draw(st.booleans()):
             pieces += [piece(), "%"]
         return Like("x", "".join(pieces), draw(st.booleans()), "", draw(st.booleans()))
+    if kind == "ilike":
+        return Like("x", f"%{piece()}%", False, "", True)
     if kind == "regex":
         text = re.sub(r"[!-/:-@[-^`{-~]", r"\\\g<0>", "".join(filter(str.isprintable, piece())))
         around = draw(st.sampled_from(["{}", "^{}", "{}$", "{}.*", "a?{}b*", "(?i:{})k", "({}|{}a)"]))
