@@ -418,6 +418,10 @@ class FileScan:
 
     # --- shaping -----------------------------------------------------------------------------------
 
+    def shape(self, rows: pa.Table) -> pa.Table:
+        """Whole rows of the file, of all its columns, as `batches` would give them."""
+        return self._select(dict(enumerate(rows.columns)), rows.num_rows)
+
     def _field(self, fields: Mapping[int, pa.ChunkedArray], path: Path) -> pa.ChunkedArray:
         """A field, or a field of structs in it, null where a struct above it is null."""
         root = self.file.arrow_schema.get_field_index(path[0])

@@ -11,6 +11,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from intarsia.aggregate import Aggregate, Totals
+from intarsia.approximate import ApproximateCount, DistinctValues, FileSize, sample_rows
 from intarsia.discovery import TableFile, find_files, partition_scalar, partition_types
 from intarsia.errors import IntarsiaWarning, UnsupportedFeatureError
 from intarsia.file import ParquetInput
@@ -171,6 +172,92 @@ class Table:
         """
         return self.scan(where, [name for name in functions if name != "*"])._aggregate(functions)
 
+    def approx_distinct(self, column: str, where: Where = None) -> ApproximateCount:
+        """About how many distinct values a column has; null is none.
+
+        Sketches of `Hll` indexes are added up, and only what they do not cover is read: files without one,
+        and with ``where`` the granules of which not every row is known to match. Of a partition column the
+        number is exact.
+
+        Args:
+            column: The column, dotted if it is nested.
+            where: As for `scan`.
+
+        Returns:
+            The estimate, with bounds (95 %) and what was read; ``int()`` rounds it.
+
+        Raises:
+            PredicateError: If ``where`` cannot be understood, or compares what cannot be compared.
+            ColumnNotFoundError: If a column is not there; near matches are named.
+            UnsupportedFeatureError: If values of the column's type are not counted.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+            >>> pq.write_table(pa.table({"x": [1, 2, 3, None] * 1000}), path)
+            >>> _ = ia.attach(path, [ia.Hll("x")])
+            >>> count = ia.open(path).approx_distinct("x")
+            >>> int(count), count.report.rows_candidate
+            (3, 0)
+        """
+        scan = self.scan(where, [column])
+        values = DistinctValues(scan._columns[0])
+        estimate, lower, upper = values.count(scan._each_file())
+        return ApproximateCount(estimate, lower, upper, tuple(values.unindexed), scan.report)
+
+    def sketches(self, column: str, lg_config_k: int = 12) -> pa.Table:
+        """A HyperLogLog sketch of each file's distinct values, for Spark.
+
+        Spark estimates and adds up by ``hll_sketch_estimate`` and ``hll_union_agg``, also with sketches of
+        its own ``hll_sketch_agg`` over the same column; see `Hll` for the types that it has no sketch of.
+        Files without an `Hll` index are read.
+
+        Args:
+            column: The column, dotted if it is nested.
+            lg_config_k: Binary logarithm of the most registers; Spark adds only sketches that have the same,
+                and its default is 12.
+
+        Returns:
+            The columns ``path`` (string) and ``sketch`` (binary).
+
+        Example:
+            >>> rows = ia.open("lake").sketches("user")                                    # doctest: +SKIP
+            >>> spark.createDataFrame(rows).selectExpr(                                    # doctest: +SKIP
+            ...     "hll_sketch_estimate(hll_union_agg(sketch))")
+        """
+        scan = self.scan(None, [column])
+        values = DistinctValues(scan._columns[0], lg_config_k)
+        rows = [(file.path, values.of_file(file, plan).to_sketch()[0]) for file, plan in scan._each_file()]
+        paths, sketches = zip(*rows, strict=True)
+        return pa.table({"path": pa.array(paths, pa.string()), "sketch": pa.array(sketches, pa.binary())})
+
+    def sample(self, n: int | None = None, seed: int | None = None) -> pa.Table:
+        """Rows of the table, drawn uniformly and without replacement; their order means nothing.
+
+        Rows that files have inlaid (`Sample`) are taken first, and no data is read where these suffice. Of
+        other files the rows are read that are drawn, from the pages that hold them.
+
+        Args:
+            n: How many rows; all, if there are no more. None: as many as the files' samples very likely have
+                rows for, or 1,000 if there are none.
+            seed: The same seed draws the same rows, if the files are the same. Which rows a file has inlaid
+                does not depend on it: samples with different seeds may have many rows in common.
+
+        Returns:
+            The rows, with the table's schema.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+            >>> pq.write_table(pa.table({"x": range(1000)}), path)
+            >>> _ = ia.attach(path, [ia.Sample(100)])
+            >>> ia.open(path).sample(seed=1).num_rows
+            100
+        """
+        if n is not None and n < 0:
+            raise ValueError(f"n is {n}; it must be 0 or more")
+        return self.scan()._sample(n, seed)
+
 
 class Scan:
     """One question to a table; it runs when its rows are asked for.
@@ -250,6 +337,28 @@ class Scan:
             report.seconds = time.perf_counter() - started
             _warn(report)
         return Aggregate(totals.values(), report)
+
+    def _each_file(self) -> Iterator[tuple[ParquetInput, FileScan]]:
+        """Each file that is to be asked, in order; what is read of it goes into the report."""
+        started = time.perf_counter()
+        self.report = report = ScanReport(files_total=len(self._table.files))
+        try:
+            for file, plan in self._file_scans(report):
+                try:
+                    yield file, plan
+                finally:
+                    report.add_file(file, plan.leaves, plan.tally)
+        finally:
+            report.seconds = time.perf_counter() - started
+            _warn(report)
+
+    def _sample(self, n: int | None, seed: int | None) -> pa.Table:
+        sizes = []
+        for entry in self._table.files:
+            with ParquetInput(entry.open()) as file:
+                sizes.append(FileSize.of(file))
+        pieces = sample_rows(sizes, self._each_file(), n, seed, self._finish)
+        return pa.concat_tables([self.schema.empty_table(), *pieces])
 
     def _tables(self, *, whole_files: bool) -> Iterator[pa.Table]:
         started = time.perf_counter()

@@ -1,0 +1,276 @@
+"""approx_distinct and sample: near the truth, uniform, and read only where nothing is inlaid."""
+
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.approximate import FileSize, affordable_rows
+
+RNG = np.random.default_rng(11)
+
+
+def rows(start, stop):
+    """`day` ascends, so that statistics know whole row groups; `user` is spread."""
+    ids = np.arange(start, stop)
+    return pa.table(
+        {
+            "id": ids,
+            "day": ids // 1000,
+            "user": [None if i % 10 == 0 else f"user {i * 7919 % 5000}" for i in ids.tolist()],
+        }
+    )
+
+
+def lake(folder, *indexes, files=4, rows_per_file=4000, unindexed=()):
+    for place in range(files):
+        path = folder / f"{place}.parquet"
+        table = rows(place * rows_per_file, (place + 1) * rows_per_file)
+        pq.write_table(table, path, row_group_size=1000, data_page_size=1000, write_batch_size=100)
+        if indexes:
+            ia.attach(
+                path,
+                [index for index in indexes if place not in unindexed or isinstance(index, ia.PageIndex)],
+            )
+    return ia.open(folder)
+
+
+def truth(table, column, where=None):
+    values = table.scan(where).to_arrow()[column]
+    return len(values.drop_null().unique())
+
+
+def assert_same(found, expected):
+    assert found.schema == expected.schema
+    assert found.to_pylist() == expected.to_pylist()
+
+
+def data_pages(report):
+    return sum(counts.read for counts in report.pages.values())
+
+
+def assert_near(count, exact):
+    assert count.lower <= count.estimate <= count.upper
+    assert count.estimate == pytest.approx(exact, rel=0.08)
+
+
+def test_sketches_of_files_are_added_up_without_reading_data(tmp_path):
+    table = lake(tmp_path, ia.Hll("user"))
+    count = table.approx_distinct("user")
+    assert_near(count, truth(table, "user"))
+    assert int(count) == round(count.estimate)
+    assert (data_pages(count.report), count.report.row_groups_read, count.unindexed) == (0, 0, ())
+    answered = count.report.answered_by["hll(user):file", "user"]
+    assert (answered.files, answered.row_groups, answered.rows) == (4, 16, 16_000)
+
+
+def test_few_values_are_counted_exactly(tmp_path):
+    table = lake(tmp_path, ia.Hll("day"))
+    assert int(table.approx_distinct("day")) == 16
+
+
+def test_files_without_a_sketch_are_read_and_named(tmp_path):
+    table = lake(tmp_path, ia.Hll("user"), ia.PageIndex(), unindexed=(1, 3))
+    count = table.approx_distinct("user")
+    assert_near(count, truth(table, "user"))
+    assert [path.rsplit("/")[-1] for path in count.unindexed] == ["1.parquet", "3.parquet"]
+    assert (count.report.files_read, count.report.row_groups_read) == (2, 8)
+    assert count.report.rows_candidate == 8000
+
+
+@pytest.mark.parametrize("granularity", ["file", "row_group", "page", 250])
+@pytest.mark.parametrize(
+    "where",
+    [
+        "day < 6",
+        "day >= 3 AND day <= 9",
+        "id < 5555",
+        "user = 'user 7'",
+        "day < 2 OR user LIKE '%99'",
+        "id < 0",
+        "id >= 0",
+        "user IS NOT NULL",
+        "user IS NULL",
+        "day = 3 AND id < 3500",
+    ],
+)
+def test_conditions(tmp_path, granularity, where):
+    table = lake(tmp_path, ia.PageIndex(), ia.Hll("user", granularity), files=3)
+    count = table.approx_distinct("user", where)
+    assert_near(count, truth(table, "user", where))
+
+
+def test_only_what_is_not_covered_is_read(tmp_path):
+    table = lake(tmp_path, ia.PageIndex(), ia.Hll("user", "row_group"), files=3)
+    count = table.approx_distinct("user", "id < 5500")
+    assert 500 <= count.report.rows_candidate < 1000  # pages of the row group that starts at 5000
+    assert count.report.row_groups_read == 1
+    assert count.unindexed == ()
+
+
+def test_a_sketch_of_the_file_is_not_read_for_a_part_of_it(tmp_path):
+    table = lake(tmp_path, ia.PageIndex(), ia.Hll("user"), files=1)
+    count = table.approx_distinct("user", "id < 2000")
+    assert_near(count, truth(table, "user", "id < 2000"))
+    assert not count.report.answered_by
+    assert count.report.rows_candidate == 2000
+
+
+def test_a_damaged_sketch_is_not_used(tmp_path):
+    table = lake(tmp_path, ia.Hll("user"), files=2)
+    path = tmp_path / "0.parquet"
+    entry = ia.inspect(path).directory.entries[0]
+    data = bytearray(path.read_bytes())
+    data[entry.offset + entry.size_bytes // 2] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.warns(ia.IntarsiaWarning, match="hll"):
+        count = table.approx_distinct("user")
+    assert_near(count, truth(table, "user"))
+    assert [name.rsplit("/")[-1] for name in count.unindexed] == ["0.parquet"]
+    assert [note.index for note in count.report.ignored] == ["hll(user):file"]
+
+
+def test_files_whose_values_hash_otherwise_are_read(tmp_path):
+    stamps = pa.array(range(0, 3_000_000, 1000), pa.timestamp("us"))
+    for name, unit in (("a", "us"), ("b", "ms")):
+        path = tmp_path / f"{name}.parquet"
+        pq.write_table(pa.table({"t": stamps.cast(pa.timestamp(unit))}), path)
+        ia.attach(path, [ia.Hll("t")])
+    count = ia.open(tmp_path).approx_distinct("t")
+    assert count.estimate == pytest.approx(3000, rel=0.08)
+    assert len(count.unindexed) == 1
+
+
+def test_integers_that_widen_are_added_up(tmp_path):
+    for name, kind in (("a", pa.int64()), ("b", pa.int16())):
+        path = tmp_path / f"{name}.parquet"
+        pq.write_table(pa.table({"x": pa.array(range(1000), kind)}), path)
+        ia.attach(path, [ia.Hll("x")])
+    count = ia.open(tmp_path).approx_distinct("x")
+    assert count.estimate == pytest.approx(1000, rel=0.08)
+    assert count.unindexed == ()
+
+
+def test_partition_columns_are_exact(tmp_path):
+    for month in (1, 2, "__HIVE_DEFAULT_PARTITION__"):
+        (tmp_path / f"month={month}").mkdir()
+        pq.write_table(rows(0, 100), tmp_path / f"month={month}" / "t.parquet")
+    (tmp_path / "month=3").mkdir()
+    pq.write_table(rows(0, 0), tmp_path / "month=3" / "t.parquet")
+    table = ia.open(tmp_path)
+    for where, exact in [
+        (None, 2),
+        ("month = 1", 1),
+        ("id < 0", 0),
+        ("user = 'user 7919'", 0),
+        ("id = 7", 2),
+    ]:
+        count = table.approx_distinct("month", where)
+        assert (count.estimate, count.lower, count.upper) == (exact, exact, exact)
+
+
+def test_a_column_that_a_file_lacks_is_null_there(tmp_path):
+    pq.write_table(pa.table({"x": [1, 2, 3], "y": [1, 1, 2]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"x": [4]}), tmp_path / "b.parquet")
+    table = ia.open(tmp_path)
+    assert int(table.approx_distinct("y")) == 2
+    assert int(table.approx_distinct("x", "y IS NULL")) == 1
+
+
+def test_nested_fields_nothing_and_what_is_not_counted(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"s": [{"a": 1}, {"a": None}, None, {"a": 2}], "l": [[1], [2], None, []]}), path)
+    ia.attach(path, [ia.Hll("s.a")])
+    count = ia.open(path).approx_distinct("s.a")
+    assert (int(count), data_pages(count.report)) == (2, 0)
+    assert int(ia.open(path).approx_distinct("s.a", "s.a > 5")) == 0
+    with pytest.raises(ia.UnsupportedFeatureError, match="not counted"):
+        ia.open(path).approx_distinct("l")
+    with pytest.raises(ia.ColumnNotFoundError):
+        ia.open(path).approx_distinct("absent")
+
+
+# --- sample ----------------------------------------------------------------------------------------------
+
+
+def test_a_sample_is_put_together_without_reading_data(tmp_path):
+    table = lake(tmp_path, ia.Sample(300))
+    found = table.sample(seed=1)
+    assert found.schema == table.schema
+    assert 500 < found.num_rows <= 1200
+    ids = found["id"].to_pylist()
+    assert len(set(ids)) == len(ids)
+    everything = table.scan().to_arrow()
+    assert_same(found, everything.take(pa.array(ids, pa.int64())))
+
+
+@pytest.mark.parametrize("unindexed", [(), (0, 2), (0, 1, 2, 3)])
+@pytest.mark.parametrize("n", [0, 1, 150, 3000, 16_000, 20_000])
+def test_any_number_of_rows_is_given_whatever_files_have(tmp_path, unindexed, n):
+    table = lake(tmp_path, ia.PageIndex(), ia.Sample(40), unindexed=unindexed)
+    found = table.sample(n, seed=5)
+    ids = found["id"].to_pylist()
+    assert len(ids) == len(set(ids)) == min(n, 16_000)
+    assert_same(found, table.scan().to_arrow().take(pa.array(ids, pa.int64())))
+    assert found.equals(table.sample(n, seed=5))
+
+
+@pytest.mark.parametrize("n", [6, 14])  # within the samples, and beyond them
+def test_every_row_of_a_table_is_as_likely_as_any_other(tmp_path, n):
+    sizes, draws = [5, 10, 15], 300
+    counts = np.zeros(sum(sizes))
+    for place, size in enumerate(sizes):
+        path = tmp_path / f"{place}.parquet"
+        start = sum(sizes[:place])
+        pq.write_table(pa.table({"id": range(start, start + size)}), path)
+    for seed in range(draws):
+        for place, size in enumerate(sizes[:2]):  # the third has none
+            ia.attach(tmp_path / f"{place}.parquet", [ia.Sample(size // 2, seed=seed)])
+        counts[ia.open(tmp_path).sample(n, seed=seed)["id"].to_numpy()] += 1
+    expected = draws * n / sum(sizes)
+    statistic = ((counts - expected) ** 2).sum() / expected * 29 / (30 - n)
+    assert statistic < 58.3  # 0.999 quantile of chi-square with 29 degrees of freedom
+
+
+def test_a_damaged_sample_is_not_used(tmp_path):
+    table = lake(tmp_path, ia.Sample(100), files=1)
+    path = tmp_path / "0.parquet"
+    entry = ia.inspect(path).directory.entries[0]
+    data = bytearray(path.read_bytes())
+    data[entry.offset + entry.size_bytes // 2] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.warns(ia.IntarsiaWarning, match="sample"):
+        found = table.sample(seed=1)
+    assert_same(found, table.scan().to_arrow().take(found["id"]))
+    assert found.num_rows == 100
+
+
+def test_partition_columns_are_in_the_sample(tmp_path):
+    for month in (1, 2):
+        (tmp_path / f"month={month}").mkdir()
+        path = tmp_path / f"month={month}" / "t.parquet"
+        pq.write_table(rows(0, 100), path)
+        ia.attach(path, [ia.Sample(50)])
+    table = ia.open(tmp_path)
+    found = table.sample(30, seed=1)
+    assert found.schema == table.schema
+    assert set(found["month"].to_pylist()) == {1, 2}
+
+
+def test_a_default_sample_has_rows_for_chance(tmp_path):
+    assert affordable_rows([]) == 0
+    assert affordable_rows([FileSize(0, 0)]) == 0
+    assert affordable_rows([FileSize(10, 10), FileSize(5, None)]) == 15
+    assert affordable_rows([FileSize(10_000, None)] * 3) == 1000
+    assert affordable_rows([FileSize(10**9, 20)] * 100) < 2000
+    table = lake(tmp_path, ia.Sample(200))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert {table.sample(seed=seed).num_rows for seed in range(5)} == {
+            affordable_rows([FileSize(4000, 200)] * 4)
+        }
+    with pytest.raises(ValueError, match="0 or more"):
+        table.sample(-1)
