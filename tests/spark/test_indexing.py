@@ -223,20 +223,10 @@ def test_spark_reads_fewer_bytes(spark, tmp_path):
     assert indexed < plain / 2, (plain, indexed)
 
 
-RETRIES = """
-import os, sys
+DIES = """
+import os
 from dataclasses import dataclass
 from typing import ClassVar
-os.environ["PYSPARK_PYTHON"] = sys.executable
-import intarsia as ia
-from intarsia import spark as ias
-from pyspark.sql import SparkSession
-
-ias.ensure_java()
-builder = SparkSession.builder.master("local[2,3]")
-for key in ("spark.driver.host", "spark.driver.bindAddress"):
-    builder = builder.config(key, "127.0.0.1")
-spark = builder.config("spark.ui.enabled", "false").config("spark.log.level", "OFF").getOrCreate()
 
 @dataclass(frozen=True)
 class Dies:
@@ -260,12 +250,38 @@ class Dies:
 
     def open(self, payload, layout):
         raise NotImplementedError
+"""
 
+RETRIES = """
+import os, sys
+os.environ["PYSPARK_PYTHON"] = sys.executable
+import intarsia as ia
+from dies import Dies
+from intarsia import spark as ias
+from pyspark.sql import SparkSession
+
+ias.ensure_java()
+builder = SparkSession.builder.master("local[2,3]")
+for key in ("spark.driver.host", "spark.driver.bindAddress"):
+    builder = builder.config(key, "127.0.0.1")
+spark = builder.config("spark.ui.enabled", "false").config("spark.log.level", "OFF").getOrCreate()
 report = ias.index(spark, sys.argv[1], [ia.PageIndex(), Dies("x", sys.argv[2])], progress=False)
 print(report.files_total, report.files_indexed, report.files_failed)
 print(spark.read.parquet(sys.argv[1]).count())
 spark.stop()
 """
+
+
+def install_dies(site):
+    """What pip would leave behind."""
+    files = {
+        "dies.py": DIES,
+        "dies-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: dies\nVersion: 1\n",
+        "dies-1.dist-info/entry_points.txt": "[intarsia.indexes]\ndies = dies:Dies\n",
+    }
+    for name, text in files.items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text(text)
 
 
 @pytest.mark.slow
@@ -274,11 +290,14 @@ def test_a_task_that_dies_is_run_again(tmp_path, spark):
     marks.mkdir()
     program = tmp_path / "program.py"
     program.write_text(RETRIES)
+    install_dies(tmp_path / "site")
+    inherited = os.environ.get("PYTHONPATH", "")
     run = subprocess.run(
         [sys.executable, str(program), lake, str(marks)],
         capture_output=True,
         check=False,
         cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(tmp_path / "site"), inherited]))},
         text=True,
     )
     assert run.returncode == 0, run.stderr[-3000:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -10,9 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from intarsia.discovery import find_files
 from intarsia.errors import IndexBuildError
-from intarsia.indexes.base import Index
-from intarsia.retrofit import attach
+from intarsia.indexes.base import Index, parameters
+from intarsia.indexes.registry import GROUP, find_index_class, why_unknown
+from intarsia.retrofit import Bloom, PageIndex, Statistics, attach
 from intarsia.retrofit.attach import STANDARD, Attachable
+from intarsia.retrofit.blobs import check_parameters
 from intarsia.spark.index_report import FileOutcome, IndexReport
 from intarsia.spark.job import run_tasks
 from intarsia.spark.listing import list_by_spark, python_path
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
 Progress: TypeAlias = Callable[[int, int, str], None]
 
 Source: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+
+#: An index on its way to an executor: its kind, and its parameters as JSON; one of Parquet's own as it is.
+Shipped: TypeAlias = "tuple[str, str] | PageIndex | Statistics | Bloom"
 
 #: From so many files on, a task takes several: Spark is slow to start tens of thousands of tasks.
 MANY_FILES = 10_000
@@ -60,7 +66,7 @@ def index(
 
     Raises:
         FileNotFoundError: If nothing is there.
-        IndexBuildError: If something in ``indexes`` is no index.
+        IndexBuildError: If something in ``indexes`` is no index, or is of a class that no package announces.
 
     Example:
         >>> import intarsia as ia
@@ -71,12 +77,12 @@ def index(
         1.4 MB added to 31.0 MB (4.5%)
     """
     started = time.perf_counter()
-    asked = _checked(indexes)
+    shipped = tuple(map(_shipped, _checked(indexes)))
     files = _list(spark, path)
     tell = _teller(progress)
 
     def work(file: str) -> str:
-        return _attach_one(file, asked).to_json()
+        return _attach_one(file, shipped).to_json()
 
     per_task = 1 if len(files) < MANY_FILES else -(-len(files) // MANY_TASKS)
     tasks = [files[first : first + per_task] for first in range(0, len(files), per_task)]
@@ -89,11 +95,11 @@ def index(
     return IndexReport(tuple(outcomes[file] for file in sorted(outcomes)), time.perf_counter() - started)
 
 
-def _attach_one(path: str, indexes: Sequence[Attachable]) -> FileOutcome:
+def _attach_one(path: str, shipped: Sequence[Shipped]) -> FileOutcome:
     """Runs on an executor."""
     started = time.perf_counter()
     try:
-        report = attach(path, indexes)
+        report = attach(path, [_unpacked(item) for item in shipped])
     except Exception as error:  # noqa: BLE001  whatever is wrong with one file must not stop the others
         size = os.path.getsize(path) if os.path.isfile(path) else 0
         text = f"{type(error).__name__}: {str(error).removeprefix(f'{path}: ')}"
@@ -110,6 +116,38 @@ def _checked(indexes: Iterable[Any]) -> tuple[Attachable, ...]:
                 f"{item!r} is no index; pass objects such as PageIndex() or Distinct('country')"
             )
     return asked
+
+
+def _shipped(index: Attachable) -> Shipped:
+    """An index as it goes to the executors.
+
+    An index class may be anybody's. So an index goes as it stands in a file, by kind and parameters, and each
+    executor finds the class in its own packages, as those who read the files will have to.
+    """
+    if isinstance(index, STANDARD):
+        return index
+    check_parameters(index)
+    found = find_index_class(index.kind)
+    if found is not type(index):
+        cls = type(index)
+        raise IndexBuildError(
+            f"{index!r} cannot be sent to Spark's executors, since no installed package announces its class; "
+            f'announce {index.kind} = "{cls.__module__}:{cls.__qualname__}" in the entry-point group '
+            f"{GROUP!r}, and install the package here and on the executors"
+        )
+    return index.kind, json.dumps(parameters(index))
+
+
+def _unpacked(shipped: Shipped) -> Attachable:
+    """The index again, on an executor."""
+    if not isinstance(shipped, tuple):
+        return shipped
+    kind, stored = shipped
+    cls = find_index_class(kind)
+    if cls is None:
+        raise IndexBuildError(f"on Spark's executors, {why_unknown(kind)}; install it there, too")
+    index: Attachable = cls(**json.loads(stored))
+    return index
 
 
 def _list(spark: SparkSession, path: Source) -> list[str]:

@@ -1,0 +1,90 @@
+"""An author's index on a lake: it goes to Spark's executors by kind and parameters; `ias.read` uses it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia import spark as ias
+from intarsia.errors import IndexBuildError
+from intarsia.spark import indexing
+from tests.authoring.conftest import pages
+
+PROGRAM = """
+import json, sys
+from intarsia import spark as ias
+from intarsia.spark.local import local_session
+from intarsia_hosts import Hosts
+lake, folder = sys.argv[1:]
+spark = local_session(folder)
+report = ias.index(spark, lake, [Hosts("url"), Hosts("url", granularity="file")], progress=False)
+found = ias.read(spark, lake, where="url LIKE 'https://site7.example/%'")
+ids = sorted(row["id"] for row in found.select("id").collect())
+print(json.dumps({"files": report.to_dict()["files"], "ids": ids, "read": len(found.inputFiles())}))
+spark.stop()
+"""
+
+
+@dataclass(frozen=True)
+class Unannounced(ia.Distinct):
+    """An index that no package announces."""
+
+    kind: ClassVar[str] = "unannounced"
+
+
+def write_lake(folder):
+    folder.mkdir()
+    for part in range(4):
+        options = {"use_dictionary": False, "write_statistics": False}
+        pq.write_table(pages().slice(part * 500, 500), folder / f"part-{part}.parquet", **options)
+    return str(folder)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_lake(with_hosts, tmp_path):
+    """In a process of its own: a session's workers get their path when it starts."""
+    lake = write_lake(tmp_path / "lake")
+    done = with_hosts.run("-c", PROGRAM, lake, tmp_path / "spark", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["files"] == {"total": 4, "indexed": 4, "unchanged": 0, "failed": 0}
+    assert found["ids"] == list(range(350, 400))
+    assert found["read"] == 1
+    kinds = {
+        entry.kind for file in Path(lake).glob("*.parquet") for entry in ia.inspect(file).directory.entries
+    }
+    assert kinds == {"hosts"}
+
+
+def test_a_class_that_nobody_announces_is_refused_before_anything_runs(tmp_path):
+    lake = write_lake(tmp_path / "lake")
+    with pytest.raises(IndexBuildError, match=r"no installed package announces its class.*unannounced = "):
+        ias.index(None, lake, [Unannounced("url")], progress=False)  # no session is asked
+
+
+@pytest.mark.parametrize(
+    "index",
+    [ia.Distinct("a.b", 500), ia.Bloom("x", 0.5), ia.Bloom(("a.b", "c")), ia.PageIndex(), ia.Statistics()],
+    ids=repr,
+)
+def test_what_arrives_is_what_was_sent(index):
+    assert indexing._unpacked(indexing._shipped(index)) == index
+
+
+def test_a_package_that_executors_lack_is_named():
+    with pytest.raises(IndexBuildError, match="on Spark's executors, no installed package knows"):
+        indexing._unpacked(("nonesuch", "{}"))
+
+
+def test_the_classes_themselves_do_not_travel(monkeypatch):
+    """A class that stands in a notebook would be sent by value, and its files be read by nobody."""
+    monkeypatch.setattr(sys.modules["intarsia.spark.indexing"], "find_index_class", lambda kind: Unannounced)
+    assert indexing._shipped(Unannounced("x"))[0] == "unannounced"
