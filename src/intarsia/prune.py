@@ -19,6 +19,7 @@ from intarsia.file import ParquetInput
 from intarsia.indexes.base import OpenIndex, SureIndex
 from intarsia.indexes.bloom import BloomFilters
 from intarsia.indexes.column_index import ColumnIndexes
+from intarsia.indexes.datafusion import NAME, open_named
 from intarsia.indexes.dictionary import Dictionaries
 from intarsia.indexes.distinct import Distinct
 from intarsia.indexes.embedded import EmbeddedIndexes
@@ -42,8 +43,8 @@ class PruneStep:
     """What one index excluded.
 
     Attributes:
-        index: Its name: ``"statistics"``, ``"column_index"``, ``"bloom_filter"``, ``"dictionary"``, or an
-            embedded index's name.
+        index: Its name: ``"statistics"``, ``"column_index"``, ``"bloom_filter"``, ``"distinct_index_offset"``
+            (values in DataFusion's form), ``"dictionary"``, or an embedded index's name.
         column: The column it was asked about, dotted.
         before: Rows that might match before it was asked.
         after: Rows that might match after.
@@ -141,6 +142,7 @@ class _Pruner:
         self._ask("statistics", RowGroupStatistics(self.file), self.asked)
         self._ask_column_indexes()
         self._ask_bloom_filters()
+        self._ask_named_values()
         self._ask_dictionaries(embedded)
         self._ask_embedded(embedded)
         counts = self.file.source.counts
@@ -171,6 +173,17 @@ class _Pruner:
             filters = BloomFilters(self.file)
             filters.load(wanted)
             self._ask("bloom_filter", filters, wanted)
+
+    def _ask_named_values(self) -> None:
+        """Values in DataFusion's form do not say of which column they are; who opened the file did."""
+        column = self.file.distinct_column
+        wanted = [
+            leaf for leaf in self._open_leaves() if leaf.path == column and not isinstance(leaf, BoundNull)
+        ]
+        if column is not None and wanted:
+            values = open_named(self.file, column, self.data_bytes(self.candidates))
+            if values is not None:
+                self._ask(NAME, values, wanted)
 
     def _ask_dictionaries(self, embedded: EmbeddedIndexes) -> None:
         """Dictionary pages say what `Distinct` says, which is smaller."""

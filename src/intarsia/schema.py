@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from intarsia.errors import CorruptFileError
-from intarsia.format import thrift
+from intarsia.format import datafusion, directory, thrift
 from intarsia.format.footer import MAGIC, Footer, Leaf, shared_leaves
 from intarsia.format.structs import FileMetaData, KeyValue, SchemaElement
 
 #: Keys of the key/value metadata that say where indexes lie in one file, and would lie in a copy.
-INDEX_KEYS = (b"intarsia", b"distinct_index_offset")
+INDEX_KEYS = (directory.KEY, datafusion.KEY)
 
 #: Schemas that are remembered.
 _REMEMBERED = 64

@@ -21,13 +21,19 @@ from intarsia.tally import ScanReport, reasons_by_file
 
 
 def open(
-    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, distinct_index: str | None = None
 ) -> Table:
     """Open a Parquet file or a lake of them.
 
     Args:
         source: A file, a folder, a glob, or a list of these; a local path or a URL. Folders named
             ``column=value`` become partition columns.
+        distinct_index: The column (dotted if it is nested) whose distinct values other programs laid into
+            the files in the form of DataFusion's example, under the footer key ``distinct_index_offset``.
+            Nothing in such a file says what column they are of, and nothing shows that they are not of an
+            earlier version of the file, where a writer copied the key together with the bytes: files are
+            skipped by them on your word. A key that leads to anything else is noticed, and ignored with
+            a warning. What `Distinct` wrote is used without being named.
 
     Returns:
         A table; nothing but the listing was read.
@@ -42,7 +48,7 @@ def open(
         >>> ia.open(path).scan(where="x = 42").to_arrow().to_pylist()
         [{'x': 42}]
     """
-    return Table(find_files(source))
+    return Table(find_files(source), distinct_index=distinct_index)
 
 
 class Table:
@@ -54,10 +60,12 @@ class Table:
 
     Args:
         files: The files, at least one.
+        distinct_index: See `open`.
     """
 
-    def __init__(self, files: Sequence[TableFile]) -> None:
+    def __init__(self, files: Sequence[TableFile], *, distinct_index: str | None = None) -> None:
         self.files = tuple(files)
+        self.distinct_index = distinct_index
 
     @cached_property
     def partition_types(self) -> dict[str, pa.DataType]:
@@ -273,6 +281,8 @@ class Scan:
         self._table = table
         self._limit = limit
         self._predicate: Bound | None = None if predicate is None else bind(predicate, table.schema)
+        named = table.distinct_index
+        self._distinct_column = None if named is None else find_column(table.schema, named)[0]
         if columns is None:
             _refuse_repeated(table.schema, table.schema.names, table.files[0].path)
         self._columns = _output_columns(table.schema, columns)
@@ -392,6 +402,7 @@ class Scan:
                 report.add_unopened(entry.size_bytes, excluded_by)
                 continue
             with ParquetInput(entry.open()) as file:
+                file.distinct_column = self._distinct_column
                 constants |= self._missing_constants(file, constants)
                 with file.named_errors():
                     scan = FileScan(file, self._predicate, self._columns, constants)

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from intarsia.cli.arguments import ColumnNames, Paths, WhereText, split_names
+from intarsia.cli.arguments import ColumnNames, DistinctIndex, Paths, WhereText, split_names
 from intarsia.cli.failures import UsageError
 from intarsia.cli.formats import Format, writer
 from intarsia.cli.terminal import dim
@@ -66,6 +66,7 @@ def query(
     form: Form = None,
     output: Output = None,
     report: Report = None,
+    distinct_index: DistinctIndex = None,
 ) -> None:
     """Read the rows that match, touching only the pages that can hold them."""
     import intarsia
@@ -73,7 +74,7 @@ def query(
     form = form or _form_by_suffix(output)
     if form.is_binary and output is None and sys.stdout.isatty():
         raise UsageError(f"{form.value} is no text; name a file with --output, or send stdout to one")
-    table = intarsia.open(path)
+    table = intarsia.open(path, distinct_index=distinct_index)
     if output is not None:
         _refuse_overwriting(table, output)
     shown = TABLE_ROWS if limit is None else None

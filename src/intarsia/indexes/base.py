@@ -17,7 +17,7 @@ the predicate, the row is in** ``candidate_rows(predicate)``.  ``None`` means "c
 
 What an index can do beyond that, it says by a protocol of one method each: `PicksPredicates` keeps it from
 being read in vain, `ProbedIndex` from being read whole; `SureIndex` knows rows that surely match, and
-`EstimatesRows` and `EstimatingIndex` about how many do.
+`EstimatesRows` and `EstimatingIndex` about how many do; `HasFooterKeys` lets other programs find it.
 """
 
 from __future__ import annotations
@@ -190,6 +190,20 @@ class EstimatesRows(Protocol):
 
     def can_estimate(self, predicate: BoundLeaf) -> bool:
         """False where `EstimatingIndex.estimated_rows` would be None."""
+        ...
+
+
+@runtime_checkable
+class HasFooterKeys(Protocol):
+    """An index whose payload other programs find by footer keys of their own."""
+
+    def footer_keys(self, payload_offset: int) -> Mapping[bytes, bytes]:
+        """What the footer's key/value metadata is to say; nothing, if this one needs no key.
+
+        Args:
+            payload_offset: Where the payload starts in the file, in bytes. A payload that has keys never
+                stands in the directory.
+        """
         ...
 
 

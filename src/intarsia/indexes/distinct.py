@@ -7,10 +7,13 @@ The payload (see `intarsia.indexes.granules`) has a row for each value::
 
 The schema's metadata has the key ``unlisted``: uint32, the granules that hold more values than the limit, and
 therefore cannot be skipped.
+
+With the layout ``"datafusion"`` the payload is that of `intarsia.format.datafusion`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,8 +24,11 @@ import pyarrow.compute as pc
 
 from intarsia.comparison import compares_alike, comparison_array, comparison_type, sortable_type
 from intarsia.errors import IndexBuildError, IndexPayloadError
+from intarsia.format.datafusion import KEY as DATAFUSION_KEY
 from intarsia.indexes.base import ColumnData, Granularity, Layout
+from intarsia.indexes.datafusion import OpenLines, build_block, open_block
 from intarsia.indexes.granules import cut_at_edges, granule_rows, parse_granules, serialize_granules
+from intarsia.predicate.bound import BoundNull
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.predicate.evaluate import leaf_mask
 from intarsia.selection import Rows, RowSelection
@@ -39,11 +45,16 @@ class Distinct:
         column: The column, dotted if it is nested; it may not lie in a list or map.
         granularity: ``"page"``, ``"row_group"``, ``"file"``, or a number of rows.
         max_values: A granule with more distinct values than this is recorded as "cannot skip".
+        layout: ``"granules"``; or ``"datafusion"``, the form that the example of DataFusion's blog reads: the
+            values of the file, whose offset stands in the footer key ``distinct_index_offset``. That form
+            is about a text column of the whole file (``granularity`` is then ``"file"``), says nothing of
+            nulls, so that it judges no ``IS NULL``, and a file has at most one. What it cannot hold is
+            refused: more than ``max_values`` values, values with a newline.
 
     Example:
         >>> import intarsia as ia
         >>> ia.Distinct("country", granularity="row_group")
-        Distinct(column='country', granularity='row_group', max_values=10000)
+        Distinct(column='country', granularity='row_group', max_values=10000, layout='granules')
     """
 
     kind: ClassVar[str] = "distinct"
@@ -52,6 +63,16 @@ class Distinct:
     column: str
     granularity: Granularity = "page"
     max_values: int = 10_000
+    layout: str = "granules"
+
+    def __post_init__(self) -> None:
+        """The default granularity is that of the layout."""
+        if self._is_datafusion and self.granularity == "page":
+            object.__setattr__(self, "granularity", "file")
+
+    @property
+    def _is_datafusion(self) -> bool:
+        return self.layout == "datafusion"
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -62,6 +83,12 @@ class Distinct:
         """The payload for a file; see the module's text."""
         if type(self.max_values) is not int or self.max_values < 0:
             raise IndexBuildError(f"Distinct: max_values is {self.max_values!r}; it must be 0 or more")
+        if self.layout not in ("granules", "datafusion"):
+            raise IndexBuildError(f"Distinct: layout is {self.layout!r}; use 'granules' or 'datafusion'")
+        if self._is_datafusion and self.granularity != "file":
+            raise IndexBuildError(
+                f"Distinct: granularity is {self.granularity!r}, and DataFusion's form knows 'file' only"
+            )
         edges = chunk.layout.edges(self.granularity, self.column)
         value_type = comparison_type(chunk.type_of(self.column))
         if pa.types.is_nested(value_type):
@@ -71,10 +98,27 @@ class Distinct:
         for granule, piece in cut_at_edges(edges, batches):
             granules.add(granule, piece)
         batch, unlisted = granules.finish(value_type)
+        if self._is_datafusion:
+            if unlisted:
+                raise IndexBuildError(
+                    f"Distinct: {self.column!r} has more than {self.max_values} distinct values, and "
+                    "DataFusion's form lists all or none: raise max_values, or leave layout out"
+                )
+            return build_block(self.column, batch.column("value"))
         return serialize_granules(batch, edges, self.granularity, {b"unlisted": unlisted})
 
-    def open(self, payload: bytes, layout: Layout) -> OpenDistinct:
+    def footer_keys(self, payload_offset: int) -> Mapping[bytes, bytes]:
+        """The key by which DataFusion's example finds the values."""
+        return {DATAFUSION_KEY: b"%d" % payload_offset} if self._is_datafusion else {}
+
+    def can_prune(self, predicate: BoundLeaf) -> bool:
+        """DataFusion's form says nothing of nulls."""
+        return not (self._is_datafusion and isinstance(predicate, BoundNull))
+
+    def open(self, payload: bytes, layout: Layout) -> OpenDistinct | OpenLines:
         """The values and where they occur."""
+        if self._is_datafusion:
+            return open_block(payload, layout)
         name = f"Distinct({self.column!r})"
         found = parse_granules(payload, layout, self.granularity, name)
         try:

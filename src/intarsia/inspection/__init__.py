@@ -11,6 +11,8 @@ import os
 from intarsia.discovery import find_files
 from intarsia.errors import FormatError, IndexPayloadError
 from intarsia.file import ChunkKey, ParquetInput
+from intarsia.format.datafusion import HEADER_BYTES, parse_header, parse_offset
+from intarsia.format.datafusion import KEY as DATAFUSION_KEY
 from intarsia.format.directory import KEY, Entry, belongs, parse_directory
 from intarsia.format.footer import MAGIC, TRAILER_BYTES, Leaf
 from intarsia.format.structs import FieldRepetitionType, RowGroup
@@ -48,11 +50,6 @@ __all__ = [
     "json_value",
     "open_one",
 ]
-
-#: The footer key under which DataFusion's example puts the offset of its distinct values.
-DATAFUSION_KEY = b"distinct_index_offset"
-DATAFUSION_MAGIC = b"IDX1"
-_DATAFUSION_HEADER_BYTES = 12
 
 
 def inspect(path: str | os.PathLike[str], *, pages: bool = False) -> FileInspection:
@@ -203,20 +200,13 @@ def find_datafusion_index(file: ParquetInput) -> DatafusionInspection | None:
     raw = file.footer.key_values.get(DATAFUSION_KEY)
     if raw is None:
         return None
-    text = raw.decode("ascii", "replace").strip()
-    if not text.isdecimal() or len(text) > 18:
-        return DatafusionInspection(0, 0, False, f"{text[:40]!r} is no offset")
-    offset, limit = int(text), file.footer.start
-    if not len(MAGIC) <= offset <= limit - _DATAFUSION_HEADER_BYTES:
-        return DatafusionInspection(offset, 0, False, f"byte {offset} lies outside the file's body")
-    head = file.source.read(offset, offset + _DATAFUSION_HEADER_BYTES)
-    length = int.from_bytes(head[len(DATAFUSION_MAGIC) :], "little")
-    if head[: len(DATAFUSION_MAGIC)] != DATAFUSION_MAGIC:
-        reason = f"{DATAFUSION_MAGIC.decode()} does not stand there: another writer copied the key"
-        return DatafusionInspection(offset, 0, False, reason)
-    if offset + _DATAFUSION_HEADER_BYTES + length > limit:
-        return DatafusionInspection(offset, 0, False, f"its {length} bytes lead out of the file's body")
-    return DatafusionInspection(offset, _DATAFUSION_HEADER_BYTES + length, True)
+    offset = 0
+    try:
+        offset = parse_offset(raw, file.footer)
+        head = file.source.read(offset, offset + HEADER_BYTES)
+        return DatafusionInspection(offset, parse_header(head, offset, file.footer), True)
+    except IndexPayloadError as error:
+        return DatafusionInspection(offset, 0, False, str(error))
 
 
 # --- sizes -------------------------------------------------------------------------------------------
@@ -239,7 +229,9 @@ def _sizes(
     embedded = datafusion.size_bytes if datafusion is not None else 0
     original_footer = 0
     if directory is not None and directory.is_believed:
-        embedded += sum(entry.size_bytes for entry in directory.entries)
+        embedded = sum(entry.size_bytes for entry in directory.entries)
+        if datafusion is not None and datafusion.offset < (directory.original_length or 0):
+            embedded += datafusion.size_bytes
         original_footer = _original_footer_bytes(file, directory.original_length or 0)
     data = sum(chunk.compressed_bytes for chunk in chunks) - dictionaries
     column_indexes = sum(chunk.column_index_bytes for chunk in chunks)

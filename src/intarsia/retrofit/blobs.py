@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from intarsia.errors import IndexBuildError, IndexPayloadError
+from intarsia.errors import IndexBuildError, IndexPayloadError, IntarsiaError
 from intarsia.format.directory import BLOB_HEADER_BYTES, Entry, blob_header, checksum
-from intarsia.indexes.base import ColumnData, Granularity, Index, parameters
+from intarsia.indexes.base import ColumnData, Granularity, HasFooterKeys, Index, parameters
 from intarsia.indexes.embedded import EmbeddedIndexes
+from intarsia.indexes.registry import find_index_class
 from intarsia.predicate.nodes import render_column
 from intarsia.retrofit.column_data import FileColumns
 from intarsia.retrofit.original import Original
@@ -34,6 +36,20 @@ class Blob:
         if self.entry.inline is not None:
             return ()
         return blob_header(fingerprint, len(self.payload), self.entry.xxh3), self.payload
+
+    def footer_keys(self, offset: int) -> Mapping[bytes, bytes]:
+        """What the footer is to say besides the directory, if the blob lies there."""
+        cls = find_index_class(self.entry.kind)
+        if self.entry.inline is not None or cls is None or self.entry.kind_version > cls.version:
+            return {}
+        try:
+            return _footer_keys(cls(**self.entry.parameters), offset + BLOB_HEADER_BYTES)
+        except (IntarsiaError, TypeError, ValueError):  # parameters of another version: readers ignore it
+            return {}
+
+
+def _footer_keys(index: object, payload_offset: int) -> Mapping[bytes, bytes]:
+    return index.footer_keys(payload_offset) if isinstance(index, HasFooterKeys) else {}
 
 
 def carried_blobs(original: Original) -> tuple[list[Blob], list[Skipped]]:
@@ -118,6 +134,6 @@ def build_blob(index: Index, planned: Entry, columns: ColumnData) -> Blob:
     payload = index.build(columns)
     if not isinstance(payload, bytes):
         raise IndexBuildError(f"{index!r} built {type(payload).__name__}, not bytes")
-    inline = payload if len(payload) <= INLINE_BYTES else None
+    inline = payload if len(payload) <= INLINE_BYTES and not _footer_keys(index, 0) else None
     length = 0 if inline is not None else BLOB_HEADER_BYTES + len(payload)
     return Blob(replace(planned, length=length, xxh3=checksum(payload), inline=inline), payload)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from intarsia.errors import IndexBuildError
 from intarsia.file import ChunkKey
 from intarsia.format.directory import (
     BLOB_ALIGNMENT_BYTES,
@@ -31,6 +32,9 @@ def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey,
 
     Returns:
         Pieces to be written one after the other; none, if the original needs no addition.
+
+    Raises:
+        IndexBuildError: If an index needs a footer key that is taken.
     """
     footer = original.file.footer
     before = {
@@ -46,11 +50,20 @@ def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey,
     edit = FooterEdit(footer.raw)
     fingerprint = layout_fingerprint(footer.metadata)
     entries = []
+    owners = dict.fromkeys(footer.key_values, "the original file")
     for blob in blobs:
         pieces = blob.pieces(fingerprint)
         if pieces:
             tail.align(BLOB_ALIGNMENT_BYTES)
         entries.append(blob.entry.moved(tail.position) if pieces else blob.entry)
+        for name, value in blob.footer_keys(tail.position).items():
+            if name in owners:
+                raise IndexBuildError(
+                    f"{blob.entry.name} needs the footer key {name.decode()!r}, which {owners[name]} has; "
+                    "there is room for one in a file"
+                )
+            owners[name] = blob.entry.name
+            edit.set_key_value(name, value)
         for piece in pieces:
             tail.append(piece)
     for key, state in changed.items():
