@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import math
 import warnings
 from decimal import Decimal
@@ -26,6 +27,7 @@ from tests.reading import tables
 from tests.reading.exact import leaf_at
 from tests.reading.pages import footer_bytes, layout_of, open_recorded, pages_read
 from tests.reading.surgery import Patient
+from tests.reading.test_damaged_index import LEAVES, OFFSET_DAMAGE, make_file
 
 ALL = ["count", "sum", "min", "max", "avg"]
 
@@ -189,7 +191,13 @@ def test_only_pages_at_the_edges_are_read(sorted_path, first, stop):
         "avg": sum(values) / len(values),
     }
     # pages of keys that match as a whole, and of them what whole granules cover
-    sure = [p for p in layout.pages["key"] if first <= p.first_row and p.stop_row <= stop]
+    # (but those beside pages that are skipped, which confirm that their rows are what the page index says)
+    sure = [
+        p
+        for p in layout.pages["key"]
+        if (first < p.first_row or (first == p.first_row and first % PER_GROUP == 0))
+        and (p.stop_row < stop or (p.stop_row == stop and stop % PER_GROUP == 0))
+    ]
     low, high = (sure[0].first_row, sure[-1].stop_row) if sure else (0, 0)
     granules = [start for start in range(0, ROWS, 500) if low <= start and start + 500 <= high]
     left = [row for row in range(first, stop) if row // 500 * 500 not in granules]
@@ -279,7 +287,8 @@ def test_nulls_of_pages_are_counted_by_the_column_index(tmp_path):
     )
     answer = ia.open(path).aggregate({"text": "count"}, "key >= 1100 AND key < 9000")
     assert answer == {"text": {"count": sum(row % 3 != 0 for row in range(1100, 9000))}}
-    assert pages_read(answer.report.to_dict()) == {"key": 1, "text": 1}
+    # the first page matches in part, the last one confirms where it ends
+    assert pages_read(answer.report.to_dict()) == {"key": 2, "text": 2}
     assert [entry["index"] for entry in answer.report.to_dict()["answered_by"]] == ["column_index"]
 
 
@@ -473,10 +482,30 @@ def test_a_directory_of_another_file_is_not_believed(sorted_path, tmp_path):
     assert found.report.ignored
 
 
-def _shift_first_rows(index):
-    moved = [index.page_locations[0]]
-    moved += [place._replace(first_row_index=place.first_row_index - 1) for place in index.page_locations[1:]]
-    return index._replace(page_locations=moved)
+@pytest.mark.parametrize("damage", OFFSET_DAMAGE)
+def test_rows_that_no_page_confirms_are_not_counted(tmp_path, damage):
+    path = tmp_path / "t.parquet"
+    make_file(path)
+    for leaf, change in itertools.product([LEAVES["key"], LEAVES["value"]], [OFFSET_DAMAGE[damage]]):
+        patient = Patient.read(path)
+        patient.change_index(OffsetIndex, 0, leaf, change)
+        damaged = tmp_path / "damaged.parquet"
+        patient.write(damaged)
+        for first, stop in [(100, 150), (50, 400), (100, 250), (0, 150), (110, 300)]:
+            rows = pq.read_table(path).slice(first, stop - first)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ia.IntarsiaWarning)
+                found = ia.open(damaged).aggregate(
+                    {"*": "count", "key": "sum", "value": "count"}, f"key >= {first} AND key < {stop}"
+                )
+                alone = ia.open(damaged).aggregate({"value": "count"}, f"key >= {first} AND key < {stop}")
+            values = {"count": stop - first - rows["value"].null_count}
+            assert found == {
+                "*": {"count": stop - first},
+                "key": {"sum": sum(range(first, stop))},
+                "value": values,
+            }
+            assert alone == {"value": values}
 
 
 @pytest.mark.parametrize("column", ["key", "amount"])
@@ -494,7 +523,8 @@ def test_a_page_index_that_proves_wrong_takes_its_answers_back(tmp_path, column)
         use_dictionary=False,
     )
     patient = Patient.read(path)
-    patient.change_index(OffsetIndex, 0, table.column_names.index(column), _shift_first_rows)
+    change = OFFSET_DAMAGE["interior page starts a row late"]  # the third; in it and before it rows are read
+    patient.change_index(OffsetIndex, 0, table.column_names.index(column), change)
     patient.write(path)
     with pytest.warns(ia.IntarsiaWarning):
         answer = ia.open(path).aggregate(

@@ -1,21 +1,25 @@
 """What indexes tell of granules of a column, so that their pages need not be read.
 
 Of each granule that lies wholly in rows which surely match, a summary is taken from the cheapest of: the
-row groups' statistics, column indexes (nulls only), zone maps.
+row groups' statistics, zone maps, column indexes (nulls only).
+
+A page index may say the wrong rows of a page, which shows when the page is read (contract C1). So of pages
+that are not read, none may lie beside rows that are not looked at, either: there, a row too many or too few
+would pass unnoticed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from intarsia.bounds import Bools
+from intarsia.bounds import Bools, Bounds
 from intarsia.comparison import compares_alike, comparison_type
-from intarsia.file import ParquetInput
+from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.footer import Leaf
 from intarsia.format.writers import distrusts_null_counts
 from intarsia.indexes.column_index import ColumnIndexes
@@ -24,7 +28,7 @@ from intarsia.indexes.statistics import statistics_bounds
 from intarsia.indexes.summaries import sum_type, summary_schema
 from intarsia.indexes.zonemap import OpenZoneMap, ZoneMap
 from intarsia.ordering import Keys, Ordering, ordering_for
-from intarsia.predicate.bound import BoundNull
+from intarsia.predicate.bound import BoundNull, Path
 from intarsia.prune import PruneStep
 from intarsia.selection import Rows, RowSelection
 
@@ -105,11 +109,11 @@ def answer(asked: Asked, candidates: RowSelection, certain: RowSelection) -> Ans
     found = Answer(RowSelection.none(), [], [])
     if asked.kind != pa.null() and not compares_alike(asked.file_kind, asked.kind):
         return found  # another type here than in the table: each value has to be converted
-    for source in (_statistics, _column_index, _zone_maps):
+    for source in (_statistics, _zone_maps, _column_index):
         left = certain - found.rows
         if left.is_empty:
             break
-        for granules in source(asked, left):
+        for granules in source(asked, left, candidates - found.rows):
             found = _take(found, granules, asked, candidates, certain)
     return found
 
@@ -137,10 +141,43 @@ def _as_kind(summaries: pa.Table, kind: pa.DataType) -> pa.Table:
     return summaries.cast(schema)
 
 
+# --- what a page index says, and nobody sees -----------------------------------------------------------
+
+
+def confirmed(
+    file: ParquetInput, paths: Iterable[Path], candidates: RowSelection, certain: RowSelection
+) -> RowSelection:
+    """The certain rows without the pages at their borders that nothing but the page index puts there.
+
+    Args:
+        file: The file.
+        paths: The predicate's columns.
+        candidates: The rows that might match.
+        certain: Those of them that surely match.
+    """
+    index = ColumnIndexes(file)
+    for path in paths:
+        leaf = file.leaves_by_path.get(path)
+        for row_group in range(len(file.footer.metadata.row_groups) if leaf is not None else 0):
+            assert leaf is not None
+            bounds = index.bounds(ChunkKey(row_group, leaf.ordinal))
+            if bounds is not None:
+                beside = _is_beside_skipped(bounds, candidates)
+                certain = certain - RowSelection.union_of(bounds.starts[beside], bounds.stops[beside])
+    return certain
+
+
+def _is_beside_skipped(pages: Bounds, seen: RowSelection) -> Bools:
+    """For each page of a row group, whether the row before or after it is none that is looked at."""
+    before = (pages.starts > pages.starts[0]) & ~seen.overlaps(pages.starts - 1, pages.starts)
+    after = (pages.stops < pages.stops[-1]) & ~seen.overlaps(pages.stops, pages.stops + 1)
+    return np.asarray(before | after)
+
+
 # --- statistics ----------------------------------------------------------------------------------------
 
 
-def _statistics(asked: Asked, left: RowSelection) -> Iterator[Granules]:
+def _statistics(asked: Asked, left: RowSelection, _seen: RowSelection) -> Iterator[Granules]:
     """Row groups by their statistics in the footer."""
     footer = asked.file.footer
     starts, stops = footer.row_group_starts[:-1], footer.row_group_starts[1:]
@@ -207,7 +244,7 @@ def _decimal(units: int, scale: int) -> Decimal:
 # --- column index --------------------------------------------------------------------------------------
 
 
-def _column_index(asked: Asked, left: RowSelection) -> Iterator[Granules]:
+def _column_index(asked: Asked, left: RowSelection, seen: RowSelection) -> Iterator[Granules]:
     """Pages by the number of their nulls; their bounds may have been cut."""
     if asked.needs.bounds or asked.needs.sum:
         return
@@ -221,7 +258,8 @@ def _column_index(asked: Asked, left: RowSelection) -> Iterator[Granules]:
             nulls = np.maximum(bounds.null_counts, 0)
             num_rows = bounds.stops - bounds.starts
             counts = _summaries(summary_schema(pa.null()), nothing, nothing, num_rows, nulls)
-            yield Granules("column_index", bounds.starts, bounds.stops, counts, bounds.null_counts >= 0)
+            told = (bounds.null_counts >= 0) & ~_is_beside_skipped(bounds, seen)
+            yield Granules("column_index", bounds.starts, bounds.stops, counts, told)
 
 
 def _summaries(schema: pa.Schema, low: pa.Array, high: pa.Array, num_rows: Rows, nulls: Rows) -> pa.Table:
@@ -234,7 +272,7 @@ def _summaries(schema: pa.Schema, low: pa.Array, high: pa.Array, num_rows: Rows,
 # --- zone maps -----------------------------------------------------------------------------------------
 
 
-def _zone_maps(asked: Asked, left: RowSelection) -> Iterator[Granules]:
+def _zone_maps(asked: Asked, left: RowSelection, _seen: RowSelection) -> Iterator[Granules]:
     """Granules by their zone maps, where reading one costs less than the rows."""
     for entry in asked.embedded.entries:
         if entry.kind != ZoneMap.kind or asked.leaf.path not in entry.columns:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from intarsia.aggregate.answers import Answer, Asked, Needs, answer
+from intarsia.aggregate.answers import Answer, Asked, Needs, answer, confirmed
 from intarsia.aggregate.result import Question, questions
 from intarsia.comparison import comparison_array
 from intarsia.decode import PageIndexMismatchError
@@ -70,7 +70,10 @@ class _FileTotals:
     def __init__(self, scan: FileScan, asked: Sequence[Question]) -> None:
         self.scan = scan
         self.candidates = scan.plan()
-        self.certain = self.candidates if scan.pruned is None else scan.pruned.certain
+        self.certain = self.candidates
+        if scan.pruned is not None and scan.predicate is not None:
+            paths = scan.predicate.paths()
+            self.certain = confirmed(scan.file, paths, self.candidates, scan.pruned.certain)
         self.summaries = {question: [one_summary(question.kind, None, 0, 0)] for question in asked}
         self.rows_matched = 0
 
