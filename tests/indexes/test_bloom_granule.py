@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -114,6 +117,25 @@ def test_folded_filters_hold_what_they_held():
     for num_blocks in (24, 12, 6, 3):
         narrow = np.frombuffer(bloom.build(hashes, num_blocks * 32), "<u4").reshape(1, num_blocks, 8)
         assert np.array_equal(bloom_granule._folded(wide, num_blocks), narrow)
+
+
+def test_a_reader_that_knows_only_the_format_page_finds_the_granules():
+    array = pa.array([f"value {row}" for row in range(500)])
+    payload = INDEX.build(pages_of(array, 100))
+    num_granules, num_blocks, checksum = struct.unpack_from("<IIQ", payload)
+    edges = payload[16 : 16 + 8 * (num_granules + 1)]
+    assert struct.unpack(f"<{num_granules + 1}q", edges) == (0, 100, 200, 300, 400, 500)
+    assert checksum == xxhash.xxh3_64_intdigest(payload[:8] + edges)
+    assert num_blocks > 1
+    for row in (0, 99, 100, 499):
+        hash64 = xxhash.xxh64_intdigest(b"value %d" % row)
+        block = (hash64 >> 32) * num_blocks >> 32
+        start = 16 + len(edges) + block * (num_granules * 32 + 8)
+        blocks = payload[start : start + num_granules * 32]
+        (told,) = struct.unpack_from("<Q", payload, start + len(blocks))
+        assert told == xxhash.xxh3_64_intdigest(struct.pack("<QQ", checksum, block) + blocks)
+        granule = row // 100
+        assert bloom.block_may_contain(blocks[granule * 32 : granule * 32 + 32], hash64)
 
 
 @pytest.mark.parametrize(("num_pages", "calls"), [(10, 2), (2000, 2)])

@@ -157,6 +157,28 @@ def test_grams_do_not_reach_into_the_next_value():
         assert not index.candidate_rows(find(f"x LIKE '%{text}%'", pa.string())).is_empty
 
 
+def test_a_reader_that_knows_only_the_format_page_finds_the_granules():
+    payload = ia.Ngram("x", 2, ignore_case=True).build(pages_of(pa.array(["ABA", "\u212a1", None, "ba"]), 1))
+    with pa.ipc.open_stream(payload) as reader:
+        batch = reader.read_next_batch()
+    (row,) = batch.to_pylist()
+    grams = np.cumsum(row["gram_steps"]).tolist()
+    steps = iter(row["granule_steps"])
+    granules = [np.cumsum([next(steps) for _ in range(count)]).tolist() for count in row["counts"]]
+    assert next(steps, None) is None
+    assert dict(zip(grams, granules, strict=True)) == {
+        int.from_bytes(gram, "big"): ordinals
+        for gram, ordinals in {
+            b"ab": [0],
+            b"ba": [0, 3],
+            b"k1": [1],
+            b"\xffa": [0],
+            b"\xffb": [3],
+            b"\xffk": [1],
+        }.items()
+    }
+
+
 @pytest.mark.parametrize("n", [2, 3, 4])
 def test_grams_of_much_text_are_those_of_a_loop(n):
     random = np.random.default_rng(n)

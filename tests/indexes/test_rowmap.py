@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,6 +110,32 @@ def test_no_value_at_all(num_rows):
     row_map = opened(one_group(pa.array([None] * num_rows, pa.int64())))
     assert row_map.candidate_rows(find("x = 1", pa.int64())).is_empty
     assert row_map.candidate_rows(find("x IS NULL", pa.int64())) is None
+
+
+@pytest.mark.parametrize("num_rows", [5, 3000])
+def test_a_reader_that_knows_only_the_format_page_finds_the_rows(num_rows):
+    values = [row * row % 1009 for row in range(num_rows)]
+    payload = INDEX.build(one_group(pa.array([None if value == 4 else value for value in values])))
+    row_bits = (num_rows - 1).bit_length()
+    bucket_bits = max(row_bits - 8, 0)
+    entry_bytes = -(-(row_bits + 16) // 8)
+    hash_bits = min(bucket_bits + 8 * entry_bytes, 64) - row_bits
+    slots = struct.unpack_from(f"<{2 * 2**bucket_bits + 1}Q", payload)
+    entries = payload[8 * len(slots) :]
+    assert slots[-1] * entry_bytes == len(entries) == entry_bytes * sum(value != 4 for value in values)
+    for value in (0, 1, 4, 9, 1000):
+        hash64 = xxhash.xxh64_intdigest(struct.pack("<q", value))
+        bucket = hash64 >> 64 - bucket_bits
+        check = (hash64 >> 64 - hash_bits) & ((1 << hash_bits - bucket_bits) - 1)
+        start, checksum, stop = slots[2 * bucket : 2 * bucket + 3]
+        data = entries[start * entry_bytes : stop * entry_bytes]
+        assert checksum == xxhash.xxh3_64_intdigest(struct.pack("<QQQ", num_rows, bucket, 1) + data)
+        numbers = [
+            int.from_bytes(data[at : at + entry_bytes], "little") for at in range(0, len(data), entry_bytes)
+        ]
+        assert numbers == sorted(numbers)
+        rows = [number & ((1 << row_bits) - 1) for number in numbers if number >> row_bits == check]
+        assert rows == [row for row, other in enumerate(values) if other == value != 4]
 
 
 def test_two_reads_whatever_the_number_of_values():
