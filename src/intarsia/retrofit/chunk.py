@@ -105,12 +105,9 @@ class Chunk:
         return self._decode(self.reader.stored, as_dictionary=False).drop_null()
 
     def _decode(self, reader: LeafReader, *, as_dictionary: bool) -> pa.ChunkedArray:
-        first = next((page.start for page in self.walked if page.is_data), None)
-        if first is None:
+        if not any(page.is_data for page in self.walked):
             raise IndexBuildError("it has no data pages")
-        return reader.read(
-            self.data, self.meta, self.num_rows, data_page_start=first, as_dictionary=as_dictionary
-        )
+        return reader.read(self.data, self.meta, self.num_rows, as_dictionary=as_dictionary)
 
     def bytes_of(self, place: ByteRange | bytes) -> bytes:
         """The bytes of one of its structures.

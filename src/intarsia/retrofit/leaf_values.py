@@ -90,7 +90,7 @@ class LeafReader:
         return ordering_for(self.leaf, self.arrow_type)
 
     def read(
-        self, chunk: bytes, meta: ColumnMetaData, num_rows: int, *, data_page_start: int, as_dictionary: bool
+        self, chunk: bytes, meta: ColumnMetaData, num_rows: int, *, as_dictionary: bool
     ) -> pa.ChunkedArray:
         """Decode a chunk.
 
@@ -98,7 +98,6 @@ class LeafReader:
             chunk: Its bytes.
             meta: What the footer says of it.
             num_rows: Rows in the row group.
-            data_page_start: Where in ``chunk`` the first data page starts.
             as_dictionary: Give dictionary arrays, which saves spreading out strings.
 
         Returns:
@@ -108,7 +107,6 @@ class LeafReader:
         Raises:
             CorruptFileError: If pyarrow cannot decode it.
         """
-        start = len(MAGIC)
         element = self.elements[-1]
         moved = ColumnMetaData(
             meta.type if element.type == self.leaf.type else Type.FIXED_LEN_BYTE_ARRAY,
@@ -118,10 +116,9 @@ class LeafReader:
             meta.num_values,
             meta.total_uncompressed_size,
             len(chunk),
-            start + data_page_start,
-            start if data_page_start else None,
+            0,  # pyarrow takes the pages as they come, the dictionary page first if there is one
         )
-        group = RowGroup([ColumnChunk(start, meta_data=moved)], len(chunk), num_rows)
+        group = RowGroup([ColumnChunk(0, meta_data=moved)], len(chunk), num_rows)
         file = self._open(chunk, [group], as_dictionary=as_dictionary)
         try:
             column = file.reader.read_all(use_threads=False).column(0)
@@ -132,16 +129,19 @@ class LeafReader:
         while pa.types.is_nested(column.type):
             column = _innermost(column)
         if as_dictionary:
-            _check_positions(column)
+            check_positions(column)
         return column
 
     def _open(self, chunk: bytes, groups: list[RowGroup], *, as_dictionary: bool = False) -> Any:
         num_rows = sum(group.num_rows for group in groups)
         footer = thrift.serialize(FileMetaData(2, list(self.elements), num_rows, groups))
-        data = b"".join((MAGIC, chunk, footer, len(footer).to_bytes(4, "little"), MAGIC))
+        file = b"".join((MAGIC, footer, len(footer).to_bytes(4, "little"), MAGIC))
         try:
             return pq.ParquetFile(
-                pa.BufferReader(data), pre_buffer=False, read_dictionary=self._path if as_dictionary else None
+                pa.BufferReader(chunk),  # not copied, as it were if the footer stood behind it
+                metadata=pq.read_metadata(pa.BufferReader(file)),
+                pre_buffer=False,
+                read_dictionary=self._path if as_dictionary else None,
             )
         except (pa.ArrowException, OSError, ValueError) as error:
             raise CorruptFileError(
@@ -184,8 +184,12 @@ def _plain(element: SchemaElement, leaf: Leaf, name: str) -> SchemaElement:
     return element._replace(name=name, field_id=None, logicalType=logical, converted_type=converted)
 
 
-def _check_positions(column: pa.ChunkedArray) -> None:
-    """Refuse positions outside the dictionary: pyarrow checks them only when it spreads the values out."""
+def check_positions(column: pa.ChunkedArray) -> None:
+    """Refuse positions outside the dictionary: pyarrow checks them only when it spreads the values out.
+
+    Raises:
+        CorruptFileError: If there is one.
+    """
     for chunk in column.chunks:
         extremes = pc.min_max(chunk.indices).as_py()
         low, high = extremes["min"], extremes["max"]

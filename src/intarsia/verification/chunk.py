@@ -211,7 +211,7 @@ def read_chunk(
     try:
         ordering = reader.ordering
         if pages:
-            column = reader.read(data, meta, num_rows, data_page_start=pages[0].start, as_dictionary=False)
+            column = reader.read(data, meta, num_rows, as_dictionary=False)
     except FormatError as error:
         findings.add("unreadable-pages", error.message)
     present = None

@@ -97,11 +97,10 @@ def _values(file: ParquetInput, row_group: int, reader: LeafReader, findings: Fi
             findings.add("unchecked", "rows cannot be sorted by such a column", index=_SORTING_COLUMNS)
             return None
         data = file.source.read(*chunk_range(meta))
-        first = next((page.start for page in walk_pages(data, meta.num_values) if page.is_data), None)
         num_rows = file.footer.metadata.row_groups[row_group].num_rows
-        if first is None:
+        if not any(page.is_data for page in walk_pages(data, meta.num_values)):
             return pa.nulls(num_rows, reader.arrow_type)
-        column = reader.read(data, meta, num_rows, data_page_start=first, as_dictionary=False)
+        column = reader.read(data, meta, num_rows, as_dictionary=False)
     except FormatError:  # said where the chunk itself is checked
         return None
     if len(column) != num_rows:
