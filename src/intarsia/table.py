@@ -252,7 +252,8 @@ class Table:
                 does not depend on it: samples with different seeds may have many rows in common.
 
         Returns:
-            The rows, with the table's schema.
+            The rows, with the table's schema. ``table.scan(columns=…).sample(…)`` gives some columns of them,
+            and a report of what was read.
 
         Example:
             >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
@@ -262,9 +263,7 @@ class Table:
             >>> ia.open(path).sample(seed=1).num_rows
             100
         """
-        if n is not None and n < 0:
-            raise ValueError(f"n is {n}; it must be 0 or more")
-        return self.scan()._sample(n, seed)
+        return self.scan().sample(n, seed)
 
 
 class Scan:
@@ -362,12 +361,25 @@ class Scan:
             report.seconds = time.perf_counter() - started
             _warn(report)
 
-    def _sample(self, n: int | None, seed: int | None) -> pa.Table:
-        sizes = []
+    def sample(self, n: int | None = None, seed: int | None = None) -> pa.Table:
+        """Rows drawn as by `Table.sample`; `report` then tells what was read of data, and how many rows.
+
+        Raises:
+            ValueError: If the scan has a condition or a limit.
+        """
+        if self._predicate is not None or self._limit is not None:
+            raise ValueError("a sample is of all rows: scan without where and limit")
+        if n is not None and n < 0:
+            raise ValueError(f"n is {n}; it must be 0 or more")
+        sizes, num_bytes, requests = [], 0, 0
         for entry in self._table.files:
             with ParquetInput(entry.open()) as file:
                 sizes.append(FileSize.of(file))
-        pieces = sample_rows(sizes, self._each_file(), n, seed, self._finish)
+                num_bytes += file.source.counts.bytes
+                requests += file.source.counts.requests
+        pieces = list(sample_rows(sizes, self._each_file(), n, seed, self._finish))
+        self.report.bytes_read += num_bytes
+        self.report.requests += requests
         return pa.concat_tables([self.schema.empty_table(), *pieces])
 
     def _tables(self, *, whole_files: bool) -> Iterator[pa.Table]:

@@ -9,6 +9,8 @@ import pytest
 
 import intarsia as ia
 from intarsia.approximate import FileSize, affordable_rows
+from intarsia.format.structs import OffsetIndex
+from tests.reading.surgery import Patient
 
 RNG = np.random.default_rng(11)
 
@@ -220,7 +222,7 @@ def test_any_number_of_rows_is_given_whatever_files_have(tmp_path, unindexed, n)
 
 @pytest.mark.parametrize("n", [6, 14])  # within the samples, and beyond them
 def test_every_row_of_a_table_is_as_likely_as_any_other(tmp_path, n):
-    sizes, draws = [5, 10, 15], 300
+    sizes, draws = [5, 10, 15], 150
     counts = np.zeros(sum(sizes))
     for place, size in enumerate(sizes):
         path = tmp_path / f"{place}.parquet"
@@ -233,6 +235,19 @@ def test_every_row_of_a_table_is_as_likely_as_any_other(tmp_path, n):
     expected = draws * n / sum(sizes)
     statistic = ((counts - expected) ** 2).sum() / expected * 29 / (30 - n)
     assert statistic < 58.3  # 0.999 quantile of chi-square with 29 degrees of freedom
+
+
+def test_the_report_tells_what_had_to_be_read(tmp_path):
+    table = lake(tmp_path, ia.PageIndex(), ia.Sample(400), unindexed=(2,))
+    scan = table.scan(columns=["user", "id"])
+    found = scan.sample(12, seed=1)
+    assert found.column_names == ["user", "id"]
+    of_third = [row for row in found["id"].to_pylist() if 8000 <= row < 12_000]
+    report = scan.report
+    assert (report.rows_matched, report.rows_candidate, report.files_read) == (12, len(of_third), 1)
+    assert 0 < data_pages(report) <= 2 * len(of_third)  # a page of each column for each row
+    with pytest.raises(ValueError, match="all rows"):
+        table.scan("id = 1").sample(1)
 
 
 def test_a_damaged_sample_is_not_used(tmp_path):
@@ -274,3 +289,46 @@ def test_a_default_sample_has_rows_for_chance(tmp_path):
         }
     with pytest.raises(ValueError, match="0 or more"):
         table.sample(-1)
+
+
+# --- a page index that lies ------------------------------------------------------------------------------
+
+
+def lying_file(path, column):
+    """The first row of each page but the first is off by one."""
+    keys = np.arange(2000)
+    table = pa.table({"key": keys, "amount": keys * 3})
+    options = {"write_page_index": True, "max_rows_per_page": 100, "write_batch_size": 10}
+    pq.write_table(table, path, row_group_size=1000, use_dictionary=False, **options)
+    patient = Patient.read(path)
+    patient.change_index(OffsetIndex, 0, table.column_names.index(column), shift_first_rows)
+    patient.write(path)
+    ia.attach(path, [ia.Hll("amount", 100)])  # keeps the page index that is there
+
+
+def shift_first_rows(index):
+    first, *others = index.page_locations
+    moved = [place._replace(first_row_index=place.first_row_index - 1) for place in others]
+    return index._replace(page_locations=[first, *moved])
+
+
+@pytest.mark.parametrize("column", ["key", "amount"])
+def test_a_page_index_that_proves_wrong_loses_no_value(tmp_path, column):
+    path = tmp_path / "t.parquet"
+    lying_file(path, column)
+    with pytest.warns(ia.IntarsiaWarning):
+        count = ia.open(path).approx_distinct("amount", "key >= 50 AND key < 1777")
+    assert not [note for note in count.report.ignored if "directory" in note.index]
+    assert count.report.answered_by
+    assert count.estimate == pytest.approx(1727, rel=0.08)
+
+
+@pytest.mark.parametrize("column", ["key", "amount"])
+def test_a_page_index_that_proves_wrong_moves_no_row_of_a_sample(tmp_path, column):
+    path = tmp_path / "t.parquet"
+    lying_file(path, column)
+    with pytest.warns(ia.IntarsiaWarning):
+        found = ia.open(path).sample(50, seed=1)
+    assert found.num_rows == 50
+    assert (found["amount"].to_numpy() == found["key"].to_numpy() * 3).all()
+    assert len(found["key"].unique()) == 50
