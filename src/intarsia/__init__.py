@@ -11,6 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from intarsia.aggregate import Aggregate
 from intarsia.errors import (
     ColumnNotFoundError,
     CorruptFileError,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from intarsia.writing import Writer, WriteReport, write_table
 
 __all__ = [
+    "Aggregate",
     "AttachReport",
     "Bloom",
     "BloomGranule",

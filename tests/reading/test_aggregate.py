@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.comparison import comparison_type
-from intarsia.format.structs import ColumnIndex, OffsetIndex
-from intarsia.format.thrift import BOOL_TRUE
+from intarsia.format.structs import ColumnIndex, ConvertedType, OffsetIndex
+from intarsia.format.thrift import BOOL_TRUE, I32
 from intarsia.indexes.summaries import sum_type
 from tests.predicate import oracle
 from tests.predicate import strategies as flat
@@ -342,6 +342,34 @@ def test_zone_maps_answer_what_statistics_cannot(tmp_path, array, options):
     assert answer.report.row_groups_read == 0
     for function in asked:
         expect(answer[name][function], function, column, [True] * len(array))
+
+
+def test_decimals_as_byte_arrays(tmp_path):
+    path = tmp_path / "t.parquet"
+    units = [row - 2500 for row in range(5000)]
+    packed = [unit.to_bytes(unit.bit_length() // 8 + 1, "big", signed=True) for unit in units]
+    table = pa.table({"x": packed, "padding": [str(unit) * 5 for unit in units]})
+    pq.write_table(table, path, row_group_size=1000, write_statistics=False, store_schema=False)
+    patient = Patient.read(path)
+    for field, value in ((6, ConvertedType.DECIMAL), (7, 2), (8, 9)):  # converted_type, scale, precision
+        patient.element("x").set(field, I32, value)
+    patient.write(path)
+    assert pq.read_schema(path).field("x").type == pa.decimal128(9, 2)
+    ia.attach(path, [ia.ZoneMap("x", 500)])
+    table = ia.open(path)
+    scan = table.scan("x >= 20.00 AND x < 20.01", ["x"])
+    assert scan.to_arrow().to_pylist() == [{"x": Decimal("20.00")}]
+    assert scan.report.rows_candidate == 500
+    answer = table.aggregate({"x": ALL}, "x >= -20.00")
+    kept = units[500:]
+    assert answer["x"] == {
+        "count": 4500,
+        "sum": Decimal(sum(kept)) / 100,
+        "min": Decimal("-20.00"),
+        "max": Decimal("24.99"),
+        "avg": Decimal("2.495000"),
+    }
+    assert answer.report.row_groups_read == 0
 
 
 def test_nanoseconds_stay_scalars_where_python_has_none(tmp_path):
