@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from intarsia.file import ParquetInput
 from intarsia.format import thrift
-from intarsia.format.directory import KEY, checksum, frame, parse_directory, unframe
+from intarsia.format.directory import KEY, checksum, frame, parse_directory
 from intarsia.format.footer import MAGIC, chunk_range
 from intarsia.format.page_header import walk_pages
 from intarsia.format.structs import (
@@ -27,6 +27,7 @@ from intarsia.format.structs import (
     SchemaElement,
     Type,
 )
+from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.retrofit.footer_edit import FooterEdit
 
 BOUND_OF_WRONG_LENGTH = b"\x00"
@@ -156,17 +157,24 @@ def change_directory(path, change):
     _write_directory(damage, directory)
 
 
+def only_payload(path):
+    """The payload of the only embedded index."""
+    with ParquetInput.open(path) as file:
+        return EmbeddedIndexes(file).read(file.directory.entries[0])
+
+
 def change_payload(path, change, **entry_changes):
     """Replace the payload of the only embedded index, checksums and all."""
     damage = Damage(path)
     directory = parse_directory(damage.footer.key_values[KEY])
     (entry,) = directory.entries
-    blob = damage.data[entry.offset : entry.offset + entry.length]
-    payload = change(unframe(blob, directory.fingerprint))
+    payload = change(only_payload(path))
     while len(damage.body) % 8:
         damage.append(b"\0")
     new = frame(payload, directory.fingerprint)
-    entry = replace(entry.moved(damage.append(new)), length=len(new), xxh3=checksum(payload), **entry_changes)
+    entry = replace(
+        entry.moved(damage.append(new)), length=len(new), inline=None, xxh3=checksum(payload), **entry_changes
+    )
     _write_directory(damage, replace(directory, region_stop=len(damage.body), entries=(entry,)))
 
 

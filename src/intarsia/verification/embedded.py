@@ -1,13 +1,17 @@
 """Embedded indexes against the data: do they belong to it, are they whole, do they leave out no matching row?
 
-An index is asked what a scan would ask it, for values that are in the data; what it answers has to hold every
-row that a look at the data finds.  Nothing of how an index is built is relied on for that.
+An index is asked what a scan would ask it, for values that are in the data, and read as a scan would read it;
+what it answers has to hold every row that a look at the data finds.  Nothing of how an index is built is
+relied on for that.  Then it is built anew, and has to come out the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Literal
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,26 +21,69 @@ import pyarrow.compute as pc
 from intarsia.comparison import comparison_array, comparison_type
 from intarsia.errors import ColumnNotFoundError, FormatError, IndexBuildError, IndexPayloadError
 from intarsia.file import ParquetInput
-from intarsia.format.directory import KEY, Entry, belongs, parse_directory
-from intarsia.format.footer import Leaf
-from intarsia.indexes.base import Layout, OpenIndex, SureIndex
-from intarsia.indexes.distinct import Distinct, OpenDistinct
+from intarsia.format.directory import (
+    KEY,
+    Entry,
+    NewerDirectoryError,
+    belongs,
+    layout_fingerprint,
+    parse_directory,
+)
+from intarsia.indexes.base import (
+    EstimatesRows,
+    EstimatingIndex,
+    Layout,
+    OpenIndex,
+    PicksPredicates,
+    ProbedIndex,
+    SureIndex,
+)
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.registry import find_index_class, why_unknown
-from intarsia.predicate.bound import BoundCompare, BoundIn, BoundNull, BoundPrefix
 from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.predicate.bound import Path
 from intarsia.predicate.evaluate import leaf_mask
 from intarsia.retrofit.column_data import FileColumns
 from intarsia.selection import RowSelection
 from intarsia.verification.findings import Findings
+from intarsia.verification.questions import SAMPLED_VALUES, questions
 
-#: So many of a row group's distinct values are asked for, spread over all of them.
-SAMPLED_VALUES = 100
+#: So many values are asked for where an index built anew is another one.
+_DOUBTED_VALUES = 500
 
 _DIRECTORY = "directory"
 
 #: What an index may raise when its payload is not what it seemed, and columns when they cannot be read.
 _PAYLOAD_ERRORS = (IndexPayloadError, pa.ArrowException, ValueError, IndexError, KeyError, TypeError)
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """An entry that was opened.
+
+    Attributes:
+        entry: The entry.
+        index: The index with its parameters.
+        payload: Its payload.
+        ways: The open index: by the whole payload, and as it is probed where it is.
+        num_rows: Rows in the file.
+        rebuilt: The index as it is when it is built anew, if it then has another payload.
+    """
+
+    entry: Entry
+    index: Any
+    payload: bytes
+    ways: Sequence[OpenIndex]
+    num_rows: int
+    rebuilt: OpenIndex | None = None
+
+    def prunes(self, predicate: BoundLeaf) -> bool:
+        """Whether a scan would ask it which rows might match."""
+        return not isinstance(self.index, PicksPredicates) or self.index.can_prune(predicate)
+
+    def estimates(self, predicate: BoundLeaf) -> bool:
+        """Whether a scan would ask it how many rows match."""
+        return isinstance(self.index, EstimatesRows) and self.index.can_estimate(predicate)
 
 
 def find_entries(file: ParquetInput, findings: Findings) -> tuple[Entry, ...]:
@@ -47,54 +94,44 @@ def find_entries(file: ParquetInput, findings: Findings) -> tuple[Entry, ...]:
     findings.checked["directories"] += 1
     try:
         directory = parse_directory(raw)
+    except NewerDirectoryError as error:
+        findings.add("directory-newer", str(error), index=_DIRECTORY)
+        return ()
     except IndexPayloadError as error:
         findings.add("directory-damaged", str(error), index=_DIRECTORY)
         return ()
     reason = belongs(directory, file.footer)
     if reason is not None:
-        findings.add("directory-stale", reason, index=_DIRECTORY)
+        is_foreign = directory.fingerprint != layout_fingerprint(file.footer.metadata)
+        rule = "directory-foreign" if is_foreign else "directory-stale"
+        findings.add(rule, reason, index=_DIRECTORY)
         return ()
     return directory.entries
 
 
 def check_entry(file: ParquetInput, entry: Entry, findings: Findings) -> None:
     """Compare one embedded index with the data, row group by row group."""
-    index = _open(file, entry, findings)
-    if index is None:
+    opened = _open(file, entry, findings)
+    if opened is None:
         return
     findings.checked["embedded_indexes"] += 1
     columns = FileColumns(file, lambda _: None)  # no OffsetIndex is believed here
-    for path in entry.columns:
-        _check_column(file, index, entry, path, columns, findings)
-    if isinstance(index, OpenDistinct):
-        _compare_with_rebuild(entry, index, columns, findings)
+    opened = _with_rebuilt(opened, columns, findings)
+    paths, most_batches = entry.columns, None
+    if not paths:  # it is about rows, and may be asked about any column: some rows of each are enough
+        leaves = file.leaves_by_path.items() if isinstance(opened.index, EstimatesRows) else ()
+        paths, most_batches = tuple(path for path, leaf in leaves if leaf.ordinal in file.leaf_types), 1
+    num_found = len(findings.found)
+    kept_more = sum(_check_column(file, opened, path, columns, findings, most_batches) for path in paths)
+    if kept_more:
+        message = f"it keeps rows that it skips when it is built anew, in answer to {kept_more} questions"
+        findings.add("index-differs", message, index=entry.name)
+    elif opened.rebuilt is not None and len(findings.found) == num_found:
+        message = f"its payload of {len(opened.payload)} bytes is not the one that the file's values give, "
+        findings.add("index-not-reproduced", message + "though it skips the same rows", index=entry.name)
 
 
-def _check_column(
-    file: ParquetInput,
-    index: OpenIndex,
-    entry: Entry,
-    path: tuple[str, ...],
-    columns: FileColumns,
-    findings: Findings,
-) -> None:
-    starts = file.footer.row_group_starts
-    name = ".".join(path)
-    try:
-        leaf = columns.leaf(path)
-        for first_row, values in columns.batches(path):
-            row_group = int(np.searchsorted(starts, first_row, side="right")) - 1
-            _check_values(index, entry, leaf, (row_group, first_row), values, findings)
-    except (ColumnNotFoundError, IndexBuildError) as error:
-        findings.add("index-column", str(error), index=entry.name)
-    except FormatError as error:
-        findings.at(None, name).add("unreadable-pages", error.message, index=entry.name)
-    except (pa.ArrowException, ValueError) as error:  # text that is no UTF-8, times beyond midnight
-        message = f"values of the column cannot be compared: {error}"
-        findings.at(None, name).add("unchecked", message, index=entry.name)
-
-
-def _open(file: ParquetInput, entry: Entry, findings: Findings) -> OpenIndex | None:
+def _open(file: ParquetInput, entry: Entry, findings: Findings) -> _Opened | None:
     cls = find_index_class(entry.kind)
     if cls is None:
         findings.add("index-kind-unknown", why_unknown(entry.kind), index=entry.name)
@@ -103,97 +140,132 @@ def _open(file: ParquetInput, entry: Entry, findings: Findings) -> OpenIndex | N
         message = f"it has version {entry.kind_version}, known is {cls.version}"
         findings.add("index-newer", message, index=entry.name)
         return None
+    embedded = EmbeddedIndexes(file)
     try:
         index = cls(**entry.parameters)
-        payload = EmbeddedIndexes(file).read(entry)  # whole, also where a scan would only probe it
+        payload = embedded.read(entry)
         layout = Layout(file.footer.num_rows, file.footer.row_group_starts, {})
-        opened: OpenIndex = index.open(payload, layout)
+        ways: list[OpenIndex] = [index.open(payload, layout)]
     except _PAYLOAD_ERRORS as error:
         findings.add("index-damaged", str(error), index=entry.name)
         return None
-    return opened
+    if isinstance(index, ProbedIndex) and entry.inline is None:
+        probed = embedded.open(entry)  # as a scan does it
+        if probed is None:
+            reasons = [note.reason for note in file.ignored if note.index == entry.name]
+            findings.add("index-damaged", "; ".join(reasons), index=entry.name)
+            return None
+        ways.append(probed)
+    return _Opened(entry, index, payload, ways, file.footer.num_rows)
+
+
+def _with_rebuilt(opened: _Opened, columns: FileColumns, findings: Findings) -> _Opened:
+    """Build an index anew, and keep what comes out differently."""
+    entry = opened.entry
+    if entry.kind_version != opened.index.version:  # of an earlier form
+        return opened
+    try:
+        payload = opened.index.build(columns)
+        if payload == opened.payload:
+            findings.checked["embedded_rebuilt"] += 1
+            return opened
+        rebuilt = opened.index.open(payload, columns.layout)
+    except (IndexBuildError, ColumnNotFoundError, FormatError, *_PAYLOAD_ERRORS) as error:
+        findings.add("unchecked", f"it cannot be built anew: {error}", index=entry.name)
+        return opened
+    return replace(opened, rebuilt=rebuilt)
 
 
 # --- asking --------------------------------------------------------------------------------------------
 
 
-def _check_values(
-    index: OpenIndex, entry: Entry, leaf: Leaf, rows: tuple[int, int], values: pa.Array, findings: Findings
-) -> None:
-    """Ask an index about values of some rows, given their row group and the first of them in the file."""
-    row_group, first_row = rows
+def _check_column(
+    file: ParquetInput,
+    opened: _Opened,
+    path: Path,
+    columns: FileColumns,
+    findings: Findings,
+    most_batches: int | None,
+) -> int:
+    """Ask about a column; gives for how many questions more rows are kept than after building anew."""
+    starts = file.footer.row_group_starts
+    name = ".".join(path)
+    kept_more = 0
+    try:
+        leaf = columns.leaf(path)
+        for first_row, values in islice(columns.batches(path), most_batches):
+            row_group = int(np.searchsorted(starts, first_row, side="right")) - 1
+            place = findings.at(row_group, leaf.name)
+            kept_more += _check_values(opened, leaf.path, first_row, values, place)
+    except (ColumnNotFoundError, IndexBuildError) as error:
+        findings.add("index-column", str(error), index=opened.entry.name)
+    except FormatError as error:
+        findings.at(None, name).add("unreadable-pages", error.message, index=opened.entry.name)
+    except (pa.ArrowException, ValueError) as error:  # text that is no UTF-8, times beyond midnight
+        message = f"values of the column cannot be compared: {error}"
+        findings.at(None, name).add("unchecked", message, index=opened.entry.name)
+    return kept_more
+
+
+def _check_values(opened: _Opened, path: Path, first_row: int, values: pa.Array, findings: Findings) -> int:
+    """Ask an index about values of some rows, given the first of them in the file."""
     kind = comparison_type(values.type)
-    compared = comparison_array(values, kind)
-    place = findings.at(row_group, leaf.name)
-    data = _encoded(compared)
+    data = _encoded(comparison_array(values, kind))
     findings.checked["embedded_rows"] += len(values)
-    lost: list[str] = []
-    claimed: list[str] = []
-    for predicate in questions(leaf.path, kind, data):
+    answers = _Answers(opened, first_row, len(values))
+    most_values = SAMPLED_VALUES if opened.rebuilt is None else _DOUBTED_VALUES
+    for predicate in questions(path, kind, data, most_values):
         found = RowSelection.from_mask(_mask(predicate, data), first_row)
         try:
-            candidates = index.candidate_rows(predicate)
-            certain = index.certain_rows(predicate) if isinstance(index, SureIndex) else None
+            for way in opened.ways:
+                answers.judge(way, predicate, found)
         except _PAYLOAD_ERRORS as error:
-            place.add("index-damaged", str(error), index=entry.name)
-            return
-        if candidates is not None and not (missing := found - candidates).is_empty:
-            lost.append(f"{missing.num_rows} of {found.num_rows} rows where {predicate}")
-        if certain is not None:
-            extra = certain.clip(first_row, first_row + len(values)) - found
-            if not extra.is_empty:
-                claimed.append(f"{extra.num_rows} rows that are not {predicate}")
-    if lost:
-        place.add("index-loses-rows", f"it leaves out {_listed(lost)}", index=entry.name)
-    if claimed:
-        place.add("index-claims-rows", f"it is sure of {_listed(claimed)}", index=entry.name)
+            findings.add("index-damaged", str(error), index=opened.entry.name)
+            return 0
+    name = opened.entry.name
+    if answers.lost:
+        findings.add("index-loses-rows", f"it leaves out {_listed(answers.lost)}", index=name)
+    if answers.claimed:
+        findings.add("index-claims-rows", f"it is sure of {_listed(answers.claimed)}", index=name)
+    if answers.estimates:
+        findings.add("index-estimate", f"it estimates {_listed(answers.estimates)}", index=name)
+    return answers.kept_more
 
 
-def questions(path: tuple[str, ...], kind: pa.DataType, values: pa.Array) -> Iterator[BoundLeaf]:
-    """Predicates about values that are there, each of which matches some rows or none.
+class _Answers:
+    """What an index answered wrongly about rows from ``first_row`` on."""
 
-    Args:
-        path: The column.
-        kind: The type that it is compared as.
-        values: Values of some rows, which may be dictionary-encoded.
+    def __init__(self, opened: _Opened, first_row: int, num_rows: int) -> None:
+        self.lost: dict[str, None] = {}  # as ordered sets: two ways to read give the same answer
+        self.claimed: dict[str, None] = {}
+        self.estimates: dict[str, None] = {}
+        self.kept_more = 0
+        self._opened = opened
+        self._rows = first_row, first_row + num_rows
 
-    Yields:
-        Equality for each sampled value; and for some, each other way to ask.
-    """
-    yield BoundNull(path, kind)
-    yield BoundNull(path, kind, negated=True)
-    sample = _sample(values, kind)
-    is_float = pa.types.is_floating(kind)
-    for value in sample:
-        yield BoundCompare(path, kind, "=", value)
-    few = [sample[place] for place in sorted({0, len(sample) // 2, len(sample) - 1})] if sample else []
-    operators: tuple[Literal["<>", "<", "<=", ">", ">="], ...] = ("<>", "<", "<=", ">", ">=")
-    for value in few:
-        for op in operators:
-            yield BoundCompare(path, kind, op, value, or_nan=is_float and op == "<>")
-        if is_float:  # NOT (x < value)
-            yield BoundCompare(path, kind, ">=", value, or_nan=True)
-        if pa.types.is_string(kind) and (prefix := value.as_py()[:1].encode()):
-            yield BoundPrefix(path, kind, prefix)
-            yield BoundPrefix(path, kind, prefix, negated=True)
-    if len(few) > 1:
-        yield BoundIn(path, kind, tuple(few))
-        yield BoundIn(path, kind, tuple(few), negated=True)
+    def judge(self, way: OpenIndex, predicate: BoundLeaf, found: RowSelection) -> None:
+        """Ask what a scan would ask, given the rows that match."""
+        if self._opened.prunes(predicate):
+            candidates = way.candidate_rows(predicate)
+            certain = way.certain_rows(predicate) if isinstance(way, SureIndex) else None
+            if candidates is not None and not (missing := found - candidates).is_empty:
+                self.lost[f"{missing.num_rows} of {found.num_rows} rows where {predicate}"] = None
+            if certain is not None and not (extra := certain.clip(*self._rows) - found).is_empty:
+                self.claimed[f"{extra.num_rows} rows that are not {predicate}"] = None
+            self.kept_more += self._keeps_more(candidates, predicate)
+        if self._opened.estimates(predicate) and isinstance(way, EstimatingIndex):
+            estimate = way.estimated_rows(predicate)
+            most = self._opened.num_rows
+            if estimate is not None and not (math.isfinite(estimate) and 0 <= estimate <= most):
+                self.estimates[f"{estimate:g} of {most} rows where {predicate}"] = None
 
-
-def _sample(values: pa.Array, kind: pa.DataType) -> list[pa.Scalar]:
-    """Distinct values in ascending order, all or some spread over them; no null, NaN or minus zero."""
-    distinct = values.dictionary if pa.types.is_dictionary(values.type) else values
-    distinct = pc.unique(_sortable(distinct)).drop_null()
-    if pa.types.is_floating(kind):
-        numbers = distinct.to_numpy(zero_copy_only=False)
-        distinct = pa.array(np.unique(numbers[~np.isnan(numbers)] + numbers.dtype.type(0)))
-    else:
-        distinct = distinct.take(pc.array_sort_indices(distinct))
-    if not len(distinct):
-        return []
-    places = np.linspace(0, len(distinct) - 1, min(SAMPLED_VALUES, len(distinct))).astype(np.int64)
-    return list(distinct.take(pa.array(places)).cast(kind))
+    def _keeps_more(self, candidates: RowSelection | None, predicate: BoundLeaf) -> bool:
+        rebuilt = self._opened.rebuilt
+        fewest = None if rebuilt is None else rebuilt.candidate_rows(predicate)
+        if fewest is None:
+            return False
+        kept = RowSelection.from_ranges([self._rows]) if candidates is None else candidates.clip(*self._rows)
+        return not (kept - fewest).is_empty
 
 
 def _encoded(values: pa.Array) -> pa.Array:
@@ -208,64 +280,7 @@ def _mask(predicate: BoundLeaf, values: pa.Array) -> npt.NDArray[np.bool_]:
     return np.asarray(leaf_mask(predicate, values).to_numpy(zero_copy_only=False), dtype=bool)
 
 
-def _listed(items: list[str]) -> str:
+def _listed(found: Iterable[str]) -> str:
+    items = list(found)
     more = f" and {len(items) - 3} more" if len(items) > 3 else ""
     return "; ".join(items[:3]) + more
-
-
-# --- rebuilding ----------------------------------------------------------------------------------------
-
-
-def _compare_with_rebuild(
-    entry: Entry, stored: OpenDistinct, columns: FileColumns, findings: Findings
-) -> None:
-    """Build distinct values anew, and compare which granules hold which."""
-    try:
-        index = Distinct(**entry.parameters)
-        rebuilt = index.open(index.build(columns), columns.layout)
-    except (IndexBuildError, IndexPayloadError, ColumnNotFoundError, pa.ArrowException, ValueError) as error:
-        findings.add("unchecked", f"it cannot be built anew: {error}", index=entry.name)
-        return
-    if not np.array_equal(stored.edges, rebuilt.edges):
-        message = f"it knows {len(stored.edges) - 1} granules, built anew it has {len(rebuilt.edges) - 1}"
-        findings.add("index-differs", message, index=entry.name)
-        return
-    ours, theirs = _pairs(stored, rebuilt)
-    granules = len(stored.edges) - 1
-    listed = ~np.isin(theirs % granules, stored.unlisted)
-    missing = np.setdiff1d(theirs[listed], ours)
-    extra = np.setdiff1d(ours, theirs)
-    extra = extra[~np.isin(extra % granules, rebuilt.unlisted)]
-    if len(missing):
-        message = f"{_granules(missing, granules)} hold values that it does not list there"
-        findings.add("index-loses-rows", message, index=entry.name)
-    if len(extra) or len(np.setdiff1d(stored.unlisted, rebuilt.unlisted)):
-        message = f"it lists {len(extra)} values where they are not, or gives up granules that it could list"
-        findings.add("index-differs", message, index=entry.name)
-
-
-def _pairs(one: OpenDistinct, other: OpenDistinct) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """``(value, granule)`` pairs of both as numbers, equal where the pairs are."""
-    both = _encoded(pa.concat_arrays([_sortable(one.values), _sortable(other.values)]))
-    codes = both.indices.fill_null(len(both.dictionary)).to_numpy().astype(np.int64)
-    granules = len(one.edges) - 1
-    out = []
-    for index, own in ((one, codes[: len(one.values)]), (other, codes[len(one.values) :])):
-        out.append(np.repeat(own, np.diff(index.offsets)) * granules + index.granules.astype(np.int64))
-    return out[0], out[1]
-
-
-def _sortable(values: pa.Array) -> pa.Array:
-    """Values that pyarrow can hash and sort."""
-    kind = values.type
-    if pa.types.is_float16(kind):
-        return values.cast(pa.float32())
-    if pa.types.is_decimal(kind) and kind.bit_width < 128:
-        return values.cast(pa.decimal128(kind.precision, kind.scale))
-    return values.cast(pa.int64()) if pa.types.is_duration(kind) else values
-
-
-def _granules(pairs: npt.NDArray[np.int64], granules: int) -> str:
-    places = np.unique(pairs % granules)
-    shown: Any = ", ".join(map(str, places[:5].tolist()))
-    return f"granules {shown}{' …' if len(places) > 5 else ''}" if len(places) > 1 else f"granule {shown}"

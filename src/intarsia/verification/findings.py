@@ -13,6 +13,7 @@ Severity = Literal["error", "warning", "note"]
 
 _LOSES_ROWS = "readers that trust this lose rows"
 _WRONG_PAGES = "readers that skip pages fail, or return wrong rows"
+_ALL_IGNORED = "readers ignore all embedded indexes: answers stay right, nothing is skipped by them"
 _IGNORED = "it is ignored: answers stay right, nothing is skipped by it"
 
 #: Each rule: how bad it is, and what it does to readers.
@@ -84,8 +85,10 @@ RULES: Mapping[str, tuple[Severity, str]] = {
     "bloom-filter-length": ("warning", "readers that trust the length read too little or too much"),
     "bloom-filter-denies-values": ("error", _LOSES_ROWS),
     # embedded indexes
-    "directory-damaged": ("warning", "all embedded indexes are ignored: answers stay right"),
-    "directory-stale": ("warning", "all embedded indexes are ignored: answers stay right"),
+    "directory-damaged": ("warning", _ALL_IGNORED),
+    "directory-newer": ("note", _ALL_IGNORED),
+    "directory-stale": ("warning", _ALL_IGNORED),
+    "directory-foreign": ("warning", _ALL_IGNORED),
     "datafusion-index-missing": ("warning", "readers of that form fail, or ignore it"),
     "index-kind-unknown": ("note", _IGNORED),
     "index-newer": ("note", _IGNORED),
@@ -94,6 +97,11 @@ RULES: Mapping[str, tuple[Severity, str]] = {
     "index-loses-rows": ("error", "scans lose rows"),
     "index-claims-rows": ("error", "scans return rows that do not match"),
     "index-differs": ("warning", "less is skipped than could be"),
+    "index-not-reproduced": (
+        "warning",
+        "another version wrote it, or its sums, samples and estimates are not those of the file",
+    ),
+    "index-estimate": ("warning", "plans made by it are worse; answers stay right"),
 }
 
 #: So many pages of one chunk are listed with the same fault; the others are counted.

@@ -1,0 +1,250 @@
+"""Embedded indexes of every kind: true ones give no finding, those of other values do."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from intarsia.indexes import registry
+from intarsia.indexes.base import EstimatesRows, PayloadBytes
+from intarsia.indexes.bloom_granule import BloomGranule
+from intarsia.indexes.distinct import Distinct
+from intarsia.indexes.histogram import Histogram
+from intarsia.indexes.rowmap import RowMap
+from intarsia.indexes.zonemap import ZoneMap
+from intarsia.predicate.bound import BoundCompare, BoundMatch, BoundPrefix
+from intarsia.retrofit import attach
+from intarsia.selection import RowSelection
+from intarsia.storage import ByteRange
+from intarsia.verification import verify
+from tests.verify.damage import change_payload, only_payload
+from tests.verify.found import found
+
+ROWS = 3000
+
+
+def values(turn=0):
+    """Values that ascend, with nulls; turned around by some rows for another file of the same layout."""
+    numbers = [(n + turn) % ROWS for n in range(ROWS)]
+    return pa.table(
+        {
+            "n": pa.array([None if n % 50 == 7 else n for n in numbers]),
+            "text": pa.array([None if n % 40 == 3 else f"/path/{n // 3:05}.Html" for n in numbers]),
+        }
+    )
+
+
+def write(path, turn=0):
+    pq.write_table(values(turn), path, row_group_size=1300, max_rows_per_page=250, write_batch_size=100)
+    return str(path)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return write(tmp_path / "file.parquet")
+
+
+KINDS = [
+    Distinct("n"), Distinct("text", granularity=350), ZoneMap("n"), ZoneMap("text", granularity="row_group"),
+    Histogram("n"), RowMap("n"), RowMap("text"), BloomGranule("n"), BloomGranule("text", granularity=350),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("index", KINDS, ids=str)
+def test_true_ones(path, index):
+    attach(path, [index])
+    report = verify(path)
+    assert [str(finding) for finding in report.findings] == []
+    assert report.checked["embedded_rebuilt"] == report.checked["embedded_indexes"] == 1
+    assert report.checked["embedded_rows"] == ROWS
+
+
+@pytest.mark.parametrize("index", KINDS, ids=str)
+def test_those_of_other_values(path, tmp_path, index):
+    """The payload is whole and of the same shape, but says what is not in this file."""
+    attach(path, [index])
+    other = write(tmp_path / "other.parquet", turn=617)
+    attach(other, [index])
+    payload = only_payload(other)
+    change_payload(path, lambda _: payload)
+    rules = {finding.rule for finding in found(path)}
+    if isinstance(index, Histogram):  # it skips nothing
+        assert rules == {"index-not-reproduced"}
+        assert verify(path).ok
+    else:
+        assert "index-loses-rows" in rules
+        assert not verify(path).ok
+    assert rules <= {"index-loses-rows", "index-claims-rows", "index-differs", "index-not-reproduced"}
+
+
+# --- classes that are wrong ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """An index that answers as the test wants."""
+
+    kind: ClassVar[str] = "wrong"
+    version: ClassVar[int] = 1
+    answer: ClassVar[object] = None
+    column: str = ""
+
+    @property
+    def columns(self):
+        return (self.column,) if self.column else ()
+
+    def build(self, chunk):
+        return b"payload"
+
+    def open(self, payload, layout):
+        return Answering(type(self).answer, layout.num_rows)
+
+
+@dataclass(frozen=True)
+class Answering:
+    """Gives all rows, or what the test wants."""
+
+    answer: object
+    num_rows: int
+
+    def candidate_rows(self, predicate):
+        return RowSelection.none() if self.answer(predicate) else RowSelection.all(self.num_rows)
+
+
+@pytest.fixture
+def attached(path, monkeypatch):
+    """Attach an index whose class is known while the test runs."""
+
+    def attached(index):
+        known = registry.find_index_class
+        for module in ("intarsia.indexes.embedded", "intarsia.verification.embedded"):
+            monkeypatch.setattr(
+                f"{module}.find_index_class", lambda kind: type(index) if kind == index.kind else known(kind)
+            )
+        attach(path, [index])
+        return verify(path)
+
+    return attached
+
+
+def text_of(report, rule):
+    """What a rule found; nothing else may be found."""
+    assert {finding.rule for finding in report.findings} == {rule}
+    return " ".join(finding.message for finding in report.findings)
+
+
+@pytest.mark.parametrize(
+    ("is_lost", "shown"),
+    [
+        (lambda leaf: isinstance(leaf, BoundMatch) and "ILIKE" in str(leaf), "text ILIKE '%"),
+        (
+            lambda leaf: isinstance(leaf, BoundMatch) and " LIKE '%" in str(leaf) and not leaf.negated,
+            "LIKE '%",
+        ),
+        (lambda leaf: isinstance(leaf, BoundMatch) and leaf.negated, "text NOT LIKE '%"),
+        (lambda leaf: isinstance(leaf, BoundMatch) and "RLIKE" in str(leaf), "text RLIKE '"),
+        (lambda leaf: isinstance(leaf, BoundPrefix), "LIKE '/%'"),
+        (lambda leaf: isinstance(leaf, BoundCompare) and leaf.op == ">=", "text >= '"),
+    ],
+)
+def test_every_way_to_ask(attached, is_lost, shown):
+    @dataclass(frozen=True)
+    class Losing(Wrong):
+        answer: ClassVar[object] = staticmethod(is_lost)
+
+    report = attached(Losing("text"))
+    assert shown in text_of(report, "index-loses-rows")
+    assert {finding.row_group for finding in report.findings} == {0, 1, 2}
+
+
+def test_what_is_probed_is_asked_as_it_is_probed(attached):
+    """The whole payload answers rightly, and the parts of it do not."""
+
+    @dataclass(frozen=True)
+    class Probed(Wrong):
+        answer: ClassVar[object] = staticmethod(lambda leaf: False)
+
+        def build(self, chunk):
+            return bytes(100_000)  # too much to stand in the directory
+
+        def open_source(self, source, layout):
+            assert not isinstance(source, PayloadBytes)
+            assert source.read_ranges([ByteRange(0, 8)]) == [bytes(8)]
+            return Answering(lambda leaf: isinstance(leaf, BoundCompare) and leaf.op == "=", layout.num_rows)
+
+    assert "rows where n = 0" in text_of(attached(Probed("n")), "index-loses-rows")
+
+
+class Estimating(Answering):
+    """Estimates what the test wants."""
+
+    def estimated_rows(self, predicate):
+        return self.answer
+
+    def candidate_rows(self, predicate):
+        return None
+
+
+@dataclass(frozen=True)
+class Guess(Wrong):
+    """Estimates the same for every predicate."""
+
+    def can_estimate(self, predicate):
+        return True
+
+    def open(self, payload, layout):
+        return Estimating(type(self).answer, layout.num_rows)
+
+
+@pytest.mark.parametrize("estimate", [-1.0, ROWS + 1, float("nan"), float("inf")])
+@pytest.mark.parametrize("column", ["n", ""])
+def test_estimates(attached, monkeypatch, column, estimate):
+    monkeypatch.setattr(Guess, "answer", estimate)
+    assert isinstance(Guess(), EstimatesRows)
+    report = attached(Guess(column))
+    assert f"of {ROWS} rows where n" in text_of(report, "index-estimate")
+    assert report.ok
+    # one about no column is asked about each, a row group of it
+    expected = {(0, "n"), (0, "text")} if not column else {(group, "n") for group in range(3)}
+    assert {(finding.row_group, finding.column) for finding in report.findings} == expected
+
+
+@pytest.mark.parametrize("estimate", [0, 17.5, ROWS, None])
+def test_estimates_within_the_file(attached, monkeypatch, estimate):
+    monkeypatch.setattr(Guess, "answer", estimate)
+    assert attached(Guess("n")).findings == ()
+
+
+def test_an_index_about_nothing(attached):
+    """It can be asked nothing, and is built anew all the same."""
+    report = attached(Wrong())
+    assert report.findings == ()
+    assert report.checked["embedded_rebuilt"] == 1
+
+
+def test_an_index_that_is_asked_only_what_it_can_judge(attached):
+    @dataclass(frozen=True)
+    class Picky(Wrong):
+        answer: ClassVar[object] = staticmethod(lambda leaf: isinstance(leaf, BoundMatch))
+
+        def can_prune(self, predicate):
+            return not isinstance(predicate, BoundMatch)
+
+    assert attached(Picky("text")).findings == ()
+
+
+def test_an_index_that_cannot_be_built_anew(attached):
+    @dataclass(frozen=True)
+    class Once(Wrong):
+        answer: ClassVar[object] = staticmethod(lambda leaf: False)
+        built: ClassVar[list] = []
+
+        def build(self, chunk):
+            if self.built:
+                raise ValueError("only once")
+            self.built.append(self)
+            return b"payload"
+
+    assert "only once" in text_of(attached(Once("n")), "unchecked")
