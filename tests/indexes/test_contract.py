@@ -24,6 +24,20 @@ INDEXES = [
     (ia.Distinct("x"), pa.array(WORDS).dictionary_encode(), ["x = 'Chur'"]),
     (ia.Distinct("x"), pa.array([b"a", None, b"\xff"]), []),
     (ia.Distinct("x"), pa.array([Decimal("1.50"), None, Decimal("-7.25")]), ["x = 2.5"]),
+    (ia.ZoneMap("x"), pa.array(WORDS), ["x > 'ZZ'", "x = 'Zug'"]),
+    (ia.ZoneMap("x"), pa.array([1.5, 2.5, float("nan"), None, -0.0]), ["x < -1"]),
+    (ia.ZoneMap("x"), pa.array(DAYS, pa.timestamp("us")), ["x > TIMESTAMP '2020-01-18'"]),
+    (ia.ZoneMap("x"), pa.array([Decimal("1.50"), None, Decimal("-7.25")]), ["x > 2.5"]),
+    (ia.BloomGranule("x"), pa.array(WORDS), ["x = 'Zug'"]),
+    (ia.BloomGranule("x", fpp=0.5), pa.array([1.5, 2.5, float("nan"), None, -0.0]), []),
+    (ia.RowMap("x"), pa.array(WORDS), ["x = 'Zug'", "x IN ('Chur', 'Zug')"]),
+    (ia.RowMap("x"), pa.array(NUMBERS), ["x = 4"]),
+    (ia.RowMap("x"), pa.array([1.5, 2.5, float("nan"), None, -0.0]), ["x = 0"]),
+    (ia.Ngram("x"), pa.array(WORDS), ["x LIKE '%rich%'", "x LIKE '%Gen%ève'"]),
+    (ia.Ngram("x", n=2, ignore_case=True), pa.array(WORDS), ["x ILIKE '%RIC%'"]),
+    (ia.Histogram("x"), pa.array(NUMBERS), []),
+    (ia.Histogram("x", buckets=2), pa.array(WORDS), []),
+    (ia.Hll("x"), pa.array(WORDS), []),
 ]
 
 CHECKS = [

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from intarsia.errors import IndexBuildError, IntarsiaError
 from intarsia.indexes.base import (
+    EstimatesRows,
     EstimatingIndex,
     Index,
     OpenIndex,
@@ -119,7 +120,7 @@ def check_random_layouts(index: Index, values: Values) -> None:
 
     def check(draw: Draw) -> None:
         case = random_case(table, draw)
-        asked = questions_about(index, case.columns, draw(0, 2), 3)
+        asked = questions_about(index, case.columns, draw(0, 4), 5)
         check_case(built[draw(0, len(built) - 1)], case, asked)
 
     _for_many(check)
@@ -202,8 +203,11 @@ def ask(
     opened: OpenIndex, index: Index, leaf: Leaf
 ) -> tuple[RowSelection | None, RowSelection | None, float | None]:
     """What an open index answers, if a scan would ask it."""
+    estimate = None
+    if isinstance(opened, EstimatingIndex) and isinstance(index, EstimatesRows) and index.can_estimate(leaf):
+        estimate = opened.estimated_rows(leaf)
     if isinstance(index, PicksPredicates) and not index.can_prune(leaf):
-        return None, None, None
+        return None, None, estimate
     candidates = opened.candidate_rows(leaf)
     certain = opened.certain_rows(leaf) if isinstance(opened, SureIndex) else None
     for name, found in (("candidate_rows", candidates), ("certain_rows", certain)):
@@ -211,7 +215,7 @@ def ask(
             found is None or isinstance(found, RowSelection),
             f"{index!r}: {name}({leaf}) gave {type(found).__name__}, not a RowSelection or None",
         )
-    return candidates, certain, opened.estimated_rows(leaf) if isinstance(opened, EstimatingIndex) else None
+    return candidates, certain, estimate
 
 
 def _matching(leaf: Leaf, columns: MemoryColumns) -> RowSelection:
