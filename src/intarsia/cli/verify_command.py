@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,16 +18,41 @@ if TYPE_CHECKING:
 EXAMPLES = """
 intarsia verify flights.parquet
 intarsia verify lake/ --json | jq '.reports[].findings[]'
+intarsia verify --list-rules
 """
 
 
-def verify(path: Paths, json: AsJson = False) -> None:
+def _print_rules(asked: bool) -> None:
+    if asked:
+        from intarsia.verification import RULES
+
+        width = max(map(len, RULES))
+        for rule, (severity, consequence) in RULES.items():
+            print(f"{severity:7}  {rule:{width}}  {consequence}")
+        raise typer.Exit
+
+
+def verify(
+    path: Paths,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for a warning, too.")] = False,
+    rules: Annotated[  # noqa: ARG001
+        bool,
+        typer.Option(
+            "--list-rules",
+            callback=_print_rules,
+            is_eager=True,
+            help="List what can be found, and what it does to readers.",
+        ),
+    ] = False,
+    json: AsJson = False,
+) -> None:
     """Check statistics, page indexes, Bloom filters and embedded indexes against the data.
 
     Everything is read once. The exit code is 1 if a file contradicts itself, or cannot be read.
     """
     outcome = for_each("verifying", find_paths(path), _verify)
     ok = not outcome.failed and all(report.ok for report in outcome.done)
+    warned = any(finding.severity == "warning" for report in outcome.done for finding in report.findings)
     if json:
         print_json(
             {
@@ -39,7 +64,7 @@ def verify(path: Paths, json: AsJson = False) -> None:
         )
     else:
         _tell(outcome)
-    raise typer.Exit(0 if ok else 1)
+    raise typer.Exit(0 if ok and not (strict and warned) else 1)
 
 
 def _verify(path: str, show: ShowDone) -> VerifyReport:
