@@ -157,14 +157,20 @@ def test_the_one_that_another_writer_wrote_is_kept(tmp_path):
     with pytest.raises(IndexBuildError, match="the original file has"):
         ia.attach(path, [INDEX])
     assert path.read_bytes() == before
-    ia.attach(path, [ia.PageIndex(), ia.Distinct("padding", "file")])
+    ia.attach(path, [ia.Distinct("padding", "file")])
     assert distinct_values(path) == {"a", "b"}
     found, report = scanned(path, "word = 'absent'", distinct_index="word")
     assert (found, report.ignored) == ([], [])
-    assert [step["index"] for step in report.to_dict()["pruned_by"]] == ["column_index"]
+    assert [step["index"] for step in report.to_dict()["pruned_by"]] == [KEY.decode()]
     (size,) = {sum(shown.to_dict()["sizes"].values()) for shown in [ia.inspect(path)]}
     assert size == path.stat().st_size
     assert min(ia.inspect(path).to_dict()["sizes"].values()) >= 0
+
+
+def test_files_are_written_with_it(tmp_path):
+    path = tmp_path / "t.parquet"
+    ia.write_table(table_of(["b", "a", None]), path, indexes=[INDEX])
+    assert distinct_values(path) == {"a", "b"}
 
 
 def test_what_we_wrote_needs_no_name_and_is_shown_once(path):
@@ -176,7 +182,8 @@ def test_what_we_wrote_needs_no_name_and_is_shown_once(path):
     assert ia.verify(path).findings == ()
     _, report = scanned(path, "word LIKE '%z%' AND word <> 'foo'")
     assert [step["index"] for step in report.to_dict()["pruned_by"]] == ["distinct(word):file"]
-    assert scanned(path, "word IS NULL")[0] == [None]
+    found, report = scanned(path, "word IS NULL")
+    assert (found, report.bytes_index) == ([None], 0)
 
 
 # --- what it answers, against the rows -------------------------------------------------------------------
@@ -232,12 +239,16 @@ def test_what_others_wrote_excludes_no_file_that_has_a_matching_row(words, predi
         ("x >= 'g'", False),
         ("x LIKE 'ba%'", True),
         ("x LIKE 'bb%'", False),
+        ("x LIKE 'foo\nb%'", None),
+        ("x LIKE '%o\nb%'", None),
+        ("x LIKE '%o\nb%z%'", False),
         ("x LIKE '%ar'", True),
         ("x LIKE '%f%z%'", False),
         ("x LIKE 'f%r'", True),
         ("x NOT LIKE '%o%'", None),
         ("x ILIKE '%OO%'", True),
         ("x ILIKE '%OX%'", False),
+        ("x ILIKE 'BA_'", True),
         ("x RLIKE '^f.*r$'", True),
         ("x RLIKE '[xyz]'", None),
         ("x IS NULL", None),
@@ -248,6 +259,11 @@ def test_what_others_wrote_answers(where, verdict):
     (leaf,) = leaves(bind(ia.predicate.parse_sql(where), SCHEMA))
     found = OpenLines(pa.array(["foo", "bar"]), 5, are_values=False).candidate_rows(leaf)
     assert (None if found is None else found.num_rows == 5) is verdict
+
+
+def test_case_is_ignored_on_both_sides():
+    (leaf,) = leaves(bind(ia.predicate.parse_sql("x ILIKE '%oo%'"), SCHEMA))
+    assert OpenLines(pa.array(["FOO", "bar"]), 5, are_values=False).candidate_rows(leaf).num_rows == 5
 
 
 @pytest.mark.parametrize("where", ["x <> 'a'", "x NOT IN ('a', 'b')", "x NOT LIKE 'a%'", "x RLIKE '[xyz]'"])
