@@ -94,15 +94,15 @@ def expect_float(found, values, count):
 
 @st.composite
 def indexes(draw, comparable):
-    """Zone maps of some columns, and perhaps the page index."""
-    chosen = draw(st.lists(st.sampled_from(comparable), unique=True))
+    """Zone maps and distinct values of some columns, and perhaps the page index."""
+    chosen = st.lists(st.sampled_from(comparable), unique=True)
     granularities = st.sampled_from(["file", "row_group", "page", 1, 3, 7])
-    return [ia.ZoneMap(name, draw(granularities)) for name in chosen] + draw(
-        st.sampled_from([[], [ia.PageIndex()]])
-    )
+    zone_maps = [ia.ZoneMap(name, draw(granularities)) for name in draw(chosen)]
+    distinct = [ia.Distinct(name, draw(granularities)) for name in draw(chosen)]
+    return zone_maps + distinct + draw(st.sampled_from([[], [ia.PageIndex()]]))
 
 
-@settings(max_examples=200)
+@settings(max_examples=150)
 @given(st.data())
 def test_answers_are_those_of_a_full_read(tmp_path_factory, data):
     made = data.draw(tables.tables(nested=()), label="table")
