@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from intarsia.comparison import compares_alike, comparison_array, comparison_type, sortable_type
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.format.datafusion import KEY as DATAFUSION_KEY
-from intarsia.indexes.base import ColumnData, Granularity, Layout
+from intarsia.indexes.base import ColumnData, Granularity, Layout, encoded_batches
 from intarsia.indexes.datafusion import OpenLines, build_block, open_block
 from intarsia.indexes.granules import cut_at_edges, granule_rows, parse_granules, serialize_granules
 from intarsia.predicate.bound import BoundNull
@@ -94,8 +94,13 @@ class Distinct:
         if pa.types.is_nested(value_type):
             raise IndexBuildError(f"Distinct: {self.column!r} is a {value_type}; name one of its fields")
         granules = _Granules(self.max_values)
-        batches = ((row, comparison_array(piece, value_type)) for row, piece in chunk.batches(self.column))
+        batches = (
+            (row, piece if pa.types.is_dictionary(piece.type) else comparison_array(piece, value_type))
+            for row, piece in encoded_batches(chunk, self.column)
+        )
         for granule, piece in cut_at_edges(edges, batches):
+            if pa.types.is_dictionary(piece.type):  # the entries that occur, two of them perhaps alike
+                piece = comparison_array(pc.unique(piece), value_type)
             granules.add(granule, piece)
         batch, unlisted = granules.finish(value_type)
         if self._is_datafusion:

@@ -14,7 +14,7 @@ from intarsia.format.footer import MAGIC, Leaf, chunk_range
 from intarsia.format.page_header import Page, walk_pages
 from intarsia.format.structs import ColumnMetaData, Type
 from intarsia.retrofit.chunk_pages import ChunkPages, locate_pages
-from intarsia.retrofit.leaf_values import LeafReader
+from intarsia.retrofit.leaf_values import LeafReader, may_be_dictionary
 from intarsia.storage import ByteRange
 
 #: Why a column has no bounds, when it is its type.
@@ -83,12 +83,8 @@ class Chunk:
     def column(self) -> pa.ChunkedArray:
         """Its values as `LeafReader` gives them; texts that all lie in a dictionary as dictionary arrays."""
         # strings that all pages take from the dictionary need not be spread out
-        as_dictionary = (
-            self.leaf.type == Type.BYTE_ARRAY
-            and self.leaf.kind != "DECIMAL"
-            and len(self.leaf.path) == 1
-            and self.leaf.is_flat
-            and all(page.uses_dictionary for page in self.walked if page.is_data)
+        as_dictionary = may_be_dictionary(self.leaf) and all(
+            page.uses_dictionary for page in self.walked if page.is_data
         )
         return self._decode(self.reader, as_dictionary=as_dictionary)
 

@@ -16,11 +16,12 @@ from intarsia.format import thrift
 from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.structs import OffsetIndex
 from intarsia.indexes.base import Layout
+from intarsia.indexes.dictionary import is_all_dictionary
 from intarsia.indexes.sample import take_rows
 from intarsia.predicate.columns import resolve_column
 from intarsia.predicate.nodes import ColumnName
 from intarsia.retrofit.chunk_pages import chunk_pages
-from intarsia.retrofit.leaf_values import LeafReader, leaf_paths
+from intarsia.retrofit.leaf_values import LeafReader, check_positions, leaf_paths, may_be_dictionary
 from intarsia.selection import Rows
 from intarsia.storage import SourceFile
 
@@ -51,7 +52,7 @@ class FileColumns:
         groups = np.searchsorted(edges, ordinals, side="right") - 1
         parts = []
         for row_group in np.unique(groups).tolist():
-            table = self._read_columns(row_group, range(len(self._file.footer.leaves)))
+            table = self._read_columns(row_group, range(len(self._file.footer.leaves)), self._reader)
             parts.append(take_rows(table, ordinals[groups == row_group] - edges[row_group]))
         return pa.concat_tables(parts) if parts else self._file.arrow_schema.empty_table()
 
@@ -66,13 +67,23 @@ class FileColumns:
 
     def batches(self, column: ColumnName) -> Iterator[tuple[int, pa.Array]]:
         """A column (dotted) from its first row to its last, a row group or less at a time."""
+        return self._batches(self.leaf(column), encoded=False)
+
+    def encoded_batches(self, column: ColumnName) -> Iterator[tuple[int, pa.Array]]:
+        """The same; texts that all lie in a dictionary come as dictionary arrays, which is much faster."""
         leaf = self.leaf(column)
+        return self._batches(leaf, encoded=may_be_dictionary(leaf) and _is_text(self.type_of(column)))
+
+    def _batches(self, leaf: Leaf, *, encoded: bool) -> Iterator[tuple[int, pa.Array]]:
+        dictionary_reader = self._open(".".join(leaf.path)) if encoded else None
         row = 0
         for row_group, group in enumerate(self._file.footer.metadata.row_groups):
             if group.num_rows == 0:
                 continue
-            self._file.footer.chunk_metadata(row_group, leaf)  # raises if it cannot be read
-            for chunk in self._read(row_group, leaf).chunks:
+            meta = self._file.footer.chunk_metadata(row_group, leaf)  # raises if it cannot be read
+            # pyarrow would make one dictionary of plain pages, too, but slowly
+            reader = dictionary_reader if is_all_dictionary(meta) else None
+            for chunk in self._read(row_group, leaf, reader or self._reader).chunks:
                 yield row, chunk
                 row += len(chunk)
 
@@ -87,17 +98,19 @@ class FileColumns:
             raise IndexBuildError(f"{self._file.path}: {column!r} is no column with one value a row")
         return leaf
 
-    def _read(self, row_group: int, leaf: Leaf) -> pa.ChunkedArray:
-        column = self._read_columns(row_group, [leaf.ordinal]).column(0)
+    def _read(self, row_group: int, leaf: Leaf, reader: Any) -> pa.ChunkedArray:
+        column = self._read_columns(row_group, [leaf.ordinal], reader).column(0)
+        if pa.types.is_dictionary(column.type):
+            check_positions(column)
         for _ in leaf.path[1:]:  # each struct on the way has this one field
             column = pa.chunked_array(
                 [chunk.flatten()[0] for chunk in column.chunks], column.type.field(0).type
             )
         return column
 
-    def _read_columns(self, row_group: int, leaves: Sequence[int]) -> pa.Table:
+    def _read_columns(self, row_group: int, leaves: Sequence[int], reader: Any) -> pa.Table:
         try:
-            return self._reader.read_row_group(row_group, column_indices=list(leaves), use_threads=False)
+            return reader.read_row_group(row_group, column_indices=list(leaves), use_threads=False)
         except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
             names = ", ".join(repr(self._file.footer.leaves[leaf].name) for leaf in leaves)
             raise CorruptFileError(
@@ -106,8 +119,13 @@ class FileColumns:
 
     @cached_property
     def _reader(self) -> Any:
-        source = SourceFile(self._file.source)
-        return pq.ParquetFile(source, metadata=self._file.arrow_metadata, pre_buffer=False).reader
+        return self._open()
+
+    def _open(self, *as_dictionary: str) -> Any:
+        source, metadata = SourceFile(self._file.source), self._file.arrow_metadata
+        return pq.ParquetFile(
+            source, metadata=metadata, read_dictionary=as_dictionary, pre_buffer=False
+        ).reader
 
     def page_edges(self, column: str) -> Rows:
         """First row of each data page of a column, and the number of rows at the end.
@@ -142,6 +160,11 @@ class FileColumns:
                 f"{self._file.path}: the rows of the pages of {leaf.name!r} are not known: {error}; "
                 "index it by row group"
             ) from error
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    return any(is_kind(kind) for is_kind in kinds)
 
 
 class _PageEdges(Mapping[str, Rows]):

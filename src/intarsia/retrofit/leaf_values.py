@@ -149,6 +149,12 @@ class LeafReader:
             ) from error
 
 
+def may_be_dictionary(leaf: Leaf) -> bool:
+    """Whether pyarrow can give a leaf's values as dictionary arrays, which saves spreading out texts."""
+    is_text = leaf.type == Type.BYTE_ARRAY and leaf.kind != "DECIMAL"
+    return is_text and len(leaf.path) == 1 and leaf.is_flat
+
+
 def leaf_paths(schema: Sequence[SchemaElement]) -> list[list[SchemaElement]]:
     """For each leaf, the schema elements from the root's child down to it.
 

@@ -44,6 +44,10 @@ class TableColumns(FileColumns):
                 yield row, _descend(chunk, path[1:])
                 row += len(chunk)
 
+    def encoded_batches(self, column: ColumnName) -> Iterator[tuple[int, pa.Array]]:
+        """The table's own values; nothing has to be decoded."""
+        return self.batches(column)
+
 
 def _type_at(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType:
     kind = schema.field(path[0]).type
