@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from intarsia.errors import IndexBuildError, IntarsiaError
+from intarsia.errors import IndexBuildError, IntarsiaError, PredicateError
 from intarsia.indexes.base import (
     EstimatesRows,
     EstimatingIndex,
@@ -24,10 +25,10 @@ from intarsia.indexes.base import (
     SureIndex,
     parameters,
 )
-from intarsia.predicate import Leaf, Predicate, bind, leaf_mask, leaves, parse_predicate
+from intarsia.predicate import Leaf, bind, leaf_mask, leaves, parse_sql
 from intarsia.selection import RowSelection
 from intarsia.testing.memory import Case, Draw, MemoryColumns, fixed_cases, random_case
-from intarsia.testing.questions import awkward_values, questions
+from intarsia.testing.questions import awkward_values, unchecked_questions
 
 #: The values of an index's one column, or a table with all of its columns.
 Values: TypeAlias = "pa.Array | pa.Table"
@@ -137,7 +138,7 @@ def check_prunes(index: Index, values: Values, wheres: Iterable[str]) -> None:
     case = next(fixed_cases(_given(index, values)))
     opened = index.open(index.build(case.columns), case.columns.layout_when_opened)
     for where in wheres:
-        for leaf in _leaves([where], case.columns):
+        for leaf in _leaves(where, case.columns):
             willing = not isinstance(index, PicksPredicates) or index.can_prune(leaf)
             found = opened.candidate_rows(leaf) if willing else None
             require(
@@ -284,18 +285,18 @@ def variants(index: Index, values: Values) -> list[Index]:
 
 def questions_about(index: Index, columns: MemoryColumns, start: int = 0, step: int = 1) -> list[Question]:
     """What an index may be asked, all or each ``step``-th from ``start`` on, with the right answers."""
-    asked = (predicate for name in index.columns for predicate in questions(name, columns.values(name)))
-    found = _leaves(islice(asked, start, None, step), columns)
+    asked = (
+        predicate for name in index.columns for predicate in unchecked_questions(name, columns.values(name))
+    )
+    found: dict[Leaf, None] = {}
+    for predicate in islice(asked, start, None, step):
+        with suppress(PredicateError):  # values of this type do not compare
+            found.update(dict.fromkeys(leaves(bind(predicate, columns.schema))))
     return [Question(leaf, _matching(leaf, columns)) for leaf in found]
 
 
-def _leaves(asked: Iterable[Predicate | str], columns: MemoryColumns) -> list[Leaf]:
-    found: dict[Leaf, None] = {}
-    for item in asked:
-        predicate = parse_predicate(item)
-        assert predicate is not None
-        found.update(dict.fromkeys(leaves(bind(predicate, columns.schema))))
-    return list(found)
+def _leaves(where: str, columns: MemoryColumns) -> Iterator[Leaf]:
+    return leaves(bind(parse_sql(where), columns.schema))
 
 
 def _for_many(check: Callable[[Draw], None]) -> None:
