@@ -48,7 +48,7 @@ def test_a_broken_package(announced, kind):
 def test_near_matches():
     with pytest.raises(IndexBuildError, match="did you mean 'distinct'"):
         registry.index_class("distnct")
-    with pytest.raises(IndexBuildError, match="known here: distinct"):
+    with pytest.raises(IndexBuildError, match=r"known here: .*distinct"):
         registry.index_class("qqqqqq")
 
 
