@@ -36,7 +36,7 @@ SALT = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 
 _WORDS = len(SALT)
 
 #: Hashes are put in so many at a time, which bounds the memory that it takes.
-_STEP_HASHES = 1 << 16
+_STEP_HASHES = 1 << 15
 
 
 def parse_bloom_header(data: bytes) -> tuple[int, int]:
@@ -142,11 +142,12 @@ def build(hashes: npt.NDArray[np.uint64], num_bytes: int) -> bytes:
         place = ((step >> np.uint64(32)) * np.uint64(len(blocks)) >> np.uint64(32)).astype(np.int64)
         firsts = np.flatnonzero(np.diff(place, prepend=-1))  # sorted hashes of one block are neighbours
         key = step.astype(np.uint32)
-        touched = place[firsts]
+        words = np.empty((len(firsts), _WORDS), dtype=np.uint32)
         for word, salt in enumerate(SALT):
             # products of uint32 wrap around, as the specification wants
             bit = np.uint32(1) << (key * np.uint32(salt) >> np.uint32(27))
-            blocks[touched, word] |= np.bitwise_or.reduceat(bit, firsts)
+            np.bitwise_or.reduceat(bit, firsts, out=words[:, word])
+        blocks[place[firsts]] |= words
     return blocks.astype("<u4", copy=False).tobytes()
 
 

@@ -131,8 +131,11 @@ def _distinct_hashes(chunk: Chunk) -> Hashes:
     parts = [xxh64(piece) for piece in _distinct(chunk.stored_values)]
     if chunk.leaf.kind == "FLOAT16" or chunk.leaf.type in (Type.FLOAT, Type.DOUBLE):
         parts += [xxh64(_twins(piece)) for piece in chunk.values.chunks]
-    hashes = np.sort(np.concatenate([*parts, np.empty(0, dtype=np.uint64)]))
-    return np.asarray(hashes[np.diff(hashes, prepend=~hashes[:1]) != 0])
+    hashes = np.concatenate([*parts, np.empty(0, dtype=np.uint64)])
+    hashes.sort()
+    is_new = np.ones(len(hashes), dtype=bool)
+    np.not_equal(hashes[1:], hashes[:-1], out=is_new[1:])
+    return hashes[is_new]
 
 
 def _distinct(values: pa.ChunkedArray) -> Iterator[pa.Array]:
