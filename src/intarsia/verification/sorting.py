@@ -36,7 +36,7 @@ def check_sorting(
     if not group.sorting_columns or group.num_rows < 2:
         return
     findings.checked["sorting_orders"] += 1
-    tied = np.ones(max(0, group.num_rows - 1), dtype=bool)  # with the next row, by the columns so far
+    tied: npt.NDArray[np.bool_] | None = None  # with the next row, by the columns so far
     for claim in group.sorting_columns:
         if not 0 <= claim.column_idx < len(readers):
             message = f"the rows are said to be sorted by column {claim.column_idx}, there are {len(readers)}"
@@ -47,7 +47,12 @@ def check_sorting(
         values = _values(file, row_group, reader, place)
         if values is None:
             return
-        found = steps(values, descending=claim.descending, nulls_first=claim.nulls_first)
+        try:
+            found = steps(values, descending=claim.descending, nulls_first=claim.nulls_first)
+        except pa.ArrowException as error:  # text that is no UTF-8
+            place.add("unchecked", f"its values cannot be compared: {error}", index=_SORTING_COLUMNS)
+            return
+        tied = np.ones(len(found), dtype=bool) if tied is None else tied
         breaks = np.flatnonzero(tied & (found < 0))
         if len(breaks):
             order = f"{'descending' if claim.descending else 'ascending'}, "
