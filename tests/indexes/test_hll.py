@@ -155,7 +155,6 @@ def test_it_prunes_nothing_and_is_never_read_for_a_predicate():
         (Hll("x", lg_config_k=12.0), pa.array([1]), "lg_config_k"),
         (Hll("x", lg_config_k=True), pa.array([1]), "lg_config_k"),
     ],
-    ids=repr,
 )
 def test_what_cannot_be_is_refused(index, values, reason):
     with pytest.raises(IndexBuildError, match=reason):

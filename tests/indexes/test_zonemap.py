@@ -218,7 +218,6 @@ def test_the_payload_that_is_then_damaged_is_sound():
         {"nan_count": pa.array([10])},
         {"nan_count": pa.array([1], pa.int32())},
     ],
-    ids=str,
 )
 def test_summaries_that_no_build_makes_are_refused(changes):
     with pytest.raises(IndexPayloadError):
