@@ -11,7 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.data import make_files
+from benchmarks.attaching import Attaching, attaching_document, measure_attaching, print_attaching
+from benchmarks.data import make_bare_file, make_files
 from benchmarks.engines import ENGINES, version
 from benchmarks.measure import Case, DisagreementError, import_ms, measure
 
@@ -27,18 +28,31 @@ def main() -> int:
         print(f"--engines begins with intarsia; others are {', '.join(list(ENGINES)[1:])}", file=sys.stderr)
         return 2
     rows = FULL_ROWS if options.full else options.rows
-    _tell(f"making files of {rows:,} rows in {options.dir}")
-    files = make_files(Path(options.dir), rows)
-    try:
-        cases = measure(files, rows, options.repetitions, engines, _tell)
-    except DisagreementError as error:
-        print(f"\nwrong answer: {error}", file=sys.stderr)
-        return 1
+    folder = Path(options.dir)
+    _tell(f"making files of {rows:,} rows in {folder}")
+    files = make_files(folder, rows)
+    cases: list[Case] = []
+    attaching: list[Attaching] = []
+    if options.only in (None, "read"):
+        try:
+            cases = measure(files, rows, options.repetitions, engines, _tell)
+        except DisagreementError as error:
+            print(f"\nwrong answer: {error}", file=sys.stderr)
+            return 1
+    if options.only in (None, "attach"):
+        full = next(file for file in files if file.name == "default")
+        bare = make_bare_file(folder, rows)
+        attaching = measure_attaching(full, bare, folder, max(2, options.repetitions // 2), _tell)
     _tell("")
     if options.json:
-        print(json.dumps(_document(cases, rows, engines), indent=2))
-    else:
-        _print(cases, rows, engines)
+        print(json.dumps(_document(cases, attaching, rows, engines), indent=2))
+        return 0
+    print(f"{rows:,} rows x 7 columns; {os.cpu_count()} CPUs, Python {platform.python_version()}", end="; ")
+    print(", ".join(f"{engine} {version(engine)}" for engine in engines))
+    if cases:
+        _print(cases, engines)
+    if attaching:
+        print_attaching(attaching, rows)
     return 0
 
 
@@ -50,6 +64,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--engines", default=",".join(ENGINES), help="which readers (%(default)s)")
     folder = os.path.join(tempfile.gettempdir(), "intarsia-benchmarks")
     parser.add_argument("--dir", default=folder, help="where the files are kept (%(default)s)")
+    parser.add_argument("--only", choices=("read", "attach"), help="one half: reading, or attaching indexes")
     parser.add_argument("--json", action="store_true", help="JSON on stdout")
     return parser.parse_args()
 
@@ -60,7 +75,7 @@ def _tell(text: str) -> None:
         sys.stderr.flush()
 
 
-def _document(cases: list[Case], rows: int, engines: list[str]) -> dict[str, Any]:
+def _document(cases: list[Case], attaching: list[Attaching], rows: int, engines: list[str]) -> dict[str, Any]:
     out = []
     for case in cases:
         medians = {engine: timing.median_ms() for engine, timing in case.timings.items()}
@@ -92,12 +107,11 @@ def _document(cases: list[Case], rows: int, engines: list[str]) -> dict[str, Any
         "versions": {engine: version(engine) for engine in engines},
         "import_ms": round(import_ms(), 1),
         "cases": out,
+        "attaching": attaching_document(attaching, rows) if attaching else None,
     }
 
 
-def _print(cases: list[Case], rows: int, engines: list[str]) -> None:
-    names = ", ".join(f"{engine} {version(engine)}" for engine in engines)
-    print(f"{rows:,} rows x 7 columns; {os.cpu_count()} CPUs, Python {platform.python_version()}; {names}")
+def _print(cases: list[Case], engines: list[str]) -> None:
     print("Median ms with a new object (cold), and with it once more (warm); in brackets: times Intarsia's.")
     print("All columns of the rows are read. Every answer was compared with the others': they agree.")
     file = None

@@ -66,6 +66,14 @@ def make_files(folder: Path, rows: int) -> list[File]:
     ]
 
 
+def make_bare_file(folder: Path, rows: int) -> File:
+    """The same rows by pyarrow's defaults, but without statistics."""
+    path = folder / f"bare-{rows}-v{VERSION}.parquet"
+    if not path.exists():
+        _write(path, rows, write_statistics=False)
+    return File("bare", str(path), "pyarrow's defaults, no statistics")
+
+
 def _write(path: Path, rows: int, **options: object) -> None:
     part = path.with_suffix(".part")
     with pq.ParquetWriter(part, next(_tables(1)).schema, **options) as writer:
