@@ -1,13 +1,17 @@
 """`sorting_columns` that the rows contradict."""
 
 from decimal import Decimal
+from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from intarsia.format import thrift
 from intarsia.verification import verify
+from intarsia.verification.sorting import steps
 from tests.verify.damage import Damage
 from tests.verify.found import found, only
 
@@ -109,3 +113,25 @@ def test_every_type(tmp_path, table):
         assert verify(path).checked["sorting_orders"] == 1
         path = write(tmp_path / f"{ordinal}.parquet", rows.take(list(range(len(rows)))[::-1]), (0,))
         assert {finding.rule for finding in found(path)} == {"rows-not-sorted"}
+
+
+@settings(max_examples=100)
+@given(
+    st.sampled_from([(pa.int64(), st.integers(-3, 3)), (pa.string(), st.text("ab\u00e9", max_size=2)),
+                     (pa.float64(), st.sampled_from([-1.5, 0.0, 2.0]))])
+    .flatmap(lambda kind: st.tuples(st.just(kind[0]), st.lists(st.none() | kind[1], max_size=12))),
+    st.booleans(),
+    st.booleans(),
+)  # fmt: skip
+def test_steps_between_two_rows(typed, descending, nulls_first):
+    kind, values = typed
+
+    def is_before(one, other):
+        if None in (one, other):
+            return (one is None) == nulls_first
+        return one > other if descending else one < other
+
+    pairs = list(pairwise(values))
+    expected = [0 if one == other else 1 if is_before(one, other) else -1 for one, other in pairs]
+    found = steps(pa.array(values, kind), descending=descending, nulls_first=nulls_first)
+    assert found.tolist() == expected

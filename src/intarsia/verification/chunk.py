@@ -74,7 +74,7 @@ class Chunk:
         """Byte offset of its end in the file."""
         return chunk_range(self.meta)[1]
 
-    @property
+    @cached_property
     def num_values(self) -> Counts:
         """Values of each page, nulls and empty lists included."""
         return np.array([page.num_values for page in self.pages], dtype=np.int64)
@@ -84,7 +84,7 @@ class Chunk:
         """Nulls of each page; for a leaf in a list, null and empty lists count as well."""
         return None if self.present is None else self.num_values - self.present
 
-    @property
+    @cached_property
     def first_values(self) -> Counts:
         """Where in `values` each page starts."""
         assert self.present is not None

@@ -134,13 +134,13 @@ def _check_exactness(statistics: Statistics, place: _Place) -> None:
     chunk, extremes = place.chunk, place.chunk.extremes
     if extremes is None:
         return
-    holds = extremes.holds if place.page is None else extremes.holds & (_ordinals(chunk) == place.page)
-    if not holds.any():
+    pages = np.flatnonzero(extremes.holds) if place.page is None else np.array([place.page])
+    if not extremes.holds[pages].any():
         return
     assert chunk.ordering is not None
     claims = (
-        (statistics.is_min_value_exact, statistics.min_value, extremes.lows[holds].min(), "lower"),
-        (statistics.is_max_value_exact, statistics.max_value, extremes.highs[holds].max(), "upper"),
+        (statistics.is_min_value_exact, statistics.min_value, extremes.lows[pages].min(), "lower"),
+        (statistics.is_max_value_exact, statistics.max_value, extremes.highs[pages].max(), "upper"),
     )
     for is_exact, raw, actual, which in claims:
         if not is_exact or raw is None:
@@ -151,7 +151,3 @@ def _check_exactness(statistics: Statistics, place: _Place) -> None:
         if raw != encoded and bound != human_value(chunk.leaf, encoded):
             message = f"the {which} bound {shown(bound)} is said to be exact, "
             place.add("bound-not-exact", message + f"but {shown_key(chunk, actual)} is")
-
-
-def _ordinals(chunk: Chunk) -> npt.NDArray[np.int64]:
-    return np.arange(len(chunk.pages), dtype=np.int64)
