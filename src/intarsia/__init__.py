@@ -33,7 +33,8 @@ from intarsia.indexes.ngram import Ngram
 from intarsia.indexes.rowmap import RowMap
 from intarsia.indexes.sample import Sample
 from intarsia.indexes.zonemap import ZoneMap
-from intarsia.table import Scan, Table, open
+from intarsia.scan import Scan
+from intarsia.table import Table, open
 from intarsia.tally import ScanReport
 
 if TYPE_CHECKING:

@@ -15,14 +15,15 @@ from intarsia.comparison import compares_alike, comparison_array, comparison_typ
 from intarsia.decode import PageIndexMismatchError
 from intarsia.errors import IndexPayloadError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
+from intarsia.file_scan import FileScan
 from intarsia.format.directory import Entry
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.granules import granule_rows
 from intarsia.indexes.hll import MAX_LG_CONFIG_K, DistinctCounter, Hll, OpenHll, is_counted
 from intarsia.indexes.sample import OpenSample, Sample, draw, take_rows
+from intarsia.output_columns import OutputColumn
 from intarsia.predicate import Path
 from intarsia.prune import PruneStep
-from intarsia.scan import FileScan, OutputColumn
 from intarsia.selection import Rows, RowSelection
 from intarsia.tally import ScanReport
 

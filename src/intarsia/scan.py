@@ -1,479 +1,233 @@
-"""Runs a scan of one file: prune, read the predicate's columns, filter, read the rest of what matches.
-
-The predicate's columns are read at once, unless an index estimates that one condition keeps few rows: then
-its columns come first, and those of the other conditions only where its rows are.
-"""
+"""One question to a table of many files."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+import time
+import warnings
+from collections.abc import Generator, Iterator, Mapping, Sequence
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from intarsia.comparison import comparison_array, comparison_type
-from intarsia.decode import PageDecoder, PageIndexMismatchError
-from intarsia.errors import CorruptFileError, FormatError
-from intarsia.estimate import Estimates, order_conditions
-from intarsia.fetch import PageCache
-from intarsia.file import ChunkKey, ParquetInput
-from intarsia.format.footer import Leaf, chunk_range
-from intarsia.format.page_header import walk_pages
-from intarsia.indexes.embedded import EmbeddedIndexes
-from intarsia.plan import ChunkPlan, DictionaryUse, data_page_count, plan_chunk
-from intarsia.predicate import Bound, BoundConstant, Path, evaluate
-from intarsia.predicate.bound import leaves
-from intarsia.prune import Pruned, prune
-from intarsia.selection import RowSelection
-from intarsia.storage import SourceFile
-from intarsia.tally import FileTally, PageCounts
-
-#: A chunk that claims more values than so many, and so many for each of its bytes, has its pages counted.
-_BELIEVED_ROWS = 1 << 22
-_BELIEVED_PER_BYTE = 1 << 10
-
-#: What tells estimates is read if it has at most one such part of the bytes of the candidates.
-_ESTIMATE_PART = 8
+from intarsia.aggregate import Aggregate, Totals
+from intarsia.approximate import FileSize, sample_rows
+from intarsia.discovery import TableFile, partition_scalar
+from intarsia.errors import IntarsiaWarning
+from intarsia.file import ParquetInput
+from intarsia.file_scan import FileScan
+from intarsia.output_columns import has_path, output_columns, refuse_repeated, repeat_constant, type_at
+from intarsia.predicate import (
+    Bound,
+    BoundAnd,
+    BoundConstant,
+    BoundOr,
+    Path,
+    Predicate,
+    bind,
+    evaluate,
+    find_column,
+)
+from intarsia.predicate.bound import conjoin, disjoin
+from intarsia.table_files import TableFiles
+from intarsia.tally import ScanReport, reasons_by_file
 
 
-@dataclass(frozen=True)
-class OutputColumn:
-    """One column of a scan's result.
+class Scan:
+    """One question to a table; it runs when its rows are asked for.
 
     Attributes:
-        name: Its name in the result.
-        path: Where it lies in the schema: a top-level field, or a field of a struct.
-        type: Its Arrow type.
-    """
-
-    name: str
-    path: Path
-    type: pa.DataType
-
-
-class FileScan:
-    """A scan of one file.
-
-    Args:
-        file: The file.
-        predicate: Which rows; None for all.
-        columns: What of them.
-        constants: Values of columns that are not in the file; see `intarsia.prune.prune`.
-
-    Attributes:
-        tally: What was read so far.
-        pruned: What the indexes excluded; None before `plan`, or without a predicate.
-        embedded: The file's embedded indexes.
+        columns: The columns of the result.
+        schema: The schema of the result.
+        report: What was read and skipped, and why; complete once the rows were taken.
     """
 
     def __init__(
-        self,
-        file: ParquetInput,
-        predicate: Bound | None,
-        columns: Sequence[OutputColumn],
-        constants: Mapping[Path, pa.Scalar] | None = None,
+        self, table: TableFiles, predicate: Predicate | None, columns: Sequence[str] | None, limit: int | None
     ) -> None:
-        self.file = file
-        self.constants = dict(constants or {})
-        self.predicate = None if isinstance(predicate, BoundConstant) and predicate.value else predicate
-        self.columns = [column for column in columns if column.path not in self.constants]
-        self.tally = FileTally()
-        self.pruned: Pruned | None = None
-        self.embedded = EmbeddedIndexes(file)
-        self._decoder = PageDecoder(file)
-        self._output_leaves = leaves_under(file, [column.path for column in self.columns])
-        asked = [
-            path for path in (self.predicate.paths() if self.predicate else ()) if path not in self.constants
-        ]
-        self._predicate_paths = asked
-        self._predicate_types = {leaf.path: leaf.type for leaf in leaves(predicate)} if predicate else {}
-        self._predicate_leaves = leaves_under(file, asked)
-        self._stages: list[Bound] = [self.predicate] if self.predicate is not None and asked else []
-        by_ordinal = {leaf.ordinal: leaf for leaf in [*self._predicate_leaves, *self._output_leaves]}
-        self.leaves = [by_ordinal[ordinal] for ordinal in sorted(by_ordinal)]
-        for leaf in self.leaves:
-            counts = [
-                data_page_count(file.footer.chunk_metadata(g, leaf)) for g in range(self._num_row_groups)
-            ]
-            self.tally.pages[leaf.name] = PageCounts(
-                None if any(count is None for count in counts) else sum(count or 0 for count in counts)
-            )
+        self._table = table
+        self._limit = limit
+        self._predicate: Bound | None = None if predicate is None else bind(predicate, table.schema)
+        named = table.distinct_index
+        self._distinct_column = None if named is None else find_column(table.schema, named)[0]
+        if columns is None:
+            refuse_repeated(table.schema, table.schema.names, table.files[0].path)
+        self.columns = output_columns(table.schema, columns)
+        fields = [column.field(table.schema) for column in self.columns]
+        self.schema = pa.schema(fields, metadata=table.schema.metadata)
+        self.report = ScanReport()
 
-    @property
-    def _num_row_groups(self) -> int:
-        return len(self.file.footer.metadata.row_groups)
-
-    # --- planning ----------------------------------------------------------------------------------
-
-    def plan(self) -> RowSelection:
-        """The rows that might match, by the indexes alone; no data page is read."""
-        everything = RowSelection.all(self.file.footer.num_rows)
-        if self.predicate is None:
-            return everything
-        if self.pruned is None:
-            self.pruned = prune(
-                self.file,
-                self.predicate,
-                constants=self.constants,
-                data_bytes=self.estimated_bytes,
-                embedded=self.embedded,
-            )
-            self.tally.index_bytes += self.pruned.index_bytes
-            self.tally.steps = self.pruned.steps
-            if len(self._predicate_paths) > 1:
-                self._order_conditions(self.predicate, self.pruned.candidates)
-        return self.pruned.candidates
-
-    def _order_conditions(self, predicate: Bound, candidates: RowSelection) -> None:
-        """Have the columns of the condition that keeps fewest rows read first."""
-        with self._counting_index_bytes():
-            estimates = Estimates(self.file, self.estimated_bytes(candidates) // _ESTIMATE_PART)
-            num_rows, possible = self.file.footer.num_rows, max(1, candidates.num_rows)
-
-            def share_of_candidates(condition: Bound) -> float | None:
-                share = estimates.share(condition)
-                return None if share is None else min(1.0, share * num_rows / possible)
-
-            self._stages = order_conditions(predicate, share_of_candidates, self._column_bytes)
-
-    def _column_bytes(self, path: Path) -> int:
-        """Bytes of a column in the whole file; 0 for one that has a constant value."""
-        return sum(
-            self.file.footer.chunk_metadata(group, leaf).total_compressed_size
-            for leaf in leaves_under(self.file, [path])
-            for group in range(self._num_row_groups)
-        )
-
-    def estimate_rows(self) -> float | None:
-        """About how many rows match, by what indexes estimate; None if they cannot tell."""
-        if self.predicate is None or self.pruned is None:
-            return float(self.file.footer.num_rows) if self.predicate is None else None
-        with self._counting_index_bytes():
-            share = Estimates(self.file, self.file.source.size()).share(self.predicate)
-        if share is None:
-            return None
-        rows = share * self.file.footer.num_rows
-        return float(min(max(rows, self.pruned.certain.num_rows), self.pruned.candidates.num_rows))
-
-    @contextlib.contextmanager
-    def _counting_index_bytes(self) -> Iterator[None]:
-        before = self.file.source.counts.bytes
-        yield
-        self.tally.index_bytes += self.file.source.counts.bytes - before
-
-    def estimated_bytes(self, rows: RowSelection) -> int:
-        """About what reading some rows costs: each chunk's share of its bytes."""
-        total = 0.0
-        for group, share in self._row_groups(rows):
-            size = sum(
-                self.file.footer.chunk_metadata(group, leaf).total_compressed_size for leaf in self.leaves
-            )
-            total += size * share.num_rows / max(1, self.file.footer.metadata.row_groups[group].num_rows)
-        return int(total)
-
-    def _row_groups(self, rows: RowSelection) -> Iterator[tuple[int, RowSelection]]:
-        """Row groups that hold some of the rows, and those rows relative to the row group."""
-        edges = self.file.footer.row_group_starts
-        for group in np.flatnonzero(rows.overlaps(edges[:-1], edges[1:])).tolist():
-            start, stop = int(edges[group]), int(edges[group + 1])
-            yield group, rows.clip(start, stop).shift(-start)
-
-    def plan_pages(self, rows: RowSelection) -> None:
-        """Count into `tally` what reading some rows would read, without reading data pages."""
-        for group, wanted in self._row_groups(rows):
-            self.tally.row_groups_read += 1
-            self._load_offset_indexes(group, self.leaves)
-            for leaf in self.leaves:
-                plan = self._plan_chunk(group, leaf, wanted)
-                self._count_pages(plan)
-                self.tally.planned_bytes += plan.num_bytes
-                if plan.dictionary is not None and plan.dictionary_use is not DictionaryUse.NEVER:
-                    self.tally.planned_bytes += plan.dictionary.length
-
-    # --- running -----------------------------------------------------------------------------------
-
-    def batches(self, limit: int | None = None, rows: RowSelection | None = None) -> Iterator[pa.Table]:
-        """The matching rows, one table for each row group that has any.
-
-        Args:
-            limit: Stop after so many rows.
-            rows: Only such rows are wanted; the others are known already.
-
-        Yields:
-            Tables with the scan's columns (constants not among them), in the order of the file.
+    def to_arrow(self) -> pa.Table:
+        """Run the scan and gather the rows.
 
         Raises:
-            PageIndexMismatchError: If ``rows`` are given, and a page index proved wrong, which is no longer
-                believed: then the others may not be what was known, either.
+            CorruptFileError: If a file is damaged where it had to be read.
         """
-        left = limit
-        if limit == 0:
-            return
-        candidates = self.plan()
-        if self.predicate is None and limit is not None:
-            candidates = candidates.head(limit)
-        if rows is not None:
-            candidates = candidates & rows
-        self.tally.rows_candidate += candidates.num_rows
-        for group, wanted in self._row_groups(candidates):
-            self.tally.row_groups_read += 1
-            table = self._read_row_group(group, wanted, is_partial=rows is not None)
-            if left is not None:
-                table = table.slice(0, min(left, table.num_rows))
-                left -= table.num_rows
-            self.tally.rows_matched += table.num_rows
-            if table.num_rows:
-                yield table
-            if left == 0:
-                return
+        return pa.Table.from_batches(self._tables_to_batches(whole_files=True), schema=self.schema)
 
-    def read_all(self) -> pa.Table:
-        """All rows at once, by pyarrow's own reader with its threads; for scans without a predicate."""
-        self.tally.row_groups_read = self._num_row_groups
-        self.tally.rows_candidate = self.tally.rows_matched = self.file.footer.num_rows
-        if not self._output_leaves:
-            return _rows_without_columns(self.file.footer.num_rows)
-        groups = range(self._num_row_groups)
-        for group in groups:
-            self._count_whole(group)
-        if len(groups) < 2:
-            return pa.concat_tables([self._read_whole(group) for group in groups] or [self._select({}, 0)])
-        # pyarrow decodes the columns of one row group in parallel; several groups at once leave no core idle
-        with ThreadPoolExecutor(min(len(groups), pa.cpu_count())) as pool:
-            return pa.concat_tables(pool.map(self._read_whole, groups))
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Run the scan; batches come row group by row group."""
+        return self._tables_to_batches(whole_files=False)
 
-    def _read_whole(self, group: int) -> pa.Table:
-        """A row group whole: pyarrow reads by itself, through the counted source."""
-        num_rows = self.file.footer.metadata.row_groups[group].num_rows
-        if not self._output_leaves:
-            return _rows_without_columns(num_rows)
-        with self.file.named_errors():
-            for leaf in self._output_leaves:
-                self._check_claims(group, leaf)
-            try:
-                reader = pq.ParquetFile(
-                    pa.PythonFile(SourceFile(self.file.source), mode="r"),
-                    metadata=self.file.arrow_metadata,
-                    pre_buffer=True,
-                ).reader
-                table = reader.read_row_group(
-                    group, column_indices=[leaf.ordinal for leaf in self._output_leaves], use_threads=True
-                )
-            except FormatError:
-                raise
-            except (pa.ArrowException, OSError, ValueError) as error:
-                if isinstance(error, OSError) and error.errno is not None:
-                    raise  # the storage failed, not the file
-                self._decode_whole(group, num_rows)  # names the column that is damaged
-                raise CorruptFileError(f"row group {group} cannot be read: {error}") from error
-            if table.num_rows != num_rows:
-                raise CorruptFileError(f"row group {group} holds {table.num_rows} rows, not {num_rows}")
-        roots = sorted({leaf.root_ordinal for leaf in self._output_leaves})
-        return self._select(dict(zip(roots, table.columns, strict=True)), num_rows)
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Run the scan as a stream that other libraries take."""
+        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
 
-    def _decode_whole(self, group: int, num_rows: int) -> None:
-        """Decode every column of a row group, its pages unknown, for the error that this raises."""
-        everything = RowSelection.all(num_rows)
-        for leaf in self._output_leaves:
-            meta = self.file.footer.chunk_metadata(group, leaf)
-            plan = plan_chunk(leaf, meta, None, num_rows, everything)
-            self._decoder.decode(PageCache(self.file).fetch([plan]), everything)
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The Arrow PyCapsule protocol: DuckDB, Polars, pandas and DataFusion read a scan directly."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
 
-    def _check_claims(self, group: int, leaf: Leaf) -> None:
-        """Refuse a chunk that claims far more values than its pages hold, before room is made for them.
+    def _tables_to_batches(self, *, whole_files: bool) -> Iterator[pa.RecordBatch]:
+        for table in self._tables(whole_files=whole_files):
+            yield from table.to_batches()
 
-        Only claims that are hard to believe are checked: a chunk of few bytes may hold many equal values.
+    def explain(self, *, analyze: bool = False) -> ScanReport:
+        """Plan without reading data pages; see `Table.explain`."""
+        started = time.perf_counter()
+        report = ScanReport(files_total=len(self._table.files), rows_estimated=0.0)
+        if not analyze:
+            report.rows_matched, report.bytes_planned = None, 0
+        for file, plan in self._file_scans(report):
+            rows = plan.plan()
+            plan.tally.rows_estimated = plan.estimate_rows()
+            if analyze:
+                for _ in plan.batches():
+                    pass
+            else:
+                plan.tally.rows_candidate = rows.num_rows
+                plan.plan_pages(rows)
+            report.add_file(file, plan.leaves, plan.tally)
+        report.seconds = time.perf_counter() - started
+        return report
+
+    def aggregate(self, functions: Mapping[str, Sequence[str] | str]) -> Aggregate:
+        """Count, add up or find the extremes of the rows; see `Table.aggregate`."""
+        totals = Totals(functions, self.columns)
+        for _, plan in self.each_file():
+            totals.add_file(plan)
+        return Aggregate(totals.values(), self.report)
+
+    def each_file(self) -> Generator[tuple[ParquetInput, FileScan], None, None]:
+        """Each file that is to be asked, in order, and the scan of it; what is read goes into `report`."""
+        started = time.perf_counter()
+        self.report = report = ScanReport(files_total=len(self._table.files))
+        try:
+            for file, plan in self._file_scans(report):
+                try:
+                    yield file, plan
+                finally:
+                    report.add_file(file, plan.leaves, plan.tally)
+        finally:
+            report.seconds = time.perf_counter() - started
+            _warn(report)
+
+    def sample(self, n: int | None = None, seed: int | None = None) -> pa.Table:
+        """Rows drawn as by `Table.sample`; `report` then tells what was read of data, and how many rows.
+
+        Raises:
+            ValueError: If the scan has a condition or a limit.
         """
-        meta = self.file.footer.chunk_metadata(group, leaf)
-        num_rows = self.file.footer.metadata.row_groups[group].num_rows
-        if max(num_rows, meta.num_values) <= _BELIEVED_ROWS + _BELIEVED_PER_BYTE * meta.total_compressed_size:
-            return
-        start, stop = chunk_range(meta)
-        walk_pages(self.file.source.read(start, stop), meta.num_values)
-        if num_rows > meta.num_values:
-            raise CorruptFileError(
-                f"row group {group} claims {num_rows} rows, column {leaf.name!r} {meta.num_values} values",
-                struct="RowGroup",
-            )
+        if self._predicate is not None or self._limit is not None:
+            raise ValueError("a sample is of all rows: scan without where and limit")
+        if n is not None and n < 0:
+            raise ValueError(f"n is {n}; it must be 0 or more")
+        sizes, num_bytes, requests = [], 0, 0
+        for entry in self._table.files:
+            with ParquetInput(entry.open()) as file:
+                sizes.append(FileSize.of(file))
+                num_bytes += file.source.counts.bytes
+                requests += file.source.counts.requests
+        pieces = list(sample_rows(sizes, self.each_file(), n, seed, self._finish))
+        self.report.bytes_read += num_bytes
+        self.report.requests += requests
+        return pa.concat_tables([self.schema.empty_table(), *pieces])
 
-    def _count_whole(self, group: int) -> None:
-        for leaf in self._output_leaves:
-            pages = data_page_count(self.file.footer.chunk_metadata(group, leaf))
-            self.tally.pages[leaf.name].read += pages or 0
+    def _tables(self, *, whole_files: bool) -> Iterator[pa.Table]:
+        left = self._limit
+        with contextlib.closing(self.each_file()) as files:
+            for _, plan in files:
+                if plan.predicate is None and whole_files and left is None:
+                    pieces: Iterator[pa.Table] = iter([plan.read_all()])
+                else:
+                    pieces = plan.batches(left)
+                for piece in pieces:
+                    if left is not None:
+                        left -= piece.num_rows
+                    yield self._finish(piece, plan)
+                if left == 0:
+                    return
 
-    def _read_row_group(self, group: int, wanted: RowSelection, *, is_partial: bool) -> pa.Table:
-        num_rows = self.file.footer.metadata.row_groups[group].num_rows
-        if self.predicate is None and wanted.num_rows == num_rows:
-            self._count_whole(group)
-            return self._read_whole(group)
-        try:
-            return self._read_selected(group, wanted)
-        except PageIndexMismatchError as error:
-            self.file.distrust_page_index(group, str(error))
-            if is_partial:
-                raise
-            # the column index pruned by rows that are not what they seem: judge the whole row group
-            return self._read_selected(group, RowSelection.all(num_rows))
+    def _file_scans(self, report: ScanReport) -> Iterator[tuple[ParquetInput, FileScan]]:
+        """Each file that its partition values do not exclude, opened, and the scan of it."""
+        for entry in self._table.files:
+            constants = self._partition_constants(entry)
+            excluded_by = self._excluding_column(constants)
+            if excluded_by is not None:
+                report.add_unopened(entry.size_bytes, excluded_by)
+                continue
+            with ParquetInput(entry.open()) as file:
+                file.distinct_column = self._distinct_column
+                constants |= self._missing_constants(file, constants)
+                with file.named_errors():
+                    scan = FileScan(file, self._predicate, self.columns, constants)
+                yield file, scan
 
-    def _read_selected(self, group: int, wanted: RowSelection) -> pa.Table:
-        """Two phases: the predicate's columns of the candidates, then the rest of the rows that match."""
-        pages = PageCache(self.file)
-        rows = wanted
-        values: dict[Path, pa.ChunkedArray] = {}
-        for condition in self._stages:
-            values |= self._predicate_columns(
-                group, [p for p in condition.paths() if p not in values], rows, pages
-            )
-            compared = {path: self._as_compared(path, column) for path, column in values.items()}
-            mask = evaluate(condition, {**self._constant_columns(rows.num_rows), **compared}, rows.num_rows)
-            kept = _keep(rows, mask.to_numpy(zero_copy_only=False))
-            if kept.is_empty:
-                return self._select({}, 0)
-            if kept.num_rows < rows.num_rows:
-                values = {path: _filter(column, mask) for path, column in values.items()}
-            rows = kept
-        reused = {column.path: values[column.path] for column in self.columns if column.path in values}
-        missing = leaves_under(
-            self.file, [column.path for column in self.columns if column.path not in reused]
-        )
-        decoded: dict[int, pa.ChunkedArray] = {}
-        if missing:
-            self._load_offset_indexes(group, missing)
-            decoded = self._decode(group, missing, rows, pages)
-        return self._select(decoded, rows.num_rows, reused)
+    def _partition_constants(self, entry: TableFile) -> dict[Path, pa.Scalar]:
+        kinds = self._table.partition_types
+        return {(name,): partition_scalar(value, kinds[name]) for name, value in entry.partition}
 
-    def _predicate_columns(
-        self, group: int, paths: Iterable[Path], rows: RowSelection, pages: PageCache
-    ) -> dict[Path, pa.ChunkedArray]:
-        """Some of the predicate's columns, where they are columns of this file."""
-        asked = [path for path in self._predicate_paths if path in set(paths)]
-        leaves = leaves_under(self.file, asked)
-        self._load_offset_indexes(group, leaves)
-        found = self._decode(group, leaves, rows, pages)
-        return {path: self._field(found, path) for path in asked}
+    def _excluding_column(self, constants: dict[Path, pa.Scalar]) -> str | None:
+        """The partition columns that alone show that no row of a file matches, if they do."""
+        if self._predicate is None:
+            return None
+        known = _assume_true(self._predicate, set(constants))
+        columns = {path: pa.array([value.as_py()], value.type) for path, value in constants.items()}
+        if evaluate(known, columns, 1)[0].as_py():
+            return None
+        return ", ".join(sorted(".".join(path) for path in known.paths())) or "constant"
 
-    def _as_compared(self, path: Path, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        """A column as the predicate means it: of the table's type, where this file has another."""
-        kind = self._predicate_types[path]
-        plain = comparison_type(column.type)
-        if plain == kind:
-            return column
-        return self._cast(comparison_array(column, plain), ".".join(path), kind)
-
-    def _cast(self, column: pa.ChunkedArray, name: str, kind: pa.DataType) -> pa.ChunkedArray:
-        try:
-            return column.cast(kind)
-        except pa.ArrowException as error:
-            raise CorruptFileError(
-                f"column {name!r} is {column.type} here and {kind} in the table's first file, and its values "
-                f"do not fit: {error}",
-                path=self.file.path,
-            ) from error
-
-    def _constant_columns(self, num_rows: int) -> dict[Path, pa.Array]:
-        if self.predicate is None:
-            return {}
+    def _missing_constants(self, file: ParquetInput, known: dict[Path, pa.Scalar]) -> dict[Path, pa.Scalar]:
+        """Nulls for the columns that this file does not have."""
+        wanted: dict[Path, pa.DataType] = {column.path: column.type for column in self.columns}
+        if self._predicate is not None:
+            schema = self._table.schema
+            for path in self._predicate.paths():
+                wanted.setdefault(path, type_at(schema, path))
+        refuse_repeated(file.arrow_schema, {path[0] for path in wanted if path not in known}, file.path)
         return {
-            path: pa.repeat(self.constants[path], num_rows)
-            for path in self.predicate.paths()
-            if path in self.constants
+            path: pa.scalar(None, kind)
+            for path, kind in wanted.items()
+            if path not in known and not has_path(file.arrow_schema, path)
         }
 
-    def _load_offset_indexes(self, group: int, leaves: Sequence[Leaf]) -> None:
-        with self._counting_index_bytes():
-            self.file.load_page_index([ChunkKey(group, leaf.ordinal) for leaf in leaves])
-
-    def _plan_chunk(self, group: int, leaf: Leaf, rows: RowSelection) -> ChunkPlan:
-        meta = self.file.footer.chunk_metadata(group, leaf)
-        locations = self.file.locations(ChunkKey(group, leaf.ordinal))
-        return plan_chunk(leaf, meta, locations, self.file.footer.metadata.row_groups[group].num_rows, rows)
-
-    def _decode(
-        self, group: int, leaves: Sequence[Leaf], rows: RowSelection, pages: PageCache
-    ) -> dict[int, pa.ChunkedArray]:
-        plans = [self._plan_chunk(group, leaf, rows) for leaf in leaves]
-        for plan in plans:
-            if pages.is_new(plan):
-                self._count_pages(plan)
-        with self.file.named_errors():
-            for plan in plans:
-                if plan.whole:
-                    self._check_claims(group, plan.leaf)
-        chunks = pages.fetch(plans)
-        self.tally.dictionary_pages_read += pages.take_dictionary_count()
-        with self.file.named_errors():
-            return self._decoder.decode(chunks, rows)
-
-    def _count_pages(self, plan: ChunkPlan) -> None:
-        counts = self.tally.pages[plan.leaf.name]
-        if plan.whole:
-            counts.read += plan.total_pages or 0
-        else:
-            counts.read += len(plan.page_starts)
-
-    # --- shaping -----------------------------------------------------------------------------------
-
-    def shape(self, rows: pa.Table) -> pa.Table:
-        """Whole rows of the file, of all its columns, as `batches` would give them."""
-        return self._select(dict(enumerate(rows.columns)), rows.num_rows)
-
-    def _field(self, fields: Mapping[int, pa.ChunkedArray], path: Path) -> pa.ChunkedArray:
-        """A field, or a field of structs in it, null where a struct above it is null."""
-        root = self.file.arrow_schema.get_field_index(path[0])
-        column = fields[root]
-        for name in path[1:]:
-            column = pc.struct_field(column, [column.type.get_field_index(name)])
-        return column
-
-    def _select(
-        self,
-        fields: Mapping[int, pa.ChunkedArray],
-        num_rows: int,
-        reused: Mapping[Path, pa.ChunkedArray] | None = None,
-    ) -> pa.Table:
+    def _finish(self, piece: pa.Table, plan: FileScan) -> pa.Table:
+        """The result's columns in order: those read, and the constants."""
+        read = dict(zip([column.path for column in plan.columns], piece.columns, strict=True))
         arrays = []
-        for column in self.columns:
-            if reused and column.path in reused:
-                array = reused[column.path]
-            elif num_rows == 0:
-                array = pa.chunked_array([], type=column.type)
+        for column, field in zip(self.columns, self.schema, strict=True):
+            if column.path in read:
+                array = read[column.path]
             else:
-                array = self._field(fields, column.path)
-            arrays.append(array if array.type == column.type else self._cast(array, column.name, column.type))
+                array = repeat_constant(plan.constants[column.path], piece.num_rows, field.type)
+            arrays.append(array)
         if not arrays:
-            return _rows_without_columns(num_rows)
-        return pa.Table.from_arrays(arrays, schema=pa.schema([(c.name, c.type) for c in self.columns]))
+            return piece
+        return pa.Table.from_arrays(arrays, schema=self.schema)
 
 
-def leaves_under(file: ParquetInput, paths: Sequence[Path]) -> list[Leaf]:
-    """The leaves of fields given by path, in the order of the schema."""
-    wanted = set(paths)
-    depths = {len(path) for path in wanted}
-    return [leaf for leaf in file.footer.leaves if any(leaf.path[:depth] in wanted for depth in depths)]
+def _assume_true(node: Bound, known: set[Path]) -> Bound:
+    """The predicate with every leaf replaced by TRUE whose column is not known."""
+    if isinstance(node, BoundAnd):
+        return conjoin([_assume_true(child, known) for child in node.children])
+    if isinstance(node, BoundOr):
+        return disjoin([_assume_true(child, known) for child in node.children])
+    if isinstance(node, BoundConstant) or node.path in known:
+        return node
+    return BoundConstant(True)
 
 
-def _keep(rows: RowSelection, flags: np.ndarray) -> RowSelection:
-    """The rows whose flag is set; there is one flag for each row, in order."""
-    if flags.all():
-        return rows
-    if len(rows) == 1:
-        return RowSelection.from_mask(flags, int(rows.starts[0]))
-    return RowSelection.from_rows(rows.rows()[flags])
-
-
-def _filter(column: pa.ChunkedArray, mask: pa.BooleanArray) -> pa.ChunkedArray:
-    """The values whose flag is set, for views too, which pyarrow cannot filter."""
-    if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
-        plain = pa.large_string() if pa.types.is_string_view(column.type) else pa.large_binary()
-        return column.cast(plain).filter(mask).cast(column.type)
-    return column.filter(mask)
-
-
-def _rows_without_columns(num_rows: int) -> pa.Table:
-    """A table of so many rows and no columns (`pyarrow.concat_tables` would make it one of no rows)."""
-    return pa.table({"": pa.nulls(num_rows)}).select([])
+def _warn(report: ScanReport) -> None:
+    for path, notes in reasons_by_file(report.ignored).items():
+        more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
+        warnings.warn(
+            f"{path}: ignored {notes[0].index}: {notes[0].reason}{more}", IntarsiaWarning, stacklevel=4
+        )

@@ -1,23 +1,19 @@
-"""Many files as one table: `open`, `Table`, `Scan`."""
+"""Many files as one table: `open` and `Table`."""
 
 from __future__ import annotations
 
 import os
-import time
-import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from intarsia.aggregate import Aggregate, Totals
-from intarsia.approximate import ApproximateCount, DistinctValues, FileSize, sample_rows
-from intarsia.discovery import TableFile, find_files, partition_scalar, partition_types
-from intarsia.errors import IntarsiaWarning, UnsupportedFeatureError
-from intarsia.file import ParquetInput
-from intarsia.predicate import Bound, Path, Predicate, Where, bind, evaluate, find_column, parse_predicate
-from intarsia.scan import FileScan, OutputColumn
-from intarsia.tally import ScanReport, reasons_by_file
+from intarsia.aggregate import Aggregate
+from intarsia.approximate import ApproximateCount, DistinctValues
+from intarsia.discovery import find_files
+from intarsia.predicate import Where, parse_predicate
+from intarsia.scan import Scan
+from intarsia.table_files import TableFiles
+from intarsia.tally import ScanReport
 
 
 def open(
@@ -51,7 +47,7 @@ def open(
     return Table(find_files(source), distinct_index=distinct_index)
 
 
-class Table:
+class Table(TableFiles):
     """Parquet files as one table.
 
     The schema is that of the first file, with the partition columns at its end, as in
@@ -62,26 +58,6 @@ class Table:
         files: The files, at least one.
         distinct_index: See `open`.
     """
-
-    def __init__(self, files: Sequence[TableFile], *, distinct_index: str | None = None) -> None:
-        self.files = tuple(files)
-        self.distinct_index = distinct_index
-
-    @cached_property
-    def partition_types(self) -> dict[str, pa.DataType]:
-        """Type of each partition column."""
-        return partition_types(self.files)
-
-    @cached_property
-    def schema(self) -> pa.Schema:
-        """The schema; reads the first file's footer."""
-        with ParquetInput(self.files[0].open()) as first:
-            schema = first.arrow_schema
-        for name, kind in self.partition_types.items():
-            field = pa.field(name, pa.dictionary(pa.int32(), kind))
-            place = schema.get_field_index(name)
-            schema = schema.append(field) if place < 0 else schema.set(place, field)
-        return schema
 
     def scan(
         self, where: Where = None, columns: Sequence[str] | None = None, limit: int | None = None
@@ -178,7 +154,7 @@ class Table:
             >>> answer["x"], answer.report.row_groups_read
             ({'min': 0, 'max': 999}, 0)
         """
-        return self.scan(where, [name for name in functions if name != "*"])._aggregate(functions)
+        return self.scan(where, [name for name in functions if name != "*"]).aggregate(functions)
 
     def approx_distinct(self, column: str, where: Where = None) -> ApproximateCount:
         """About how many distinct values a column has; null is none.
@@ -209,8 +185,8 @@ class Table:
             (3, 0)
         """
         scan = self.scan(where, [column])
-        values = DistinctValues(scan._columns[0])
-        estimate, lower, upper = values.count(scan._each_file())
+        values = DistinctValues(scan.columns[0])
+        estimate, lower, upper = values.count(scan.each_file())
         return ApproximateCount(estimate, lower, upper, tuple(values.unindexed), scan.report)
 
     def sketches(self, column: str, lg_config_k: int = 12) -> pa.Table:
@@ -234,8 +210,8 @@ class Table:
             ...     "hll_sketch_estimate(hll_union_agg(sketch))")
         """
         scan = self.scan(None, [column])
-        values = DistinctValues(scan._columns[0], lg_config_k)
-        rows = [(file.path, values.of_file(file, plan).to_sketch()[0]) for file, plan in scan._each_file()]
+        values = DistinctValues(scan.columns[0], lg_config_k)
+        rows = [(file.path, values.of_file(file, plan).to_sketch()[0]) for file, plan in scan.each_file()]
         paths, sketches = zip(*rows, strict=True)
         return pa.table({"path": pa.array(paths, pa.string()), "sketch": pa.array(sketches, pa.binary())})
 
@@ -264,280 +240,3 @@ class Table:
             100
         """
         return self.scan().sample(n, seed)
-
-
-class Scan:
-    """One question to a table; it runs when its rows are asked for.
-
-    Attributes:
-        schema: The schema of the result.
-        report: What was read and skipped, and why; complete once the rows were taken.
-    """
-
-    def __init__(
-        self, table: Table, predicate: Predicate | None, columns: Sequence[str] | None, limit: int | None
-    ) -> None:
-        self._table = table
-        self._limit = limit
-        self._predicate: Bound | None = None if predicate is None else bind(predicate, table.schema)
-        named = table.distinct_index
-        self._distinct_column = None if named is None else find_column(table.schema, named)[0]
-        if columns is None:
-            _refuse_repeated(table.schema, table.schema.names, table.files[0].path)
-        self._columns = _output_columns(table.schema, columns)
-        fields = [_output_field(table.schema, column) for column in self._columns]
-        self.schema = pa.schema(fields, metadata=table.schema.metadata)
-        self.report = ScanReport()
-
-    def to_arrow(self) -> pa.Table:
-        """Run the scan and gather the rows.
-
-        Raises:
-            CorruptFileError: If a file is damaged where it had to be read.
-        """
-        return pa.Table.from_batches(self._tables_to_batches(whole_files=True), schema=self.schema)
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Run the scan; batches come row group by row group."""
-        return self._tables_to_batches(whole_files=False)
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        """Run the scan as a stream that other libraries take."""
-        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The Arrow PyCapsule protocol: DuckDB, Polars, pandas and DataFusion read a scan directly."""
-        return self.to_reader().__arrow_c_stream__(requested_schema)
-
-    def _tables_to_batches(self, *, whole_files: bool) -> Iterator[pa.RecordBatch]:
-        for table in self._tables(whole_files=whole_files):
-            yield from table.to_batches()
-
-    def explain(self, *, analyze: bool = False) -> ScanReport:
-        """Plan without reading data pages; see `Table.explain`."""
-        started = time.perf_counter()
-        report = ScanReport(files_total=len(self._table.files), rows_estimated=0.0)
-        if not analyze:
-            report.rows_matched, report.bytes_planned = None, 0
-        for file, plan in self._file_scans(report):
-            rows = plan.plan()
-            plan.tally.rows_estimated = plan.estimate_rows()
-            if analyze:
-                for _ in plan.batches():
-                    pass
-            else:
-                plan.tally.rows_candidate = rows.num_rows
-                plan.plan_pages(rows)
-            report.add_file(file, plan.leaves, plan.tally)
-        report.seconds = time.perf_counter() - started
-        return report
-
-    def _aggregate(self, functions: Mapping[str, Sequence[str] | str]) -> Aggregate:
-        started = time.perf_counter()
-        report = ScanReport(files_total=len(self._table.files))
-        totals = Totals(functions, self._columns)
-        try:
-            for file, plan in self._file_scans(report):
-                try:
-                    totals.add_file(plan)
-                finally:
-                    report.add_file(file, plan.leaves, plan.tally)
-        finally:
-            report.seconds = time.perf_counter() - started
-            _warn(report)
-        return Aggregate(totals.values(), report)
-
-    def _each_file(self) -> Iterator[tuple[ParquetInput, FileScan]]:
-        """Each file that is to be asked, in order; what is read of it goes into the report."""
-        started = time.perf_counter()
-        self.report = report = ScanReport(files_total=len(self._table.files))
-        try:
-            for file, plan in self._file_scans(report):
-                try:
-                    yield file, plan
-                finally:
-                    report.add_file(file, plan.leaves, plan.tally)
-        finally:
-            report.seconds = time.perf_counter() - started
-            _warn(report)
-
-    def sample(self, n: int | None = None, seed: int | None = None) -> pa.Table:
-        """Rows drawn as by `Table.sample`; `report` then tells what was read of data, and how many rows.
-
-        Raises:
-            ValueError: If the scan has a condition or a limit.
-        """
-        if self._predicate is not None or self._limit is not None:
-            raise ValueError("a sample is of all rows: scan without where and limit")
-        if n is not None and n < 0:
-            raise ValueError(f"n is {n}; it must be 0 or more")
-        sizes, num_bytes, requests = [], 0, 0
-        for entry in self._table.files:
-            with ParquetInput(entry.open()) as file:
-                sizes.append(FileSize.of(file))
-                num_bytes += file.source.counts.bytes
-                requests += file.source.counts.requests
-        pieces = list(sample_rows(sizes, self._each_file(), n, seed, self._finish))
-        self.report.bytes_read += num_bytes
-        self.report.requests += requests
-        return pa.concat_tables([self.schema.empty_table(), *pieces])
-
-    def _tables(self, *, whole_files: bool) -> Iterator[pa.Table]:
-        started = time.perf_counter()
-        self.report = report = ScanReport(files_total=len(self._table.files))
-        left = self._limit
-        try:
-            for file, plan in self._file_scans(report):
-                try:
-                    if plan.predicate is None and whole_files and left is None:
-                        pieces: Iterator[pa.Table] = iter([plan.read_all()])
-                    else:
-                        pieces = plan.batches(left)
-                    for piece in pieces:
-                        if left is not None:
-                            left -= piece.num_rows
-                        yield self._finish(piece, plan)
-                finally:
-                    report.add_file(file, plan.leaves, plan.tally)
-                if left == 0:
-                    return
-        finally:
-            report.seconds = time.perf_counter() - started
-            _warn(report)
-
-    def _file_scans(self, report: ScanReport) -> Iterator[tuple[ParquetInput, FileScan]]:
-        """Each file that its partition values do not exclude, opened, and the scan of it."""
-        for entry in self._table.files:
-            constants = self._partition_constants(entry)
-            excluded_by = self._excluding_column(constants)
-            if excluded_by is not None:
-                report.add_unopened(entry.size_bytes, excluded_by)
-                continue
-            with ParquetInput(entry.open()) as file:
-                file.distinct_column = self._distinct_column
-                constants |= self._missing_constants(file, constants)
-                with file.named_errors():
-                    scan = FileScan(file, self._predicate, self._columns, constants)
-                yield file, scan
-
-    def _partition_constants(self, entry: TableFile) -> dict[Path, pa.Scalar]:
-        kinds = self._table.partition_types
-        return {(name,): partition_scalar(value, kinds[name]) for name, value in entry.partition}
-
-    def _excluding_column(self, constants: dict[Path, pa.Scalar]) -> str | None:
-        """The partition columns that alone show that no row of a file matches, if they do."""
-        if self._predicate is None:
-            return None
-        known = _assume_true(self._predicate, set(constants))
-        columns = {path: pa.array([value.as_py()], value.type) for path, value in constants.items()}
-        if evaluate(known, columns, 1)[0].as_py():
-            return None
-        return ", ".join(sorted(".".join(path) for path in known.paths())) or "constant"
-
-    def _missing_constants(self, file: ParquetInput, known: dict[Path, pa.Scalar]) -> dict[Path, pa.Scalar]:
-        """Nulls for the columns that this file does not have."""
-        wanted: dict[Path, pa.DataType] = {column.path: column.type for column in self._columns}
-        if self._predicate is not None:
-            schema = self._table.schema
-            for path in self._predicate.paths():
-                wanted.setdefault(path, _type_at(schema, path))
-        _refuse_repeated(file.arrow_schema, {path[0] for path in wanted if path not in known}, file.path)
-        return {
-            path: pa.scalar(None, kind)
-            for path, kind in wanted.items()
-            if path not in known and not _has_path(file.arrow_schema, path)
-        }
-
-    def _finish(self, piece: pa.Table, plan: FileScan) -> pa.Table:
-        """The result's columns in order: those read, and the constants."""
-        read = dict(zip([column.path for column in plan.columns], piece.columns, strict=True))
-        arrays = []
-        for column, field in zip(self._columns, self.schema, strict=True):
-            if column.path in read:
-                array = read[column.path]
-            else:
-                array = _repeat(plan.constants[column.path], piece.num_rows, field.type)
-            arrays.append(array)
-        if not arrays:
-            return piece
-        return pa.Table.from_arrays(arrays, schema=self.schema)
-
-
-def _output_columns(schema: pa.Schema, names: Sequence[str] | None) -> list[OutputColumn]:
-    if names is None:
-        return [OutputColumn(field.name, (field.name,), field.type) for field in schema]
-    if isinstance(names, str):
-        names = [names]
-    out = []
-    for name in names:
-        if schema.get_field_index(name) >= 0:
-            out.append(OutputColumn(name, (name,), schema.field(name).type))
-        else:
-            path, _ = find_column(schema, name)
-            out.append(OutputColumn(path[-1], path, _type_at(schema, path)))
-    return out
-
-
-def _refuse_repeated(schema: pa.Schema, names: Iterable[str], path: str) -> None:
-    """Raise if a name means several columns, which pyarrow's `read_table` does not take either."""
-    for name in names:
-        if (count := len(schema.get_all_field_indices(name))) > 1:
-            raise UnsupportedFeatureError(
-                f"{count} columns are called {name!r}; ask for columns whose names are unique",
-                path=path,
-                struct="SchemaElement",
-            )
-
-
-def _output_field(schema: pa.Schema, column: OutputColumn) -> pa.Field:
-    if len(column.path) == 1:
-        return schema.field(column.path[0])
-    return pa.field(column.name, column.type)
-
-
-def _type_at(schema: pa.Schema, path: Path) -> pa.DataType:
-    kind = schema.field(path[0]).type
-    for name in path[1:]:
-        kind = kind.field(kind.get_field_index(name)).type
-    return kind
-
-
-def _has_path(schema: pa.Schema, path: Path) -> bool:
-    if schema.get_field_index(path[0]) < 0:
-        return False
-    kind = schema.field(path[0]).type
-    for name in path[1:]:
-        if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
-            return False
-        kind = kind.field(kind.get_field_index(name)).type
-    return True
-
-
-def _assume_true(node: Bound, known: set[Path]) -> Bound:
-    """The predicate with every leaf replaced by TRUE whose column is not known."""
-    from intarsia.predicate.bound import BoundAnd, BoundConstant, BoundOr, conjoin, disjoin
-
-    if isinstance(node, BoundAnd):
-        return conjoin([_assume_true(child, known) for child in node.children])
-    if isinstance(node, BoundOr):
-        return disjoin([_assume_true(child, known) for child in node.children])
-    if isinstance(node, BoundConstant) or node.path in known:
-        return node
-    return BoundConstant(True)
-
-
-def _repeat(value: pa.Scalar, num_rows: int, kind: pa.DataType) -> pa.Array:
-    if not pa.types.is_dictionary(kind):
-        return pa.nulls(num_rows, kind) if not value.is_valid else pa.repeat(value, num_rows)
-    if not value.is_valid:
-        return pa.nulls(num_rows, kind)
-    indices = pa.repeat(pa.scalar(0, kind.index_type), num_rows)
-    return pa.DictionaryArray.from_arrays(indices, pa.array([value.as_py()], kind.value_type))
-
-
-def _warn(report: ScanReport) -> None:
-    for path, notes in reasons_by_file(report.ignored).items():
-        more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
-        warnings.warn(
-            f"{path}: ignored {notes[0].index}: {notes[0].reason}{more}", IntarsiaWarning, stacklevel=4
-        )

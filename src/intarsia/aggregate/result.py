@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from intarsia.comparison import comparison_type
 from intarsia.indexes.summaries import sum_type
-from intarsia.scan import OutputColumn
+from intarsia.output_columns import OutputColumn
 from intarsia.tally import ScanReport
 
 #: What may be asked of a column.

@@ -13,8 +13,9 @@ from intarsia.aggregate.answers import Answer, Asked, Needs, answer, confirmed
 from intarsia.aggregate.result import Question, questions
 from intarsia.comparison import comparison_array
 from intarsia.decode import PageIndexMismatchError
+from intarsia.file_scan import FileScan
 from intarsia.indexes.summaries import merge_summaries, one_summary, summarize
-from intarsia.scan import FileScan, OutputColumn
+from intarsia.output_columns import OutputColumn
 from intarsia.selection import RowSelection
 
 _ALL = np.zeros(1, dtype=np.int64)

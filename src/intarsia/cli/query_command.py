@@ -22,7 +22,8 @@ from intarsia.cli.terminal import dim
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from intarsia.table import Scan, Table
+    from intarsia.scan import Scan
+    from intarsia.table import Table
 
 EXAMPLES = """
 intarsia query lake/ --where "dest = 'LEX'" --columns flight,tailnum,time_hour

@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from intarsia.errors import IntarsiaError
 from intarsia.file import Ignored, ParquetInput
+from intarsia.file_scan import FileScan
+from intarsia.output_columns import OutputColumn
 from intarsia.predicate import (
     And,
     Bound,
@@ -27,7 +29,6 @@ from intarsia.predicate import (
     evaluate,
 )
 from intarsia.predicate.bound import conjoin, disjoin
-from intarsia.scan import FileScan, OutputColumn
 from intarsia.spark.listing import LakeFile
 from intarsia.spark.spark_types import holds_as_is, partition_value
 from intarsia.spark.where import spark_semantics

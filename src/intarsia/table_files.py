@@ -1,0 +1,40 @@
+"""The files of a table, and the schema that they have together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import pyarrow as pa
+
+from intarsia.discovery import TableFile, partition_types
+from intarsia.file import ParquetInput
+
+
+class TableFiles:
+    """Parquet files with one schema: that of the first, with the partition columns at its end.
+
+    Args:
+        files: The files, at least one.
+        distinct_index: The column that distinct values in DataFusion's form are about, if files have such.
+    """
+
+    def __init__(self, files: Sequence[TableFile], *, distinct_index: str | None = None) -> None:
+        self.files = tuple(files)
+        self.distinct_index = distinct_index
+
+    @cached_property
+    def partition_types(self) -> dict[str, pa.DataType]:
+        """Type of each partition column."""
+        return partition_types(self.files)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The schema; reads the first file's footer."""
+        with ParquetInput(self.files[0].open()) as first:
+            schema = first.arrow_schema
+        for name, kind in self.partition_types.items():
+            field = pa.field(name, pa.dictionary(pa.int32(), kind))
+            place = schema.get_field_index(name)
+            schema = schema.append(field) if place < 0 else schema.set(place, field)
+        return schema
