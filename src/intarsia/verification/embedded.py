@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -79,11 +80,19 @@ class _Opened:
 
     def prunes(self, predicate: BoundLeaf) -> bool:
         """Whether a scan would ask it which rows might match."""
-        return not isinstance(self.index, PicksPredicates) or self.index.can_prune(predicate)
+        return not self._picks or self.index.can_prune(predicate)
 
     def estimates(self, predicate: BoundLeaf) -> bool:
         """Whether a scan would ask it how many rows match."""
-        return isinstance(self.index, EstimatesRows) and self.index.can_estimate(predicate)
+        return self._is_estimator and self.index.can_estimate(predicate)
+
+    @cached_property
+    def _picks(self) -> bool:  # kept, for looking at a protocol takes longer than asking
+        return isinstance(self.index, PicksPredicates)
+
+    @cached_property
+    def _is_estimator(self) -> bool:
+        return isinstance(self.index, EstimatesRows)
 
 
 def find_entries(file: ParquetInput, findings: Findings) -> tuple[Entry, ...]:
@@ -215,6 +224,8 @@ def _check_values(opened: _Opened, path: Path, first_row: int, values: pa.Array,
     answers = _Answers(opened, first_row, len(values))
     most_values = SAMPLED_VALUES if opened.rebuilt is None else _DOUBTED_VALUES
     for predicate in questions(path, kind, data, most_values):
+        if not (opened.prunes(predicate) or opened.estimates(predicate)):
+            continue
         found = RowSelection.from_mask(_mask(predicate, data), first_row)
         try:
             for way in opened.ways:
