@@ -9,9 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 from datafusion import SessionContext
 
+from intarsia.indexes.bloom_granule import BloomGranule
 from intarsia.indexes.distinct import Distinct
-from intarsia.retrofit import PageIndex, attach
+from intarsia.indexes.rowmap import RowMap
+from intarsia.indexes.sample import Sample
+from intarsia.indexes.zonemap import ZoneMap
+from intarsia.retrofit import Bloom, PageIndex, Statistics, attach
 from intarsia.verification import verify
+from intarsia.writing import write_table
 
 TYPES_OF_ARROW_ONLY = ["h", "huge"]
 
@@ -122,6 +127,45 @@ def test_retrofitted(tmp_path, table, pages):
     report = verify(path)
     assert report.checked["embedded_indexes"] == len(flat) + 2
     assert report.checked["embedded_rows"] == (len(flat) + 2) * table.num_rows
+
+
+def test_added_statistics_and_bloom_filters(tmp_path, table):
+    path = str(tmp_path / "file.parquet")
+    pq.write_table(table, path, row_group_size=400, write_statistics=False)
+    names = ["id", "u64", "x", "word", "raw", "fixed", "price", "day", "at"]
+    attach(path, [PageIndex(), Statistics(), *map(Bloom, names)])
+    assert lines(path) == []
+    assert verify(path).checked["bloom_filters"] == 3 * len(names)
+
+
+def test_written_with_indexes(tmp_path, table):
+    path = str(tmp_path / "file.parquet")
+    indexes = [Bloom("id"), ZoneMap("price"), RowMap("word"), BloomGranule("day"), Sample(50)]
+    write_table(table, path, indexes=indexes, sort_by=["u8", "id"], rows_per_page=100)
+    assert lines(path) == []
+    report = verify(path)
+    assert report.checked["embedded_rebuilt"] == report.checked["embedded_indexes"] == 4
+    assert report.checked["sorting_orders"] == 1
+
+
+def test_checksums_and_sizes_of_many_pages(tmp_path):
+    """Dictionaries that get full, pages of both versions, rows sorted and said to be."""
+    rng = np.random.default_rng(3)
+    table = pa.table(
+        {
+            "id": range(20_000),
+            "text": [f"name {n} of the many" for n in rng.integers(0, 9_000, 20_000).tolist()],
+            "list": [[n] * (n % 4) if n % 13 else None for n in range(20_000)],
+        }
+    )
+    path = str(tmp_path / "file.parquet")
+    for version in ("1.0", "2.0"):
+        pq.write_table(
+            table, path, data_page_version=version, write_page_checksum=True, data_page_size=20_000,
+            dictionary_pagesize_limit=50_000, sorting_columns=[pq.SortingColumn(0)], row_group_size=9_000,
+        )  # fmt: skip
+        assert lines(path) == []
+        assert verify(path).checked["page_checksums"] > 30
 
 
 def test_the_corpus(corpus):
