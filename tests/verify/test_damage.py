@@ -18,7 +18,7 @@ from intarsia.format.structs import (
     PageHeader,
 )
 from intarsia.indexes.distinct import Distinct
-from intarsia.retrofit import PageIndex, attach
+from intarsia.retrofit import Bloom, PageIndex, attach
 from intarsia.retrofit.footer_edit import FooterEdit
 from intarsia.verification import RULES, verify
 from tests.verify.damage import (
@@ -465,6 +465,21 @@ class TestBloomFilters:
         assert message.startswith("it denies")
         if count:
             assert f"of {count} distinct values" in message
+
+    def test_values_denied_of_a_type_without_order(self, tmp_path):
+        path = str(tmp_path / "int96.parquet")
+        times = pa.array([None if n % 7 == 0 else n * 10**12 for n in range(300)], pa.timestamp("ns"))
+        pq.write_table(pa.table({"id": times}), path, use_deprecated_int96_timestamps=True)
+        attach(path, [Bloom("id")])
+        report = verify(path)
+        assert report.findings == ()
+        assert report.checked["bloom_filters"] == 1
+        damage = Damage(path)
+        stop = damage.meta("id").get(14) + damage.meta("id").get(15)
+        damage.body[stop - 32 : stop] = bytes(32)
+        damage.write()
+        findings = found(path, "bloom-filter-denies-values")
+        assert "distinct values that are there, such as 1970-01-" in findings[0].message
 
     @pytest.mark.parametrize("offset", [10**12, 4])
     def test_no_filter_there(self, path, offset):

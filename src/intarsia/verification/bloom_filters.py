@@ -30,7 +30,7 @@ def check_bloom_filter(file: ParquetInput, chunk: Chunk, findings: Findings) -> 
         return
     values = _plain_values(chunk)
     if values is None:
-        message = "values of this type have more than one form, or are not hashed"
+        message = "its values cannot be told, or have no form that is hashed"
         findings.add("unchecked", message, index=_BLOOM_FILTER)
         return
     findings.checked["bloom_filters"] += 1
@@ -88,7 +88,13 @@ def _read_bits(file: ParquetInput, meta: ColumnMetaData, findings: Findings) -> 
 def _plain_values(chunk: Chunk) -> list[bytes] | None:
     """The distinct values as they are hashed; None where that is not certain."""
     ordering = chunk.ordering
-    if ordering is None or chunk.values is None or chunk.leaf.type in (Type.BOOLEAN, Type.INT96):
+    if chunk.values is None or chunk.leaf.type == Type.BOOLEAN:
+        return None
+    is_decimal = ordering is not None and ordering.decimal
+    if chunk.leaf.type == Type.INT96 or (is_decimal and chunk.leaf.type == Type.BYTE_ARRAY):
+        stored: list[bytes] = pc.unique(chunk.stored_values).to_pylist()
+        return stored
+    if ordering is None:
         return None
     if ordering.wire is not None:
         numbers: npt.NDArray[Any] = chunk.numbers
@@ -100,7 +106,5 @@ def _plain_values(chunk: Chunk) -> list[bytes] | None:
         return [raw[place : place + width] for place in range(0, len(raw), width)]
     distinct = pc.unique(chunk.values)
     if ordering.decimal:
-        if chunk.leaf.type == Type.BYTE_ARRAY:  # the same number may be written in more bytes than it needs
-            return None
         return [ordering.encode(key) for key in ordering.keys(distinct)]
     return list(ordering.keys(distinct))

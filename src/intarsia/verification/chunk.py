@@ -53,6 +53,8 @@ class Chunk:
         values: Those values, in their order; None if they cannot be decoded.
         ordering: How the values compare; None if they do not.
         total_order: Whether the footer declares IEEE 754's total order for them.
+        data: Its bytes.
+        reader: Decodes the leaf's values.
     """
 
     leaf: Leaf
@@ -68,6 +70,8 @@ class Chunk:
     values: pa.ChunkedArray | None
     ordering: Ordering | None
     total_order: bool
+    data: bytes
+    reader: LeafReader
 
     @property
     def stop(self) -> int:
@@ -124,6 +128,16 @@ class Chunk:
         if self.values is None or self.present is None:
             return None
         return self._sums(pc.binary_length(self.values).to_numpy())
+
+    @property
+    def stored_values(self) -> pa.ChunkedArray:
+        """The values as bytes that the file stores; for types that Arrow converts. There are pages.
+
+        Raises:
+            CorruptFileError: If they cannot be decoded.
+        """
+        column = self.reader.stored.read(self.data, self.meta, self.num_rows, as_dictionary=False)
+        return column.drop_null()
 
     @cached_property
     def level_histograms(self) -> tuple[Counts, Counts] | None:
@@ -239,6 +253,8 @@ def read_chunk(
         column,
         ordering,
         total_order,
+        data,
+        reader,
     )
 
 
