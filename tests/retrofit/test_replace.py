@@ -1,5 +1,6 @@
 """Replacing a file: old or new at every instant, and everything that travels with it kept (contract C4)."""
 
+import dataclasses
 import errno
 import os
 import signal
@@ -10,12 +11,13 @@ import threading
 import time
 import zlib
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from intarsia.errors import ReplaceError
+from intarsia.errors import IndexBuildError, ReplaceError
 from intarsia.retrofit import PageIndex, attach, detach, replace
 from intarsia.retrofit.replace import FileIdentity, remove_leftovers, replace_tail
 from intarsia.retrofit.sidecar import sidecar_path
@@ -30,6 +32,14 @@ def path(tmp_path):
     pq.write_table(table, path, row_group_size=1000)
     os.utime(path, ns=(1_600_000_000_123_456_789, 1_500_000_000_987_654_321))
     return path
+
+
+@pytest.fixture(autouse=True, params=["copied in the end", "copied ahead"])
+def ahead(request, monkeypatch):
+    """Everything holds for large files, which are copied while indexes are built, and for small ones."""
+    if request.param == "copied ahead":
+        monkeypatch.setattr(replace, "_AHEAD_BYTES", 0)
+    return request.param == "copied ahead"
 
 
 @pytest.fixture
@@ -275,6 +285,54 @@ def test_writes_that_are_cut_short(path, attached, monkeypatch):
     assert path.read_bytes() == attached
 
 
+# --- copied ahead ----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Watching:
+    """An index that looks about while it is built."""
+
+    kind: ClassVar[str] = "watching"
+    version: ClassVar[int] = 1
+    columns: ClassVar[tuple] = ()
+    looked: ClassVar[list] = []
+
+    folder: str
+
+    def build(self, chunk):
+        self.looked.append([name for name in os.listdir(self.folder) if name.endswith(".tmp")])
+        raise IndexBuildError("seen enough")
+
+    def open(self, payload, layout): ...
+
+
+def test_the_copy_is_begun_before_an_index_is_built_and_goes_when_that_fails(path, ahead, monkeypatch):
+    monkeypatch.setattr(Watching, "looked", [])
+    before = path.read_bytes()
+    with pytest.raises(IndexBuildError, match="seen enough"):
+        attach(path, [Watching(str(path.parent))])
+    assert [len(found) for found in Watching.looked] == [1 if ahead else 0]
+    assert path.read_bytes() == before
+    assert os.listdir(path.parent) == ["t.parquet"]
+
+
+def test_nothing_is_copied_where_nothing_is_to_do(path, monkeypatch):
+    attach(path, [PageIndex()])
+    monkeypatch.setattr(replace, "_temporary", failing(None, AssertionError("a copy is made")))
+    assert attach(path, [PageIndex()]).kept == ("page_index",)
+
+
+def test_what_fails_ahead_is_told(path, monkeypatch):
+    before = path.read_bytes()
+    for name in ("copy_file_range", "fsync"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, failing(None, OSError(errno.ENOSPC, "full")))
+            with pytest.raises(ReplaceError, match="free some space"):
+                attach(path, [PageIndex()])
+        assert path.read_bytes() == before
+        assert os.listdir(path.parent) == ["t.parquet"]
+
+
 # --- others at work --------------------------------------------------------------------------------
 
 
@@ -355,7 +413,8 @@ def test_leftovers_of_the_dead_go_and_work_of_the_living_stays(path):
 
 KILLED_AT = """
 import os, signal, sys
-from intarsia.retrofit import attach, detach, PageIndex
+from intarsia.retrofit import attach, detach, PageIndex, replace
+replace._AHEAD_BYTES = int(sys.argv[3])
 count, stop = 0, int(sys.argv[2])
 def counted(function):
     def call(*args, **kwargs):
@@ -382,13 +441,14 @@ def run(program, *args):
     return result.stdout
 
 
-def test_killed_at_every_call_to_the_system(path, attached, tmp_path):
+def test_killed_at_every_call_to_the_system(path, attached, ahead):
     """Whatever the instant, the file is the old or the new one, and the next run leaves nothing behind."""
     before = path.read_bytes()
     mtime_ns = path.stat().st_mtime_ns
     sidecar = Path(sidecar_path(str(path)))
     sidecar.write_bytes(hadoop_sidecar(before))
-    calls = int(run(KILLED_AT, str(path), "-1"))
+    ahead_bytes = "0" if ahead else "1000000000"
+    calls = int(run(KILLED_AT, str(path), "-1", ahead_bytes))
     assert path.read_bytes() == attached
     outcomes = set()
     # opening and reading the file come first, and change nothing: a few of those are enough
@@ -396,7 +456,7 @@ def test_killed_at_every_call_to_the_system(path, attached, tmp_path):
         path.write_bytes(before)
         os.utime(path, ns=(0, mtime_ns))
         sidecar.write_bytes(hadoop_sidecar(before))
-        assert run(KILLED_AT, str(path), str(stop)) == ""
+        assert run(KILLED_AT, str(path), str(stop), ahead_bytes) == ""
         found = path.read_bytes()
         assert found in (before, attached)
         outcomes.add(found == attached)

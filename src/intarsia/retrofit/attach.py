@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeAlias
 
 from intarsia.errors import IndexBuildError, UnsupportedFeatureError
@@ -27,7 +28,7 @@ from intarsia.retrofit.replace import ChangedMeanwhileError
 from intarsia.retrofit.report import AttachReport, summarize
 from intarsia.retrofit.statistics import Statistics
 from intarsia.retrofit.structures import StructureCompleter
-from intarsia.retrofit.target import Target, find_target
+from intarsia.retrofit.target import CopiesAhead, Target, find_target
 from intarsia.storage import ReplacedWhileReadError
 
 #: Called with units done, units in all, and what is being worked on.
@@ -90,13 +91,14 @@ def attach_to(
         if not current.footer.leaves:
             raise UnsupportedFeatureError("the file has no columns, so there is nothing to index")
         original = find_original(current)
-        work = _Attachment(original, asked, progress or _no_progress, columns_of)
-        work.run()
         length = target.size
-        if work.is_different:
-            parts = lay_out(original, work.blobs, work.structures.states)
-            length = original.length + sum(map(len, parts))
-            target.replace_tail(original.length, parts)
+        with _copying_ahead(target, original.length) as begin_copy:
+            work = _Attachment(original, asked, progress or _no_progress, columns_of, begin_copy)
+            work.run()
+            if work.is_different:
+                parts = lay_out(original, work.blobs, work.structures.states)
+                length = original.length + sum(map(len, parts))
+                target.replace_tail(original.length, parts)
     return AttachReport(
         path=target.path,
         bytes_original=original.length,
@@ -121,8 +123,10 @@ class _Attachment:
         asked: Sequence[Attachable],
         progress: Progress,
         columns_of: ColumnsOf,
+        begin_copy: Callable[[], None],
     ) -> None:
         self._original = original
+        self._begin_copy = begin_copy  # called once it is clear that something is added
         self._asked = asked
         self._progress = progress
         self.structures = StructureCompleter(
@@ -159,6 +163,8 @@ class _Attachment:
 
     def _advance(self, label: str) -> None:
         self._done += 1
+        if any(self.structures.built.values()):
+            self._begin_copy()
         self._progress(self._done, self._total, label)
 
     def _complete_structures(self) -> None:
@@ -187,6 +193,7 @@ class _Attachment:
         if place < len(self.blobs) and same_index(planned, self.blobs[place].entry):
             self.kept.append(planned.name)
         else:
+            self._begin_copy()
             self.blobs[place : place + 1] = [build_blob(index, planned, self._columns)]
             self.built.append(planned.name)
         self._advance(planned.name)
@@ -212,6 +219,12 @@ def _checked(indexes: Iterable[Attachable]) -> list[Attachable]:
         seen.add(identity)
         asked.append(index)
     return asked
+
+
+def _copying_ahead(target: Target, keep_bytes: int) -> AbstractContextManager[Callable[[], None]]:
+    if isinstance(target, CopiesAhead):
+        return target.copying_ahead(keep_bytes)
+    return nullcontext(lambda: None)
 
 
 def _no_progress(done: int, total: int, label: str) -> None:

@@ -13,7 +13,9 @@ import glob
 import os
 import secrets
 import stat
+import threading
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
@@ -24,7 +26,10 @@ from intarsia.retrofit.sidecar import read_sidecar, sidecar_path, updated_sideca
 _BLOCK_BYTES = 1 << 20
 
 #: What `copy_file_range` is asked for at a time.
-_LARGE_BLOCK_BYTES = 1 << 30
+_LARGE_BLOCK_BYTES = 64 << 20
+
+#: Fewer bytes are not copied ahead: that takes less than starting a thread and syncing twice.
+_AHEAD_BYTES = 16 << 20
 
 #: The kernel cannot copy between these two files (or at all); a plain copy can.
 _NO_KERNEL_COPY = frozenset(
@@ -75,24 +80,67 @@ def replace_tail(path: str, identity: FileIdentity, keep_bytes: int, tail: Itera
         ChangedMeanwhileError: If the file has changed since; nothing was done.
         ReplaceError: If the new file could not be written; the old one is untouched.
     """
-    path, target = os.path.abspath(path), os.path.realpath(path)
-    try:
-        remove_leftovers(path)
-        with (
-            _named_errors(path),
-            _open_source(path, target, identity) as source,
-            _temporary(target) as (fd, temporary),
-        ):
-            _copy(source, fd, keep_bytes)
+    with Replacement(path, identity, keep_bytes) as new:
+        new.finish(tail)
+
+
+class Replacement:
+    """What `replace_tail` does, in two steps: the first bytes may be copied before the tail is known.
+
+    It is a context, at whose end no trace of an unfinished one is left.
+
+    Args:
+        path: As for `replace_tail`.
+        identity: As for `replace_tail`.
+        keep_bytes: As for `replace_tail`.
+    """
+
+    def __init__(self, path: str, identity: FileIdentity, keep_bytes: int) -> None:
+        self._path, self._target = os.path.abspath(path), os.path.realpath(path)
+        self._identity, self._keep_bytes = identity, keep_bytes
+        self._held = ExitStack()
+        self._files: tuple[int, int, str] | None = None
+        self._copying: Future[None] | None = None
+        self._stopped = threading.Event()
+
+    def __enter__(self) -> Replacement:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._held.close()
+
+    def begin(self) -> None:
+        """Start to copy and sync the first bytes in a thread, unless they are so few that it is not worth it.
+
+        Raises:
+            ChangedMeanwhileError: If the file has changed since; nothing was done.
+            ReplaceError: If there can be no new file.
+        """
+        if self._copying is None and self._keep_bytes >= _AHEAD_BYTES:
+            with self._named_errors():
+                self._open()
+                pool = self._held.enter_context(ThreadPoolExecutor(1))
+                self._copying = pool.submit(self._copy_ahead)
+
+    def finish(self, tail: Iterable[bytes]) -> None:
+        """Write the tail, and put the new file in the place of the old one; see `replace_tail`."""
+        path, target = self._path, self._target
+        with self._named_errors():
+            source, fd, temporary = self._open()
+            if self._copying is not None:
+                self._copying.result()
+            else:
+                _copy(source, fd, self._keep_bytes, self._stopped)
             for piece in tail:
                 write_all(fd, piece)
             _keep_attributes(source, fd)
             _keep_times(source, fd)
-            sidecars = _new_sidecars({path, target}, identity.size, fd, keep_bytes)
+            sidecars = _new_sidecars({path, target}, self._identity.size, fd, self._keep_bytes)
             os.fsync(fd)
             # two runs that both read the old file take turns here, and the second finds it gone
             _lock(source, wait=True)
-            if FileIdentity.of(target) != identity:
+            if FileIdentity.of(target) != self._identity:
                 raise ChangedMeanwhileError(_changed(path))
             for name in sidecars:
                 _remove(sidecar_path(name))  # stale from the next line on
@@ -100,8 +148,27 @@ def replace_tail(path: str, identity: FileIdentity, keep_bytes: int, tail: Itera
             _sync_folder(target)
             for name, data in sidecars.items():
                 _write_sidecar(name, target, data)
-    except FileNotFoundError as error:
-        raise ChangedMeanwhileError(_changed(path)) from error
+
+    def _open(self) -> tuple[int, int, str]:
+        """The old file, the new one, and its name until then."""
+        if self._files is None:
+            remove_leftovers(self._path)
+            source = self._held.enter_context(_open_source(self._path, self._target, self._identity))
+            self._files = (source, *self._held.enter_context(_temporary(self._target)))
+        return self._files
+
+    def _copy_ahead(self) -> None:
+        source, fd, _ = self._open()
+        _copy(source, fd, self._keep_bytes, self._stopped)
+        os.fsync(fd)  # the one in the end then has but the tail to wait for
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        try:
+            with _named_errors(self._path):
+                yield
+        except FileNotFoundError as error:
+            raise ChangedMeanwhileError(_changed(self._path)) from error
 
 
 class NewFile:
@@ -227,12 +294,12 @@ def _lock(fd: int, *, wait: bool) -> bool:
     return True
 
 
-def _copy(source: int, destination: int, num_bytes: int) -> None:
-    """Copy the first bytes of a file to an empty one, in the kernel where it can."""
+def _copy(source: int, destination: int, num_bytes: int, stopped: threading.Event) -> None:
+    """Copy the first bytes of a file to an empty one, in the kernel where it can; or not all, if stopped."""
     copied = 0
     if hasattr(os, "copy_file_range"):
         try:
-            while copied < num_bytes:
+            while copied < num_bytes and not stopped.is_set():
                 step = os.copy_file_range(
                     source, destination, min(_LARGE_BLOCK_BYTES, num_bytes - copied), copied, copied
                 )
@@ -243,7 +310,7 @@ def _copy(source: int, destination: int, num_bytes: int) -> None:
             if error.errno not in _NO_KERNEL_COPY:
                 raise
     os.lseek(destination, copied, os.SEEK_SET)
-    while copied < num_bytes:
+    while copied < num_bytes and not stopped.is_set():
         block = os.pread(source, min(_BLOCK_BYTES, num_bytes - copied), copied)
         if not block:
             raise OSError(errno.EIO, "the file became shorter while it was copied")

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from intarsia.errors import ReplaceError
 from intarsia.retrofit.replace import (
     ChangedMeanwhileError,
     FileIdentity,
     NewFile,
+    Replacement,
     remove_leftovers,
     replace_tail,
 )
@@ -44,6 +45,19 @@ class Target(Protocol):
         ...
 
 
+@runtime_checkable
+class CopiesAhead(Protocol):
+    """A target that can copy what it keeps while the rest is being worked out."""
+
+    def copying_ahead(self, keep_bytes: int) -> AbstractContextManager[Callable[[], None]]:
+        """Within the block `Target.replace_tail` may be called, with the same ``keep_bytes``.
+
+        Yields:
+            What to call, as often as one likes, once it is clear that the file will be replaced.
+        """
+        ...
+
+
 class LocalTarget:
     """A local file."""
 
@@ -51,6 +65,7 @@ class LocalTarget:
         self.path = path
         remove_leftovers(path)
         self._identity = FileIdentity.of(path)
+        self._replacement: Replacement | None = None
         self.size = self._identity.size
 
     def open(self) -> ByteSource:
@@ -59,7 +74,19 @@ class LocalTarget:
 
     def replace_tail(self, keep_bytes: int, tail: Sequence[bytes]) -> None:
         """See `intarsia.retrofit.replace.replace_tail`."""
-        replace_tail(self.path, self._identity, keep_bytes, tail)
+        if self._replacement is not None:
+            self._replacement.finish(tail)
+        else:
+            replace_tail(self.path, self._identity, keep_bytes, tail)
+
+    @contextmanager
+    def copying_ahead(self, keep_bytes: int) -> Iterator[Callable[[], None]]:
+        """See `CopiesAhead`."""
+        with Replacement(self.path, self._identity, keep_bytes) as self._replacement:
+            try:
+                yield self._replacement.begin
+            finally:
+                self._replacement = None
 
 
 @dataclass
