@@ -104,7 +104,7 @@ def _values(file: ParquetInput, row_group: int, reader: LeafReader, findings: Fi
         data = file.source.read(*chunk_range(meta))
         num_rows = file.footer.metadata.row_groups[row_group].num_rows
         if not any(page.is_data for page in walk_pages(data, meta.num_values)):
-            return pa.nulls(num_rows, reader.arrow_type)
+            return None
         column = reader.read(data, meta, num_rows, as_dictionary=False)
     except FormatError:  # said where the chunk itself is checked
         return None
