@@ -576,3 +576,17 @@ def test_null_counts_that_contradict_are_not_believed(tmp_path):
     patient.write(path)
     with pytest.warns(ia.IntarsiaWarning):
         assert ia.open(path).aggregate({"x": "count"}) == {"x": {"count": 500}}
+
+
+def test_a_partition_value_counts_only_where_a_row_matches(tmp_path):
+    """Extremes are those of matching rows, whether indexes or the rows show that a file has none."""
+    for part, values in [(0, [5, 5, 9]), (3, [1, 5, 9]), (8, [1, 1, 9]), (9, [])]:
+        folder = tmp_path / f"p={part}"
+        folder.mkdir()
+        # from statistics nobody can tell that 5 is not in the last one but one
+        pq.write_table(pa.table({"x": pa.array(values, pa.int64())}), folder / "t.parquet")
+    table = ia.open(tmp_path)
+    assert table.aggregate({"p": ["min", "max", "sum"]}, "x = 5") == {"p": {"min": 0, "max": 3, "sum": 3}}
+    assert table.aggregate({"p": ["min", "max"]}, "x = 1") == {"p": {"min": 3, "max": 8}}
+    assert table.aggregate({"p": ["min", "max"]}) == {"p": {"min": 0, "max": 8}}
+    assert table.aggregate({"p": ["min", "max"]}, "x = 7") == {"p": {"min": None, "max": None}}

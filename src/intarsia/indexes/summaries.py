@@ -130,7 +130,7 @@ def one_summary(
     """
     total = sum_type(kind)
     counts = [pa.array([count], pa.int64()) for count in (num_rows, null_count, nan_count)]
-    is_held = value is not None and value.is_valid
+    is_held = value is not None and value.is_valid and num_rows > 0
     held = pa.array([value], kind) if is_held else pa.nulls(1, kind)
     summed = pa.nulls(1, total)
     if total != pa.null():
