@@ -1,0 +1,86 @@
+"""Memory while attaching grows with a row group, not with the file (contract C7)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="reads its peak from /proc"),
+]
+
+GROUP_ROWS = 200_000
+FEW, MANY = 4, 16
+
+#: What the further row groups hold when they are decoded.
+MORE_BYTES = (MANY - FEW) * GROUP_ROWS * (8 + 8 + 40)
+
+ATTACH = """
+import sys
+import intarsia as ia
+ia.attach(sys.argv[1], [eval(text, {"ia": ia}) for text in sys.argv[2:]])
+print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM:")).split()[1])
+"""
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A file of few row groups and one of many, all alike."""
+    folder = tmp_path_factory.mktemp("memory")
+    random = np.random.default_rng(1)
+    numbers = random.integers(0, 1 << 40, GROUP_ROWS)
+    table = pa.table(
+        {
+            "number": numbers,
+            "amount": numbers / 100,
+            "text": [f"{number:040}" for number in numbers.tolist()],
+            "country": [f"country {number % 50}" for number in numbers.tolist()],
+        }
+    )
+    paths = []
+    for groups in (FEW, MANY):
+        paths.append(folder / f"{groups}.parquet")
+        with pq.ParquetWriter(paths[-1], table.schema, use_dictionary=["country"]) as writer:
+            for _ in range(groups):
+                writer.write_table(table)
+    return paths
+
+
+def growth_bytes(files, tmp_path, *indexes):
+    """By how much the peak of the larger file is above that of the smaller one."""
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    peaks = []
+    for file in files:
+        path = tmp_path / file.name
+        path.write_bytes(file.read_bytes())
+        command = [sys.executable, "-c", ATTACH, str(path), *indexes]
+        out = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+        peaks.append(int(out) * 1024)
+    return peaks[1] - peaks[0]
+
+
+def test_a_row_group_at_a_time(files, tmp_path):
+    indexes = [
+        "ia.PageIndex()",
+        "ia.Statistics()",
+        "ia.Distinct('country')",
+        "ia.ZoneMap('amount')",
+        "ia.Hll('number')",
+        "ia.Histogram('amount')",
+        "ia.BloomGranule('number')",
+    ]
+    # a column of numbers, held whole, would be a seventh of it
+    assert growth_bytes(files, tmp_path, *indexes) < MORE_BYTES / 8
+
+
+def test_a_row_map_takes_a_few_bytes_a_row(files, tmp_path):
+    """8 bytes a row while it sorts, and the payload."""
+    assert growth_bytes(files, tmp_path, "ia.RowMap('number')") < 16 * (MANY - FEW) * GROUP_ROWS
