@@ -142,6 +142,15 @@ def test_estimates_stay_within_the_rows(values, buckets, where, value):
     assert 0 <= found <= len(values) - array.null_count
 
 
+@pytest.mark.parametrize("where", ["x < 3", "x <= 0", "x > 3", "x >= 2.5", "x = 3"])
+@pytest.mark.parametrize("extremes", [[-math.inf], [math.inf], [-math.inf, math.inf], [-1.7e308, 1.7e308]])
+@pytest.mark.parametrize("buckets", [1, 2, 64])
+def test_estimates_stay_within_the_rows_where_values_are_infinitely_far_apart(extremes, buckets, where):
+    values = pa.array([*extremes, 1.0, 2.0, 3.0, 4.0])
+    estimate, _ = estimate_and_truth(values, where, buckets=buckets)
+    assert 0 <= estimate <= len(values)
+
+
 def test_parameters_are_checked():
     column = columns_of(pa.array([1]))
     for index, word in [

@@ -14,6 +14,7 @@ a timestamp is its number of units, and a decimal a float: an estimate needs no 
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -284,5 +285,6 @@ class _Granule:
         if place == len(self.bounds):
             return float(self.count)
         low, high = self.bounds[place - 1], self.bounds[place]
-        within = (value - low) / (high - low) if isinstance(value, (int, float)) and high > low else 0.5
+        is_spread = isinstance(value, (int, float)) and high > low and math.isfinite(high - low)
+        within = (value - low) / (high - low) if is_spread else 0.5
         return (place - 1 + min(max(within, 0.0), 1.0)) * depth
