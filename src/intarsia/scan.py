@@ -139,7 +139,7 @@ class Scan:
         pieces = list(sample_rows(sizes, self.each_file(), n, seed, self._finish))
         self.report.bytes_read += num_bytes
         self.report.requests += requests
-        return pa.concat_tables([self.schema.empty_table(), *pieces])
+        return pa.concat_tables([pa.Table.from_batches([], self.schema), *pieces])
 
     def _tables(self, *, whole_files: bool) -> Iterator[pa.Table]:
         left = self._limit

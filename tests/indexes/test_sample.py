@@ -60,6 +60,21 @@ def test_the_rows_are_those_of_the_file_in_every_type(tmp_path):
         assert sample.rows.slice(row, 1).to_pylist() == table.slice(ordinal, 1).to_pylist()
 
 
+@pytest.mark.parametrize("rows", [[], [{"id": b"0" * 16}, None]])
+def test_extension_types_in_structs(tmp_path, rows):
+    """Pyarrow makes no empty column of them."""
+    path = tmp_path / "t.parquet"
+    array = pa.array(rows, pa.struct([("id", pa.binary(16))]))
+    ids = pa.StructArray.from_arrays([pa.ExtensionArray.from_storage(pa.uuid(), array.field(0))], ["id"])
+    table = pa.table({"s": ids})
+    pq.write_table(table, path)
+    assert ia.open(path).sample().equals(table)
+    ia.attach(path, [ia.Sample(5)])
+    assert ia.open(path).sample().equals(table)
+    ia.write_table(table.append_column("x", [range(len(rows))]), path, sort_by="x")
+    assert ia.open(path).count() == len(rows)
+
+
 def test_a_dictionary_keeps_only_the_values_that_are_used(tmp_path):
     words = pa.array([f"word number {i}" for i in range(5000)]).dictionary_encode()
     sample = opened(pa.table({"x": words}), Sample(3))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,7 @@ from intarsia.errors import CorruptFileError, IndexBuildError, PredicateError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format import thrift
 from intarsia.format.footer import Leaf, chunk_range
-from intarsia.format.structs import OffsetIndex
+from intarsia.format.structs import OffsetIndex, Type
 from intarsia.indexes.base import Layout
 from intarsia.indexes.dictionary import is_all_dictionary
 from intarsia.indexes.sample import take_rows
@@ -24,6 +24,9 @@ from intarsia.retrofit.chunk_pages import chunk_pages
 from intarsia.retrofit.leaf_values import LeafReader, check_positions, leaf_paths, may_be_dictionary
 from intarsia.selection import Rows
 from intarsia.storage import SourceFile
+
+#: Nanoseconds of a microsecond.
+_NANOSECONDS = 1000
 
 
 class FileColumns:
@@ -54,7 +57,7 @@ class FileColumns:
         for row_group in np.unique(groups).tolist():
             table = self._read_columns(row_group, range(len(self._file.footer.leaves)), self._reader)
             parts.append(take_rows(table, ordinals[groups == row_group] - edges[row_group]))
-        return pa.concat_tables(parts) if parts else self._file.arrow_schema.empty_table()
+        return pa.concat_tables(parts) if parts else pa.Table.from_batches([], self._file.arrow_schema)
 
     def type_of(self, column: ColumnName) -> pa.DataType:
         """Arrow's type of a column (dotted, or a path).
@@ -75,7 +78,7 @@ class FileColumns:
         return self._batches(leaf, encoded=may_be_dictionary(leaf) and _is_text(self.type_of(column)))
 
     def _batches(self, leaf: Leaf, *, encoded: bool) -> Iterator[tuple[int, pa.Array]]:
-        dictionary_reader = self._open(".".join(leaf.path)) if encoded else None
+        dictionary_reader = self._open(read_dictionary=[".".join(leaf.path)]) if encoded else None
         row = 0
         for row_group, group in enumerate(self._file.footer.metadata.row_groups):
             if group.num_rows == 0:
@@ -86,6 +89,31 @@ class FileColumns:
             for chunk in self._read(row_group, leaf, reader or self._reader).chunks:
                 yield row, chunk
                 row += len(chunk)
+
+    def int96_unit(self, columns: Iterable[ColumnName]) -> str | None:
+        """The coarser of ``"us"`` and ``"ns"`` of which 64 bits hold every value of INT96 columns exactly.
+
+        Returns:
+            None if there is none: Arrow's nanoseconds end in 2262, and later times come out as others.
+        """
+        unit = None
+        for leaf in map(self.leaf, columns):
+            if leaf.type != Type.INT96:
+                continue
+            unit = unit or "us"
+            coarse = self._open(coerce_int96_timestamp_unit="us")
+            for row_group, group in enumerate(self._file.footer.metadata.row_groups):
+                if group.num_rows == 0:
+                    continue
+                moments, whole = (
+                    self._read(row_group, leaf, reader).drop_null().cast(pa.int64()).to_numpy()
+                    for reader in (self._reader, coarse)
+                )
+                if (moments // _NANOSECONDS != whole).any():
+                    return None
+                if (moments % _NANOSECONDS).any():
+                    unit = "ns"
+        return unit
 
     def leaf(self, column: ColumnName) -> Leaf:
         """The leaf that a dotted name, or a path, means."""
@@ -121,11 +149,9 @@ class FileColumns:
     def _reader(self) -> Any:
         return self._open()
 
-    def _open(self, *as_dictionary: str) -> Any:
+    def _open(self, **options: Any) -> Any:
         source, metadata = SourceFile(self._file.source), self._file.arrow_metadata
-        return pq.ParquetFile(
-            source, metadata=metadata, read_dictionary=as_dictionary, pre_buffer=False
-        ).reader
+        return pq.ParquetFile(source, metadata=metadata, pre_buffer=False, **options).reader
 
     def page_edges(self, column: str) -> Rows:
         """First row of each data page of a column, and the number of rows at the end.

@@ -42,7 +42,7 @@ def sort_keys(sort_by: SortBy | None, schema: pa.Schema) -> list[SortKey]:
             raise WriteError(f"sort_by: {name!r} is given twice")
         keys.append((name, direction))
     if keys:
-        sorted_rows(schema.empty_table(), keys)
+        sorted_rows(pa.Table.from_batches([], schema), keys)
     return keys
 
 
