@@ -152,16 +152,17 @@ def test_reads_no_data_page(rich_path, monkeypatch):
 def test_retrofitted(path):
     size = inspect(path).size_bytes
     plain = inspect(path)
-    attach(path, [PageIndex(), Distinct("word", granularity="row_group")])
+    attach(path, [PageIndex(), Distinct("id", "row_group", max_values=9999), Distinct("word", "row_group")])
     found = inspect(path)
     assert found.directory.is_believed
     assert found.directory.original_length == size
-    (entry,) = found.directory.entries
+    blob, entry = found.directory.entries
+    assert (blob.offset is None, entry.offset is None) == (False, True)
     assert (entry.kind, entry.columns, entry.granularity) == ("distinct", ("word",), "row_group")
     assert (entry.is_known, entry.is_believed, entry.reason) == (True, True, None)
     assert entry.parameters["column"] == "word"
     assert found.sizes.original_footer == plain.sizes.footer
-    assert found.sizes.embedded_indexes == entry.size_bytes
+    assert found.sizes.embedded_indexes == blob.size_bytes
     assert found.sizes.column_indexes > 0
     assert 4 <= found.sizes.other < 32
     assert column(found, "id").has_column_index
@@ -189,7 +190,7 @@ def test_stale_directory(path, tmp_path):
 
 
 def test_damaged_blob(path):
-    attach(path, [Distinct("word", granularity="row_group")])
+    attach(path, [Distinct("id", "row_group", max_values=9999)])
     (entry,) = inspect(path).directory.entries
     with open(path, "r+b") as file:
         file.seek(entry.offset + entry.size_bytes - 3)

@@ -41,7 +41,7 @@ class Letters:
 
 
 # the first is small enough to stand in the directory
-INDEXES = [PageIndex(), Letters("word"), Letters("word", "file", times=100), Letters("word", 7, times=101)]
+INDEXES = [PageIndex(), Letters("word"), Letters("word", "file", times=200), Letters("word", 7, times=201)]
 
 
 def test_attaching_makes_the_golden_file(tmp_path):
@@ -162,8 +162,8 @@ def test_the_golden_file_by_the_book():
         position = entry["offset"] + entry["length"]
     assert payloads == {
         "letters(word):row_group": b"abcdez",
-        "letters(word):file": b"abcdez" * 100,
-        "letters(word):7": b"abcdez" * 101,
+        "letters(word):file": b"abcdez" * 200,
+        "letters(word):7": b"abcdez" * 201,
     }
     chunks = [chunk for group in footer.get(4).items for chunk in group.get(1).items]
     for offset, length in ((6, 7), (4, 5)):  # all ColumnIndexes, then all OffsetIndexes, end to end

@@ -603,6 +603,7 @@ class TestEmbedded:
         self.only(path, "index-damaged", "error")
 
     def test_damaged_bytes(self, path):
+        change_payload(path, lambda payload: payload)  # out of the directory, into a blob
         with open(path, "rb") as file:
             data = file.read()
         place = data.index(b"INTARSIA") + 60

@@ -61,6 +61,8 @@ class Entry:
         length: Length of the blob in bytes, header included; 0 if the payload stands here.
         xxh3: XXH3-64 of the payload, 16 hexadecimal digits.
         inline: The payload, if it is so small that it stands in the directory.
+        int96_unit: ``"us"`` or ``"ns"``, if 64 bits of that unit hold every value of its INT96 columns
+            exactly; None if they do not, or if nobody has looked.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Entry:
     length: int
     xxh3: str
     inline: bytes | None = None
+    int96_unit: str | None = None
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -133,6 +136,7 @@ class Directory:
                     "parameters": dict(entry.parameters),
                     **_where(entry),
                     "xxh3": entry.xxh3,
+                    **({"int96_unit": entry.int96_unit} if entry.int96_unit else {}),
                 }
                 for entry in self.entries
             ],
@@ -225,6 +229,7 @@ def _entry(item: Any, place: str) -> Entry:
         length=length,
         xxh3=fields.hexadecimal("xxh3", 16),
         inline=inline,
+        int96_unit=fields.one_of("int96_unit", ("us", "ns")),
     )
 
 
@@ -249,6 +254,11 @@ class _Fields:
         if isinstance(value, bool) or not least <= value <= _MAX_INT:
             raise IndexPayloadError(f"{self._place}: {name} is {value!r}")
         return value
+
+    def one_of(self, name: str, known: tuple[str, ...]) -> str | None:
+        """One of the known words; None if there is no such field, or another word."""
+        value = self._document.get(name)
+        return value if isinstance(value, str) and value in known else None
 
     def base64(self, name: str) -> bytes | None:
         """Bytes, or None if there is no such field."""

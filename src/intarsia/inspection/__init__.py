@@ -229,7 +229,7 @@ def _sizes(
     embedded = datafusion.size_bytes if datafusion is not None else 0
     original_footer = 0
     if directory is not None and directory.is_believed:
-        embedded = sum(entry.size_bytes for entry in directory.entries)
+        embedded = sum(entry.size_bytes for entry in directory.entries if entry.offset is not None)
         if datafusion is not None and datafusion.offset < (directory.original_length or 0):
             embedded += datafusion.size_bytes
         original_footer = _original_footer_bytes(file, directory.original_length or 0)

@@ -52,7 +52,7 @@ class PartSizes:
         column_indexes: ColumnIndexes.
         offset_indexes: OffsetIndexes.
         bloom_filters: Bloom filters.
-        embedded_indexes: Blobs of embedded indexes.
+        embedded_indexes: Blobs of embedded indexes; payloads in the directory belong to the footer.
         original_footer: The footer of the file before it was retrofitted, which stays inside.
         footer: The footer, its length and the closing magic.
         other: Magic, padding, and what no footer entry points at.

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from intarsia.errors import IndexBuildError, IndexPayloadError, IntarsiaError
 from intarsia.format.directory import BLOB_HEADER_BYTES, Entry, blob_header, checksum
-from intarsia.indexes.base import ColumnData, Granularity, HasFooterKeys, Index, parameters
+from intarsia.indexes.base import Granularity, HasFooterKeys, Index, parameters
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.registry import find_index_class
 from intarsia.predicate.nodes import render_column
@@ -21,7 +21,7 @@ from intarsia.retrofit.report import Skipped
 Identity: TypeAlias = tuple[str, tuple[str, ...], Granularity]
 
 #: A payload of so many bytes or fewer stands in the directory: whoever opened the file has it already.
-INLINE_BYTES = 512
+INLINE_BYTES = 1024
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def same_index(planned: Entry, there: Entry) -> bool:
     )
 
 
-def build_blob(index: Index, planned: Entry, columns: ColumnData) -> Blob:
+def build_blob(index: Index, planned: Entry, columns: FileColumns) -> Blob:
     """Build an index.
 
     Raises:
@@ -136,4 +136,6 @@ def build_blob(index: Index, planned: Entry, columns: ColumnData) -> Blob:
         raise IndexBuildError(f"{index!r} built {type(payload).__name__}, not bytes")
     inline = payload if len(payload) <= INLINE_BYTES and not _footer_keys(index, 0) else None
     length = 0 if inline is not None else BLOB_HEADER_BYTES + len(payload)
-    return Blob(replace(planned, length=length, xxh3=checksum(payload), inline=inline), payload)
+    unit = columns.int96_unit(planned.columns)
+    entry = replace(planned, length=length, xxh3=checksum(payload), inline=inline, int96_unit=unit)
+    return Blob(entry, payload)
