@@ -93,6 +93,16 @@ class Struct:
         found = self.fields.get(field_id)
         return default if found is None else found[1]
 
+    def struct(self, field_id: int) -> Struct | None:
+        """A field that is a struct; one of another type counts as absent, as it does to `parse`."""
+        value = self.get(field_id)
+        return value if isinstance(value, Struct) else None
+
+    def structs(self, field_id: int) -> list[Struct] | None:
+        """The elements of a field that is a list of structs; one of another type counts as absent."""
+        value = self.get(field_id)
+        return value.items if isinstance(value, List) and value.element_type == STRUCT else None
+
     def set(self, field_id: int, compact_type: int, value: Any) -> None:
         """Put a field, in the place of one that is there."""
         self.fields[field_id] = (compact_type, value)

@@ -61,8 +61,13 @@ class FooterEdit:
         self._tree, _ = parse_tree(self.raw)
 
     def _chunk(self, row_group: int, leaf: int) -> Struct:
-        chunk: Struct = self._tree.get(_ROW_GROUPS).items[row_group].get(_COLUMNS).items[leaf]
-        return chunk
+        groups = self._tree.structs(_ROW_GROUPS) or []
+        return (groups[row_group].structs(_COLUMNS) or [])[leaf]
+
+    def _chunk_metadata(self, row_group: int, leaf: int) -> Struct:
+        meta = self._chunk(row_group, leaf).struct(_META_DATA)
+        assert meta is not None, "whoever changes a chunk has read its metadata"
+        return meta
 
     def set_offset_index(self, row_group: int, leaf: int, place: ByteRange | None) -> None:
         """Say where a chunk's OffsetIndex lies, or that there is none."""
@@ -74,13 +79,12 @@ class FooterEdit:
 
     def set_bloom_filter(self, row_group: int, leaf: int, place: ByteRange | None) -> None:
         """Say where a chunk's Bloom filter lies, or that there is none."""
-        _set_place(self._chunk(row_group, leaf).get(_META_DATA), _BLOOM_FILTER, place)
+        _set_place(self._chunk_metadata(row_group, leaf), _BLOOM_FILTER, place)
 
     def set_statistics(self, row_group: int, leaf: int, statistics: Statistics) -> None:
         """Give a chunk other bounds and counts; what else its statistics say stays."""
-        meta: Struct = self._chunk(row_group, leaf).get(_META_DATA)
-        found = meta.get(_STATISTICS)
-        tree = Struct() if found is None else found
+        meta = self._chunk_metadata(row_group, leaf)
+        tree = meta.struct(_STATISTICS) or Struct()
         for name, (field, kind) in _STATISTICS_FIELDS.items():
             value = getattr(statistics, name)
             if value is None:
@@ -91,8 +95,8 @@ class FooterEdit:
 
     def set_encoding_stats(self, row_group: int, leaf: int, stats: Sequence[PageEncodingStats]) -> None:
         """Say what encodings a chunk's pages have, unless the footer says so already."""
-        meta: Struct = self._chunk(row_group, leaf).get(_META_DATA)
-        if meta.get(_ENCODING_STATS) is None:
+        meta = self._chunk_metadata(row_group, leaf)
+        if meta.structs(_ENCODING_STATS) is None:
             items = [Struct({place: (I32, number) for place, number in enumerate(stat, 1)}) for stat in stats]
             meta.set(_ENCODING_STATS, LIST, List(STRUCT, items))
 
@@ -101,22 +105,21 @@ class FooterEdit:
 
         Bounds that stand in the chunks' statistics had no meaning so far, and must not get one now: they go.
         """
-        if self._tree.get(_COLUMN_ORDERS) is not None:
+        if self._tree.structs(_COLUMN_ORDERS) is not None:
             return
         orders = [Struct({_TYPE_ORDER: (STRUCT, Struct())}) for _ in range(num_leaves)]
         self._tree.set(_COLUMN_ORDERS, LIST, List(STRUCT, orders))
-        for group in self._tree.get(_ROW_GROUPS).items:
-            for chunk in group.get(_COLUMNS).items:
-                meta = chunk.get(_META_DATA)
-                statistics = meta.get(_STATISTICS) if meta is not None else None
+        for group in self._tree.structs(_ROW_GROUPS) or []:
+            for chunk in group.structs(_COLUMNS) or []:
+                meta = chunk.struct(_META_DATA)
+                statistics = meta.struct(_STATISTICS) if meta is not None else None
                 if statistics is not None:
                     for field in _ORDERED_BOUNDS:
                         statistics.remove(field)
 
     def set_key_value(self, key: bytes, value: bytes) -> None:
         """Put an entry at the end of the key/value metadata, in place of all of the same key."""
-        found = self._tree.get(_KEY_VALUES)
-        kept = [item for item in found.items if item.get(_KEY) != key] if found is not None else []
+        kept = [item for item in self._tree.structs(_KEY_VALUES) or [] if item.get(_KEY) != key]
         entry = Struct({_KEY: (BINARY, key), _VALUE: (BINARY, value)})
         self._tree.set(_KEY_VALUES, LIST, List(STRUCT, [*kept, entry]))
 
