@@ -260,6 +260,16 @@ def test_text_bounds_are_an_answer_only_if_the_writer_says_that_they_are_values(
     assert answer["x"] == ({"min": "A", "max": "d"} if exact else {"min": "a", "max": "c"})
 
 
+@pytest.mark.parametrize("store_schema", [True, False])
+def test_entries_of_a_dictionary_that_do_not_occur_are_no_extremes(tmp_path, store_schema):
+    path = tmp_path / "t.parquet"
+    codes = pa.array([1, 1, None], pa.int8())
+    table = pa.table({"t": pa.DictionaryArray.from_arrays(codes, ["absent", "there"])})
+    pq.write_table(table, path, store_schema=store_schema)
+    assert pq.read_metadata(path).row_group(0).column(0).statistics.min == "absent", "pyarrow was mended"
+    assert ia.open(path).aggregate({"t": ["min", "max"]})["t"] == {"min": "there", "max": "there"}
+
+
 def test_nan_hides_from_statistics_and_not_from_us(tmp_path):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"x": [1.0, math.nan, 3.0], "y": [math.nan, None, math.nan]}), path)

@@ -69,6 +69,17 @@ def distrusts_null_counts(created_by: str, leaf: Leaf) -> str | None:
     return None
 
 
+def distrusts_exact_bounds(created_by: str, leaf: Leaf) -> str | None:
+    """Why bounds that are said to be values need not be, where a chunk has a dictionary and nulls.
+
+    None if they are.  They do enclose the values.
+    """
+    name, _ = parse_writer(created_by)
+    if name == "parquet-cpp-arrow" and leaf.type == Type.BYTE_ARRAY:
+        return f"{name} takes a null for one more value that occurs of an Arrow dictionary (seen in 26.0)"
+    return None
+
+
 def distrusts_page_index(created_by: str, leaf: Leaf) -> str | None:
     """Why the page index of this leaf is not believed at all; None if it is."""
     name, _ = parse_writer(created_by)
