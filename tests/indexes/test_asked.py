@@ -49,6 +49,17 @@ def test_a_column_of_another_type_in_a_later_file(tmp_path, first, later, litera
         assert expected in found.to_pylist() or expected.as_py() in found.to_pylist(), op
 
 
+def test_nulls_of_a_column_of_another_type_in_a_later_file(tmp_path):
+    pq.write_table(pa.table({"v": pa.array([1], pa.int32())}), tmp_path / "1.parquet")
+    later = pa.table({"v": pa.array([2**40, None] + [7] * 10, pa.int64())})
+    pq.write_table(later, tmp_path / "2.parquet", row_group_size=2, write_statistics=False)
+    ia.attach(tmp_path / "2.parquet", [ia.Distinct("v", granularity="row_group")])
+    scan = ia.open(tmp_path).scan("v IS NULL")
+    report = scan.explain()
+    assert report.row_groups_read <= 2
+    assert not report.ignored
+
+
 def test_types_that_compare_alike():
     assert compares_alike(pa.dictionary(pa.int8(), pa.large_string()), pa.string())
     assert compares_alike(pa.int16(), pa.int64())

@@ -189,12 +189,10 @@ def test_its_parameters_survive_in_a_file():
     assert Sample(**stored) == Sample(3, 4)
 
 
-@pytest.mark.parametrize(
-    "index", [Sample(-1), Sample(2.0), Sample(True), Sample(3, -1), Sample(3, None)], ids=repr
-)
-def test_parameters_without_a_meaning_are_refused(index):
+@pytest.mark.parametrize("parameters_", [(-1,), (2.0,), (True,), (3, -1), (3, None)], ids=repr)
+def test_parameters_without_a_meaning_are_refused(parameters_):
     with pytest.raises(IndexBuildError, match=r"must be 0 or more"):
-        opened(NESTED.select(["int"]), index)
+        Sample(*parameters_)
 
 
 def test_damage_is_told():

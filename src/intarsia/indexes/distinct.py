@@ -14,7 +14,7 @@ With the layout ``"datafusion"`` the payload is that of `intarsia.format.datafus
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -163,6 +163,8 @@ class OpenDistinct:
         return granule_rows(self.edges, ~missed)
 
     def _matches(self, predicate: BoundLeaf) -> npt.NDArray[np.bool_]:
+        if isinstance(predicate, BoundNull):  # nulls are the same in every type
+            predicate = replace(predicate, type=self.values.type)
         if not compares_alike(self.values.type, predicate.type):  # pyarrow may crash on casts of wild types
             raise IndexPayloadError(f"it holds values of type {self.values.type}, not {predicate.type}")
         return np.asarray(leaf_mask(predicate, self.values).to_numpy(zero_copy_only=False), dtype=bool)

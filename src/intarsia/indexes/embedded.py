@@ -72,9 +72,9 @@ class EmbeddedIndexes:
             self._file.distrust(entry.name, f"it has version {entry.kind_version}, known is {cls.version}")
             return None
         try:
-            return cls(**entry.parameters)
-        except (IntarsiaError, TypeError, ValueError) as error:
-            self._file.distrust(entry.name, f"its parameters are not those of its kind: {error}")
+            return make_index(cls, entry)
+        except IndexPayloadError as error:
+            self._file.distrust(entry.name, str(error))
             return None
 
     def can_prune(self, entry: Entry, predicate: BoundLeaf) -> bool:
@@ -144,6 +144,27 @@ class EmbeddedIndexes:
             self._file.distrust(entry.name, str(error))
             return None
         return opened
+
+
+def make_index(cls: type[Any], entry: Entry) -> Any:
+    """The object that was attached.
+
+    Args:
+        cls: The class of the entry's kind.
+        entry: The entry.
+
+    Raises:
+        IndexPayloadError: If its parameters are none of the class, or are about other columns or granules.
+    """
+    try:
+        index = cls(**entry.parameters)
+        names = tuple(index.columns)
+        granularity = getattr(index, "granularity", entry.granularity)
+    except (IntarsiaError, TypeError, ValueError, AttributeError) as error:
+        raise IndexPayloadError(f"its parameters are not those of its kind: {error}") from error
+    if names != entry.column_names or granularity != entry.granularity:
+        raise IndexPayloadError("its parameters are about other columns or granules than the directory says")
+    return index
 
 
 def blob_range(directory: Directory, entry: Entry) -> ByteRange:

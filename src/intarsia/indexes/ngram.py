@@ -81,6 +81,15 @@ class Ngram:
     ignore_case: bool = False
     max_grams: int = 100_000
 
+    def __post_init__(self) -> None:
+        """Parameters are checked at once, since they tell how long it takes to judge a predicate."""
+        if type(self.n) is not int or not 2 <= self.n <= 4:
+            raise IndexBuildError(f"Ngram: n is {self.n!r}; use 2, 3 or 4")
+        if type(self.ignore_case) is not bool:
+            raise IndexBuildError(f"Ngram: ignore_case is {self.ignore_case!r}; use True or False")
+        if type(self.max_grams) is not int or self.max_grams < 1:
+            raise IndexBuildError(f"Ngram: max_grams is {self.max_grams!r}; it must be 1 or more")
+
     @property
     def columns(self) -> tuple[str, ...]:
         """The one column."""
@@ -92,7 +101,6 @@ class Ngram:
 
     def build(self, chunk: ColumnData) -> bytes:
         """The payload for a file; see the module's text."""
-        self._check()
         value_type = comparison_type(chunk.type_of(self.column))
         if not pa.types.is_string(value_type):
             raise IndexBuildError(
@@ -106,14 +114,6 @@ class Ngram:
             granules.add(granule, fold_case(texts) if self.ignore_case else texts)
         batch, unlisted = granules.finish()
         return serialize_granules(batch, edges, self.granularity, {b"unlisted": unlisted})
-
-    def _check(self) -> None:
-        if type(self.n) is not int or not 2 <= self.n <= 4:
-            raise IndexBuildError(f"Ngram: n is {self.n!r}; use 2, 3 or 4")
-        if type(self.ignore_case) is not bool:
-            raise IndexBuildError(f"Ngram: ignore_case is {self.ignore_case!r}; use True or False")
-        if type(self.max_grams) is not int or self.max_grams < 1:
-            raise IndexBuildError(f"Ngram: max_grams is {self.max_grams!r}; it must be 1 or more")
 
     def open(self, payload: bytes, layout: Layout) -> OpenNgram:
         """The grams and where they occur."""

@@ -49,6 +49,12 @@ class Sample:
     n: int
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        """Parameters are checked at once: who draws rows goes by them before a payload is read."""
+        for name, value in (("n", self.n), ("seed", self.seed)):
+            if type(value) is not int or value < 0:
+                raise IndexBuildError(f"Sample: {name} is {value!r}; it must be 0 or more")
+
     @property
     def columns(self) -> tuple[str, ...]:
         """None: it is about rows."""
@@ -60,9 +66,6 @@ class Sample:
 
     def build(self, chunk: ColumnData) -> bytes:
         """The payload for a file; see the module's text."""
-        for name, value in (("n", self.n), ("seed", self.seed)):
-            if type(value) is not int or value < 0:
-                raise IndexBuildError(f"Sample: {name} is {value!r}; it must be 0 or more")
         ordinals = draw(chunk.layout.num_rows, self.n, np.random.default_rng(self.seed))
         try:
             rows = _compacted(chunk.rows(ordinals).combine_chunks())

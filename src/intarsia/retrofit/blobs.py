@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from intarsia.errors import IndexBuildError, IndexPayloadError, IntarsiaError
+from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.format.directory import BLOB_HEADER_BYTES, Entry, blob_header, checksum
 from intarsia.indexes.base import Granularity, HasFooterKeys, Index, parameters
-from intarsia.indexes.embedded import EmbeddedIndexes
+from intarsia.indexes.embedded import EmbeddedIndexes, make_index
 from intarsia.indexes.registry import find_index_class
 from intarsia.predicate.nodes import render_column
 from intarsia.retrofit.column_data import FileColumns
@@ -43,8 +43,8 @@ class Blob:
         if self.entry.inline is not None or cls is None or self.entry.kind_version > cls.version:
             return {}
         try:
-            return _footer_keys(cls(**self.entry.parameters), offset + BLOB_HEADER_BYTES)
-        except (IntarsiaError, TypeError, ValueError):  # parameters of another version: readers ignore it
+            return _footer_keys(make_index(cls, self.entry), offset + BLOB_HEADER_BYTES)
+        except IndexPayloadError:  # parameters of another version: readers ignore it
             return {}
 
 
@@ -85,8 +85,11 @@ def check_parameters(index: Index) -> Identity:
         raise IndexBuildError(
             f"{index!r}: granularity is {granularity!r}; use 'file', 'row_group', 'page' or a number of rows"
         )
+    names = tuple(index.columns)
+    if not all(isinstance(name, str) for name in names):
+        raise IndexBuildError(f"{index!r}: name a column by its text, dotted if it is nested")
     _as_stored(index)
-    return index.kind, tuple(index.columns), granularity
+    return index.kind, names, granularity
 
 
 def planned_entry(index: Index, columns: FileColumns) -> Entry:

@@ -39,7 +39,7 @@ from intarsia.indexes.base import (
     ProbedIndex,
     SureIndex,
 )
-from intarsia.indexes.embedded import EmbeddedIndexes
+from intarsia.indexes.embedded import EmbeddedIndexes, make_index
 from intarsia.indexes.registry import find_index_class, why_unknown
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.predicate.bound import Path
@@ -151,7 +151,7 @@ def _open(file: ParquetInput, entry: Entry, findings: Findings) -> _Opened | Non
         return None
     embedded = EmbeddedIndexes(file)
     try:
-        index = cls(**entry.parameters)
+        index = make_index(cls, entry)
         payload = embedded.read(entry)
         layout = Layout(file.footer.num_rows, file.footer.row_group_starts, {})
         ways: list[OpenIndex] = [index.open(payload, layout)]
