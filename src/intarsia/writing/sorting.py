@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from intarsia.comparison import comparison_array, comparison_type, sortable_type
 from intarsia.errors import ColumnNotFoundError, WriteError
 from intarsia.file import ParquetInput
 
@@ -62,10 +63,9 @@ def sorted_rows(table: pa.Table, keys: Sequence[SortKey]) -> pa.Table:
 
 
 def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A dictionary's values, since pyarrow does not sort a table by them otherwise."""
-    if pa.types.is_dictionary(column.type):
-        return column.cast(column.type.value_type)
-    return column
+    """What pyarrow sorts by as it should: not dictionaries, and decimals of 32 and 64 bits only seemingly."""
+    kind = comparison_type(column.type)
+    return comparison_array(column, kind).cast(sortable_type(kind))
 
 
 def sorting_columns(keys: Sequence[SortKey], file: ParquetInput) -> list[pq.SortingColumn] | None:
@@ -79,7 +79,7 @@ def sorting_columns(keys: Sequence[SortKey], file: ParquetInput) -> list[pq.Sort
     """
     out = []
     for name, direction in keys:
-        if pa.types.is_floating(file.arrow_schema.field(name).type):
+        if pa.types.is_floating(comparison_type(file.arrow_schema.field(name).type)):
             break
         leaf = file.leaves_by_path[(name,)]
         out.append(pq.SortingColumn(leaf.ordinal, direction == "descending", False))
