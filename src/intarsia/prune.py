@@ -126,6 +126,11 @@ class _Pruner:
             elif self._speaks_of(leaf):
                 self.asked.append(leaf)
         self.steps: list[PruneStep] = []
+        # where there is an AND, what is found out about a leaf changes only the conditions that it is in
+        self.conditions: dict[Leaf, list[Bound]] = {}
+        for condition in predicate.children if isinstance(predicate, BoundAnd) else (predicate,):
+            for leaf in dict.fromkeys(leaves(condition)):
+                self.conditions.setdefault(leaf, []).append(condition)
         self.candidates = _combine(predicate, self.possible, self.everything)
 
     def _speaks_of(self, leaf: Leaf) -> bool:
@@ -154,9 +159,10 @@ class _Pruner:
             counts.requests - requests_before,
         )
 
-    def _open_leaves(self) -> dict[Leaf, RowSelection]:
-        """Leaves that an index could still narrow, and the rows where it would matter."""
-        scopes = {leaf: self.possible[leaf] & self.candidates for leaf in self.asked}
+    def _open_leaves(self, asked: Iterable[Leaf] | None = None) -> dict[Leaf, RowSelection]:
+        """Leaves, of all or of some, that an index could still narrow, and the rows where it would matter."""
+        wanted = self.asked if asked is None else asked
+        scopes = {leaf: self.possible[leaf] & self.candidates for leaf in wanted}
         return {leaf: scope for leaf, scope in scopes.items() if not scope.is_empty}
 
     def _ask_column_indexes(self) -> None:
@@ -207,7 +213,8 @@ class _Pruner:
 
     def _ask_embedded(self, embedded: EmbeddedIndexes) -> None:
         for entry in embedded.entries:
-            wanted = [leaf for leaf in self._open_leaves() if embedded.can_prune(entry, leaf)]
+            about = [leaf for leaf in self.asked if leaf.path in entry.columns]
+            wanted = [leaf for leaf in self._open_leaves(about) if embedded.can_prune(entry, leaf)]
             if wanted and embedded.cost_bytes(entry) < self.data_bytes(self.candidates):
                 index = embedded.open(entry)
                 if index is not None:
@@ -224,7 +231,8 @@ class _Pruner:
             if found is not None:
                 self.possible[leaf] = self.possible[leaf] & found
                 before = self.candidates
-                self.candidates = _combine(self.predicate, self.possible, self.everything)
+                for condition in self.conditions[leaf]:
+                    self.candidates &= _combine(condition, self.possible, self.everything)
                 if self.candidates.num_rows < before.num_rows:
                     self.steps.append(PruneStep(name, ".".join(leaf.path), before, self.candidates))
             if certain is not None:

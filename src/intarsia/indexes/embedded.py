@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from intarsia.errors import IndexPayloadError, IntarsiaError
@@ -45,7 +46,7 @@ class EmbeddedIndexes:
         self._indexes: dict[str, Any] = {}
         self._opened: dict[str, OpenIndex | None] = {}
 
-    @property
+    @cached_property
     def entries(self) -> tuple[Entry, ...]:
         """The entries of the directory, those that cost least to read first."""
         directory = self._file.directory
