@@ -39,13 +39,12 @@ def files_with_matches(spark, whole, predicates):
         ]
 
 
-def check(spark, lake, predicates):
-    """Returns how many files were left out, of how many that could have been."""
+def judged(spark, lake, predicates):
+    """For each predicate Spark takes: it, the names of all files, of those with matches, of those kept."""
     whole = spark.read.parquet(lake)
     listing = _listing(spark, whole, [lake])
     assert listing is not None
     names = {PurePath(file.path).name for file in listing.files}
-    left_out = could_have_been = 0
     for first in range(0, len(predicates), AT_ONCE):
         batch = predicates[first : first + AT_ONCE]
         for text, expected in zip(batch, files_with_matches(spark, whole, batch), strict=True):
@@ -56,9 +55,16 @@ def check(spark, lake, predicates):
             if planner is not None:
                 kept = {PurePath(file.path).name for file in planner.surviving(listing.files)}
                 assert not planner.report.ignored
-            assert expected <= kept, f"{text}: {sorted(expected - kept)} left out"
-            left_out += len(names - kept)
-            could_have_been += len(names - expected)
+            yield text, names, expected, kept
+
+
+def check(spark, lake, predicates):
+    """Returns how many files were left out, of how many that could have been."""
+    left_out = could_have_been = 0
+    for text, names, expected, kept in judged(spark, lake, predicates):
+        assert expected <= kept, f"{text}: {sorted(expected - kept)} left out"
+        left_out += len(names - kept)
+        could_have_been += len(names - expected)
     return left_out, could_have_been
 
 

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 spark = SparkSession.builder.remote("local[2]").getOrCreate()
 lake = sys.argv[1]
-indexes = [PageIndex(), ia.Distinct("s")]
+indexes = [PageIndex(), ia.Distinct("s"), ia.BloomGranule("y"), ia.Sample(20)]
 told = []
 report = ias.index(spark, lake, indexes, progress=lambda *args: told.append(args))
 again = ias.index(spark, lake, indexes, progress=False)

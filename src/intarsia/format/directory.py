@@ -61,8 +61,8 @@ class Entry:
         length: Length of the blob in bytes, header included; 0 if the payload stands here.
         xxh3: XXH3-64 of the payload, 16 hexadecimal digits.
         inline: The payload, if it is so small that it stands in the directory.
-        int96_unit: ``"us"`` or ``"ns"``, if 64 bits of that unit hold every value of its INT96 columns
-            exactly; None if they do not, or if nobody has looked.
+        int96_unit: ``"us"`` or ``"ns"``, if 64 bits of nanoseconds hold every value of its INT96 columns,
+            and whole microseconds are all that there is, or not; None if they do not, or nobody has looked.
     """
 
     name: str

@@ -25,8 +25,8 @@ from intarsia.retrofit.leaf_values import LeafReader, check_positions, leaf_path
 from intarsia.selection import Rows
 from intarsia.storage import SourceFile
 
-#: Nanoseconds of a microsecond.
-_NANOSECONDS = 1000
+_NANOSECONDS_OF_MICROSECOND = 1_000
+_NANOSECONDS_OF_SECOND = 1_000_000_000
 
 
 class FileColumns:
@@ -41,6 +41,7 @@ class FileColumns:
     def __init__(self, file: ParquetInput, offset_index: Callable[[ChunkKey], bytes | None]) -> None:
         self._file = file
         self._offset_index = offset_index
+        self._int96_units: dict[int, str | None] = {}
         footer = file.footer
         self.layout = Layout(footer.num_rows, footer.row_group_starts, _PageEdges(self))
 
@@ -91,28 +92,36 @@ class FileColumns:
                 row += len(chunk)
 
     def int96_unit(self, columns: Iterable[ColumnName]) -> str | None:
-        """The coarser of ``"us"`` and ``"ns"`` of which 64 bits hold every value of INT96 columns exactly.
+        """What Arrow's nanoseconds are worth for INT96 columns, of which it keeps the lowest 64 bits only.
 
         Returns:
-            None if there is none: Arrow's nanoseconds end in 2262, and later times come out as others.
+            ``"us"`` if every value is a number of whole microseconds and Arrow has it as it is; ``"ns"`` if
+            some have nanoseconds; None if some come out as other times (Arrow's end in 2262), or if none of
+            the columns is INT96.
         """
-        unit = None
-        for leaf in map(self.leaf, columns):
-            if leaf.type != Type.INT96:
+        units = {self._int96_unit(leaf) for leaf in map(self.leaf, columns) if leaf.type == Type.INT96}
+        return None if not units or None in units else "ns" if "ns" in units else "us"
+
+    def _int96_unit(self, leaf: Leaf) -> str | None:
+        if leaf.ordinal not in self._int96_units:
+            self._int96_units[leaf.ordinal] = self._find_int96_unit(leaf)
+        return self._int96_units[leaf.ordinal]
+
+    def _find_int96_unit(self, leaf: Leaf) -> str | None:
+        unit = "us"
+        # of seconds, no INT96 has more than 64 bits hold
+        in_seconds = self._open(coerce_int96_timestamp_unit="s")
+        for row_group, group in enumerate(self._file.footer.metadata.row_groups):
+            if group.num_rows == 0:
                 continue
-            unit = unit or "us"
-            coarse = self._open(coerce_int96_timestamp_unit="us")
-            for row_group, group in enumerate(self._file.footer.metadata.row_groups):
-                if group.num_rows == 0:
-                    continue
-                moments, whole = (
-                    self._read(row_group, leaf, reader).drop_null().cast(pa.int64()).to_numpy()
-                    for reader in (self._reader, coarse)
-                )
-                if (moments // _NANOSECONDS != whole).any():
-                    return None
-                if (moments % _NANOSECONDS).any():
-                    unit = "ns"
+            nanoseconds, seconds = (
+                self._read(row_group, leaf, reader).drop_null().cast(pa.int64()).to_numpy()
+                for reader in (self._reader, in_seconds)
+            )
+            if (nanoseconds // _NANOSECONDS_OF_SECOND != seconds).any():
+                return None
+            if (nanoseconds % _NANOSECONDS_OF_MICROSECOND).any():
+                unit = "ns"
         return unit
 
     def leaf(self, column: ColumnName) -> Leaf:

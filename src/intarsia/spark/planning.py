@@ -29,6 +29,7 @@ from intarsia.predicate import (
     evaluate,
 )
 from intarsia.predicate.bound import conjoin, disjoin
+from intarsia.spark.int96 import as_nanoseconds, is_int96
 from intarsia.spark.listing import LakeFile
 from intarsia.spark.spark_types import holds_as_is, partition_value
 from intarsia.spark.where import spark_semantics
@@ -50,6 +51,7 @@ class FilePlanner:
         types: Spark's types of the columns in it.
         case_sensitive: Whether names of columns are.
         columns: Top-level columns that will be read, None for all; for the report.
+        int96_as_moments: Whether Spark takes INT96 for moments as they stand, whoever wrote them.
         count_pages: Whether the report shall say which pages would be read; takes a little longer.
 
     Attributes:
@@ -63,12 +65,14 @@ class FilePlanner:
         *,
         case_sensitive: bool,
         columns: Sequence[str] | None = None,
+        int96_as_moments: bool = True,
         count_pages: bool = False,
     ) -> None:
         self._predicate = predicate
         self._types = types
         self._case_sensitive = case_sensitive
         self._columns = columns
+        self._int96_as_moments = int96_as_moments
         self._count_pages = count_pages
         self._lock = threading.Lock()
         self.report = ScanReport(rows_matched=None, bytes_planned=0)
@@ -104,7 +108,7 @@ class FilePlanner:
             def leaf_in_file(leaf: _Leaf) -> Bound:
                 if self._partition_name(leaf.column[0], file) is not None:
                     return self._partition_leaf(leaf, file)
-                return self._file_leaf(leaf, opened.arrow_schema)
+                return self._file_leaf(leaf, opened)
 
             scan = FileScan(
                 opened, self._bound(self._predicate, leaf_in_file), self._output(opened.arrow_schema)
@@ -149,18 +153,24 @@ class FilePlanner:
         columns = {path: pa.array([value.as_py()], value.type)}
         return BoundConstant(evaluate(bound, columns, 1)[0].as_py())
 
-    def _file_leaf(self, leaf: _Leaf, schema: pa.Schema) -> Bound:
+    def _file_leaf(self, leaf: _Leaf, file: ParquetInput) -> Bound:
         """A leaf on a column of the file."""
+        schema = file.arrow_schema
         found = self._find(schema, tuple(leaf.column))
         if found is None:  # Spark reads nulls
             return BoundConstant(isinstance(leaf, IsNull) and not leaf.negated)
         path, kind = found
         if path is None:
             return _ANY
-        if not isinstance(leaf, IsNull) and not holds_as_is(self._types[tuple(leaf.column)], kind):
+        spark_type = self._types[tuple(leaf.column)]
+        there = replace(leaf, column=path)
+        here: Predicate = there
+        if spark_type == "timestamp" and self._int96_as_moments and is_int96(file, path):
+            here = as_nanoseconds(there, file)
+        elif not isinstance(leaf, IsNull) and not holds_as_is(spark_type, kind):
             return _ANY
         try:
-            return spark_semantics(bind(replace(leaf, column=path), schema))
+            return self._bound(here, lambda leaf: spark_semantics(bind(leaf, schema)))
         except IntarsiaError:
             return _ANY
 

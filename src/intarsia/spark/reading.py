@@ -160,7 +160,12 @@ def _planner(
         if not count_pages and _is_trivial(predicate):
             return None
     return FilePlanner(
-        predicate, types, case_sensitive=case_sensitive, columns=columns, count_pages=count_pages
+        predicate,
+        types,
+        case_sensitive=case_sensitive,
+        columns=columns,
+        int96_as_moments=not _is_on(spark, "spark.sql.parquet.int96TimestampConversion"),
+        count_pages=count_pages,
     )
 
 

@@ -178,7 +178,7 @@ def cast(literal: Literal, target: str, sizes: tuple[int, ...] = ()) -> Literal 
 def holds_as_is(spark_type: str, arrow_type: pa.DataType) -> bool:
     """Whether Spark reads a file's column of this Arrow type as the very values that Arrow has.
 
-    Nanoseconds (so INT96, too), UUIDs and whatever else is read another way are left out.
+    Nanoseconds, UUIDs and whatever else is read another way are left out. `intarsia.spark.int96` has INT96.
     """
     kind = comparison_type(arrow_type)
     if spark_type in INTEGERS:  # of a wider one Spark keeps the low bits, and may take the top one for a sign

@@ -26,11 +26,12 @@ from intarsia.predicate import (
     Constant,
     In,
     IsNull,
-    Like,
     Op,
     Or,
+    Path,
     Predicate,
     contains,
+    ends_with,
     starts_with,
 )
 from intarsia.predicate.bound import Bound, BoundAnd, BoundCompare, BoundOr, conjoin, disjoin
@@ -63,6 +64,7 @@ _TEXT_FUNCTION: Final = re.compile(r"(like|regexp\w*)[\s`]*\(", re.IGNORECASE)
 
 # What Spark reads as a moment in more than one way (such as 'now', or a bare time of day) does not start so.
 _MOMENT: Final = re.compile(r"\d{4}(-[0-9A-Za-z:+./_ \-]*)?")
+_REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 _DAY: Final = dt.timedelta(days=1)
 _EPOCH: Final = dt.datetime(1970, 1, 1)
 
@@ -272,7 +274,7 @@ class _Weakener:
         column, literal = self._column(node.this), _literal(node.expression)
         if column is None or column.type != "string" or literal is None or literal.kind != "string":
             return _TRUE
-        return Like(column.path, literal.value, negated=negate is not bool(node.args.get("negate")))
+        return _weak_like(column.path, literal.value, negate is not bool(node.args.get("negate")))
 
     def _rlike(self, node: Any, *, negate: bool) -> Predicate:
         column, literal = self._column(node.this), _literal(node.expression)
@@ -310,6 +312,27 @@ def _literal(node: Any) -> Literal | None:
         )
         return None if inner is None else cast(inner, str(node.to.this.name), sizes)
     return None
+
+
+def _weak_like(path: Path, pattern: str, negated: bool) -> Predicate:
+    """LIKE by the literal text in its pattern.
+
+    Text in files may be no UTF-8. Spark then reads a replacement character, which a wildcard stands for, and
+    which a pattern may hold; Arrow's regular expressions find neither. Other text is the same bytes to both.
+    """
+    if _REPLACEMENT in pattern:
+        return _TRUE
+    first, *rest = re.split("[%_]+", pattern)
+    if not rest:
+        return Comparison(path, "<>" if negated else "=", pattern)
+    *inner, last = rest
+    found = [contains(path, text) for text in inner]
+    found += [starts_with(path, first)] if first else []
+    found += [ends_with(path, last)] if last else []
+    if negated:
+        is_all = len(found) == 1 and "_" not in pattern
+        return dataclasses.replace(found[0], negated=True) if is_all else IsNull(path, negated=True)
+    return And(tuple(found)) if len(found) > 1 else found[0] if found else IsNull(path, negated=True)
 
 
 def _compare_nan(path: tuple[str, ...], op: Op) -> Predicate:

@@ -1,0 +1,245 @@
+"""Times as INT96: moments to Spark, nanoseconds that may run over to Arrow."""
+
+import datetime as dt
+import operator
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.file import ParquetInput
+from intarsia.predicate import And, Comparison, Constant, In, IsNull, bind, evaluate
+from intarsia.spark.int96 import as_nanoseconds
+from intarsia.storage import LocalFile
+from tests.spark.comparing import judged, settings
+
+MOMENT = dt.datetime(2024, 3, 10, 7, 30)
+FAR = dt.datetime(9999, 12, 31)
+EPOCH = dt.datetime(1970, 1, 1)
+JULIAN_DAY_OF_EPOCH = 2_440_588
+
+LITERALS = [
+    "TIMESTAMP '2024-03-10 07:30:00'",
+    "TIMESTAMP '2024-03-10 07:30:00.000001'",
+    "TIMESTAMP '2024-03-10 02:30:00 America/New_York'",
+    "'2024-03-10 03:30:00'",
+    "DATE '2024-03-10'",
+    "TIMESTAMP_NTZ '2024-03-10 07:30:00'",
+    "TIMESTAMP '2261-12-31 00:00:00'",
+    "TIMESTAMP '2300-01-01 00:00:00'",
+    "TIMESTAMP '1700-01-01 00:00:00'",
+]
+PREDICATES = [
+    f"ts {sign} {literal}" for literal in LITERALS for sign in ("=", "<>", "<", "<=", ">", ">=", "<=>")
+]
+PREDICATES += [
+    f"ts IN ({', '.join(LITERALS[:2])})",
+    f"ts NOT IN ({', '.join(LITERALS[:2])})",
+    f"NOT (ts <=> {LITERALS[0]})",
+    "ts IS NULL",
+    f"ts BETWEEN {LITERALS[0]} AND {LITERALS[1]}",
+]
+
+
+def write(path, values, unit="us", **options):
+    path.parent.mkdir(exist_ok=True)
+    much = [os.urandom(7000) for _ in values]  # an index that is larger than what it saves is not read
+    pq.write_table(
+        pa.table({"ts": pa.array(values, pa.timestamp(unit)), "much": much}),
+        path,
+        use_deprecated_int96_timestamps=True,
+        **options,
+    )
+    assert pq.ParquetFile(path).schema.column(0).physical_type == "INT96"
+    return path
+
+
+def microseconds(moment):
+    return (moment - EPOCH) // dt.timedelta(microseconds=1)
+
+
+def nanoseconds(moment, more=0):
+    return microseconds(moment) * 1000 + more
+
+
+#: What comes out of Arrow as the very moment that is asked for, give or take a microsecond.
+OVER = microseconds(MOMENT) + 2**64 // 1000
+
+KINDS = {"zone_map": ia.ZoneMap, "distinct": ia.Distinct, "row_map": ia.RowMap, "dictionary": None}
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory):
+    """Moments a little apart, below a microsecond apart, far away, and none, each in a file of each kind."""
+    folder = tmp_path_factory.mktemp("int96") / "lake"
+    for kind, index in KINDS.items():
+        files = {
+            "before": ([MOMENT - dt.timedelta(microseconds=1)] * 3, "us"),
+            "there": ([MOMENT] * 3, "us"),
+            "after": ([MOMENT + dt.timedelta(microseconds=1)] * 3, "us"),
+            "long-before": ([MOMENT - dt.timedelta(days=400)] * 3, "us"),
+            **{f"ns{more}": ([nanoseconds(MOMENT, more)] * 3, "ns") for more in (-1, 1, 999, 1000)},
+            "far": ([MOMENT, FAR], "us"),
+            "over": ([OVER, OVER, OVER], "us"),
+            "null": ([None, MOMENT - dt.timedelta(days=2)], "us"),
+        }
+        for name, (values, unit) in files.items():
+            path = write(folder / f"{kind}-{name}.parquet", values, unit)
+            if index is not None:
+                assert ia.attach(path, [index("ts")]).built
+    return str(folder)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_no_file_with_a_match_is_left_out(spark, lake, zone):
+    left_out, could_have_been = dict.fromkeys(KINDS, 0), dict.fromkeys(KINDS, 0)
+    with settings(spark, {"spark.sql.session.timeZone": zone}):
+        for text, names, expected, kept in judged(spark, lake, PREDICATES):
+            assert expected <= kept, f"{text}: {sorted(expected - kept)} left out"
+            for kind in KINDS:
+                left_out[kind] += sum(name.startswith(kind) for name in names - kept)
+                could_have_been[kind] += sum(name.startswith(kind) for name in names - expected)
+    for kind in ("zone_map", "distinct"):
+        assert left_out[kind] > could_have_been[kind] / 2
+    for kind in ("row_map", "dictionary"):
+        assert left_out[kind] > 0
+
+
+@pytest.mark.spark
+def test_moments_that_spark_moves_are_left_to_spark(spark, lake):
+    """The setting has Spark take INT96 of other writers for times of its session's zone."""
+    conf = {
+        "spark.sql.session.timeZone": "America/New_York",
+        "spark.sql.parquet.int96TimestampConversion": "true",
+    }
+    predicates = [f"ts {sign} {LITERALS[0]}" for sign in ("=", "<", ">")] + ["ts IS NULL"]
+    with settings(spark, conf):
+        for text, names, expected, kept in judged(spark, lake, predicates):
+            assert expected <= kept
+            assert (kept == names) is (text != "ts IS NULL")
+
+
+SIGNS = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def holds(predicate, values, schema):
+    """Whether each value meets a predicate of `as_nanoseconds`."""
+    if isinstance(predicate, And):
+        return np.logical_and.reduce([holds(child, values, schema) for child in predicate.children])
+    if isinstance(predicate, Constant):
+        return np.full(len(values), predicate.value)
+    return evaluate(bind(predicate, schema), {("ts",): values}, len(values)).to_numpy(zero_copy_only=False)
+
+
+@pytest.mark.parametrize(
+    ("unit", "moments"),
+    [
+        ("us", [nanoseconds(MOMENT, 1000 * more) for more in (-2, -1, 0, 1, 2)]),
+        ("ns", [nanoseconds(MOMENT, more) for more in range(-2001, 2002, 77)]),
+        ("ns", [nanoseconds(dt.datetime(1930, 1, 1), more) for more in (-1001, -1000, -999, -1, 0, 1, 999)]),
+        (None, [1000 * OVER, 1000 * (OVER + 1), nanoseconds(MOMENT), nanoseconds(FAR)]),
+    ],
+)
+def test_what_spark_finds_is_found_among_nanoseconds(tmp_path, unit, moments):
+    """Spark cuts off what is below a microsecond; of moments in files, Arrow has the lowest 64 bits."""
+    coarse = [moment // 1000 for moment in moments]
+    path = write(
+        tmp_path / "lake" / "a.parquet", moments if unit == "ns" else coarse, "ns" if unit == "ns" else "us"
+    )
+    ia.attach(path, [ia.ZoneMap("ts")])
+    values = pq.read_table(path)["ts"]
+    assert values.type == pa.timestamp("ns")
+    asked = sorted({base + more for base in (*coarse, microseconds(FAR)) for more in (-1, 0, 1)})
+    denied = 0
+    with ParquetInput(LocalFile(str(path))) as file:
+        for moment in asked:
+            literal = pa.scalar(moment, pa.timestamp("us", "UTC"))
+            leaves = {Comparison(("ts",), sign, literal): test for sign, test in SIGNS.items()}
+            leaves[In(("ts",), (literal,))] = operator.eq
+            leaves[In(("ts",), (literal,), negated=True)] = operator.ne
+            for leaf, test in leaves.items():
+                matches = np.array([test(value, moment) for value in coarse])
+                found = holds(as_nanoseconds(leaf, file), values, file.arrow_schema)
+                assert not (matches & ~found).any(), (leaf, moment)
+                if unit == "us" and moment < 2**63 // 1000 - 1:
+                    assert (matches == found).all(), (leaf, moment)
+                denied += int((~found).sum())
+        for leaf in (IsNull(("ts",)), IsNull(("ts",), negated=True)):
+            assert as_nanoseconds(leaf, file) == leaf
+    assert denied > 0
+
+
+def units(path):
+    with ParquetInput(LocalFile(str(path))) as file:
+        return {entry.kind: entry.int96_unit for entry in file.directory.entries}
+
+
+@pytest.mark.parametrize(
+    ("unit", "values", "written"),
+    [
+        ("us", [MOMENT, None, dt.datetime(1700, 1, 1)], "us"),
+        ("us", [None, None], "us"),
+        ("ns", [nanoseconds(MOMENT), nanoseconds(MOMENT, 1)], "ns"),
+        (None, [MOMENT, FAR], "us"),
+        (None, [nanoseconds(dt.datetime(1, 1, 1)) // 1000, microseconds(MOMENT)], "us"),
+        (None, [OVER], "us"),
+    ],
+)
+def test_an_index_says_which_unit_holds_its_column(tmp_path, unit, values, written):
+    path = write(tmp_path / "lake" / "a.parquet", values, written, row_group_size=1)
+    ia.attach(path, [ia.ZoneMap("ts"), ia.Distinct("ts"), ia.RowMap("much"), ia.Sample(2)])
+    assert units(path) == {"zone_map": unit, "distinct": unit, "row_map": None, "sample": None}
+    ia.attach(path, [ia.Hll("ts")])  # what is there is carried over
+    assert units(path)["zone_map"] == units(path)["hll"] == unit
+
+
+def test_a_day_that_comes_round_to_a_moment_is_none(tmp_path):
+    """Days have 32 bits; of microseconds, as of nanoseconds, they have more than fit into 64."""
+    path = write(
+        tmp_path / "lake" / "a.parquet", [EPOCH], use_dictionary=False, compression="none", store_schema=False
+    )
+    data = path.read_bytes()
+    there = bytes(8) + JULIAN_DAY_OF_EPOCH.to_bytes(4, "little")
+    assert data.count(there) == 1
+
+    micros_of_day = 86_400_000_000
+    day = JULIAN_DAY_OF_EPOCH + round(11 * 2**64 / micros_of_day)
+    assert day > 2**31  # which to Spark is negative
+    path.write_bytes(data.replace(there, bytes(8) + day.to_bytes(4, "little")))
+    assert abs(pq.read_table(path)["ts"][0].value) < 1000 * micros_of_day  # of 1970 or 1969
+    ia.attach(path, [ia.ZoneMap("ts")])
+    assert units(path) == {"zone_map": None}
+
+
+def test_a_column_is_looked_at_once(tmp_path, monkeypatch):
+    """And none that is no INT96."""
+    from intarsia.retrofit.column_data import FileColumns
+
+    looked = []
+    find = FileColumns._find_int96_unit
+    monkeypatch.setattr(
+        FileColumns,
+        "_find_int96_unit",
+        lambda self, leaf: looked.append((Path(self._file.path).name, leaf.name)) or find(self, leaf),
+    )
+    path = write(tmp_path / "lake" / "a.parquet", [MOMENT, MOMENT])
+    plain = tmp_path / "lake" / "plain.parquet"
+    pq.write_table(pa.table({"ts": pa.array([MOMENT], pa.timestamp("us"))}), plain)
+    for file in (path, plain):
+        ia.attach(file, [ia.PageIndex(), ia.Statistics(), ia.Bloom("ts")])
+    assert looked == []
+    for file in (path, plain):
+        ia.attach(file, [ia.ZoneMap("ts"), ia.Distinct("ts"), ia.ZoneMap("ts", granularity="file")])
+    assert looked == [("a.parquet", "ts")]
