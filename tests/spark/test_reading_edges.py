@@ -253,3 +253,40 @@ def test_collations_are_sparks_alone(spark, tmp_path):
     for text in ("a", "B"):
         spark.sql(f"SELECT '{text}' COLLATE UTF8_LCASE AS s").write.mode("append").parquet(lake)
     check(spark, lake, ["s = 'A'", "s = 'b'", "s > 'a'", "s LIKE 'A%'", "s IN ('A', 'b')"])
+
+
+def test_text_that_is_no_utf_8(spark, tmp_path):
+    """Spark sees a replacement character, in some of its operators, and bytes in others."""
+    texts = [b"k1", b"k\xff1", b"k\xc3", b"\xc3k1", b"k\xe3\xc3\xa91", "k\ufffd1".encode(), "k\xe91".encode()]
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    much = [os.urandom(10_000), os.urandom(10_000)]  # else a dictionary page is not read
+    for kind, index in {"dictionary": None, "ngram": ia.Ngram("x")}.items():
+        for ordinal, text in enumerate(texts):
+            path = lake / f"{kind}-{ordinal}.parquet"
+            values = pa.array([text, text], pa.binary()).view(pa.string())
+            pq.write_table(pa.table({"x": values, "much": much}), path, use_dictionary=index is None)
+            if index is not None:
+                attach(str(path), [index])
+    patterns = [
+        "k1",
+        "k_1",
+        "k%1",
+        "%k1",
+        "k%",
+        "%1",
+        "_k1",
+        "%\ufffd%",
+        "k\ufffd1",
+        "%\xe9%",
+        "k__1",
+        "k\xe91",
+        "%",
+    ]
+    predicates = [f"x {negation}LIKE '{text}'" for text in patterns for negation in ("", "NOT ")]
+    predicates += [f"x {negation}RLIKE '{text}'" for text in ("k1", "^k", "1") for negation in ("", "NOT ")]
+    predicates += [
+        f"x {operator} '{text}'" for text in ("k1", "k\ufffd1", "k\xe91") for operator in OPERATORS
+    ]
+    left_out, could_have_been = check(spark, str(lake), predicates)
+    assert left_out > could_have_been / 3
