@@ -92,6 +92,17 @@ def test_it_is_exact_at_its_granularity(where, rows):
     assert distinct.candidate_rows(find(where, pa.string())) == RowSelection.from_ranges(rows)
 
 
+def test_values_that_take_much_are_not_listed_and_all_together_are_limited(monkeypatch):
+    monkeypatch.setattr("intarsia.indexes.distinct.MAX_GRANULE_BYTES", 1000)
+    monkeypatch.setattr("intarsia.indexes.distinct.MAX_BYTES", 2500)
+    long = ["a" * 600, "b" * 600, "c" * 100, "c" * 100, "d" * 900, "e" * 90]
+    distinct = opened(ia.Distinct("x"), Values(pa.array(long), [0, 2, 4, 6], [0, 1, 4, 6]))
+    leaf = bind(parse_sql("x = 'nowhere'"), pa.schema({"x": pa.string()}))
+    assert distinct.candidate_rows(leaf) == RowSelection.from_ranges([(0, 2)])
+    with pytest.raises(IndexBuildError, match="use larger granules, a smaller max_values, or BloomGranule"):
+        opened(ia.Distinct("x"), Values(pa.array(long * 2), list(range(13)), [0, 12]))
+
+
 def test_a_granule_over_the_limit_cannot_be_skipped():
     data = Values(pa.array([1, 2, 3, 7, 7, 7]), [0, 3, 6], [0, 6])
     distinct = opened(ia.Distinct("x", max_values=2), data)

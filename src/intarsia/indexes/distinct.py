@@ -33,6 +33,12 @@ from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.predicate.evaluate import leaf_mask
 from intarsia.selection import Rows, RowSelection
 
+#: A granule whose distinct values take more than this is recorded as "cannot skip", however few they are.
+MAX_GRANULE_BYTES = 16 << 20
+
+#: What all granules together may take while the index is built.
+MAX_BYTES = 512 << 20
+
 
 @dataclass(frozen=True)
 class Distinct:
@@ -44,7 +50,8 @@ class Distinct:
     Args:
         column: The column, dotted if it is nested; it may not lie in a list or map.
         granularity: ``"page"``, ``"row_group"``, ``"file"``, or a number of rows.
-        max_values: A granule with more distinct values than this is recorded as "cannot skip".
+        max_values: A granule with more distinct values than this is recorded as "cannot skip"; so is one
+            whose values take more than 16 MiB.
         layout: ``"granules"``; or ``"datafusion"``, the form that the example of DataFusion's blog reads: the
             values of the file, whose offset stands in the footer key ``distinct_index_offset``. That form
             is about a text column of the whole file (``granularity`` is then ``"file"``), says nothing of
@@ -106,8 +113,9 @@ class Distinct:
         if self._is_datafusion:
             if unlisted:
                 raise IndexBuildError(
-                    f"Distinct: {self.column!r} has more than {self.max_values} distinct values, and "
-                    "DataFusion's form lists all or none: raise max_values, or leave layout out"
+                    f"Distinct: {self.column!r} has more than {self.max_values} distinct values, or over "
+                    f"{MAX_GRANULE_BYTES:,} bytes of them, and DataFusion's form lists all or none: raise "
+                    "max_values, or leave layout out"
                 )
             return build_block(self.column, batch.column("value"))
         return serialize_granules(batch, edges, self.granularity, {b"unlisted": unlisted})
@@ -182,36 +190,47 @@ class _Granules:
         self.max_values = max_values
         self.values: list[pa.Array] = []
         self.ordinals: list[npt.NDArray[np.uint32]] = []
+        self.unlisted: list[int] = []
+        self.num_bytes = 0
         self._pending: pa.Array | None = None  # distinct values so far of the granule that is still open
         self._granule = 0
+        self._is_too_much = False
 
     def add(self, granule: int, piece: pa.Array) -> None:
         """Take values of a granule; granules come in order."""
         if granule != self._granule:
             self._flush()
             self._granule = granule
-        self._take(pc.unique(piece.cast(sortable_type(piece.type))))
+        if not self._is_too_much:
+            self._take(pc.unique(piece.cast(sortable_type(piece.type))))
 
     def _take(self, found: pa.Array) -> None:
-        if self._pending is not None:
+        if self._pending is not None and found.nbytes <= MAX_GRANULE_BYTES:
             found = pc.unique(pa.concat_arrays([self._pending, found]))
         # more than the limit is not kept, so a granule as large as a file stays small in memory
-        self._pending = found.slice(0, self.max_values + 1)
+        self._is_too_much = len(found) > self.max_values or found.nbytes > MAX_GRANULE_BYTES
+        self._pending = None if self._is_too_much else found
 
     def _flush(self) -> None:
-        if self._pending is not None:
+        if self._is_too_much:
+            self.unlisted.append(self._granule)
+        elif self._pending is not None:
             self.values.append(self._pending)
             self.ordinals.append(np.full(len(self._pending), self._granule, dtype=np.uint32))
-            self._pending = None
+            self.num_bytes += self._pending.nbytes
+        self._pending, self._is_too_much = None, False
+        if self.num_bytes > MAX_BYTES:
+            raise IndexBuildError(
+                f"Distinct: the values of all granules take more than {MAX_BYTES:,} bytes; use larger "
+                "granules, a smaller max_values, or BloomGranule"
+            )
 
     def finish(self, value_type: pa.DataType) -> tuple[pa.RecordBatch, bytes]:
         """The batch of the payload, and ``unlisted``."""
         self._flush()
-        unlisted = [part[0] for part in self.ordinals if len(part) > self.max_values]
-        kept = [place for place, part in enumerate(self.ordinals) if len(part) <= self.max_values]
         stored = sortable_type(value_type)
-        values = pa.concat_arrays([pa.array([], stored), *(self.values[place] for place in kept)])
-        granules = np.concatenate([np.empty(0, np.uint32), *(self.ordinals[place] for place in kept)])
+        values = pa.concat_arrays([pa.array([], stored), *self.values])
+        granules = np.concatenate([np.empty(0, np.uint32), *self.ordinals])
         distinct, offsets, order = _group(values)
         lists = pa.ListArray.from_arrays(
             pa.array(offsets, pa.int32()), pa.array(granules[order], pa.uint32())
@@ -221,7 +240,7 @@ class _Granules:
             [distinct.cast(value_type), lists.cast(list_type)],
             schema=pa.schema([pa.field("value", value_type), pa.field("granules", list_type)]),
         )
-        return batch, np.array(unlisted, dtype="<u4").tobytes()
+        return batch, np.array(self.unlisted, dtype="<u4").tobytes()
 
 
 def _group(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int32], npt.NDArray[np.int64]]:
