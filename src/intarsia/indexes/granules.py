@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from intarsia.errors import ColumnNotFoundError, IndexPayloadError
+from intarsia.errors import ColumnNotFoundError, IndexBuildError, IndexPayloadError
+from intarsia.format.arrow_stream import check_expanded
 from intarsia.indexes.base import Granularity, Layout
 from intarsia.selection import Rows, RowSelection
 
@@ -54,6 +55,9 @@ def serialize_granules(
         edges: `Layout.edges` of its granularity.
         granularity: Its granularity.
         metadata: More for the schema's metadata.
+
+    Raises:
+        IndexBuildError: If it is more than `parse_granules` opens.
     """
     entries = dict(metadata or {})
     if granularity == "page":
@@ -63,7 +67,12 @@ def serialize_granules(
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
         writer.write_batch(batch)
-    return bytes(sink.getvalue())
+    payload = bytes(sink.getvalue())
+    try:
+        check_expanded(payload)
+    except ValueError as error:
+        raise IndexBuildError(f"an index is too large: {error}; use larger granules") from error
+    return payload
 
 
 def parse_granules(
@@ -82,6 +91,7 @@ def parse_granules(
         IndexPayloadError: If the payload is damaged, or about other rows.
     """
     try:
+        check_expanded(payload)
         with pa.ipc.open_stream(payload) as reader:
             batch = reader.read_next_batch()
         batch.validate(full=True)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from intarsia.comparison import comparison_array, comparison_type
 from intarsia.errors import IndexBuildError, IndexPayloadError
+from intarsia.format.arrow_stream import check_expanded
 from intarsia.indexes.base import ColumnData, Layout
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.predicate.bound import Path
@@ -76,8 +77,9 @@ class Sample:
             with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
                 writer.write_table(table)
             payload = bytes(sink.getvalue())
+            check_expanded(payload)
             kept = pa.ipc.open_stream(payload).schema
-        except pa.ArrowException as error:
+        except (pa.ArrowException, ValueError) as error:
             raise IndexBuildError(f"Sample: rows of these types cannot be kept: {error}") from error
         changed = [field.name for field, there in zip(fields, kept, strict=True) if field.type != there.type]
         if changed:
@@ -87,6 +89,7 @@ class Sample:
     def open(self, payload: bytes, layout: Layout) -> OpenSample:
         """The rows."""
         try:
+            check_expanded(payload)
             with pa.ipc.open_stream(payload) as reader:
                 table = reader.read_all()
             table.validate(full=True)
