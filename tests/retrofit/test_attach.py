@@ -23,6 +23,7 @@ from intarsia.format import thrift
 from intarsia.format.directory import belongs, parse_directory, unframe
 from intarsia.format.structs import OffsetIndex
 from intarsia.indexes.distinct import Distinct
+from intarsia.indexes.sample import Sample
 from intarsia.retrofit import PageIndex, attach, detach
 from tests.retrofit.tables import drawn_tables, edit_footer, page_indexes
 
@@ -441,6 +442,26 @@ def test_truncated_files(path, cut):
         with pytest.raises(CorruptFileError, match=r"t\.parquet"):
             action()
     assert content(path) == whole[:cut]
+
+
+@pytest.mark.parametrize(
+    "index", [*(Distinct(name, granularity="row_group") for name in ("n", "t", "s.x")), Sample(40)], ids=repr
+)
+def test_a_row_group_that_holds_fewer_rows_than_it_claims(tmp_path, index):
+    path = str(tmp_path / "t.parquet")
+    numbers = range(30)
+    columns = {"n": numbers, "t": [str(n) for n in numbers], "s": [{"x": n} for n in numbers]}
+    pq.write_table(pa.table(columns), path, row_group_size=10)
+
+    def claim_more(footer):
+        footer.set(3, thrift.I64, 40)
+        footer.get(4).items[1].set(3, thrift.I64, 20)
+
+    edit_footer(path, claim_more)
+    before = content(path)
+    with pytest.raises(CorruptFileError, match=r"t\.parquet.*row group 1 gave 10 rows, not 20"):
+        attach(path, [index])
+    assert content(path) == before
 
 
 def test_missing_file(tmp_path):

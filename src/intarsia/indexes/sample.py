@@ -68,8 +68,9 @@ class Sample:
     def build(self, chunk: ColumnData) -> bytes:
         """The payload for a file; see the module's text."""
         ordinals = draw(chunk.layout.num_rows, self.n, np.random.default_rng(self.seed))
+        found = chunk.rows(ordinals)
         try:
-            rows = _compacted(chunk.rows(ordinals).combine_chunks())
+            rows = _compacted(found.combine_chunks())
             fields = [pa.field(_ORDINAL, pa.int64(), nullable=False), *rows.schema]
             table = pa.Table.from_arrays([pa.array(ordinals), *rows.columns], schema=pa.schema(fields))
             sink = pa.BufferOutputStream()

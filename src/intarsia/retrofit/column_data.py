@@ -146,13 +146,22 @@ class FileColumns:
         return column
 
     def _read_columns(self, row_group: int, leaves: Sequence[int], reader: Any) -> pa.Table:
+        """Some leaves of a row group, with as many rows as the footer says, or an error."""
+        names = ", ".join(repr(self._file.footer.leaves[leaf].name) for leaf in leaves)
         try:
-            return reader.read_row_group(row_group, column_indices=list(leaves), use_threads=False)
+            table = reader.read_row_group(row_group, column_indices=list(leaves), use_threads=False)
         except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-            names = ", ".join(repr(self._file.footer.leaves[leaf].name) for leaf in leaves)
             raise CorruptFileError(
                 f"{names} of row group {row_group} cannot be decoded: {error}", path=self._file.path
             ) from error
+        # rows are numbered by what the footer says; other counts would shift all that follow
+        num_rows = self._file.footer.metadata.row_groups[row_group].num_rows
+        for held in (table.num_rows, *(len(column) for column in table.columns)):
+            if held != num_rows:
+                raise CorruptFileError(
+                    f"{names} of row group {row_group} gave {held} rows, not {num_rows}", path=self._file.path
+                )
+        return table
 
     @cached_property
     def _reader(self) -> Any:
