@@ -123,7 +123,7 @@ def build_block(column: str, values: pa.Array) -> bytes:
     try:
         texts: list[str] = values.drop_null().to_pylist()
     except UnicodeDecodeError as error:
-        raise IndexBuildError(f"Distinct: {column!r} holds text that is no UTF-8; {remedy}") from error
+        raise IndexBuildError(f"Distinct: {column!r} holds text that is no UTF-8; use RowMap") from error
     for text in texts:
         if "\n" in text or text.endswith("\r"):
             raise IndexBuildError(

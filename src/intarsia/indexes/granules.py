@@ -57,8 +57,12 @@ def serialize_granules(
         metadata: More for the schema's metadata.
 
     Raises:
-        IndexBuildError: If it is more than `parse_granules` opens.
+        IndexBuildError: If `parse_granules` would not open it: text that is no UTF-8, or too much of all.
     """
+    try:
+        batch.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise IndexBuildError(f"values cannot be kept in an index: {error}") from error
     entries = dict(metadata or {})
     if granularity == "page":
         entries[_EDGES] = np.asarray(edges, dtype="<i8").tobytes()

@@ -73,6 +73,7 @@ class Sample:
             rows = _compacted(found.combine_chunks())
             fields = [pa.field(_ORDINAL, pa.int64(), nullable=False), *rows.schema]
             table = pa.Table.from_arrays([pa.array(ordinals), *rows.columns], schema=pa.schema(fields))
+            table.validate(full=True)  # as it is when it is opened: text may be no UTF-8
             sink = pa.BufferOutputStream()
             options = pa.ipc.IpcWriteOptions(compression="zstd")
             with pa.ipc.new_stream(sink, table.schema, options=options) as writer:

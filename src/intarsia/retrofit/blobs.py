@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+import pyarrow as pa
+
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.format.directory import BLOB_HEADER_BYTES, Entry, blob_header, checksum
 from intarsia.indexes.base import Granularity, HasFooterKeys, Index, parameters
@@ -134,7 +136,10 @@ def build_blob(index: Index, planned: Entry, columns: FileColumns) -> Blob:
     Raises:
         IndexBuildError: If these columns cannot have it.
     """
-    payload = index.build(columns)
+    try:
+        payload = index.build(columns)
+    except (pa.ArrowException, UnicodeDecodeError) as error:  # such as text that is no UTF-8
+        raise IndexBuildError(f"{index!r} cannot be built on these values: {error}") from error
     if not isinstance(payload, bytes):
         raise IndexBuildError(f"{index!r} built {type(payload).__name__}, not bytes")
     inline = payload if len(payload) <= INLINE_BYTES and not _footer_keys(index, 0) else None
