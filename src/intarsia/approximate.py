@@ -19,9 +19,9 @@ from intarsia.file_scan import FileScan
 from intarsia.format.directory import Entry
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.granules import granule_rows
-from intarsia.indexes.hll import MAX_LG_CONFIG_K, DistinctCounter, Hll, OpenHll, is_counted
+from intarsia.indexes.hll import MAX_LG_CONFIG_K, MIN_LG_CONFIG_K, DistinctCounter, Hll, OpenHll, is_counted
 from intarsia.indexes.sample import OpenSample, Sample, draw, take_rows
-from intarsia.output_columns import OutputColumn
+from intarsia.output_columns import OutputColumn, concat_rows
 from intarsia.predicate import Path
 from intarsia.prune import PruneStep
 from intarsia.selection import Rows, RowSelection
@@ -77,6 +77,7 @@ class DistinctValues:
 
     Raises:
         UnsupportedFeatureError: If values of its type are not counted.
+        ValueError: If there are no sketches of so many registers.
     """
 
     def __init__(self, column: OutputColumn, lg_config_k: int = MAX_LG_CONFIG_K) -> None:
@@ -84,6 +85,10 @@ class DistinctValues:
         self._kind = comparison_type(column.type)
         if not is_counted(self._kind):
             raise UnsupportedFeatureError(f"values of {column.name!r} ({self._kind}) are not counted")
+        if not MIN_LG_CONFIG_K <= lg_config_k <= MAX_LG_CONFIG_K:
+            raise ValueError(
+                f"lg_config_k is {lg_config_k}; it must be {MIN_LG_CONFIG_K} to {MAX_LG_CONFIG_K}"
+            )
         self._lg_config_k = lg_config_k
         self.unindexed: list[str] = []
 
@@ -274,7 +279,7 @@ def _rows_at(scan: FileScan, ordinals: Rows) -> pa.Table:
     while True:
         before = scan.tally.rows_matched
         try:
-            return pa.concat_tables(list(scan.batches(rows=rows)))
+            return concat_rows(list(scan.batches(rows=rows)))
         except PageIndexMismatchError:  # no longer believed: whole chunks are read
             continue
         finally:

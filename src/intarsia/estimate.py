@@ -25,13 +25,14 @@ class Estimates:
 
     Args:
         file: The file.
+        embedded: Its embedded indexes.
         most_bytes: An index that takes more than so many bytes to read is not asked.
     """
 
-    def __init__(self, file: ParquetInput, most_bytes: int) -> None:
+    def __init__(self, file: ParquetInput, embedded: EmbeddedIndexes, most_bytes: int) -> None:
         self._file = file
         self._most_bytes = most_bytes
-        self._embedded = EmbeddedIndexes(file)
+        self._embedded = embedded
         self._known: dict[Leaf, float | None] = {}
 
     def share(self, node: Bound) -> float | None:
@@ -43,13 +44,13 @@ class Estimates:
             return float(node.value)
         if isinstance(node, (BoundAnd, BoundOr)):
             is_and = isinstance(node, BoundAnd)
-            missed = 1.0  # for AND the share that is kept
+            left = 1.0  # for OR the share that matches none so far
             for child in node.children:
                 share = self.share(child)
                 if share is None:
                     return None
-                missed *= share if is_and else 1 - share
-            return missed if is_and else 1 - missed
+                left *= share if is_and else 1 - share
+            return left if is_and else 1 - left
         if node not in self._known:
             self._known[node] = self._leaf_share(node)
         return self._known[node]

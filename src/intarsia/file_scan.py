@@ -24,7 +24,7 @@ from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.page_header import walk_pages
 from intarsia.indexes.embedded import EmbeddedIndexes
-from intarsia.output_columns import OutputColumn
+from intarsia.output_columns import OutputColumn, rows_without_columns
 from intarsia.plan import ChunkPlan, DictionaryUse, data_page_count, plan_chunk
 from intarsia.predicate import Bound, BoundConstant, Path, evaluate
 from intarsia.predicate.bound import leaves
@@ -117,7 +117,9 @@ class FileScan:
     def _order_conditions(self, predicate: Bound, candidates: RowSelection) -> None:
         """Have the columns of the condition that keeps fewest rows read first."""
         with self._counting_index_bytes():
-            estimates = Estimates(self.file, self.estimated_bytes(candidates) // _ESTIMATE_PART)
+            estimates = Estimates(
+                self.file, self.embedded, self.estimated_bytes(candidates) // _ESTIMATE_PART
+            )
             num_rows, possible = self.file.footer.num_rows, max(1, candidates.num_rows)
 
             def share_of_candidates(condition: Bound) -> float | None:
@@ -139,7 +141,7 @@ class FileScan:
         if self.predicate is None or self.pruned is None:
             return float(self.file.footer.num_rows) if self.predicate is None else None
         with self._counting_index_bytes():
-            share = Estimates(self.file, self.file.source.size()).share(self.predicate)
+            share = Estimates(self.file, self.embedded, self.file.source.size()).share(self.predicate)
         if share is None:
             return None
         rows = share * self.file.footer.num_rows
@@ -222,7 +224,7 @@ class FileScan:
         self.tally.row_groups_read = self._num_row_groups
         self.tally.rows_candidate = self.tally.rows_matched = self.file.footer.num_rows
         if not self._output_leaves:
-            return _rows_without_columns(self.file.footer.num_rows)
+            return rows_without_columns(self.file.footer.num_rows)
         groups = range(self._num_row_groups)
         for group in groups:
             self._count_whole(group)
@@ -236,7 +238,7 @@ class FileScan:
         """A row group whole: pyarrow reads by itself, through the counted source."""
         num_rows = self.file.footer.metadata.row_groups[group].num_rows
         if not self._output_leaves:
-            return _rows_without_columns(num_rows)
+            return rows_without_columns(num_rows)
         with self.file.named_errors():
             for leaf in self._output_leaves:
                 self._check_claims(group, leaf)
@@ -431,7 +433,7 @@ class FileScan:
                 array = self._field(fields, column.path)
             arrays.append(array if array.type == column.type else self._cast(array, column.name, column.type))
         if not arrays:
-            return _rows_without_columns(num_rows)
+            return rows_without_columns(num_rows)
         return pa.Table.from_arrays(arrays, schema=pa.schema([(c.name, c.type) for c in self.columns]))
 
 
@@ -457,8 +459,3 @@ def _filter(column: pa.ChunkedArray, mask: pa.BooleanArray) -> pa.ChunkedArray:
         plain = pa.large_string() if pa.types.is_string_view(column.type) else pa.large_binary()
         return column.cast(plain).filter(mask).cast(column.type)
     return column.filter(mask)
-
-
-def _rows_without_columns(num_rows: int) -> pa.Table:
-    """A table of so many rows and no columns (`pyarrow.concat_tables` would make it one of no rows)."""
-    return pa.table({"": pa.nulls(num_rows)}).select([])

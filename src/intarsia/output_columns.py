@@ -81,6 +81,18 @@ def has_path(schema: pa.Schema, path: Path) -> bool:
     return True
 
 
+def rows_without_columns(num_rows: int) -> pa.Table:
+    """A table of so many rows and no columns."""
+    return pa.table({"": pa.nulls(num_rows)}).select([])
+
+
+def concat_rows(tables: Sequence[pa.Table]) -> pa.Table:
+    """One table of all rows, of one table or more; `pyarrow.concat_tables` forgets rows without columns."""
+    if tables[0].num_columns == 0:
+        return rows_without_columns(sum(table.num_rows for table in tables))
+    return pa.concat_tables(tables)
+
+
 def repeat_constant(value: pa.Scalar, num_rows: int, kind: pa.DataType) -> pa.Array:
     """A column that has one value in all rows, which is of a type's value type if that is a dictionary."""
     if not pa.types.is_dictionary(kind):

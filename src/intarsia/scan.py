@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import time
-import warnings
 from collections.abc import Generator, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
 from intarsia.aggregate import Aggregate, Totals
-from intarsia.approximate import FileSize, sample_rows
+from intarsia.aggregate.result import ROWS
+from intarsia.approximate import ApproximateCount, DistinctValues, FileSize, sample_rows
 from intarsia.discovery import TableFile, partition_scalar
-from intarsia.errors import IntarsiaWarning
 from intarsia.file import ParquetInput
 from intarsia.file_scan import FileScan
-from intarsia.output_columns import has_path, output_columns, refuse_repeated, repeat_constant, type_at
+from intarsia.output_columns import (
+    OutputColumn,
+    concat_rows,
+    has_path,
+    output_columns,
+    refuse_repeated,
+    repeat_constant,
+    type_at,
+)
 from intarsia.predicate import (
     Bound,
     BoundAnd,
@@ -29,16 +36,27 @@ from intarsia.predicate import (
 )
 from intarsia.predicate.bound import conjoin, disjoin
 from intarsia.table_files import TableFiles
-from intarsia.tally import ScanReport, reasons_by_file
+from intarsia.tally import ScanReport, warn_of_ignored
 
 
 class Scan:
-    """One question to a table; it runs when its rows are asked for.
+    """One question to a table, as `Table.scan` makes it; it runs when its answer is asked for.
 
     Attributes:
         columns: The columns of the result.
         schema: The schema of the result.
-        report: What was read and skipped, and why; complete once the rows were taken.
+        report: What the last answer took: what was read and skipped, and why. Complete once all rows were
+            taken.
+
+    Example:
+        >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+        >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+        >>> pq.write_table(pa.table({"x": range(1000), "y": [1, 2] * 500}), path)
+        >>> scan = ia.open(path).scan("x < 3", columns=["y"])
+        >>> scan.to_arrow().to_pylist()
+        [{'y': 1}, {'y': 2}, {'y': 1}]
+        >>> scan.count(), scan.report.row_groups_read
+        (3, 1)
     """
 
     def __init__(
@@ -46,6 +64,7 @@ class Scan:
     ) -> None:
         self._table = table
         self._limit = limit
+        self._where = predicate
         self._predicate: Bound | None = None if predicate is None else bind(predicate, table.schema)
         named = table.distinct_index
         self._distinct_column = None if named is None else find_column(table.schema, named)[0]
@@ -55,6 +74,10 @@ class Scan:
         fields = [column.field(table.schema) for column in self.columns]
         self.schema = pa.schema(fields, metadata=table.schema.metadata)
         self.report = ScanReport()
+
+    def __repr__(self) -> str:
+        names = [column.name for column in self.columns]
+        return f"Scan(where={self._where!r}, columns={names}, limit={self._limit})"
 
     def to_arrow(self) -> pa.Table:
         """Run the scan and gather the rows.
@@ -81,12 +104,12 @@ class Scan:
             yield from table.to_batches()
 
     def explain(self, *, analyze: bool = False) -> ScanReport:
-        """Plan without reading data pages; see `Table.explain`."""
+        """Plan without reading data pages; see `Table.explain`. A limit is left out of account."""
         started = time.perf_counter()
         report = ScanReport(files_total=len(self._table.files), rows_estimated=0.0)
         if not analyze:
             report.rows_matched, report.bytes_planned = None, 0
-        for file, plan in self._file_scans(report):
+        for file, plan in self._file_scans(report, self.columns):
             rows = plan.plan()
             plan.tally.rows_estimated = plan.estimate_rows()
             if analyze:
@@ -99,26 +122,89 @@ class Scan:
         report.seconds = time.perf_counter() - started
         return report
 
+    def count(self) -> int:
+        """How many rows match; see `Table.count`.
+
+        Raises:
+            ValueError: If the scan has a limit.
+        """
+        return int(self.aggregate({ROWS: "count"})[ROWS]["count"])
+
     def aggregate(self, functions: Mapping[str, Sequence[str] | str]) -> Aggregate:
-        """Count, add up or find the extremes of the rows; see `Table.aggregate`."""
-        totals = Totals(functions, self.columns)
-        for _, plan in self.each_file():
+        """Count, add up or find the extremes of the rows that match; see `Table.aggregate`.
+
+        Args:
+            functions: For each column of the table, whether the scan has it or not, what is asked of it.
+
+        Raises:
+            ValueError: If a function is unknown, the column's type has none such, or the scan has a limit.
+            ColumnNotFoundError: If a column is not there; near matches are named.
+        """
+        self._refuse_limit()
+        columns = output_columns(self._table.schema, [name for name in functions if name != ROWS])
+        totals = Totals(functions, columns)
+        for _, plan in self._each_file(columns):
             totals.add_file(plan)
         return Aggregate(totals.values(), self.report)
 
-    def each_file(self) -> Generator[tuple[ParquetInput, FileScan], None, None]:
+    def approx_distinct(self, column: str) -> ApproximateCount:
+        """About how many distinct values a column of the table has in the rows that match.
+
+        See `Table.approx_distinct`.
+
+        Raises:
+            ValueError: If the scan has a limit.
+            ColumnNotFoundError: If the column is not there; near matches are named.
+            UnsupportedFeatureError: If values of its type are not counted.
+        """
+        self._refuse_limit()
+        asked = self._one_column(column)
+        values = DistinctValues(asked)
+        estimate, lower, upper = values.count(self._each_file([asked]))
+        return ApproximateCount(estimate, lower, upper, tuple(values.unindexed), self.report)
+
+    def sketches(self, column: str, lg_config_k: int = 12) -> pa.Table:
+        """A HyperLogLog sketch of each file's distinct values in the rows that match; see `Table.sketches`.
+
+        Raises:
+            ValueError: If the scan has a limit, or ``lg_config_k`` is none.
+            ColumnNotFoundError: If the column is not there; near matches are named.
+            UnsupportedFeatureError: If values of its type are not counted.
+        """
+        self._refuse_limit()
+        asked = self._one_column(column)
+        values = DistinctValues(asked, lg_config_k)
+        paths, sketches = [], []
+        for file, plan in self._each_file([asked]):
+            paths.append(file.path)
+            sketches.append(values.of_file(file, plan).to_sketch()[0])
+        return pa.table({"path": pa.array(paths, pa.string()), "sketch": pa.array(sketches, pa.binary())})
+
+    def _one_column(self, name: str) -> OutputColumn:
+        if not isinstance(name, str):
+            raise TypeError(f"one column is asked for, by its name; this is {name!r}")
+        (column,) = output_columns(self._table.schema, [name])
+        return column
+
+    def _refuse_limit(self) -> None:
+        if self._limit is not None:
+            raise ValueError(f"this is about all rows, and the scan has limit={self._limit}; scan without")
+
+    def _each_file(
+        self, columns: Sequence[OutputColumn]
+    ) -> Generator[tuple[ParquetInput, FileScan], None, None]:
         """Each file that is to be asked, in order, and the scan of it; what is read goes into `report`."""
         started = time.perf_counter()
         self.report = report = ScanReport(files_total=len(self._table.files))
         try:
-            for file, plan in self._file_scans(report):
+            for file, plan in self._file_scans(report, columns):
                 try:
                     yield file, plan
                 finally:
                     report.add_file(file, plan.leaves, plan.tally)
         finally:
             report.seconds = time.perf_counter() - started
-            _warn(report)
+            warn_of_ignored(report)
 
     def sample(self, n: int | None = None, seed: int | None = None) -> pa.Table:
         """Rows drawn as by `Table.sample`; `report` then tells what was read of data, and how many rows.
@@ -136,14 +222,14 @@ class Scan:
                 sizes.append(FileSize.of(file))
                 num_bytes += file.source.counts.bytes
                 requests += file.source.counts.requests
-        pieces = list(sample_rows(sizes, self.each_file(), n, seed, self._finish))
+        pieces = list(sample_rows(sizes, self._each_file(self.columns), n, seed, self._finish))
         self.report.bytes_read += num_bytes
         self.report.requests += requests
-        return pa.concat_tables([pa.Table.from_batches([], self.schema), *pieces])
+        return concat_rows([pa.Table.from_batches([], self.schema), *pieces])
 
     def _tables(self, *, whole_files: bool) -> Iterator[pa.Table]:
         left = self._limit
-        with contextlib.closing(self.each_file()) as files:
+        with contextlib.closing(self._each_file(self.columns)) as files:
             for _, plan in files:
                 if plan.predicate is None and whole_files and left is None:
                     pieces: Iterator[pa.Table] = iter([plan.read_all()])
@@ -156,7 +242,9 @@ class Scan:
                 if left == 0:
                     return
 
-    def _file_scans(self, report: ScanReport) -> Iterator[tuple[ParquetInput, FileScan]]:
+    def _file_scans(
+        self, report: ScanReport, columns: Sequence[OutputColumn]
+    ) -> Iterator[tuple[ParquetInput, FileScan]]:
         """Each file that its partition values do not exclude, opened, and the scan of it."""
         for entry in self._table.files:
             constants = self._partition_constants(entry)
@@ -166,9 +254,9 @@ class Scan:
                 continue
             with ParquetInput(entry.open()) as file:
                 file.distinct_column = self._distinct_column
-                constants |= self._missing_constants(file, constants)
+                constants |= self._missing_constants(file, columns, constants)
                 with file.named_errors():
-                    scan = FileScan(file, self._predicate, self.columns, constants)
+                    scan = FileScan(file, self._predicate, columns, constants)
                 yield file, scan
 
     def _partition_constants(self, entry: TableFile) -> dict[Path, pa.Scalar]:
@@ -185,9 +273,11 @@ class Scan:
             return None
         return ", ".join(sorted(".".join(path) for path in known.paths())) or "constant"
 
-    def _missing_constants(self, file: ParquetInput, known: dict[Path, pa.Scalar]) -> dict[Path, pa.Scalar]:
+    def _missing_constants(
+        self, file: ParquetInput, columns: Sequence[OutputColumn], known: dict[Path, pa.Scalar]
+    ) -> dict[Path, pa.Scalar]:
         """Nulls for the columns that this file does not have."""
-        wanted: dict[Path, pa.DataType] = {column.path: column.type for column in self.columns}
+        wanted: dict[Path, pa.DataType] = {column.path: column.type for column in columns}
         if self._predicate is not None:
             schema = self._table.schema
             for path in self._predicate.paths():
@@ -223,11 +313,3 @@ def _assume_true(node: Bound, known: set[Path]) -> Bound:
     if isinstance(node, BoundConstant) or node.path in known:
         return node
     return BoundConstant(True)
-
-
-def _warn(report: ScanReport) -> None:
-    for path, notes in reasons_by_file(report.ignored).items():
-        more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
-        warnings.warn(
-            f"{path}: ignored {notes[0].index}: {notes[0].reason}{more}", IntarsiaWarning, stacklevel=4
-        )

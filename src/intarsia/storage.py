@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from intarsia.errors import CorruptFileError
@@ -69,6 +69,7 @@ class LocalFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
+        self._fd = -1  # for `__del__`, should there be no such file
         self._fd = os.open(self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
         self._size = os.fstat(self._fd).st_size
 
@@ -211,7 +212,6 @@ class IoCounts:
 
     requests: int = 0
     bytes: int = 0
-    ranges: list[ByteRange] = field(default_factory=list)
 
 
 class CountedSource:
@@ -265,7 +265,6 @@ class CountedSource:
         with self._counting:
             self.counts.requests += len(requests)
             self.counts.bytes += sum(request.length for request in requests)
-            self.counts.ranges.extend(requests)
         if len(requests) == len(ranges) and list(ranges) == requests:
             return fetched
         return _cut(ranges, requests, fetched)

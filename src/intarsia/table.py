@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from intarsia.aggregate import Aggregate
-from intarsia.approximate import ApproximateCount, DistinctValues
+from intarsia.approximate import ApproximateCount
 from intarsia.discovery import find_files
 from intarsia.predicate import Where, parse_predicate
 from intarsia.scan import Scan
@@ -59,6 +59,11 @@ class Table(TableFiles):
         distinct_index: See `open`.
     """
 
+    def __repr__(self) -> str:
+        num_files = len(self.files)
+        more = f" and {num_files - 1} more" if num_files > 1 else ""
+        return f"Table({self.files[0].path!r}{more})"
+
     def scan(
         self, where: Where = None, columns: Sequence[str] | None = None, limit: int | None = None
     ) -> Scan:
@@ -70,7 +75,11 @@ class Table(TableFiles):
             columns: Columns of the result; a dotted path is a field of a struct. None for all.
             limit: At most so many rows.
 
+        Returns:
+            The scan: an Arrow stream of the rows, which also counts them.
+
         Raises:
+            ValueError: If ``limit`` is negative.
             PredicateError: If ``where`` cannot be understood, or compares what cannot be compared.
             ColumnNotFoundError: If a column is not there; near matches are named.
         """
@@ -99,6 +108,7 @@ class Table(TableFiles):
         """How many rows match.
 
         Rows that indexes show to match are not read; without ``where`` only footers are.
+        ``table.scan(where).count()`` does the same, and leaves a report in the scan.
 
         Args:
             where: As for `scan`.
@@ -114,8 +124,7 @@ class Table(TableFiles):
             >>> ia.open(path).count("x < 42")
             42
         """
-        rows = self.aggregate({"*": ["count"]}, where)["*"]["count"]
-        return int(rows)
+        return self.scan(where, []).count()
 
     def aggregate(self, functions: Mapping[str, Sequence[str] | str], where: Where = None) -> Aggregate:
         """Count, add up or find the extremes of the rows that match, as SQL does.
@@ -154,7 +163,7 @@ class Table(TableFiles):
             >>> answer["x"], answer.report.row_groups_read
             ({'min': 0, 'max': 999}, 0)
         """
-        return self.scan(where, [name for name in functions if name != "*"]).aggregate(functions)
+        return self.scan(where, []).aggregate(functions)
 
     def approx_distinct(self, column: str, where: Where = None) -> ApproximateCount:
         """About how many distinct values a column has; null is none.
@@ -184,10 +193,7 @@ class Table(TableFiles):
             >>> int(count), count.report.rows_candidate
             (3, 0)
         """
-        scan = self.scan(where, [column])
-        values = DistinctValues(scan.columns[0])
-        estimate, lower, upper = values.count(scan.each_file())
-        return ApproximateCount(estimate, lower, upper, tuple(values.unindexed), scan.report)
+        return self.scan(where, []).approx_distinct(column)
 
     def sketches(self, column: str, lg_config_k: int = 12) -> pa.Table:
         """A HyperLogLog sketch of each file's distinct values, for Spark.
@@ -204,16 +210,17 @@ class Table(TableFiles):
         Returns:
             The columns ``path`` (string) and ``sketch`` (binary).
 
+        Raises:
+            ValueError: If ``lg_config_k`` is not from 4 to 21.
+            ColumnNotFoundError: If the column is not there; near matches are named.
+            UnsupportedFeatureError: If values of its type are not counted.
+
         Example:
             >>> rows = ia.open("lake").sketches("user")                                    # doctest: +SKIP
             >>> spark.createDataFrame(rows).selectExpr(                                    # doctest: +SKIP
             ...     "hll_sketch_estimate(hll_union_agg(sketch))")
         """
-        scan = self.scan(None, [column])
-        values = DistinctValues(scan.columns[0], lg_config_k)
-        rows = [(file.path, values.of_file(file, plan).to_sketch()[0]) for file, plan in scan.each_file()]
-        paths, sketches = zip(*rows, strict=True)
-        return pa.table({"path": pa.array(paths, pa.string()), "sketch": pa.array(sketches, pa.binary())})
+        return self.scan(None, []).sketches(column, lg_config_k)
 
     def sample(self, n: int | None = None, seed: int | None = None) -> pa.Table:
         """Rows of the table, drawn uniformly and without replacement; their order means nothing.
@@ -230,6 +237,9 @@ class Table(TableFiles):
         Returns:
             The rows, with the table's schema. ``table.scan(columns=…).sample(…)`` gives some columns of them,
             and a report of what was read.
+
+        Raises:
+            ValueError: If ``n`` is negative.
 
         Example:
             >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from intarsia.errors import IntarsiaWarning
 from intarsia.file import ChunkKey, Ignored, ParquetInput
 from intarsia.format.footer import Leaf
 from intarsia.plan import data_page_count
@@ -195,3 +199,20 @@ def reasons_by_file(ignored: Iterable[Ignored]) -> dict[str, list[Ignored]]:
     for note in ignored:
         out[note.file].append(note)
     return out
+
+
+def warn_of_ignored(report: ScanReport) -> None:
+    """One warning for each file of which something was ignored, at the line that called this package."""
+    for path, notes in reasons_by_file(report.ignored).items():
+        more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
+        message = f"{path}: ignored {notes[0].index}: {notes[0].reason}{more}"
+        warnings.warn(message, IntarsiaWarning, stacklevel=_callers_level())
+
+
+def _callers_level() -> int:
+    """The ``stacklevel`` by which `warn_of_ignored` warns of the nearest line outside this package."""
+    package = os.path.join(os.path.dirname(__file__), "")
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        frame, level = frame.f_back, level + 1
+    return level

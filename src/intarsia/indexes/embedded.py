@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from intarsia.errors import IndexPayloadError, IntarsiaError
 from intarsia.file import ParquetInput
-from intarsia.format.directory import (
-    BLOB_HEADER_BYTES,
-    Directory,
-    Entry,
-    check_blob_header,
-    check_payload,
-    unframe,
-)
+from intarsia.format.blob import BLOB_HEADER_BYTES, check_blob_header, check_payload, unframe
+from intarsia.format.directory import Directory, Entry
 from intarsia.indexes.base import (
     EstimatesRows,
     EstimatingIndex,
@@ -61,22 +56,11 @@ class EmbeddedIndexes:
     def index(self, entry: Entry) -> Any:
         """The object that was attached; None if its kind is unknown here, or newer than what is known."""
         if entry.name not in self._indexes:
-            self._indexes[entry.name] = self._make(entry)
+            found = find_index(entry)
+            if found.reason is not None:
+                self._file.distrust(entry.name, found.reason)
+            self._indexes[entry.name] = found.index
         return self._indexes[entry.name]
-
-    def _make(self, entry: Entry) -> Any:
-        cls = find_index_class(entry.kind)
-        if cls is None:
-            self._file.distrust(entry.name, why_unknown(entry.kind))
-            return None
-        if entry.kind_version > cls.version:
-            self._file.distrust(entry.name, f"it has version {entry.kind_version}, known is {cls.version}")
-            return None
-        try:
-            return make_index(cls, entry)
-        except IndexPayloadError as error:
-            self._file.distrust(entry.name, str(error))
-            return None
 
     def can_prune(self, entry: Entry, predicate: BoundLeaf) -> bool:
         """Whether it is worth reading an index for a predicate."""
@@ -85,9 +69,7 @@ class EmbeddedIndexes:
         index = self.index(entry)
         return index is not None and (not isinstance(index, PicksPredicates) or index.can_prune(predicate))
 
-    def estimators(
-        self, predicate: BoundLeaf, most_bytes: int | None = None
-    ) -> Iterator[tuple[str, EstimatingIndex]]:
+    def estimators(self, predicate: BoundLeaf, most_bytes: int) -> Iterator[tuple[str, EstimatingIndex]]:
         """Indexes that estimate how many rows match: those about its column, then those about none.
 
         Args:
@@ -101,8 +83,7 @@ class EmbeddedIndexes:
             index = self.index(entry)
             is_about = not entry.columns or predicate.path in entry.columns
             if is_about and isinstance(index, EstimatesRows) and index.can_estimate(predicate):
-                is_cheap = most_bytes is None or self.cost_bytes(entry) <= most_bytes
-                opened = self.open(entry) if is_cheap else None
+                opened = self.open(entry) if self.cost_bytes(entry) <= most_bytes else None
                 if isinstance(opened, EstimatingIndex):
                     yield entry.name, opened
 
@@ -117,7 +98,7 @@ class EmbeddedIndexes:
             return entry.inline
         directory = self._directory
         blob = self._file.source.read_ranges([blob_range(directory, entry)])[0]
-        return unframe(blob, directory.fingerprint, entry)
+        return unframe(blob, directory.fingerprint, entry.xxh3)
 
     @property
     def _directory(self) -> Directory:
@@ -147,25 +128,38 @@ class EmbeddedIndexes:
         return opened
 
 
-def make_index(cls: type[Any], entry: Entry) -> Any:
-    """The object that was attached.
+@dataclass(frozen=True)
+class FoundIndex:
+    """The object that was attached, or what keeps it from being made.
 
-    Args:
-        cls: The class of the entry's kind.
-        entry: The entry.
-
-    Raises:
-        IndexPayloadError: If its parameters are none of the class, or are about other columns or granules.
+    Attributes:
+        index: The object, of the class of the entry's kind and with its parameters; None if it cannot be.
+        fault: Why there is none: nobody knows its kind, a later version wrote it, or its parameters are none.
+        reason: The same in words.
     """
+
+    index: Any
+    fault: Literal["kind-unknown", "newer", "damaged"] | None = None
+    reason: str | None = None
+
+
+def find_index(entry: Entry) -> FoundIndex:
+    """The object that was attached, out of its entry."""
+    cls = find_index_class(entry.kind)
+    if cls is None:
+        return FoundIndex(None, "kind-unknown", why_unknown(entry.kind))
+    if entry.kind_version > cls.version:
+        return FoundIndex(None, "newer", f"it has version {entry.kind_version}, known is {cls.version}")
     try:
         index = cls(**entry.parameters)
         names = tuple(index.columns)
         granularity = getattr(index, "granularity", entry.granularity)
     except (IntarsiaError, TypeError, ValueError, AttributeError) as error:
-        raise IndexPayloadError(f"its parameters are not those of its kind: {error}") from error
+        return FoundIndex(None, "damaged", f"its parameters are not those of its kind: {error}")
     if names != entry.column_names or granularity != entry.granularity:
-        raise IndexPayloadError("its parameters are about other columns or granules than the directory says")
-    return index
+        reason = "its parameters are about other columns or granules than the directory says"
+        return FoundIndex(None, "damaged", reason)
+    return FoundIndex(index)
 
 
 def blob_range(directory: Directory, entry: Entry) -> ByteRange:
@@ -198,7 +192,7 @@ class _ProbedPayload:
             return self._file.source.read_ranges(places)
         header = ByteRange(self._start - BLOB_HEADER_BYTES, self._start)
         head, *found = self._file.source.read_ranges([header, *places])
-        check_blob_header(head, self._directory.fingerprint, self._entry.length, self._entry)
+        check_blob_header(head, self._directory.fingerprint, self._entry.length, self._entry.xxh3)
         self._is_checked = True
         return found
 

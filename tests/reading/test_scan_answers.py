@@ -1,0 +1,133 @@
+"""A scan answers for all columns of its table, whatever columns and order it was given."""
+
+import itertools
+import os
+import warnings
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+
+
+@pytest.fixture
+def lake(tmp_path):
+    for month in (1, 2):
+        folder = tmp_path / "lake" / f"month={month}"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"x": range(100), "y": [1000] * 100}), folder / "a.parquet")
+    return tmp_path / "lake"
+
+
+def column_choices():
+    names = ["x", "y", "month"]
+    return [None, *(list(found) for size in range(4) for found in itertools.permutations(names, size))]
+
+
+@pytest.mark.parametrize("columns", column_choices(), ids=str)
+def test_aggregates_are_of_the_column_that_is_named(lake, columns):
+    scan = ia.open(lake).scan("x < 50", columns)
+    assert scan.aggregate({"y": ["sum"], "*": "count"}) == {"y": {"sum": 100_000}, "*": {"count": 100}}
+    assert scan.aggregate({"x": ["max"], "month": "max"}) == {"x": {"max": 49}, "month": {"max": 2}}
+    assert scan.count() == 100
+    assert int(scan.approx_distinct("x")) == 50
+    assert int(scan.approx_distinct("month")) == 2
+    assert scan.sketches("x").num_rows == 2
+    assert scan.to_arrow().num_rows == 100
+
+
+def test_the_report_is_that_of_the_last_answer(lake):
+    scan = ia.open(lake).scan("x < 50 AND month = 1")
+    assert scan.count() == 50
+    assert scan.report.rows_matched == 50
+    assert scan.aggregate({"y": "sum"}).report is scan.report
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda scan: scan.count(),
+        lambda scan: scan.aggregate({"x": "sum"}),
+        lambda scan: scan.approx_distinct("x"),
+        lambda scan: scan.sketches("x"),
+        lambda scan: scan.sample(3),
+    ],
+    ids=["count", "aggregate", "approx_distinct", "sketches", "sample"],
+)
+def test_what_is_about_all_rows_refuses_a_limit(lake, ask):
+    with pytest.raises(ValueError, match="limit"):
+        ask(ia.open(lake).scan(limit=5))
+
+
+def test_one_column_is_one_name(lake):
+    with pytest.raises(TypeError, match="by its name"):
+        ia.open(lake).approx_distinct(["x"])
+    with pytest.raises(ValueError, match="4 to 21"):
+        ia.open(lake).sketches("x", 99)
+    with pytest.raises(ia.ColumnNotFoundError):
+        ia.open(lake).aggregate({"xx": "sum"})
+
+
+@pytest.mark.parametrize("columns", [["month"], [], ["month", "x"]], ids=str)
+def test_a_sample_has_its_rows_whatever_its_columns(lake, columns):
+    sample = ia.open(lake).scan(columns=columns).sample(10, seed=1)
+    assert (sample.num_rows, sample.column_names) == (10, columns)
+
+
+def test_what_a_table_and_a_scan_look_like(lake):
+    table = ia.open(lake)
+    first = os.path.join(lake, "month=1", "a.parquet")
+    assert repr(table) == f"Table({first!r} and 1 more)"
+    assert repr(ia.open(first)) == f"Table({first!r})"
+    text = repr(table.scan("x < 50", ["y"], 3))
+    assert text.startswith("Scan(where=")
+    assert text.endswith(", columns=['y'], limit=3)")
+
+
+def test_a_warning_points_at_the_line_that_asked(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"x": range(1000)}), path)
+    ia.attach(path, [ia.Distinct("x", "file")])
+    data = path.read_bytes()
+    place = data.index(b"INTARSIA") + 60
+    path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+    table = ia.open(path)
+    for ask in (
+        lambda: table.scan("x = 5").to_arrow(),
+        lambda: table.count("x = 5"),
+        lambda: table.aggregate({"x": "sum"}, "x = 5"),
+        lambda: list(table.scan("x = 5")),
+        lambda: table.scan("x = 5").to_reader().read_all(),
+    ):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            ask()
+        assert [(warning.category, warning.filename) for warning in caught] == [
+            (ia.IntarsiaWarning, __file__)
+        ]
+
+
+def test_planning_reads_what_estimates_once(tmp_path, monkeypatch):
+    from intarsia.indexes.embedded import EmbeddedIndexes
+
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"x": range(10_000), "y": range(10_000)}), path)
+    ia.attach(path, [ia.Histogram("x"), ia.Histogram("y")])
+    read = []
+    plain = EmbeddedIndexes.read
+    monkeypatch.setattr(
+        EmbeddedIndexes, "read", lambda self, entry: (read.append(entry.name), plain(self, entry))[1]
+    )
+    assert ia.open(path).explain("x < 5000 AND y > 2500").rows_estimated is not None
+    assert sorted(read) == ["histogram(x):row_group", "histogram(y):row_group"]
+
+
+def test_a_file_that_is_not_there_leaves_nothing_behind(tmp_path, capfd):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"x": [1]}), path)
+    table = ia.open(path)
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        table.count()
+    assert "ignored" not in capfd.readouterr().err
