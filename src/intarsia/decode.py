@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -176,6 +176,9 @@ class PageDecoder:
         try:
             file = pq.ParquetFile(pa.BufferReader(b"".join(parts)), pre_buffer=False)
             table = file.reader.read_all(column_indices=wanted, use_threads=position > _MANY_BYTES)
+            for column in table.columns:
+                for encoded in _dictionary_columns(column):
+                    check_positions(encoded)
         except pa.ArrowNotImplementedError as error:
             raise UnsupportedFeatureError(
                 f"pyarrow cannot decode {names}: {error}", path=self._file.path, struct="DataPage"
@@ -327,6 +330,34 @@ def _arrow_schema_entry(file: ParquetInput, roots: tuple[int, ...], num_roots: i
         return None
     reduced = pa.schema([schema.field(root) for root in roots]).serialize()
     return [KeyValue(b"ARROW:schema", base64.b64encode(reduced))]
+
+
+# --- dictionaries ------------------------------------------------------------------------------------
+
+
+def check_positions(column: pa.ChunkedArray) -> None:
+    """Refuse positions outside the dictionary: pyarrow checks them only when it spreads the values out.
+
+    Raises:
+        CorruptFileError: If there is one.
+    """
+    for chunk in column.chunks:
+        extremes = pc.min_max(chunk.indices).as_py()
+        low, high = extremes["min"], extremes["max"]
+        if low is not None and not 0 <= low <= high < len(chunk.dictionary):
+            raise CorruptFileError(
+                f"a value is entry {high if low >= 0 else low} of {len(chunk.dictionary)} in the dictionary",
+                struct="DictionaryPageHeader",
+            )
+
+
+def _dictionary_columns(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
+    """The column, or its fields, where they are dictionary arrays."""
+    if pa.types.is_dictionary(column.type):
+        yield column
+    elif pa.types.is_struct(column.type):
+        for place in range(column.type.num_fields):
+            yield from _dictionary_columns(pc.struct_field(column, [place]))
 
 
 # --- rows --------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from intarsia.decode import check_positions
 from intarsia.errors import CorruptFileError, IndexBuildError, PredicateError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format import thrift
@@ -21,7 +22,7 @@ from intarsia.indexes.sample import take_rows
 from intarsia.predicate.columns import resolve_column
 from intarsia.predicate.nodes import ColumnName
 from intarsia.retrofit.chunk_pages import chunk_pages
-from intarsia.retrofit.leaf_values import LeafReader, check_positions, leaf_paths, may_be_dictionary
+from intarsia.retrofit.leaf_values import LeafReader, leaf_paths, may_be_dictionary
 from intarsia.selection import Rows
 from intarsia.storage import SourceFile
 

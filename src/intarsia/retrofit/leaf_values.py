@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from intarsia.decode import check_positions
 from intarsia.errors import CorruptFileError
 from intarsia.format import thrift
 from intarsia.format.footer import MAGIC, Leaf
@@ -188,22 +188,6 @@ def _plain(element: SchemaElement, leaf: Leaf, name: str) -> SchemaElement:
         width = 32 if leaf.type == Type.INT32 else 64
         logical, converted = LogicalType(INTEGER=IntType(width, integer.isSigned)), None
     return element._replace(name=name, field_id=None, logicalType=logical, converted_type=converted)
-
-
-def check_positions(column: pa.ChunkedArray) -> None:
-    """Refuse positions outside the dictionary: pyarrow checks them only when it spreads the values out.
-
-    Raises:
-        CorruptFileError: If there is one.
-    """
-    for chunk in column.chunks:
-        extremes = pc.min_max(chunk.indices).as_py()
-        low, high = extremes["min"], extremes["max"]
-        if low is not None and not 0 <= low <= high < len(chunk.dictionary):
-            raise CorruptFileError(
-                f"a value is entry {high if low >= 0 else low} of {len(chunk.dictionary)} in the dictionary",
-                struct="DictionaryPageHeader",
-            )
 
 
 def _innermost(column: pa.ChunkedArray) -> pa.ChunkedArray:

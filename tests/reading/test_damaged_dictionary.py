@@ -1,0 +1,30 @@
+"""A dictionary page that lost an entry: positions beyond it are told, not looked up."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.format.page_header import parse_page
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_positions_outside_the_dictionary(tmp_path, nested):
+    path = tmp_path / "t.parquet"
+    codes = pa.array(["a", "b", "c", "d"] * 25).dictionary_encode()
+    column = pa.StructArray.from_arrays([codes], ["x"]) if nested else codes
+    pq.write_table(pa.table({"s": column, "n": range(100)}), path, compression="none")
+    place = pq.read_metadata(path).row_group(0).column(0).dictionary_page_offset
+    data = bytearray(path.read_bytes())
+    page = parse_page(data, place)
+    header = bytes(data[page.start : page.body_start])
+    assert header.count(b"L\x15\x08") == 1  # a struct whose first field, an i32, is 4
+    data[page.start : page.body_start] = header.replace(b"L\x15\x08", b"L\x15\x06")
+    assert parse_page(data, place).header.dictionary_page_header.num_values == 3
+    path.write_bytes(data)
+    name = "s.x" if nested else "s"
+    for where in (f"{name} > 'b'", f"{name} <> 'a'", f"{name} IS NOT NULL AND n < 50"):
+        with pytest.raises(ia.CorruptFileError):
+            ia.open(path).scan(where).to_arrow()
+        with pytest.raises(ia.CorruptFileError):
+            ia.open(path).aggregate({name: ["max"]}, where)
