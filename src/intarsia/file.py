@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from intarsia.errors import CorruptFileError, FormatError, IndexPayloadError
-from intarsia.format.directory import KEY, Directory, belongs, parse_directory
+from intarsia.errors import CorruptFileError, FormatError
+from intarsia.format.directory import Directory, FoundDirectory, find_directory
 from intarsia.format.footer import (
     MAGIC,
     SMALLEST_FILE_BYTES,
@@ -160,21 +160,20 @@ class ParquetInput:
     # --- what Intarsia added -----------------------------------------------------------------------
 
     @cached_property
+    def found_directory(self) -> FoundDirectory | None:
+        """The directory in the footer, even one that is not about this file; None if there is none."""
+        return find_directory(self.footer)
+
+    @cached_property
     def directory(self) -> Directory | None:
-        """What Intarsia added to the file; None if nothing, or if the directory is about another file."""
-        raw = self.footer.key_values.get(KEY)
-        if raw is None:
+        """What Intarsia added to the file; None if nothing, or if the directory is not to be used."""
+        found = self.found_directory
+        if found is None:
             return None
-        try:
-            directory = parse_directory(raw)
-        except IndexPayloadError as error:
-            self.distrust("intarsia directory", str(error))
+        if found.reason is not None:
+            self.distrust("intarsia directory", found.reason)
             return None
-        reason = belongs(directory, self.footer)
-        if reason is not None:
-            self.distrust("intarsia directory", reason)
-            return None
-        return directory
+        return found.directory
 
     # --- the page index ----------------------------------------------------------------------------
 

@@ -20,7 +20,8 @@ from intarsia.errors import (
 )
 from intarsia.file import ParquetInput
 from intarsia.format import thrift
-from intarsia.format.directory import belongs, parse_directory, unframe
+from intarsia.format.blob import unframe
+from intarsia.format.directory import belongs, parse_directory
 from intarsia.format.structs import OffsetIndex
 from intarsia.indexes.distinct import Distinct
 from intarsia.indexes.sample import Sample
@@ -90,7 +91,7 @@ def payload_of(path, name):
     entry = next(entry for entry in directory.entries if entry.name == name)
     blob = content(path)[entry.offset : entry.offset + entry.length]
     assert entry.offset % 8 == 0
-    return unframe(blob, directory.fingerprint, entry)
+    return unframe(blob, directory.fingerprint, entry.xxh3)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The directory: what it says comes back, what is damaged is refused, what is another file's is found out."""
 
 import json
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,17 +11,18 @@ from hypothesis import strategies as st
 
 from intarsia.errors import IndexPayloadError
 from intarsia.file import ParquetInput
+from intarsia.format.blob import checksum, frame, unframe
 from intarsia.format.directory import (
+    KEY,
     Directory,
     Entry,
     NewerDirectoryError,
     belongs,
-    checksum,
-    frame,
-    layout_fingerprint,
+    find_directory,
     parse_directory,
-    unframe,
 )
+from intarsia.format.fingerprint import layout_fingerprint
+from intarsia.format.structs import KeyValue
 
 FINGERPRINT = "0123456789abcdef" * 2
 ENTRY = Entry("zones(a):page", "zones", 2, (("a",),), "page", {"column": "a", "n": 3}, 104, 80, "0" * 16)
@@ -128,10 +130,10 @@ def test_every_damaged_byte_of_a_blob_is_found():
 
 
 def test_another_blob_in_its_place_is_found():
-    entry = Entry("n", "k", 1, (), "file", {}, 0, 0, checksum(b"mine"))
-    assert unframe(frame(b"mine", FINGERPRINT), FINGERPRINT, entry) == b"mine"
+    mine = checksum(b"mine")
+    assert unframe(frame(b"mine", FINGERPRINT), FINGERPRINT, mine) == b"mine"
     with pytest.raises(IndexPayloadError):
-        unframe(frame(b"other", FINGERPRINT), FINGERPRINT, entry)
+        unframe(frame(b"other", FINGERPRINT), FINGERPRINT, mine)
 
 
 # --- belonging -------------------------------------------------------------------------------------
@@ -147,6 +149,11 @@ def footer(tmp_path):
     path = str(tmp_path / "a.parquet")
     pq.write_table(pa.table({"a": [1, 2, 3], "b": ["x", None, "z"]}), path, row_group_size=2)
     return footer_of(path)
+
+
+def with_key(footer, value):
+    metadata = footer.metadata._replace(key_value_metadata=[KeyValue(KEY, value)])
+    return replace(footer, metadata=metadata)
 
 
 def directory_of(footer, **changes):
@@ -166,7 +173,6 @@ def test_belongs(footer):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"version": 2}, "version"),
         ({"fingerprint": "0" * 32}, "layout"),
         ({"original_length": 10_000_000, "region_stop": 10_000_000}, "only"),
         ({"region_stop": 10_000_000}, "another writer"),
@@ -174,6 +180,29 @@ def test_belongs(footer):
 )
 def test_does_not_belong(footer, change, reason):
     assert reason in belongs(directory_of(footer, **change), footer)
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({}, None),
+        ({"version": 2}, "newer"),
+        ({"original_length": -1}, "damaged"),
+        ({"fingerprint": "0" * 32}, "foreign"),
+        ({"fingerprint": "0" * 32, "region_stop": 10_000_000}, "foreign"),
+        ({"region_stop": 10_000_000}, "stale"),
+    ],
+)
+def test_what_is_found_in_a_footer(footer, change, fault):
+    directory = directory_of(footer, **change)
+    found = find_directory(with_key(footer, directory.to_json()))
+    assert found.fault == fault
+    assert (found.reason is None) == (fault is None)
+    assert found.directory == (None if fault in ("newer", "damaged") else directory)
+
+
+def test_no_directory_is_no_fault(footer):
+    assert find_directory(footer) is None
 
 
 def test_fingerprint_changes_with_the_layout_and_nothing_else(tmp_path):

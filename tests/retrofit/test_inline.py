@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.format.directory import KEY, checksum
+from intarsia.format.blob import checksum
+from intarsia.format.directory import KEY
 from intarsia.format.footer import parse_footer
 from intarsia.retrofit.blobs import INLINE_BYTES
 from intarsia.retrofit.footer_edit import FooterEdit

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from intarsia.file import ParquetInput
 from intarsia.format import thrift
-from intarsia.format.directory import KEY, checksum, frame, parse_directory
+from intarsia.format.blob import checksum, frame
+from intarsia.format.directory import KEY, parse_directory
 from intarsia.format.footer import MAGIC, chunk_range
 from intarsia.format.page_header import walk_pages
 from intarsia.format.structs import (

@@ -2,23 +2,22 @@
 
 The footer key ``intarsia`` holds a JSON document (`Directory`), which says where each index's blob lies,
 and which layout it was built from.  Other writers copy footer keys into files of their own, so nothing here
-is used before `belongs` has found no objection (contract C2).  The bytes are specified in ``docs/format.md``.
+is used before `belongs` has found no objection (contract C2); `find_directory` sees to that.  The bytes are
+specified in ``docs/format.md``.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, TypeVar
-
-import xxhash
+from typing import Any, Literal, NoReturn, TypeVar
 
 from intarsia.errors import IndexPayloadError
+from intarsia.format.blob import BLOB_ALIGNMENT_BYTES, BLOB_HEADER_BYTES
+from intarsia.format.fingerprint import layout_fingerprint
 from intarsia.format.footer import Footer
-from intarsia.format.structs import ColumnMetaData, FileMetaData, LogicalType, SchemaElement
 
 T = TypeVar("T")
 
@@ -26,14 +25,6 @@ T = TypeVar("T")
 KEY = b"intarsia"
 
 DIRECTORY_VERSION = 1
-BLOB_VERSION = 1
-BLOB_MAGIC = b"INTARSIA"
-
-#: Bytes before a blob's payload: magic, version, reserved, fingerprint, length, checksum.
-BLOB_HEADER_BYTES = 48
-
-#: Blobs start at multiples of this, so that fixed-width payloads can be mapped.
-BLOB_ALIGNMENT_BYTES = 8
 
 #: A directory is a few hundred bytes an entry; more than this is no directory.
 MAX_DIRECTORY_BYTES = 1 << 24
@@ -283,14 +274,47 @@ def _no_constant(name: str) -> NoReturn:
 # --- does it belong? -------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class FoundDirectory:
+    """The directory that a footer holds, and what keeps it from being used.
+
+    Attributes:
+        directory: What could be parsed; None if it is damaged or newer.
+        fault: None if it may be used; ``"newer"`` and ``"damaged"`` as `parse_directory` finds it;
+            ``"foreign"`` if it was built from another layout, ``"stale"`` if the layout is the same, but
+            the file is another, or was changed.
+        reason: What is wrong, in words; None if nothing is.
+    """
+
+    directory: Directory | None
+    fault: Literal["newer", "damaged", "foreign", "stale"] | None = None
+    reason: str | None = None
+
+
+def find_directory(footer: Footer) -> FoundDirectory | None:
+    """The directory in a footer, checked to be about the footer's file; None if there is none."""
+    raw = footer.key_values.get(KEY)
+    if raw is None:
+        return None
+    try:
+        directory = parse_directory(raw)
+    except NewerDirectoryError as error:
+        return FoundDirectory(None, "newer", str(error))
+    except IndexPayloadError as error:
+        return FoundDirectory(None, "damaged", str(error))
+    reason = belongs(directory, footer)
+    if reason is None:
+        return FoundDirectory(directory)
+    is_foreign = directory.fingerprint != layout_fingerprint(footer.metadata)
+    return FoundDirectory(directory, "foreign" if is_foreign else "stale", reason)
+
+
 def belongs(directory: Directory, footer: Footer) -> str | None:
     """Why a directory is not about the file whose footer holds it; None if it is.
 
     A directory that another writer copied along with the keys fails twice: the layout is another, and even
     where a table of the same shape was written, its footer does not start where the added bytes end.
     """
-    if directory.version != DIRECTORY_VERSION:
-        return f"its version is {directory.version}, this Intarsia knows {DIRECTORY_VERSION}"
     if directory.original_length > footer.start:
         return (
             f"it says that the original file had {directory.original_length} bytes, but this one has only "
@@ -304,198 +328,3 @@ def belongs(directory: Directory, footer: Footer) -> str | None:
     if directory.fingerprint != layout_fingerprint(footer.metadata):
         return "it was built from another layout of row groups and chunks"
     return None
-
-
-def layout_fingerprint(metadata: FileMetaData) -> str:
-    """XXH3-128 over what says where a file's values lie: 32 hexadecimal digits.
-
-    Only fields go in that retrofitting leaves as they are, so a file keeps its fingerprint; the order of the
-    bytes stands in ``docs/format.md``.
-    """
-    digest = xxhash.xxh3_128()
-    digest.update(_integers(len(metadata.schema)))
-    for element in metadata.schema:
-        digest.update(_schema_bytes(element))
-    digest.update(_integers(len(metadata.row_groups)))
-    paths: dict[tuple[str, ...], bytes] = {}
-    for group in metadata.row_groups:
-        numbers = array("q", (group.num_rows, len(group.columns)))
-        names = []
-        for chunk in group.columns:
-            meta = chunk.meta_data
-            if meta is None:  # encrypted, or in another file
-                numbers.append(-1)
-                continue
-            numbers.extend(_chunk_numbers(meta))
-            path = tuple(meta.path_in_schema)
-            if path not in paths:
-                paths[path] = _integers(len(path)) + b"".join(map(_text, path))
-            names.append(paths[path])
-        digest.update(_little_endian(numbers))
-        digest.update(b"".join(names))
-    return digest.hexdigest()
-
-
-def _chunk_numbers(meta: ColumnMetaData) -> tuple[int, ...]:
-    return (
-        meta.type,
-        meta.codec,
-        meta.num_values,
-        meta.data_page_offset,
-        meta.dictionary_page_offset or 0,  # 0 is what some writers put for "absent"
-        meta.total_compressed_size,
-        meta.total_uncompressed_size,
-        len(meta.encodings),
-        *meta.encodings,
-    )
-
-
-def _schema_bytes(element: SchemaElement) -> bytes:
-    numbers = (
-        element.type,
-        element.type_length,
-        element.repetition_type,
-        element.num_children,
-        element.converted_type,
-        element.scale,
-        element.precision,
-    )
-    return (
-        _text(element.name)
-        + _integers(*(-1 if number is None else number for number in numbers))
-        + _logical_bytes(element.logicalType)
-    )
-
-
-def _logical_bytes(logical: LogicalType | None) -> bytes:
-    if logical is None:
-        return _text("") + _integers(0)
-    numbers: tuple[int, ...] = ()
-    if (decimal := logical.DECIMAL) is not None:
-        numbers = decimal.scale, decimal.precision
-    elif (time := logical.TIME or logical.TIMESTAMP) is not None:
-        unit = next((place for place, value in enumerate(time.unit, 1) if value is not None), 0)
-        numbers = int(time.isAdjustedToUTC), unit
-    elif (integer := logical.INTEGER) is not None:
-        numbers = integer.bitWidth, int(integer.isSigned)
-    return _text(logical.kind or "?") + _integers(len(numbers), *numbers)
-
-
-def _text(text: str) -> bytes:
-    # surrogateescape is not needed: the Thrift codec gave valid text, or refused
-    data = text.encode("utf-8", "surrogatepass")
-    return _integers(len(data)) + data
-
-
-def _integers(*numbers: int) -> bytes:
-    return _little_endian(array("q", numbers))
-
-
-def _little_endian(numbers: array[int]) -> bytes:
-    if _BIG_ENDIAN:
-        numbers = numbers[:]
-        numbers.byteswap()
-    return numbers.tobytes()
-
-
-_BIG_ENDIAN = array("q", [1]).tobytes()[0] == 0
-
-
-# --- blobs -----------------------------------------------------------------------------------------
-
-
-def checksum(payload: bytes | memoryview) -> str:
-    """XXH3-64 of a payload, 16 hexadecimal digits."""
-    return xxhash.xxh3_64_hexdigest(payload)
-
-
-def blob_header(fingerprint: str, payload_bytes: int, xxh3: str) -> bytes:
-    """What stands before a payload, and says whose it is.
-
-    Args:
-        fingerprint: `layout_fingerprint` of the file that it was built from.
-        payload_bytes: Length of the payload.
-        xxh3: Its `checksum`.
-    """
-    return b"".join(
-        (
-            BLOB_MAGIC,
-            BLOB_VERSION.to_bytes(4, "little"),
-            bytes(4),
-            bytes.fromhex(fingerprint),
-            payload_bytes.to_bytes(8, "little"),
-            int(xxh3, 16).to_bytes(8, "little"),
-        )
-    )
-
-
-def frame(payload: bytes, fingerprint: str) -> bytes:
-    """A payload behind its header.
-
-    Args:
-        payload: The index's own bytes.
-        fingerprint: `layout_fingerprint` of the file that it was built from.
-    """
-    return blob_header(fingerprint, len(payload), checksum(payload)) + payload
-
-
-def unframe(blob: bytes, fingerprint: str, entry: Entry | None = None) -> bytes:
-    """The payload of a blob.
-
-    Args:
-        blob: The bytes that an `Entry` names.
-        fingerprint: The directory's fingerprint.
-        entry: The entry itself, so that the blob is also checked to be the one it means.
-
-    Raises:
-        IndexPayloadError: If the blob is damaged, cut short or another file's.
-
-    Example:
-        >>> unframe(frame(b"payload", "0" * 32), "0" * 32)
-        b'payload'
-    """
-    announced = check_blob_header(blob, fingerprint, len(blob), entry)
-    payload = blob[BLOB_HEADER_BYTES:]
-    check_payload(payload, announced)
-    return payload
-
-
-def check_blob_header(header: bytes, fingerprint: str, blob_bytes: int, entry: Entry | None = None) -> str:
-    """Check what stands before a payload; for indexes that are probed, which are never read whole.
-
-    Args:
-        header: The blob's first `BLOB_HEADER_BYTES`, or more.
-        fingerprint: The directory's fingerprint.
-        blob_bytes: Length of the blob, header included.
-        entry: The entry whose blob it should be.
-
-    Returns:
-        The payload's `checksum`, as the header has it.
-
-    Raises:
-        IndexPayloadError: If this is no blob, another file's, or not the entry's.
-    """
-    header = header[:BLOB_HEADER_BYTES]
-    if len(header) < BLOB_HEADER_BYTES or header[:8] != BLOB_MAGIC:
-        raise IndexPayloadError("there is no blob where the directory says")
-    version = int.from_bytes(header[8:12], "little")
-    if version != BLOB_VERSION:
-        raise IndexPayloadError(f"the blob has version {version}, this Intarsia knows {BLOB_VERSION}")
-    if header[16:32] != bytes.fromhex(fingerprint):
-        raise IndexPayloadError("the blob belongs to another file")
-    if int.from_bytes(header[32:40], "little") != blob_bytes - BLOB_HEADER_BYTES:
-        raise IndexPayloadError("the blob's length is not what the directory says")
-    announced = f"{int.from_bytes(header[40:48], 'little'):016x}"
-    if entry is not None and announced != entry.xxh3:
-        raise IndexPayloadError("the blob is not the one that the directory means, or its header is damaged")
-    return announced
-
-
-def check_payload(payload: bytes, xxh3: str) -> None:
-    """Compare a payload with its checksum.
-
-    Raises:
-        IndexPayloadError: If it is damaged.
-    """
-    if checksum(payload) != xxh3:
-        raise IndexPayloadError("its bytes are damaged: the checksum does not match")

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from intarsia.comparison import compares_alike
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.file import ParquetInput
-from intarsia.format import directory
+from intarsia.format.blob import BLOB_HEADER_BYTES
 from intarsia.format.datafusion import (
     HEADER_BYTES,
     KEY,
@@ -27,6 +27,7 @@ from intarsia.format.datafusion import (
     parse_offset,
     serialize_block,
 )
+from intarsia.format.directory import KEY as DIRECTORY_KEY
 from intarsia.indexes.base import Layout
 from intarsia.predicate.bound import BoundCompare, BoundIn, BoundMatch, BoundNull, BoundPrefix, Path
 from intarsia.predicate.bound import Leaf as BoundLeaf
@@ -184,7 +185,7 @@ def _is_embedded(file: ParquetInput, offset: int, column: Path) -> bool:
     """
     found = file.directory
     if found is None:
-        if directory.KEY in file.footer.key_values:
+        if DIRECTORY_KEY in file.footer.key_values:
             raise IndexPayloadError(
                 "the Intarsia directory beside it is another file's, so the key may be, too"
             )
@@ -192,7 +193,7 @@ def _is_embedded(file: ParquetInput, offset: int, column: Path) -> bool:
     if offset < found.original_length:
         return False
     for entry in found.entries:
-        if entry.inline is None and entry.offset + directory.BLOB_HEADER_BYTES == offset:
+        if entry.inline is None and entry.offset + BLOB_HEADER_BYTES == offset:
             if column not in entry.columns:
                 raise IndexPayloadError(f"it is about {', '.join(entry.column_names)}, as the directory says")
             return True

@@ -13,7 +13,7 @@ from intarsia.errors import FormatError, IndexPayloadError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.datafusion import HEADER_BYTES, parse_header, parse_offset
 from intarsia.format.datafusion import KEY as DATAFUSION_KEY
-from intarsia.format.directory import KEY, Entry, belongs, parse_directory
+from intarsia.format.directory import Entry
 from intarsia.format.footer import MAGIC, TRAILER_BYTES, Leaf
 from intarsia.format.structs import FieldRepetitionType, RowGroup
 from intarsia.indexes.embedded import EmbeddedIndexes
@@ -156,20 +156,16 @@ def _inspect_row_group(
 
 
 def _inspect_directory(file: ParquetInput) -> DirectoryInspection | None:
-    raw = file.footer.key_values.get(KEY)
-    if raw is None:
+    found = file.found_directory
+    if found is None:
         return None
-    try:
-        directory = parse_directory(raw)
-    except IndexPayloadError as error:
-        file.distrust("intarsia directory", str(error))
-        return DirectoryInspection(False, str(error), None, ())
-    reason = belongs(directory, file.footer)
-    if reason is not None:
-        file.distrust("intarsia directory", reason)
+    if found.reason is not None:
+        file.distrust("intarsia directory", found.reason)
+    if found.directory is None:
+        return DirectoryInspection(False, found.reason, None, ())
     embedded = EmbeddedIndexes(file)
-    entries = tuple(_inspect_entry(file, embedded, entry, reason) for entry in directory.entries)
-    return DirectoryInspection(reason is None, reason, directory.original_length, entries)
+    entries = tuple(_inspect_entry(file, embedded, entry, found.reason) for entry in found.directory.entries)
+    return DirectoryInspection(found.reason is None, found.reason, found.directory.original_length, entries)
 
 
 def _inspect_entry(

@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from intarsia.errors import IndexBuildError, IndexPayloadError
-from intarsia.format.directory import BLOB_HEADER_BYTES, Entry, blob_header, checksum
+from intarsia.format.blob import BLOB_HEADER_BYTES, blob_header, checksum
+from intarsia.format.directory import Entry
 from intarsia.indexes.base import Granularity, HasFooterKeys, Index, parameters
-from intarsia.indexes.embedded import EmbeddedIndexes, make_index
-from intarsia.indexes.registry import find_index_class
+from intarsia.indexes.embedded import EmbeddedIndexes, find_index
 from intarsia.predicate.nodes import render_column
 from intarsia.retrofit.column_data import FileColumns
 from intarsia.retrofit.original import Original
@@ -41,16 +41,12 @@ class Blob:
 
     def footer_keys(self, offset: int) -> Mapping[bytes, bytes]:
         """What the footer is to say besides the directory, if the blob lies there."""
-        cls = find_index_class(self.entry.kind)
-        if self.entry.inline is not None or cls is None or self.entry.kind_version > cls.version:
+        if self.entry.inline is not None:
             return {}
-        try:
-            return _footer_keys(make_index(cls, self.entry), offset + BLOB_HEADER_BYTES)
-        except IndexPayloadError:  # parameters of another version: readers ignore it
-            return {}
+        return _footer_keys(find_index(self.entry).index, offset + BLOB_HEADER_BYTES)
 
 
-def _footer_keys(index: object, payload_offset: int) -> Mapping[bytes, bytes]:
+def _footer_keys(index: object | None, payload_offset: int) -> Mapping[bytes, bytes]:
     return index.footer_keys(payload_offset) if isinstance(index, HasFooterKeys) else {}
 
 

@@ -7,13 +7,9 @@ from dataclasses import replace
 
 from intarsia.errors import IndexBuildError
 from intarsia.file import ChunkKey
-from intarsia.format.directory import (
-    BLOB_ALIGNMENT_BYTES,
-    DIRECTORY_VERSION,
-    KEY,
-    Directory,
-    layout_fingerprint,
-)
+from intarsia.format.blob import BLOB_ALIGNMENT_BYTES
+from intarsia.format.directory import DIRECTORY_VERSION, KEY, Directory
+from intarsia.format.fingerprint import layout_fingerprint
 from intarsia.format.footer import MAGIC
 from intarsia.retrofit.blobs import Blob
 from intarsia.retrofit.chunk_state import ChunkState, Placed, state_of

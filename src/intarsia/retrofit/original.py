@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from intarsia.errors import FormatError, IndexPayloadError, UnsupportedFeatureError
+from intarsia.errors import FormatError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
-from intarsia.format.directory import (
-    KEY,
-    Directory,
-    NewerDirectoryError,
-    belongs,
-    layout_fingerprint,
-    parse_directory,
-)
+from intarsia.format.directory import Directory, NewerDirectoryError
+from intarsia.format.fingerprint import layout_fingerprint
 from intarsia.storage import ByteRange, CountedSource
 
 
@@ -69,18 +63,12 @@ def find_original(current: ParquetInput) -> Original:
         UnsupportedFeatureError: If the file is encrypted or signed.
     """
     _refuse_encryption(current)
-    raw = current.footer.key_values.get(KEY)
-    if raw is None:
-        return Original(current, current, None)
-    try:
-        directory = parse_directory(raw)
-    except NewerDirectoryError as error:
-        raise NewerDirectoryError(f"{current.path}: {error}") from error
-    except IndexPayloadError as error:
-        return Original(current, current, None, str(error))
-    reason = belongs(directory, current.footer)
-    if reason is not None:
-        return Original(current, current, None, reason)
+    found = current.found_directory
+    if found is not None and found.fault == "newer":
+        raise NewerDirectoryError(f"{current.path}: {found.reason}")
+    if found is None or found.directory is None or found.reason is not None:
+        return Original(current, current, None, found.reason if found is not None else None)
+    directory = found.directory
     try:
         file = ParquetInput(FirstBytes(current.source, directory.original_length))
     except FormatError as error:

@@ -22,14 +22,7 @@ import pyarrow.compute as pc
 from intarsia.comparison import comparison_array, comparison_type
 from intarsia.errors import ColumnNotFoundError, FormatError, IndexBuildError, IndexPayloadError
 from intarsia.file import ParquetInput
-from intarsia.format.directory import (
-    KEY,
-    Entry,
-    NewerDirectoryError,
-    belongs,
-    layout_fingerprint,
-    parse_directory,
-)
+from intarsia.format.directory import Entry
 from intarsia.indexes.base import (
     EstimatesRows,
     EstimatingIndex,
@@ -39,8 +32,7 @@ from intarsia.indexes.base import (
     ProbedIndex,
     SureIndex,
 )
-from intarsia.indexes.embedded import EmbeddedIndexes, make_index
-from intarsia.indexes.registry import find_index_class, why_unknown
+from intarsia.indexes.embedded import EmbeddedIndexes, find_index
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.predicate.bound import Path
 from intarsia.predicate.evaluate import leaf_mask
@@ -97,25 +89,13 @@ class _Opened:
 
 def find_entries(file: ParquetInput, findings: Findings) -> tuple[Entry, ...]:
     """The entries of a directory that belongs to this file; what keeps them from being used is noted."""
-    raw = file.footer.key_values.get(KEY)
-    if raw is None:
+    found = file.found_directory
+    if found is None:
         return ()
     findings.checked["directories"] += 1
-    try:
-        directory = parse_directory(raw)
-    except NewerDirectoryError as error:
-        findings.add("directory-newer", str(error), index=_DIRECTORY)
-        return ()
-    except IndexPayloadError as error:
-        findings.add("directory-damaged", str(error), index=_DIRECTORY)
-        return ()
-    reason = belongs(directory, file.footer)
-    if reason is not None:
-        is_foreign = directory.fingerprint != layout_fingerprint(file.footer.metadata)
-        rule = "directory-foreign" if is_foreign else "directory-stale"
-        findings.add(rule, reason, index=_DIRECTORY)
-        return ()
-    return directory.entries
+    if found.fault is not None:
+        findings.add(f"directory-{found.fault}", found.reason or "", index=_DIRECTORY)
+    return () if file.directory is None else file.directory.entries
 
 
 def check_entry(file: ParquetInput, entry: Entry, findings: Findings) -> None:
@@ -141,17 +121,12 @@ def check_entry(file: ParquetInput, entry: Entry, findings: Findings) -> None:
 
 
 def _open(file: ParquetInput, entry: Entry, findings: Findings) -> _Opened | None:
-    cls = find_index_class(entry.kind)
-    if cls is None:
-        findings.add("index-kind-unknown", why_unknown(entry.kind), index=entry.name)
+    found = find_index(entry)
+    if found.fault is not None:
+        findings.add(f"index-{found.fault}", found.reason or "", index=entry.name)
         return None
-    if entry.kind_version > cls.version:
-        message = f"it has version {entry.kind_version}, known is {cls.version}"
-        findings.add("index-newer", message, index=entry.name)
-        return None
-    embedded = EmbeddedIndexes(file)
+    index, embedded = found.index, EmbeddedIndexes(file)
     try:
-        index = make_index(cls, entry)
         payload = embedded.read(entry)
         layout = Layout(file.footer.num_rows, file.footer.row_group_starts, {})
         ways: list[OpenIndex] = [index.open(payload, layout)]

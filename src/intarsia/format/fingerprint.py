@@ -1,0 +1,103 @@
+"""The fingerprint of a file's layout: what ties embedded indexes to the bytes that they were built from."""
+
+from __future__ import annotations
+
+from array import array
+
+import xxhash
+
+from intarsia.format.structs import ColumnMetaData, FileMetaData, LogicalType, SchemaElement
+
+
+def layout_fingerprint(metadata: FileMetaData) -> str:
+    """XXH3-128 over what says where a file's values lie: 32 hexadecimal digits.
+
+    Only fields go in that retrofitting leaves as they are, so a file keeps its fingerprint; the order of the
+    bytes stands in ``docs/format.md``.
+    """
+    digest = xxhash.xxh3_128()
+    digest.update(_integers(len(metadata.schema)))
+    for element in metadata.schema:
+        digest.update(_schema_bytes(element))
+    digest.update(_integers(len(metadata.row_groups)))
+    paths: dict[tuple[str, ...], bytes] = {}
+    for group in metadata.row_groups:
+        numbers = array("q", (group.num_rows, len(group.columns)))
+        names = []
+        for chunk in group.columns:
+            meta = chunk.meta_data
+            if meta is None:  # encrypted, or in another file
+                numbers.append(-1)
+                continue
+            numbers.extend(_chunk_numbers(meta))
+            path = tuple(meta.path_in_schema)
+            if path not in paths:
+                paths[path] = _integers(len(path)) + b"".join(map(_text, path))
+            names.append(paths[path])
+        digest.update(_little_endian(numbers))
+        digest.update(b"".join(names))
+    return digest.hexdigest()
+
+
+def _chunk_numbers(meta: ColumnMetaData) -> tuple[int, ...]:
+    return (
+        meta.type,
+        meta.codec,
+        meta.num_values,
+        meta.data_page_offset,
+        meta.dictionary_page_offset or 0,  # 0 is what some writers put for "absent"
+        meta.total_compressed_size,
+        meta.total_uncompressed_size,
+        len(meta.encodings),
+        *meta.encodings,
+    )
+
+
+def _schema_bytes(element: SchemaElement) -> bytes:
+    numbers = (
+        element.type,
+        element.type_length,
+        element.repetition_type,
+        element.num_children,
+        element.converted_type,
+        element.scale,
+        element.precision,
+    )
+    return (
+        _text(element.name)
+        + _integers(*(-1 if number is None else number for number in numbers))
+        + _logical_bytes(element.logicalType)
+    )
+
+
+def _logical_bytes(logical: LogicalType | None) -> bytes:
+    if logical is None:
+        return _text("") + _integers(0)
+    numbers: tuple[int, ...] = ()
+    if (decimal := logical.DECIMAL) is not None:
+        numbers = decimal.scale, decimal.precision
+    elif (time := logical.TIME or logical.TIMESTAMP) is not None:
+        unit = next((place for place, value in enumerate(time.unit, 1) if value is not None), 0)
+        numbers = int(time.isAdjustedToUTC), unit
+    elif (integer := logical.INTEGER) is not None:
+        numbers = integer.bitWidth, int(integer.isSigned)
+    return _text(logical.kind or "?") + _integers(len(numbers), *numbers)
+
+
+def _text(text: str) -> bytes:
+    data = text.encode("utf-8")  # every text has this form: the Thrift codec puts U+FFFD where bytes are none
+    return _integers(len(data)) + data
+
+
+def _integers(*numbers: int) -> bytes:
+    return _little_endian(array("q", numbers))
+
+
+def _little_endian(numbers: array[int]) -> bytes:
+    if _BIG_ENDIAN:
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+_BIG_ENDIAN = array("q", [1]).tobytes()[0] == 0
