@@ -128,10 +128,10 @@ def attached(path, monkeypatch):
 
     def attached(index):
         known = registry.find_index_class
-        for module in ("intarsia.indexes.embedded", "intarsia.verification.embedded"):
-            monkeypatch.setattr(
-                f"{module}.find_index_class", lambda kind: type(index) if kind == index.kind else known(kind)
-            )
+        monkeypatch.setattr(
+            "intarsia.indexes.embedded.find_index_class",
+            lambda kind: type(index) if kind == index.kind else known(kind),
+        )
         attach(path, [index])
         return verify(path)
 
