@@ -21,13 +21,15 @@ from pyspark.sql import SparkSession
 
 spark = SparkSession.builder.remote("local[2]").getOrCreate()
 lake = sys.argv[1]
-indexes = [PageIndex(), ia.Distinct("s"), ia.BloomGranule("y"), ia.Sample(20)]
+indexes = [PageIndex(), ia.Distinct("s"), ia.BloomGranule("y", fpp=0.0001)]
 told = []
 report = ias.index(spark, lake, indexes, progress=lambda *args: told.append(args))
 again = ias.index(spark, lake, indexes, progress=False)
 where = "x BETWEEN 1990 AND 2010 AND p = 0"
 frame = ias.read(spark, lake, where, columns=["x", "s"])
 plain = spark.read.parquet(lake).where(where).select("x", "s")
+absent = "y IN (1.0625D, 126.0625D, 251.0625D, 376.0625D)"  # each within the bounds of a file
+pruned_by = ias.explain(spark, lake, absent).to_dict()["pruned_by"]
 stopped = None
 try:
     ias.index(spark, lake, [ia.Distinct("y")], progress=lambda done, *_: done and 1 / 0)
@@ -42,6 +44,8 @@ print(json.dumps({
     "same": sorted(map(str, frame.collect())) == sorted(map(str, plain.collect())),
     "rows": frame.count(),
     "none": ias.read(spark, lake, "x = -1").count(),
+    "absent": ias.read(spark, lake, absent).count(),
+    "by_index": {step["index"]: step["files"] for step in pruned_by},
     "explain": ias.explain(spark, lake, where).to_dict()["files"],
     "stopped": stopped,
 }))
@@ -73,6 +77,8 @@ def test_spark_connect(tmp_path):
         "same": True,
         "rows": 11,
         "none": 0,
+        "absent": 0,
+        "by_index": {"column_index": 0, "bloom_granule(y):page": 4},
         "explain": {"total": 4, "read": 1, "opened": 2},
         "stopped": True,
     }
