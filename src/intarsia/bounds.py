@@ -1,8 +1,7 @@
 """One evaluator for everything that knows bounds.
 
-Row-group statistics, a column index, a zone map, a manifest over a lake: all present what they know in
-one columnar form over granules (`Bounds`), and the same vectorized code judges a page, a row
-group, a file or 100,000 files at once.
+Row-group statistics, a column index, a zone map: all present what they know in one columnar form over
+granules (`Bounds`), and the same vectorized code judges pages and row groups, all at once.
 
 The verdicts (after DataFusion's pruning contract: *false only if provable*):
 

@@ -23,8 +23,6 @@ _URL = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.\-]+://")
 _PARTITION = re.compile(r"^([^=/]+)=([^/]*)$")
 _INT32 = re.compile(r"^-?\d{1,10}$")
 
-PathLike = "str | os.PathLike[str]"
-
 
 @dataclass(frozen=True)
 class TableFile:

@@ -353,6 +353,17 @@ def test_sorted_by_what_pyarrow_sorts_wrongly_or_not_at_all(path, values, direct
     assert ia.verify(path).ok
 
 
+def test_a_dictionary_of_no_column(path):
+    table = pa.table({"a": [1], "tags": [["x"]]})
+    for names in (["b"], ["a", "tags"]):
+        with pytest.raises(ia.ColumnNotFoundError, match=names[-1]):
+            ia.write_table(table, path, dictionary=names)
+    assert not path.exists()
+    ia.write_table(table, path, dictionary=["tags.list.element"])
+    group = pq.read_metadata(path).row_group(0)
+    assert [group.column(ordinal).has_dictionary_page for ordinal in range(2)] == [False, True]
+
+
 def test_sorted_by_a_dictionary(path):
     table = pa.table({"a": pa.array(["b", "a", None, "b", "a"]).dictionary_encode(), "n": range(5)})
     ia.write_table(table, path, sort_by="a")

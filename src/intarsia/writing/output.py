@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from intarsia.errors import WriteError
+from intarsia.errors import ColumnNotFoundError, WriteError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.structs import Type
 from intarsia.retrofit.attach import Attachable, ColumnsOf, Progress, attach_to
@@ -79,6 +79,7 @@ class Output:
             for leaf in self._leaves
             if leaf.type in (Type.FLOAT, Type.DOUBLE) or leaf.kind == "FLOAT16"
         }
+        self._check_dictionary_names()
         self._nan_chunks: set[ChunkKey] = set()
         self._row_group_rows: list[int] = []
         self._dictionary: tuple[str, ...] = ()
@@ -177,6 +178,13 @@ class Output:
             return list(asked)
         leaves = [leaf for column in table.columns for leaf in leaf_arrays(column)]
         return [name for name, leaf in zip(names, leaves, strict=True) if repeats(leaf)]
+
+    def _check_dictionary_names(self) -> None:
+        """pyarrow takes names of no column, and makes no dictionary."""
+        asked, names = self._form.dictionary, [leaf.name for leaf in self._leaves]
+        for name in asked if asked is not None and not isinstance(asked, bool) else ():
+            if name not in names:
+                raise ColumnNotFoundError(name, names)
 
     def _note_nan(self, table: pa.Table) -> None:
         if not self._floats:

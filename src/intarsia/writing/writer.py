@@ -62,7 +62,7 @@ def write_table(
 
     Raises:
         WriteError: If the rows cannot be written as asked.
-        ColumnNotFoundError: If an index or ``sort_by`` names a column that is not there.
+        ColumnNotFoundError: If an index, ``sort_by`` or ``dictionary`` names a column that is not there.
         IndexBuildError: If an index cannot be built on its columns.
         ReplaceError: If there can be no such file.  In each case there is none, or the old one as it was.
 
@@ -115,7 +115,7 @@ class Writer:
 
     Raises:
         WriteError: If the schema cannot be written as asked.
-        ColumnNotFoundError: If an index or ``sort_by`` names a column that is not there.
+        ColumnNotFoundError: If an index, ``sort_by`` or ``dictionary`` names a column that is not there.
         IndexBuildError: If an index cannot be built on its columns.
         ReplaceError: If there can be no such file.
 
