@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from intarsia.comparison import compares_alike, comparison_array, comparison_type
 from intarsia.decode import PageIndexMismatchError
-from intarsia.errors import IndexPayloadError, UnsupportedFeatureError
+from intarsia.errors import CorruptFileError, IndexPayloadError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
 from intarsia.file_scan import FileScan
 from intarsia.format.directory import Entry
@@ -128,6 +128,8 @@ class DistinctValues:
                     for chunk in comparison_array(piece.column(0), self._kind).chunks:
                         counter.add(chunk)
                 return counter
+            except pa.ArrowException as error:  # such as decimals of more digits than their type has
+                raise CorruptFileError(f"values cannot be counted: {error}", path=file.path) from error
             except PageIndexMismatchError:
                 scan.pruned = None  # that page index is not believed any more, nor what it told
                 scan.tally.answered.clear()

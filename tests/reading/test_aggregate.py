@@ -600,3 +600,19 @@ def test_a_partition_value_counts_only_where_a_row_matches(tmp_path):
     assert table.aggregate({"p": ["min", "max"]}, "x = 1") == {"p": {"min": 3, "max": 8}}
     assert table.aggregate({"p": ["min", "max"]}) == {"p": {"min": 0, "max": 8}}
     assert table.aggregate({"p": ["min", "max"]}, "x = 7") == {"p": {"min": None, "max": None}}
+
+
+def test_decimals_of_more_digits_than_their_type_has_are_corrupt(tmp_path):
+    path = tmp_path / "t.parquet"
+    numbers = pa.array([Decimal(1), Decimal(99_999), None], pa.decimal32(5, 0))
+    pq.write_table(
+        pa.table({"d": numbers}), path, use_dictionary=False, compression="none", write_statistics=False
+    )
+    data = path.read_bytes()
+    assert data.count((99_999).to_bytes(3, "big")) == 1
+    path.write_bytes(data.replace((99_999).to_bytes(3, "big"), (999_999).to_bytes(3, "big"), 1))
+    table = ia.open(path)
+    with pytest.raises(ia.CorruptFileError, match="'d'"):
+        table.aggregate({"d": ["sum"]})
+    with pytest.raises(ia.CorruptFileError, match="counted"):
+        table.approx_distinct("d")

@@ -13,6 +13,7 @@ from intarsia.aggregate.answers import Answer, Asked, Needs, answer, confirmed
 from intarsia.aggregate.result import Question, questions
 from intarsia.comparison import comparison_array
 from intarsia.decode import PageIndexMismatchError
+from intarsia.errors import CorruptFileError
 from intarsia.file_scan import FileScan
 from intarsia.indexes.summaries import merge_summaries, one_summary, summarize
 from intarsia.output_columns import OutputColumn
@@ -146,17 +147,22 @@ class _FileTotals:
                 if place is None:
                     self.summaries[question].append(self._constant(question, piece.num_rows))
                 else:
-                    self.summaries[question] += _column_summaries(piece.column(place), question.kind)
+                    self.summaries[question] += self._column_summaries(question, piece.column(place))
         self.rows_matched = num_matched
         for name, counts in reader.tally.pages.items():
             self.scan.tally.pages[name].read += counts.read
         self.scan.tally.dictionary_pages_read += reader.tally.dictionary_pages_read
         self.scan.tally.index_bytes += reader.tally.index_bytes
 
-
-def _column_summaries(column: pa.ChunkedArray, kind: pa.DataType) -> list[pa.Table]:
-    """Summaries of a column that was read."""
-    if kind == pa.null():
-        return [one_summary(kind, None, len(column), column.null_count)]
-    plain = comparison_array(column, kind)
-    return [summarize(chunk, _ALL) for chunk in plain.chunks if len(chunk)]
+    def _column_summaries(self, question: Question, column: pa.ChunkedArray) -> list[pa.Table]:
+        """Summaries of a column that was read."""
+        kind = question.kind
+        if kind == pa.null():
+            return [one_summary(kind, None, len(column), column.null_count)]
+        try:
+            plain = comparison_array(column, kind)
+            return [summarize(chunk, _ALL) for chunk in plain.chunks if len(chunk)]
+        except pa.ArrowException as error:  # such as decimals of more digits than their type has
+            raise CorruptFileError(
+                f"values of {question.name!r} cannot be added up: {error}", path=self.scan.file.path
+            ) from error
