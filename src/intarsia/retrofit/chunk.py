@@ -13,7 +13,7 @@ from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.footer import MAGIC, Leaf, chunk_range
 from intarsia.format.page_header import Page, walk_pages
 from intarsia.format.structs import ColumnMetaData, Type
-from intarsia.retrofit.chunk_pages import ChunkPages, locate_pages
+from intarsia.retrofit.chunk_pages import LocatedPages, locate_pages
 from intarsia.retrofit.leaf_values import LeafReader, may_be_dictionary
 from intarsia.storage import ByteRange
 
@@ -71,7 +71,7 @@ class Chunk:
         return walk_pages(self.data, self.meta.num_values)
 
     @cached_property
-    def pages(self) -> ChunkPages:
+    def pages(self) -> LocatedPages:
         """Its pages and their rows.
 
         Raises:

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from intarsia.bounds import boundary_order
 from intarsia.errors import FormatError, IndexBuildError
 from intarsia.format.structs import ColumnIndex, OffsetIndex, PageEncodingStats, Type
 from intarsia.retrofit.chunk import NO_ORDER, Chunk
-from intarsia.retrofit.chunk_pages import ChunkPages
-from intarsia.retrofit.page_bounds import PageBounds, count_by_page, cut_max, cut_min, page_bounds
+from intarsia.retrofit.chunk_pages import LocatedPages
+from intarsia.retrofit.page_bounds import PageBounds, cut_max, cut_min, page_bounds
+from intarsia.retrofit.page_counts import present_counts
 
 Counts = npt.NDArray[np.int64]
 
@@ -68,12 +68,14 @@ def index_chunk(chunk: Chunk, *, refusal: str | None = None) -> ChunkIndex:
     return ChunkIndex(found.offset_index(chunk.start, value_bytes), index, stats, reason)
 
 
-def _column_index(chunk: Chunk, found: ChunkPages) -> tuple[ColumnIndex | None, Counts | None]:
+def _column_index(chunk: Chunk, found: LocatedPages) -> tuple[ColumnIndex | None, Counts | None]:
     """The column index, or None where NaN forbids it; and the bytes of each page's values, if known."""
     leaf, ordering = chunk.leaf, chunk.reader.ordering
     if ordering is None:
         raise IndexBuildError(NO_ORDER)
-    present = _present_counts(found, chunk.column, chunk.num_rows)
+    present = present_counts(found.num_values, found.levels, chunk.column)
+    if present is None:
+        raise IndexBuildError(f"its pages claim {chunk.num_rows} rows, {len(chunk.column)} were decoded")
     values = chunk.values
     if len(values) != present.sum():
         raise IndexBuildError(f"its levels tell of {present.sum()} values, {len(values)} were decoded")
@@ -112,18 +114,6 @@ def _column_index(chunk: Chunk, found: ChunkPages) -> tuple[ColumnIndex | None, 
         nan_counts=nan_counts,
     )
     return index, value_bytes
-
-
-def _present_counts(found: ChunkPages, column: pa.ChunkedArray, num_rows: int) -> Counts:
-    """Values of each page that are neither null nor stand for an empty or null list."""
-    if found.levels is not None:
-        return np.array([levels.num_present for levels in found.levels], dtype=np.int64)
-    if len(column) != num_rows:
-        raise IndexBuildError(f"its pages claim {num_rows} rows, {len(column)} were decoded")
-    if not column.null_count:
-        return found.num_values
-    valid = np.concatenate([chunk.is_valid().to_numpy(zero_copy_only=False) for chunk in column.chunks])
-    return count_by_page(valid, found.first_rows)
 
 
 def _spread(counts: Counts | None, holds: npt.NDArray[np.bool_]) -> Counts:

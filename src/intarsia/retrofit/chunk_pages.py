@@ -14,17 +14,17 @@ import numpy.typing as npt
 
 from intarsia.errors import IndexBuildError
 from intarsia.format.footer import Leaf
-from intarsia.format.levels import PageLevels, levels_are_compressed, page_levels
+from intarsia.format.levels import PageLevels
 from intarsia.format.page_header import Page, walk_pages
 from intarsia.format.structs import ColumnMetaData, OffsetIndex, PageEncodingStats, PageLocation
-from intarsia.retrofit.decompress import decompress
 from intarsia.retrofit.leaf_values import LeafReader
+from intarsia.retrofit.page_counts import count_levels
 
 Counts = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class ChunkPages:
+class LocatedPages:
     """The pages of a chunk and the rows in them.
 
     Attributes:
@@ -70,7 +70,7 @@ class ChunkPages:
         ]
 
 
-def chunk_pages(chunk: bytes, meta: ColumnMetaData, num_rows: int, reader: LeafReader) -> ChunkPages:
+def chunk_pages(chunk: bytes, meta: ColumnMetaData, num_rows: int, reader: LeafReader) -> LocatedPages:
     """Walk the pages of a chunk and find the rows of each.
 
     Raises:
@@ -82,7 +82,7 @@ def chunk_pages(chunk: bytes, meta: ColumnMetaData, num_rows: int, reader: LeafR
 
 def locate_pages(
     chunk: bytes, pages: Sequence[Page], meta: ColumnMetaData, num_rows: int, leaf: Leaf
-) -> ChunkPages:
+) -> LocatedPages:
     """Find the rows of each page of a chunk whose pages are known; see `chunk_pages`."""
     data = [page for page in pages if page.is_data]
     if not data:
@@ -90,7 +90,7 @@ def locate_pages(
     levels = None
     rows = [page.num_values for page in data]
     if leaf.max_repetition_level or leaf.max_definition_level > 1:
-        levels = [_levels(chunk, page, meta, leaf) for page in data]
+        levels = [count_levels(chunk, page, meta, leaf) for page in data]
         rows = [counted.num_rows for counted in levels]
         if not all(counted.starts_row for counted in levels):
             raise IndexBuildError("a page starts within a row")
@@ -102,11 +102,4 @@ def locate_pages(
             raise IndexBuildError(f"a page's header claims {two.num_rows} rows, its levels {counted}")
     if sum(rows) != num_rows:
         raise IndexBuildError(f"its pages hold {sum(rows)} rows, the row group has {num_rows}")
-    return ChunkPages(pages, data, levels, np.array(rows, dtype=np.int64))
-
-
-def _levels(chunk: bytes, page: Page, meta: ColumnMetaData, leaf: Leaf) -> PageLevels:
-    body = memoryview(chunk)[page.body_start : page.stop]
-    if levels_are_compressed(page.header):
-        body = decompress(body, meta.codec, page.header.uncompressed_page_size)
-    return page_levels(body, page.header, leaf)
+    return LocatedPages(pages, data, levels, np.array(rows, dtype=np.int64))

@@ -86,7 +86,7 @@ def _may_be_cut(ordering: Ordering) -> bool:
     return ordering.is_bytes and ordering.leaf.type == Type.BYTE_ARRAY
 
 
-def count_by_page(marks: npt.NDArray[Any], starts: Counts) -> Counts:
+def _count_by_page(marks: npt.NDArray[Any], starts: Counts) -> Counts:
     """Sums of ``marks`` over stretches that begin at ``starts`` (none of them empty)."""
     return np.asarray(np.add.reduceat(marks, starts, dtype=np.int64))
 
@@ -119,7 +119,7 @@ def _float_bounds(
     numbers: npt.NDArray[Any], starts: Counts, ordering: Ordering, *, total_order: bool
 ) -> PageBounds:
     nan = np.isnan(numbers)
-    nan_counts = count_by_page(nan, starts)
+    nan_counts = _count_by_page(nan, starts)
     if total_order:
         minima, maxima = _total_order_bounds(numbers, nan, nan_counts, starts)
         return PageBounds(_split(minima, ordering), _split(maxima, ordering), nan_counts)

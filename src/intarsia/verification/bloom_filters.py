@@ -15,7 +15,7 @@ from intarsia.format.bloom import BLOCK_BYTES, HEADER_BYTES, SALT, parse_bloom_h
 from intarsia.format.structs import ColumnMetaData, Type
 from intarsia.inspection import human_value
 from intarsia.inspection.values import shown
-from intarsia.verification.chunk import Chunk
+from intarsia.verification.chunk import CheckedChunk
 from intarsia.verification.findings import Findings
 
 _BLOOM_FILTER = "BloomFilter"
@@ -23,7 +23,7 @@ _BLOOM_FILTER = "BloomFilter"
 _SALTS = np.array(SALT, dtype=np.uint32)
 
 
-def check_bloom_filter(file: ParquetInput, chunk: Chunk, findings: Findings) -> None:
+def check_bloom_filter(file: ParquetInput, chunk: CheckedChunk, findings: Findings) -> None:
     """Ask a Bloom filter for every distinct value of its chunk."""
     bits = _read_bits(file, chunk.meta, findings)
     if bits is None:
@@ -85,7 +85,7 @@ def _read_bits(file: ParquetInput, meta: ColumnMetaData, findings: Findings) -> 
     return file.source.read(start + header_bytes, stop)
 
 
-def _plain_values(chunk: Chunk) -> list[bytes] | None:
+def _plain_values(chunk: CheckedChunk) -> list[bytes] | None:
     """The distinct values as they are hashed; None where that is not certain."""
     ordering = chunk.ordering
     if chunk.values is None or chunk.leaf.type == Type.BOOLEAN:

@@ -10,12 +10,12 @@ from intarsia.errors import CorruptFileError
 from intarsia.format.footer import Leaf
 from intarsia.inspection import human_value
 from intarsia.inspection.values import shown
-from intarsia.verification.chunk import Chunk
+from intarsia.verification.chunk import CheckedChunk
 from intarsia.verification.findings import Findings
 
 
 def bound_key(
-    chunk: Chunk, raw: bytes, which: str, findings: Findings, *, index: str, page: int | None = None
+    chunk: CheckedChunk, raw: bytes, which: str, findings: Findings, *, index: str, page: int | None = None
 ) -> Any:
     """The key of one bound, as an array without dimensions; None if it is none, which is then noted.
 
@@ -43,7 +43,7 @@ def bound_key(
 
 
 def check_bounds(
-    chunk: Chunk,
+    chunk: CheckedChunk,
     low: tuple[bytes, Any],
     high: tuple[bytes, Any],
     findings: Findings,
@@ -92,14 +92,20 @@ def check_bounds(
         findings.add("bounds-exclude-values", message, index=index, page=page)
 
 
-def shown_key(chunk: Chunk, key: Any) -> str:
+def shown_key(chunk: CheckedChunk, key: Any) -> str:
     """A key as people read it."""
     assert chunk.ordering is not None
     return shown(human_value(chunk.leaf, chunk.ordering.encode(key)))
 
 
 def has_bounds_order(
-    leaf: Leaf, chunk: Chunk, findings: Findings, *, index: str, is_declared: bool, page: int | None = None
+    leaf: Leaf,
+    chunk: CheckedChunk,
+    findings: Findings,
+    *,
+    index: str,
+    is_declared: bool,
+    page: int | None = None,
 ) -> bool:
     """Whether bounds of a leaf mean something; if not, that is noted."""
     if chunk.ordering is None:
@@ -113,7 +119,7 @@ def has_bounds_order(
     return True
 
 
-def _count_outside(chunk: Chunk, pages: Any, bound: Any, side: str) -> int:
+def _count_outside(chunk: CheckedChunk, pages: Any, bound: Any, side: str) -> int:
     """Values of some pages that lie beyond a bound."""
     count = 0
     for page in pages.tolist():

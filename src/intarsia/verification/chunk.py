@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 
 from intarsia.errors import CorruptFileError, FormatError
 from intarsia.format.footer import Leaf, chunk_range
-from intarsia.format.levels import PageLevels, levels_are_compressed, page_levels
+from intarsia.format.levels import PageLevels
 from intarsia.format.page_header import Page, parse_page
 from intarsia.format.structs import ColumnMetaData, Type
 from intarsia.ordering import Keys, Ordering
-from intarsia.retrofit.decompress import decompress
 from intarsia.retrofit.leaf_values import LeafReader
+from intarsia.retrofit.page_counts import count_levels, present_counts
 from intarsia.verification.findings import Findings
 
 Counts = npt.NDArray[np.int64]
@@ -36,7 +36,7 @@ class Extremes:
 
 
 @dataclass(frozen=True)
-class Chunk:
+class CheckedChunk:
     """A column chunk that was read.
 
     Attributes:
@@ -195,7 +195,7 @@ def read_chunk(
     *,
     levels: bool,
     total_order: bool,
-) -> Chunk:
+) -> CheckedChunk:
     """Read a chunk, noting what its own pages contradict.
 
     Args:
@@ -214,7 +214,7 @@ def read_chunk(
     # of a leaf that is flat and at most optional, values and nulls tell the same
     if not leaf.is_flat or (levels and leaf.max_definition_level > 1):
         try:
-            counted = [_levels(data, page, meta, leaf) for page in pages]
+            counted = [count_levels(data, page, meta, leaf) for page in pages]
         except FormatError as error:
             findings.add("unchecked", f"repetition and definition levels cannot be read: {error.message}")
     rows = _rows(leaf, pages, counted)
@@ -230,7 +230,8 @@ def read_chunk(
         findings.add("unreadable-pages", error.message)
     present = None
     if column is not None:
-        present = _present(leaf, pages, counted, column)
+        num_values = np.array([page.num_values for page in pages], dtype=np.int64)
+        present = present_counts(num_values, counted, column)
         if present is None or present.sum() != len(column) - column.null_count:
             findings.add("unchecked", "which values stand in which page cannot be told")
             present = column = None
@@ -239,7 +240,7 @@ def read_chunk(
     elif not pages:
         present = np.empty(0, dtype=np.int64)
     start, _ = chunk_range(meta)
-    return Chunk(
+    return CheckedChunk(
         leaf,
         meta,
         start,
@@ -277,13 +278,6 @@ def _walk(data: bytes, meta: ColumnMetaData, findings: Findings) -> tuple[list[P
     return pages, values == meta.num_values
 
 
-def _levels(data: bytes, page: Page, meta: ColumnMetaData, leaf: Leaf) -> PageLevels:
-    body = memoryview(data)[page.body_start : page.stop]
-    if levels_are_compressed(page.header):
-        body = decompress(body, meta.codec, page.header.uncompressed_page_size)
-    return page_levels(body, page.header, leaf)
-
-
 def _rows(leaf: Leaf, pages: Sequence[Page], levels: Sequence[PageLevels] | None) -> Counts | None:
     if leaf.is_flat:
         return np.array([page.num_values for page in pages], dtype=np.int64)
@@ -293,20 +287,3 @@ def _rows(leaf: Leaf, pages: Sequence[Page], levels: Sequence[PageLevels] | None
     if any(claim is None for claim in claims):
         return None
     return np.array([claim.num_rows for claim in claims if claim is not None], dtype=np.int64)
-
-
-def _present(
-    leaf: Leaf, pages: Sequence[Page], levels: Sequence[PageLevels] | None, column: pa.ChunkedArray
-) -> Counts | None:
-    """Values of each page that are not null."""
-    if levels is not None:
-        return np.array([page.num_present for page in levels], dtype=np.int64)
-    sizes = np.array([page.num_values for page in pages], dtype=np.int64)
-    if not leaf.is_flat or len(column) != sizes.sum():
-        return None
-    if not column.null_count:
-        return sizes
-    valid = np.concatenate([piece.is_valid().to_numpy(zero_copy_only=False) for piece in column.chunks])
-    totals = np.concatenate([[0], np.cumsum(valid, dtype=np.int64)])
-    stops = np.cumsum(sizes)
-    return np.asarray(totals[stops] - totals[stops - sizes])

@@ -17,7 +17,7 @@ from intarsia.format.structs import BoundaryOrder, ColumnChunk, ColumnIndex, Off
 from intarsia.indexes.statistics import column_order_is_known
 from intarsia.inspection.values import shown
 from intarsia.verification.bounds import bound_key, check_bounds, has_bounds_order
-from intarsia.verification.chunk import Chunk
+from intarsia.verification.chunk import CheckedChunk
 from intarsia.verification.findings import Findings
 
 _COLUMN_INDEX = "ColumnIndex"
@@ -64,7 +64,7 @@ def read_page_index(
     return offsets, columns
 
 
-def check_offset_index(chunk: Chunk, index: OffsetIndex, findings: Findings) -> None:
+def check_offset_index(chunk: CheckedChunk, index: OffsetIndex, findings: Findings) -> None:
     """Compare an OffsetIndex with the page headers and the rows of the pages."""
     findings.checked["offset_indexes"] += 1
     if chunk.levels is not None:
@@ -116,7 +116,7 @@ def check_offset_index(chunk: Chunk, index: OffsetIndex, findings: Findings) -> 
 
 
 def check_column_index(
-    file: ParquetInput, chunk: Chunk, index: ColumnIndex, findings: Findings, *, has_offset_index: bool
+    file: ParquetInput, chunk: CheckedChunk, index: ColumnIndex, findings: Findings, *, has_offset_index: bool
 ) -> None:
     """Compare a ColumnIndex with the values of the pages."""
     findings.checked["column_indexes"] += 1
@@ -136,7 +136,7 @@ def check_column_index(
         _check_page_bounds(chunk, index, findings)
 
 
-def _has_shape(chunk: Chunk, index: ColumnIndex, findings: Findings) -> bool:
+def _has_shape(chunk: CheckedChunk, index: ColumnIndex, findings: Findings) -> bool:
     num_pages = len(index.null_pages)
     for name in ("min_values", "max_values", "null_counts", "nan_counts"):
         values = getattr(index, name)
@@ -155,7 +155,7 @@ def _has_shape(chunk: Chunk, index: ColumnIndex, findings: Findings) -> bool:
     return True
 
 
-def _check_null_pages(chunk: Chunk, index: ColumnIndex, findings: Findings) -> None:
+def _check_null_pages(chunk: CheckedChunk, index: ColumnIndex, findings: Findings) -> None:
     if chunk.present is None:
         return
     null_pages = np.array(index.null_pages, dtype=bool)
@@ -184,7 +184,7 @@ def _check_counts(
         findings.add(rule, message, index=_COLUMN_INDEX, page=page)
 
 
-def _check_histograms(chunk: Chunk, index: ColumnIndex, findings: Findings) -> None:
+def _check_histograms(chunk: CheckedChunk, index: ColumnIndex, findings: Findings) -> None:
     if chunk.level_histograms is None:
         return
     names = "repetition", "definition"
@@ -204,7 +204,7 @@ def _check_histograms(chunk: Chunk, index: ColumnIndex, findings: Findings) -> N
             findings.add("level-histogram", message, index=_COLUMN_INDEX, page=page)
 
 
-def _check_page_bounds(chunk: Chunk, index: ColumnIndex, findings: Findings) -> None:
+def _check_page_bounds(chunk: CheckedChunk, index: ColumnIndex, findings: Findings) -> None:
     lows: list[Any] = []
     highs: list[Any] = []
     for page, (is_null, low, high) in enumerate(

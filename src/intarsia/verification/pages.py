@@ -6,13 +6,13 @@ import zlib
 from collections import Counter
 
 from intarsia.format.structs import DICTIONARY_ENCODINGS, Encoding, PageType
-from intarsia.verification.chunk import Chunk
+from intarsia.verification.chunk import CheckedChunk
 from intarsia.verification.findings import Findings
 
 _PAGE_HEADER = "PageHeader"
 
 
-def check_checksums(data: bytes, chunk: Chunk, findings: Findings) -> None:
+def check_checksums(data: bytes, chunk: CheckedChunk, findings: Findings) -> None:
     """Compare the CRC-32 of each page that has one with its bytes as they are stored, header aside.
 
     Args:
@@ -35,7 +35,7 @@ def check_checksums(data: bytes, chunk: Chunk, findings: Findings) -> None:
             findings.add("page-checksum", message, index=_PAGE_HEADER, page=place)
 
 
-def check_counts(chunk: Chunk, findings: Findings) -> None:
+def check_counts(chunk: CheckedChunk, findings: Findings) -> None:
     """Headers of version 2, which count rows and nulls."""
     for ordinal, page in enumerate(chunk.pages):
         header = page.header.data_page_header_v2
@@ -54,7 +54,7 @@ def check_counts(chunk: Chunk, findings: Findings) -> None:
             findings.add("page-starts-within-row", "a version 2 page starts within a row", page=ordinal)
 
 
-def check_encodings(chunk: Chunk, findings: Findings) -> None:
+def check_encodings(chunk: CheckedChunk, findings: Findings) -> None:
     """Compare the encodings that the footer lists with those of the data pages.
 
     Readers prune by the dictionary page where the footer says that every data page takes its values from it.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from intarsia.format.footer import Footer
 from intarsia.format.structs import OffsetIndex
-from intarsia.verification.chunk import Chunk
+from intarsia.verification.chunk import CheckedChunk
 from intarsia.verification.findings import Findings
 
 _SIZE_STATISTICS = "SizeStatistics"
 
 
-def check_size_statistics(chunk: Chunk, findings: Findings) -> None:
+def check_size_statistics(chunk: CheckedChunk, findings: Findings) -> None:
     """Compare a chunk's SizeStatistics with its levels and values."""
     sizes = chunk.meta.size_statistics
     if sizes is None:
@@ -31,7 +31,7 @@ def check_size_statistics(chunk: Chunk, findings: Findings) -> None:
             findings.add("level-histogram", message, index=_SIZE_STATISTICS)
 
 
-def check_value_bytes(chunk: Chunk, index: OffsetIndex, findings: Findings) -> None:
+def check_value_bytes(chunk: CheckedChunk, index: OffsetIndex, findings: Findings) -> None:
     """Compare the bytes of values that an OffsetIndex gives for each page."""
     claimed = index.unencoded_byte_array_data_bytes
     if not claimed or chunk.value_bytes is None:
@@ -46,7 +46,7 @@ def check_value_bytes(chunk: Chunk, index: OffsetIndex, findings: Findings) -> N
             findings.add("unencoded-bytes", message, index="OffsetIndex", page=page)
 
 
-def check_chunk_size(chunk: Chunk, findings: Findings) -> None:
+def check_chunk_size(chunk: CheckedChunk, findings: Findings) -> None:
     """Compare the sizes of a chunk in the footer with its pages."""
     if not chunk.is_whole or not chunk.walked:
         return

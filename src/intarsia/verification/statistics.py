@@ -16,7 +16,7 @@ from intarsia.indexes.statistics import column_order_is_known
 from intarsia.inspection import human_value
 from intarsia.inspection.values import shown
 from intarsia.verification.bounds import bound_key, check_bounds, has_bounds_order, shown_key
-from intarsia.verification.chunk import Chunk
+from intarsia.verification.chunk import CheckedChunk
 from intarsia.verification.findings import Findings
 
 
@@ -31,7 +31,7 @@ class _Place:
         page: The page; None for the whole chunk.
     """
 
-    chunk: Chunk
+    chunk: CheckedChunk
     findings: Findings
     index: str
     page: int | None
@@ -51,13 +51,15 @@ class _Place:
         return self.chunk.page_values(self.page)
 
 
-def check_statistics(file: ParquetInput, chunk: Chunk, statistics: Statistics, findings: Findings) -> None:
+def check_statistics(
+    file: ParquetInput, chunk: CheckedChunk, statistics: Statistics, findings: Findings
+) -> None:
     """Compare the statistics in the footer with the values."""
     findings.checked["statistics"] += 1
     _check(file, statistics, _Place(chunk, findings, "Statistics", None))
 
 
-def check_page_statistics(file: ParquetInput, chunk: Chunk, findings: Findings) -> None:
+def check_page_statistics(file: ParquetInput, chunk: CheckedChunk, findings: Findings) -> None:
     """Compare the statistics in page headers with the values of the pages."""
     for ordinal, page in enumerate(chunk.pages):
         header = page.header.data_page_header or page.header.data_page_header_v2
