@@ -177,7 +177,7 @@ class _Pruner:
         wanted = self._open_leaves()
         if wanted:
             filters = BloomFilters(self.file)
-            filters.load(wanted)
+            filters.load(wanted, self.data_bytes)
             self._ask("bloom_filter", filters, wanted)
 
     def _ask_named_values(self) -> None:

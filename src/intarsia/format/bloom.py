@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -32,8 +33,13 @@ HEADER_BYTES = 64
 
 SALT = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
 
+_SALTS = np.array(SALT, dtype=np.uint32)
+
 #: Words of 32 bits in a block, and bits that a value sets: one in each word.
 _WORDS = len(SALT)
+
+#: A row of words for each block.
+Blocks: TypeAlias = npt.NDArray[np.uint32]
 
 #: Hashes are put in so many at a time, which bounds the memory that it takes.
 _STEP_HASHES = 1 << 15
@@ -79,17 +85,41 @@ def block_may_contain(block: bytes, hash64: int) -> bool:
     return all(word >> ((key * salt & 0xFFFFFFFF) >> 27) & 1 for word, salt in zip(words, SALT, strict=True))
 
 
-def blocks_may_contain(blocks: npt.NDArray[np.uint32], hash64: int) -> npt.NDArray[np.bool_]:
-    """For each of several blocks, a row of words each, whether it may hold the value with this hash.
+def block_ordinals(hashes: npt.NDArray[np.uint64], num_blocks: int) -> npt.NDArray[np.int64]:
+    """The block that each hash belongs to, in a filter of so many blocks.
 
     Example:
-        >>> blocks = np.frombuffer(build(np.array([7], dtype=np.uint64), 32) + bytes(32), "<u4")
-        >>> blocks_may_contain(blocks.reshape(-1, 8), 7)
-        array([ True, False])
+        >>> block_ordinals(np.array([0, 2**64 - 1], dtype=np.uint64), 32)
+        array([ 0, 31])
     """
-    key = hash64 & 0xFFFFFFFF
-    bits = np.array([1 << ((key * salt & 0xFFFFFFFF) >> 27) for salt in SALT], dtype=np.uint32)
-    return np.asarray((blocks & bits == bits).all(axis=1))
+    return ((hashes >> np.uint64(32)) * np.uint64(num_blocks) >> np.uint64(32)).astype(np.int64)
+
+
+def blocks_may_contain(blocks: Blocks, hashes: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+    """For each of several blocks, whether it may hold the value with a hash; False is certain.
+
+    Args:
+        blocks: Blocks, see `blocks_of`.
+        hashes: For each block a hash, or one for all.
+
+    Example:
+        >>> blocks = blocks_of(build(np.array([7], dtype=np.uint64), 32) + bytes(32))
+        >>> blocks_may_contain(blocks, 7), blocks_may_contain(blocks, [8, 7])
+        (array([ True, False]), array([False, False]))
+    """
+    bits = _bits_of(np.asarray(hashes, dtype=np.uint64)[..., None], _SALTS)
+    return np.asarray((blocks & bits == bits).all(axis=-1))
+
+
+def blocks_of(bits: bytes) -> Blocks:
+    """The blocks of a filter, or of a part of it: a row of words each."""
+    return np.frombuffer(bits, dtype="<u4").reshape(-1, _WORDS)
+
+
+def _bits_of(hashes: npt.NDArray[np.uint64], salt: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """The bit that a hash sets in a word."""
+    # products of uint32 wrap around, as the specification wants
+    return np.uint32(1) << (hashes.astype(np.uint32) * salt >> np.uint32(27))
 
 
 # --- building ----------------------------------------------------------------------------------------
@@ -139,14 +169,12 @@ def build(hashes: npt.NDArray[np.uint64], num_bytes: int) -> bytes:
     blocks = np.zeros((num_bytes // BLOCK_BYTES, _WORDS), dtype=np.uint32)
     for start in range(0, len(hashes), _STEP_HASHES):
         step = hashes[start : start + _STEP_HASHES]
-        place = ((step >> np.uint64(32)) * np.uint64(len(blocks)) >> np.uint64(32)).astype(np.int64)
+        place = block_ordinals(step, len(blocks))
         firsts = np.flatnonzero(np.diff(place, prepend=-1))  # sorted hashes of one block are neighbours
-        key = step.astype(np.uint32)
         words = np.empty((len(firsts), _WORDS), dtype=np.uint32)
-        for word, salt in enumerate(SALT):
-            # products of uint32 wrap around, as the specification wants
-            bit = np.uint32(1) << (key * np.uint32(salt) >> np.uint32(27))
-            np.bitwise_or.reduceat(bit, firsts, out=words[:, word])
+        for word in range(_WORDS):
+            bits = _bits_of(step, _SALTS[word : word + 1])
+            np.bitwise_or.reduceat(bits, firsts, out=words[:, word])
         blocks[place[firsts]] |= words
     return blocks.astype("<u4", copy=False).tobytes()
 

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
-import xxhash
+import pyarrow as pa
 
 from intarsia.errors import FormatError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.bloom import (
     BLOCK_BYTES,
     HEADER_BYTES,
-    block_may_contain,
-    block_offset,
+    block_ordinals,
+    blocks_may_contain,
+    blocks_of,
     parse_bloom_header,
 )
 from intarsia.format.footer import Leaf
 from intarsia.format.structs import Type
+from intarsia.hashing import Hashes, xxh64
+from intarsia.indexes.value_hash import looked_up
 from intarsia.ordering import Ordering, ordering_for
-from intarsia.predicate.bound import BoundCompare, BoundIn
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.selection import RowSelection
 from intarsia.storage import ByteRange
+
+
+class _Probe(NamedTuple):
+    """A filter, what it is asked for, and where the answer goes: for a row group, whether it may be there."""
+
+    key: ChunkKey
+    hashes: Hashes
+    verdicts: dict[int, bool]
 
 
 class BloomFilters:
@@ -36,34 +47,63 @@ class BloomFilters:
         self._verdicts: dict[BoundLeaf, dict[int, bool]] = {}
         self._bits: dict[ChunkKey, ByteRange | None] = {}
 
-    def load(self, wanted: dict[BoundLeaf, RowSelection]) -> None:
-        """Probe the filters for some predicates, in the row groups that each one's scope touches."""
+    def load(
+        self, wanted: Mapping[BoundLeaf, RowSelection], data_bytes: Callable[[RowSelection], int]
+    ) -> None:
+        """Probe filters for some predicates, as far as that costs less than it could save.
+
+        Args:
+            wanted: For each predicate, the rows where it matters whether it is met.
+            data_bytes: About how many bytes a scan of some rows would read.
+        """
+        probes = self._probes(wanted)
+        rows = RowSelection.none()
+        for scope in wanted.values():
+            rows |= scope
         edges = self._file.footer.row_group_starts
-        probes: list[tuple[BoundLeaf, ChunkKey, tuple[int, ...]]] = []
+        most_bytes = {
+            row_group: data_bytes(rows.clip(int(edges[row_group]), int(edges[row_group + 1])))
+            for row_group in {probe.key.row_group for probe in probes}
+        }
+        probes = [probe for probe in probes if most_bytes[probe.key.row_group] >= HEADER_BYTES + BLOCK_BYTES]
+        self._load_headers([probe.key for probe in probes])
+        chosen = []
+        for probe in sorted(probes, key=lambda probe: len(probe.hashes)):
+            bits = self._bits[probe.key]
+            if bits is not None:
+                most_bytes[probe.key.row_group] -= self._cost_bytes(probe, bits)
+                if most_bytes[probe.key.row_group] >= 0:
+                    chosen.append((probe, _blocks(probe, bits)))
+        found = iter(self._file.source.read_ranges([block for _, blocks in chosen for block in blocks]))
+        for probe, blocks in chosen:
+            data = b"".join(next(found) for _ in blocks)
+            may_contain = blocks_may_contain(blocks_of(data), probe.hashes)
+            probe.verdicts[probe.key.row_group] = bool(may_contain.any())
+
+    def _probes(self, wanted: Mapping[BoundLeaf, RowSelection]) -> list[_Probe]:
+        """The filters that could deny a predicate in rows where that matters."""
+        edges = self._file.footer.row_group_starts
+        probes = []
         for predicate, scope in wanted.items():
             leaf, hashes = self._hashes(predicate)
-            if leaf is None or not hashes:
-                continue
-            touched = np.flatnonzero(scope.overlaps(edges[:-1], edges[1:])).tolist()
-            keys = [ChunkKey(row_group, leaf.ordinal) for row_group in touched]
-            probes += [(predicate, key, hashes) for key in keys if self._range_of_filter(key) is not None]
-        self._load_headers([key for _, key, _ in probes])
-        reads: list[tuple[BoundLeaf, ChunkKey, int, ByteRange]] = []
-        for predicate, key, hashes in probes:
-            bits = self._bits.get(key)
-            if bits is not None:
-                for hash64 in hashes:
-                    start = bits.start + block_offset(hash64, bits.length)
-                    reads.append((predicate, key, hash64, ByteRange(start, start + BLOCK_BYTES)))
-        blocks = self._file.source.read_ranges([place for *_, place in reads])
-        for (predicate, key, hash64, _), block in zip(reads, blocks, strict=True):
-            verdicts = self._verdicts.setdefault(predicate, {})
-            verdicts[key.row_group] = verdicts.get(key.row_group, False) or block_may_contain(block, hash64)
+            if leaf is not None and len(hashes):
+                verdicts = self._verdicts.setdefault(predicate, {})
+                touched = np.flatnonzero(scope.overlaps(edges[:-1], edges[1:])).tolist()
+                keys = [ChunkKey(row_group, leaf.ordinal) for row_group in touched]
+                probes += [
+                    _Probe(key, hashes, verdicts) for key in keys if self._range_of_filter(key) is not None
+                ]
+        return probes
+
+    def _cost_bytes(self, probe: _Probe, bits: ByteRange) -> int:
+        """What it takes to ask a filter, at most: its blocks, and what is read between them."""
+        spread = (len(probe.hashes) - 1) * (BLOCK_BYTES + self._file.source.coalesce_bytes)
+        return HEADER_BYTES + min(BLOCK_BYTES + spread, bits.length)
 
     def candidate_rows(self, predicate: BoundLeaf) -> RowSelection | None:
         """Rows of the row groups whose filter does not deny every value."""
         verdicts = self._verdicts.get(predicate)
-        if verdicts is None:
+        if not verdicts:
             return None
         edges = self._file.footer.row_group_starts
         hit = np.ones(len(edges) - 1, dtype=bool)
@@ -103,22 +143,28 @@ class BloomFilters:
             except FormatError as error:
                 self._file.distrust(self._name(key), error.message)
 
-    def _hashes(self, predicate: BoundLeaf) -> tuple[Leaf | None, tuple[int, ...]]:
+    def _hashes(self, predicate: BoundLeaf) -> tuple[Leaf | None, Hashes]:
+        """The leaf that a predicate asks about, and for which hashes; none if it is no lookup."""
         leaf = self._file.leaves_by_path.get(predicate.path)
-        if leaf is None or not leaf.is_flat:
-            return None, ()
-        values: tuple[Any, ...] = ()
-        if isinstance(predicate, BoundCompare) and predicate.op == "=" and not predicate.or_nan:
-            values = (predicate.value,)
-        elif isinstance(predicate, BoundIn) and not predicate.negated:
-            values = predicate.values
+        nothing = np.empty(0, dtype=np.uint64)
+        values = looked_up(predicate)
+        if leaf is None or not leaf.is_flat or values is None:
+            return None, nothing
         ordering = ordering_for(leaf, self._file.leaf_types[leaf.ordinal])
-        if ordering is None or not values or not _has_one_encoding(ordering):
-            return leaf, ()
-        keys = [ordering.key(value) for value in values]
+        if ordering is None or not _has_one_encoding(ordering):
+            return leaf, nothing
+        keys = ordering.keys(values).tolist()
         if ordering.is_float:  # zero is equal to minus zero, and hashed apart
             keys += [-0.0 for key in keys if key == 0]
-        return leaf, tuple(xxhash.xxh64_intdigest(ordering.encode(key)) for key in keys)
+        with np.errstate(over="ignore"):  # a greater float than there can be here
+            stored = [ordering.encode(key) for key in keys]
+        return leaf, np.unique(xxh64(pa.array(stored, pa.binary())))
+
+
+def _blocks(probe: _Probe, bits: ByteRange) -> list[ByteRange]:
+    """Where the block of each hash lies."""
+    starts = bits.start + BLOCK_BYTES * block_ordinals(probe.hashes, bits.length // BLOCK_BYTES)
+    return [ByteRange(start, start + BLOCK_BYTES) for start in starts.tolist()]
 
 
 def _has_one_encoding(ordering: Ordering) -> bool:

@@ -31,8 +31,9 @@ from intarsia.format.structs import (
     Type,
 )
 from intarsia.indexes.statistics import RowGroupStatistics
+from intarsia.indexes.value_hash import is_lookup
 from intarsia.plan import ChunkPlan, DictionaryUse, dictionary_range, dictionary_use
-from intarsia.predicate.bound import BoundCompare, BoundIn, BoundNull
+from intarsia.predicate.bound import BoundCompare, BoundNull
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.predicate.evaluate import leaf_mask
 from intarsia.selection import RowSelection
@@ -325,10 +326,7 @@ def _was_told(predicate: BoundLeaf, meta: ColumnMetaData, *, has_bounds: bool) -
     """
     if isinstance(predicate, BoundCompare) and predicate.op != "=":
         return has_bounds
-    is_positive = isinstance(predicate, BoundCompare) or (
-        isinstance(predicate, BoundIn) and not predicate.negated
-    )
-    return is_positive and bool(meta.bloom_filter_offset)
+    return is_lookup(predicate) and bool(meta.bloom_filter_offset)
 
 
 def _parts(places: Sequence[ByteRange]) -> Iterator[list[ByteRange]]:

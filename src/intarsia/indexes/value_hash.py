@@ -113,13 +113,22 @@ def is_lookup(predicate: BoundLeaf) -> bool:
     return isinstance(predicate, BoundCompare) and predicate.op == "=" and not predicate.or_nan
 
 
-def lookup_hashes(predicate: BoundLeaf) -> Hashes | None:
-    """The hashes of the values that are asked for, each once; None if it is no lookup."""
+def looked_up(predicate: BoundLeaf) -> pa.Array | None:
+    """The values that a predicate asks for by equality; None if it is no lookup.
+
+    Example:
+        >>> looked_up(BoundCompare(("x",), pa.int64(), "=", pa.scalar(7))).to_pylist()
+        [7]
+    """
     if not is_lookup(predicate):
         return None
     if isinstance(predicate, BoundIn):
-        values = predicate.array
-    else:
-        assert isinstance(predicate, BoundCompare)
-        values = pa.array([predicate.value], predicate.type)
-    return np.unique(hash_values(values)[1])
+        return predicate.array
+    assert isinstance(predicate, BoundCompare)
+    return pa.array([predicate.value], predicate.type)
+
+
+def lookup_hashes(predicate: BoundLeaf) -> Hashes | None:
+    """The hashes of the values that are asked for, each once; None if it is no lookup."""
+    values = looked_up(predicate)
+    return None if values is None else np.unique(hash_values(values)[1])

@@ -64,6 +64,10 @@ class BoundIn:
     negated: bool = False
     _array: list[pa.Array] = field(default_factory=list, init=False, repr=False, compare=False)
 
+    def __hash__(self) -> int:
+        """Of the ends of the list, so that a long one is as good a key as a short one."""
+        return hash((self.path, self.type, len(self.values), self.values[0], self.values[-1], self.negated))
+
     @property
     def array(self) -> pa.Array:
         """The values as an array of ``type``, made once."""

@@ -1,0 +1,150 @@
+"""Bloom filters in scans: what they are asked, what that costs, and that long lists stay cheap."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.indexes import bloom
+from intarsia.indexes.value_hash import MAX_LOOKUPS
+from intarsia.predicate.bound import BoundIn
+
+GROUPS, ROWS = 5, 10_000
+
+
+def write(path, values, num_groups=GROUPS, fpp=0.001):
+    """A column in no order, so that bounds exclude nothing."""
+    pq.write_table(
+        pa.table({"x": values}),
+        path,
+        row_group_size=len(values) // num_groups,
+        use_dictionary=False,
+        compression="zstd",
+        bloom_filter_options={"x": {"ndv": len(values) // num_groups, "fpp": fpp}},
+    )
+
+
+@pytest.fixture(scope="module")
+def even(tmp_path_factory):
+    """Even numbers, shuffled."""
+    path = tmp_path_factory.mktemp("bloom") / "even.parquet"
+    write(path, np.random.default_rng(1).permutation(GROUPS * ROWS) * 2)
+    return path
+
+
+def absent(count):
+    return (np.random.default_rng(2).choice(GROUPS * ROWS - 1, count, replace=False) * 2 + 1).tolist()
+
+
+def index_bytes(scan):
+    return scan.report.to_dict()["bytes"]["index"]
+
+
+def test_a_list_that_is_nowhere(even):
+    scan = ia.open(even).scan([("x", "in", absent(20))])
+    assert scan.to_arrow().num_rows == 0
+    assert scan.report.row_groups_read == 0
+
+
+def test_a_list_of_which_one_is_there(even):
+    present = pq.ParquetFile(even).read_row_group(3, ["x"])["x"][77].as_py()
+    scan = ia.open(even).scan([("x", "in", [*absent(20), present])])
+    assert scan.to_arrow()["x"].to_pylist() == [present]
+    assert scan.report.row_groups_read == 1
+
+
+@pytest.mark.parametrize(("count", "is_asked"), [(MAX_LOOKUPS, True), (MAX_LOOKUPS + 1, False)])
+def test_a_longer_list_is_not_looked_up(even, count, is_asked):
+    scan = ia.open(even).scan([("x", "in", absent(count))])
+    assert scan.to_arrow().num_rows == 0
+    assert (index_bytes(scan) > 0) is is_asked
+
+
+def test_all_values_are_there(even):
+    """None of them is denied, however many are asked for at once."""
+    values = pq.read_table(even, columns=["x"])["x"].to_pylist()
+    assert ia.open(even).count([("x", "in", values[:: len(values) // MAX_LOOKUPS + 1])]) > MAX_LOOKUPS // 2
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.float32(), pa.float64(), pa.float16(), pa.decimal128(30, 2), pa.string()]
+)
+def test_values_of_each_type_are_found(tmp_path, kind):
+    path = tmp_path / "t.parquet"
+    numbers = pa.array(np.arange(400) % 200 - 100)
+    values = numbers.cast(pa.float64()).cast(kind) if pa.types.is_floating(kind) else numbers.cast(kind)
+    pq.write_table(pa.table({"x": values}), path, row_group_size=100, write_statistics=False)
+    ia.attach(path, [ia.Bloom("x")])
+    asked = [values[place].as_py() for place in (0, 100, 150)] + [values[0].as_py()]
+    assert ia.open(path).count([("x", "in", asked)]) == 6
+
+
+def test_minus_zero_is_zero(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(
+        pa.table({"x": [-0.0] * 100}), path, bloom_filter_options={"x": {"ndv": 9}}, write_statistics=False
+    )
+    assert ia.open(path).count([("x", "in", [0.0, 5.0])]) == 100
+
+
+def test_a_predicate_is_not_hashed_for_each_value(even, monkeypatch):
+    hashed = []
+    original = BoundIn.__hash__
+    monkeypatch.setattr(BoundIn, "__hash__", lambda self: hashed.append(self) or original(self))
+    assert ia.open(even).count([("x", "in", list(range(0, 2 * MAX_LOOKUPS, 2)))]) == MAX_LOOKUPS
+    assert 0 < len(hashed) < MAX_LOOKUPS // 4
+
+
+def test_the_hash_of_a_list_takes_no_look_at_each_value():
+    class Value(int):
+        hashed = 0
+
+        def __hash__(self):
+            Value.hashed += 1
+            return super().__hash__()
+
+    short, long = (BoundIn(("x",), pa.int64(), tuple(map(Value, range(count)))) for count in (3, 1000))
+    assert hash(short) == hash(BoundIn(("x",), pa.int64(), tuple(map(Value, range(3)))))
+    before = Value.hashed
+    assert hash(long) != hash(short)
+    assert Value.hashed - before <= 4
+    assert short != BoundIn(("x",), pa.int64(), (Value(0), Value(5), Value(2)))
+
+
+@pytest.fixture
+def dear(tmp_path):
+    """A file whose filters have more bytes than the data."""
+    path = tmp_path / "dear.parquet"
+    write(path, np.random.default_rng(1).permutation(10_000) * 2, num_groups=10, fpp=1e-6)
+    chunk = pq.read_metadata(path).row_group(0).column(0)
+    return path, chunk.total_compressed_size, chunk.bloom_filter_length
+
+
+def odd(first, num_bytes):
+    """Numbers that are not there, one for each block of so many bytes."""
+    return list(range(2 * first + 1, 2 * (first + num_bytes // bloom.BLOCK_BYTES), 2))
+
+
+def test_what_costs_more_than_it_could_save_is_not_read(dear):
+    path, data_bytes, filter_bytes = dear
+    assert filter_bytes > 2 * data_bytes
+    few, many = (
+        ia.open(path).scan([("x", "in", odd(0, share))]) for share in (data_bytes // 2, filter_bytes)
+    )
+    for scan in (few, many):
+        assert scan.to_arrow().num_rows == 0
+    assert few.report.row_groups_read == 0 < index_bytes(few)
+    assert many.report.row_groups_read > 5  # bounds exclude some
+    assert index_bytes(many) <= 10 * bloom.HEADER_BYTES
+
+
+def test_two_conditions_share_what_a_row_group_could_save(dear):
+    """Each list alone is worth asking for; of both only the shorter is."""
+    path, data_bytes, _ = dear
+    lists = odd(0, data_bytes * 6 // 10), odd(3000, data_bytes * 5 // 10)
+    alone = [ia.open(path).scan([("x", "in", values)]) for values in lists]
+    assert [(scan.to_arrow().num_rows, scan.report.row_groups_read) for scan in alone] == [(0, 0), (0, 0)]
+    both = ia.open(path).scan([[("x", "in", values)] for values in lists])
+    assert both.to_arrow().num_rows == 0
+    assert index_bytes(both) == index_bytes(alone[1])
