@@ -6,18 +6,30 @@ Nothing is skipped by an estimate: it only says which columns to read first.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
 from intarsia.errors import IndexPayloadError
 from intarsia.file import ParquetInput
 from intarsia.indexes.embedded import EmbeddedIndexes
-from intarsia.predicate import Bound, BoundAnd, BoundConstant, BoundOr, Leaf, Path
+from intarsia.predicate import (
+    Bound,
+    BoundAnd,
+    BoundCompare,
+    BoundConstant,
+    BoundNull,
+    BoundOr,
+    Leaf,
+    Path,
+)
 from intarsia.predicate.bound import conjoin
 
 #: A condition that keeps a greater share of the rows spares no pages of the next one's columns.
 SELECTIVE_SHARE = 0.25
+
+_LOWER_ENDS = frozenset((">", ">="))
+_UPPER_ENDS = frozenset(("<", "<="))
 
 
 class Estimates:
@@ -38,22 +50,52 @@ class Estimates:
     def share(self, node: Bound) -> float | None:
         """The share of the file's rows that match, 0 to 1; None if no index tells.
 
-        Conditions are taken to be independent (Selinger et al., SIGMOD 1979).
+        Two ends of a range of one column are put together as they lie; other conditions are taken to be
+        independent (Selinger et al., SIGMOD 1979).
         """
         if isinstance(node, BoundConstant):
             return float(node.value)
         if isinstance(node, (BoundAnd, BoundOr)):
-            is_and = isinstance(node, BoundAnd)
-            left = 1.0  # for OR the share that matches none so far
-            for child in node.children:
-                share = self.share(child)
+            shares: list[float] = []
+            for share in self._independent_shares(node):
                 if share is None:
                     return None
-                left *= share if is_and else 1 - share
-            return left if is_and else 1 - left
+                shares.append(share)
+            if isinstance(node, BoundAnd):
+                return math.prod(shares)
+            return 1 - math.prod(1 - share for share in shares)
         if node not in self._known:
             self._known[node] = self._leaf_share(node)
         return self._known[node]
+
+    def _independent_shares(self, node: BoundAnd | BoundOr) -> Iterator[float | None]:
+        """The share of each child; children that are ends of ranges of one column count as one."""
+        ends: dict[Path, list[BoundCompare]] = {}
+        for child in node.children:
+            if isinstance(child, BoundCompare) and child.op in _LOWER_ENDS | _UPPER_ENDS:
+                ends.setdefault(child.path, []).append(child)
+            else:
+                yield self.share(child)
+        for leaves in ends.values():
+            yield self._range_share(leaves, is_and=isinstance(node, BoundAnd))
+
+    def _range_share(self, leaves: Sequence[BoundCompare], *, is_and: bool) -> float | None:
+        """The share of the rows where all of these, or any, hold of one column."""
+        narrowest = min if is_and else max
+        total, num_ends = 0.0, 0
+        for ops in (_LOWER_ENDS, _UPPER_ENDS):
+            shares = [self.share(leaf) for leaf in leaves if leaf.op in ops]
+            if None in shares:
+                return None
+            if shares:
+                total += narrowest(share for share in shares if share is not None)
+                num_ends += 1
+        if num_ends == 1:
+            return total
+        # every value lies above the lower end or below the upper one, or else no value is both
+        values = self.share(BoundNull(leaves[0].path, leaves[0].type, negated=True))
+        values = 1.0 if values is None else values
+        return max(0.0, total - values) if is_and else min(total, values)
 
     def _leaf_share(self, leaf: Leaf) -> float | None:
         num_rows = self._file.footer.num_rows

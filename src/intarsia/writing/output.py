@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 
 from intarsia.errors import ColumnNotFoundError, WriteError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.format.structs import Type
-from intarsia.retrofit.attach import Attachable, ColumnsOf, Progress, attach_to
+from intarsia.retrofit.attach import Attachable, ColumnsOf, attach_to
 from intarsia.retrofit.column_data import FileColumns
 from intarsia.retrofit.page_index import PageIndex
+from intarsia.retrofit.progress import Progress
 from intarsia.retrofit.report import summarize
 from intarsia.retrofit.target import NewTarget, new_target
 from intarsia.storage import ByteSource, LocalFile
@@ -74,11 +74,7 @@ class Output:
         self._form = form
         self._rehearsed = rehearse(schema, self.path, self._indexes, form.compression, form.compression_level)
         self._leaves = self._rehearsed.footer.leaves
-        self._floats = {
-            leaf.ordinal
-            for leaf in self._leaves
-            if leaf.type in (Type.FLOAT, Type.DOUBLE) or leaf.kind == "FLOAT16"
-        }
+        self._floats = {leaf.ordinal for leaf in self._leaves if leaf.is_float}
         self._check_dictionary_names()
         self._nan_chunks: set[ChunkKey] = set()
         self._row_group_rows: list[int] = []
@@ -180,7 +176,7 @@ class Output:
         return [name for name, leaf in zip(names, leaves, strict=True) if repeats(leaf)]
 
     def _check_dictionary_names(self) -> None:
-        """pyarrow takes names of no column, and makes no dictionary."""
+        """Refuse names of no leaf: pyarrow would take them, and make no dictionary."""
         asked, names = self._form.dictionary, [leaf.name for leaf in self._leaves]
         for name in asked if asked is not None and not isinstance(asked, bool) else ():
             if name not in names:
