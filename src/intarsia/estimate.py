@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
-import pyarrow as pa
-
-from intarsia.errors import IndexPayloadError
 from intarsia.file import ParquetInput
-from intarsia.indexes.embedded import EmbeddedIndexes
+from intarsia.indexes.embedded import EmbeddedIndexes, answer_of
 from intarsia.predicate import (
     Bound,
     BoundAnd,
@@ -100,11 +98,7 @@ class Estimates:
     def _leaf_share(self, leaf: Leaf) -> float | None:
         num_rows = self._file.footer.num_rows
         for name, index in self._embedded.estimators(leaf, self._most_bytes):
-            try:
-                rows = index.estimated_rows(leaf)
-            except (IndexPayloadError, pa.ArrowException) as error:  # or holds what does not compare
-                self._file.distrust(name, str(error))
-                continue
+            rows = answer_of(self._file, name, partial(index.estimated_rows, leaf))
             if rows is not None and not math.isnan(rows):
                 return min(max(rows / max(1, num_rows), 0.0), 1.0)
         return None

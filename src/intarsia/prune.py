@@ -2,19 +2,19 @@
 
 Indexes are asked leaf by leaf, the cheapest first.  Each leaf of the predicate keeps the rows that no index
 has yet excluded; AND intersects them and OR unites them, so that skipping works across columns.  An index
-is only read for row groups where it could still exclude something, and only if reading it costs less than
-it could save.
+is only read for row groups where it could still exclude something, and, but for the page index (without which
+no page can be found), only if reading it costs less than it could save.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
 from intarsia.comparison import compares_alike
-from intarsia.errors import IndexPayloadError
 from intarsia.file import ParquetInput
 from intarsia.indexes.base import OpenIndex, SureIndex
 from intarsia.indexes.bloom import BloomFilters
@@ -22,7 +22,7 @@ from intarsia.indexes.column_index import ColumnIndexes
 from intarsia.indexes.datafusion import NAME, open_named
 from intarsia.indexes.dictionary import Dictionaries
 from intarsia.indexes.distinct import Distinct
-from intarsia.indexes.embedded import EmbeddedIndexes
+from intarsia.indexes.embedded import EmbeddedIndexes, answer_of
 from intarsia.indexes.statistics import RowGroupStatistics
 from intarsia.predicate import (
     Bound,
@@ -222,12 +222,10 @@ class _Pruner:
 
     def _ask(self, name: str, index: OpenIndex, asked: Iterable[Leaf]) -> None:
         for leaf in asked:
-            try:
-                found = index.candidate_rows(leaf)
-                certain = index.certain_rows(leaf) if isinstance(index, SureIndex) else None
-            except (IndexPayloadError, pa.ArrowException) as error:  # or holds what does not compare
-                self.file.distrust(name, str(error))
+            told = answer_of(self.file, name, partial(_tell, index, leaf))
+            if told is None:
                 return
+            found, certain = told
             if found is not None:
                 self.possible[leaf] = self.possible[leaf] & found
                 before = self.candidates
@@ -237,6 +235,12 @@ class _Pruner:
                     self.steps.append(PruneStep(name, ".".join(leaf.path), before, self.candidates))
             if certain is not None:
                 self.sure[leaf] = self.sure[leaf] | certain
+
+
+def _tell(index: OpenIndex, leaf: Leaf) -> tuple[RowSelection | None, RowSelection | None]:
+    """The rows that an index leaves, and those that it is sure of; None where it does not tell."""
+    candidates = index.candidate_rows(leaf)
+    return candidates, index.certain_rows(leaf) if isinstance(index, SureIndex) else None
 
 
 def _combine(node: Bound, rows_of: Mapping[Leaf, RowSelection], everything: RowSelection) -> RowSelection:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Literal
+from functools import cached_property, partial
+from typing import Any, Literal, TypeVar
+
+import pyarrow as pa
 
 from intarsia.errors import IndexPayloadError, IntarsiaError
 from intarsia.file import ParquetInput
@@ -22,6 +24,8 @@ from intarsia.indexes.base import (
 from intarsia.indexes.registry import find_index_class, why_unknown
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.storage import ByteRange
+
+_Answer = TypeVar("_Answer")
 
 #: About what it costs to probe an index that is not read whole.
 PROBE_BYTES = 8 * 1024
@@ -67,7 +71,9 @@ class EmbeddedIndexes:
         if predicate.path not in entry.columns:
             return False
         index = self.index(entry)
-        return index is not None and (not isinstance(index, PicksPredicates) or index.can_prune(predicate))
+        if not isinstance(index, PicksPredicates):
+            return index is not None
+        return bool(answer_of(self._file, entry.name, partial(index.can_prune, predicate)))
 
     def estimators(self, predicate: BoundLeaf, most_bytes: int) -> Iterator[tuple[str, EstimatingIndex]]:
         """Indexes that estimate how many rows match: those about its column, then those about none.
@@ -82,8 +88,10 @@ class EmbeddedIndexes:
         for entry in sorted(self.entries, key=lambda entry: not entry.columns):
             index = self.index(entry)
             is_about = not entry.columns or predicate.path in entry.columns
-            if is_about and isinstance(index, EstimatesRows) and index.can_estimate(predicate):
-                opened = self.open(entry) if self.cost_bytes(entry) <= most_bytes else None
+            if not is_about or not isinstance(index, EstimatesRows) or self.cost_bytes(entry) > most_bytes:
+                continue
+            if answer_of(self._file, entry.name, partial(index.can_estimate, predicate)):
+                opened = self.open(entry)
                 if isinstance(opened, EstimatingIndex):
                     yield entry.name, opened
 
@@ -118,14 +126,35 @@ class EmbeddedIndexes:
             return None
         footer = self._file.footer
         layout = Layout(footer.num_rows, footer.row_group_starts, {})
-        try:
+
+        def opened() -> OpenIndex:
             if isinstance(index, ProbedIndex) and entry.inline is None:
                 return index.open_source(_ProbedPayload(self._file, self._directory, entry), layout)
-            opened: OpenIndex = index.open(self.read(entry), layout)
-        except (IndexPayloadError, TypeError) as error:
-            self._file.distrust(entry.name, str(error))
-            return None
-        return opened
+            found: OpenIndex = index.open(self.read(entry), layout)
+            return found
+
+        return answer_of(self._file, entry.name, opened)
+
+
+def answer_of(file: ParquetInput, name: str, ask: Callable[[], _Answer]) -> _Answer | None:
+    """What an index answers; None if it raises, which is noted: it is not believed then (contract C2).
+
+    Its class may be anybody's, and its payload anything. Errors of the file, and of reading it, pass.
+
+    Args:
+        file: The file.
+        name: The name of the index.
+        ask: Asks it.
+    """
+    try:
+        return ask()
+    except (IndexPayloadError, pa.ArrowException) as error:  # or holds what does not compare
+        file.distrust(name, str(error))
+    except (IntarsiaError, OSError):
+        raise
+    except Exception as error:  # noqa: BLE001
+        file.distrust(name, f"it fails when it is asked: {type(error).__name__}: {error}")
+    return None
 
 
 @dataclass(frozen=True)
@@ -154,7 +183,7 @@ def find_index(entry: Entry) -> FoundIndex:
         index = cls(**entry.parameters)
         names = tuple(index.columns)
         granularity = getattr(index, "granularity", entry.granularity)
-    except (IntarsiaError, TypeError, ValueError, AttributeError) as error:
+    except Exception as error:  # noqa: BLE001 - the class may be anybody's
         return FoundIndex(None, "damaged", f"its parameters are not those of its kind: {error}")
     if names != entry.column_names or granularity != entry.granularity:
         reason = "its parameters are about other columns or granules than the directory says"

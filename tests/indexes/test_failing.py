@@ -1,0 +1,97 @@
+"""An index whose class fails is no index: the rows are right, and one warning says what failed."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.indexes.registry import _BUILT_IN
+from intarsia.selection import RowSelection
+
+#: What a package may get wrong, and when.
+METHODS = ["columns", "can_prune", "can_estimate", "open", "candidate_rows", "certain_rows", "estimated_rows"]
+ERRORS = [KeyError("gone"), ValueError("odd"), IndexError(3), ZeroDivisionError(), pa.ArrowInvalid("odd")]
+
+
+@dataclass(frozen=True)
+class Fragile:
+    """Every row might match, until it is told to fail."""
+
+    kind: ClassVar[str] = "fragile"
+    version: ClassVar[int] = 1
+    fails: ClassVar[dict[str, Exception]] = {}
+
+    column: str
+
+    @property
+    def columns(self):
+        self._may_fail("columns")
+        return (self.column,)
+
+    def can_prune(self, predicate):
+        self._may_fail("can_prune")
+        return True
+
+    def can_estimate(self, predicate):
+        self._may_fail("can_estimate")
+        return True
+
+    def build(self, chunk):
+        return b"any"
+
+    def open(self, payload, layout):
+        self._may_fail("open")
+        return OpenFragile(layout.num_rows)
+
+    @classmethod
+    def _may_fail(cls, method):
+        if method in cls.fails:
+            raise cls.fails[method]
+
+
+@dataclass(frozen=True)
+class OpenFragile:
+    num_rows: int
+
+    def candidate_rows(self, predicate):
+        Fragile._may_fail("candidate_rows")
+        return RowSelection.all(self.num_rows)
+
+    def certain_rows(self, predicate):
+        Fragile._may_fail("certain_rows")
+
+    def estimated_rows(self, predicate):
+        Fragile._may_fail("estimated_rows")
+        return 1.0
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    monkeypatch.setitem(_BUILT_IN, "fragile", f"{__name__}:Fragile")
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"x": list(range(1000)) * 5, "y": range(5000)}), path)
+    ia.attach(path, [ia.PageIndex(), Fragile("x")])
+    return path
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("method", METHODS)
+def test_the_rows_are_right_and_one_warning_tells(path, monkeypatch, method, error):
+    table = ia.open(path)
+    where = "x = 7 AND y > 100"
+    monkeypatch.setattr(Fragile, "fails", {method: error})
+    for ask in (lambda: table.scan(where).to_arrow().num_rows, lambda: table.count(where)):
+        with pytest.warns(ia.IntarsiaWarning, match=r"ignored fragile\(x\)") as caught:
+            assert ask() == 4
+        assert len(caught) == 1
+    report = table.explain(where, analyze=True)
+    assert (report.rows_matched, report.rows_estimated) == (4, None)
+    assert [note.index for note in report.ignored] == ["fragile(x):file"]
+
+
+def test_while_it_works_nothing_is_said(path):
+    report = ia.open(path).explain("x = 7 AND y > 100", analyze=True)
+    assert (report.rows_matched, report.ignored) == (4, [])
