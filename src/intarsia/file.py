@@ -246,7 +246,7 @@ class ParquetInput:
         return False
 
     def _lies_inside(self, key: ChunkKey, struct: str, place: ByteRange) -> bool:
-        inside = len(MAGIC) <= place.start < place.stop <= self.footer.start
+        inside = self.footer.holds(place.start, place.stop)
         if not inside:
             self.distrust(
                 self._index_name(struct, key),

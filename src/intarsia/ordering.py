@@ -31,14 +31,12 @@ import pyarrow as pa
 from intarsia.comparison import comparison_array, comparison_type
 from intarsia.errors import CorruptFileError
 from intarsia.format.footer import Leaf
-from intarsia.format.structs import ConvertedType, Type
+from intarsia.format.structs import ColumnIndex, ConvertedType, Type
 
 Keys = npt.NDArray[Any]
 
 #: Logical types that have no order, whatever their physical type.
 UNORDERED_KINDS = frozenset(("LIST", "MAP", "VARIANT", "GEOMETRY", "GEOGRAPHY", "UNKNOWN"))
-
-_TEXT_KINDS = frozenset(("STRING", "ENUM", "JSON"))
 
 _INT64_DIGITS = 18
 
@@ -135,7 +133,22 @@ class Ordering(ArrowOrdering):
     @property
     def is_text(self) -> bool:
         """Whether bounds are UTF-8."""
-        return self.leaf.kind in _TEXT_KINDS
+        return self.leaf.is_text
+
+    def decode_pages(self, index: ColumnIndex, pages: Sequence[int] | None = None) -> tuple[Keys, Keys]:
+        """Keys of the lower and of the upper bounds of some pages.
+
+        Args:
+            index: Bounds of the leaf's pages.
+            pages: Ordinals of pages; None for all that are not null pages.
+
+        Raises:
+            CorruptFileError: If a bound is none of the leaf's type.
+        """
+        if pages is None:
+            pages = [page for page, is_null in enumerate(index.null_pages) if not is_null]
+        lows = self.decode([index.min_values[page] for page in pages])
+        return lows, self.decode([index.max_values[page] for page in pages])
 
     def decode(self, bounds: Sequence[bytes]) -> Keys:
         """Keys of bounds as a file holds them.

@@ -36,6 +36,9 @@ TRAILER_BYTES = 8
 #: The shortest Parquet file: two magics and a footer's length.
 SMALLEST_FILE_BYTES = 12
 
+#: Logical types whose bytes are UTF-8.
+_TEXT_KINDS = frozenset(("STRING", "ENUM", "JSON"))
+
 #: Deeper schemas than any writer makes; stops hostile ones.
 MAX_SCHEMA_DEPTH = 100
 
@@ -83,6 +86,16 @@ class Leaf:
         """Whether every row has exactly one value (or null)."""
         return self.max_repetition_level == 0
 
+    @property
+    def is_float(self) -> bool:
+        """Whether values may be NaN, and zero has two signs."""
+        return self.type in (Type.FLOAT, Type.DOUBLE) or self.kind == "FLOAT16"
+
+    @property
+    def is_text(self) -> bool:
+        """Whether values are UTF-8."""
+        return self.kind in _TEXT_KINDS
+
 
 @dataclass(frozen=True)
 class Footer:
@@ -128,6 +141,10 @@ class Footer:
     def created_by(self) -> str:
         """Who wrote the file, or an empty string."""
         return (self.metadata.created_by or b"").decode("utf-8", "replace")
+
+    def holds(self, start: int, stop: int) -> bool:
+        """Whether bytes, at least one, lie in the file's body: behind the magic and before the footer."""
+        return len(MAGIC) <= start < stop <= self.start
 
     def chunk(self, row_group: int, leaf: Leaf) -> ColumnChunk:
         """The column chunk of a leaf in a row group."""

@@ -128,8 +128,7 @@ def column_index_bounds(
     bounded = np.flatnonzero(~null_pages & ~(no_bounds if ordering and not ordering.is_bytes else False))
     low = high = np.empty(0, dtype=object)
     if ordering is not None:
-        low = ordering.decode([index.min_values[page] for page in bounded])
-        high = ordering.decode([index.max_values[page] for page in bounded])
+        low, high = ordering.decode_pages(index, bounded.tolist())
         _refuse(np.asarray(low > high, dtype=bool), "has a lower bound above its upper one", bounded)
     return bounds_of_keys(
         ordering,

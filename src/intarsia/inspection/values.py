@@ -15,8 +15,6 @@ from intarsia.format.structs import ConvertedType, LogicalType, TimestampType, T
 
 _Unit = Literal["ms", "us", "ns"]
 
-_TEXT_KINDS = frozenset(("STRING", "ENUM", "JSON"))
-
 _NUMBERS = {
     Type.BOOLEAN: "?",
     Type.INT32: "<i4",
@@ -119,7 +117,7 @@ def _value(leaf: Leaf, raw: bytes) -> Any:
         return float(np.frombuffer(raw, dtype="<f2")[0])
     if logical.UUID is not None:
         return uuid.UUID(bytes=raw)
-    return raw.decode("utf-8") if leaf.kind in _TEXT_KINDS else raw
+    return raw.decode("utf-8") if leaf.is_text else raw
 
 
 def _of_number(logical: LogicalType, number: Any) -> Any:

@@ -24,15 +24,13 @@ from intarsia.retrofit.column_data import FileColumns
 from intarsia.retrofit.layout import lay_out
 from intarsia.retrofit.original import Original, find_original
 from intarsia.retrofit.page_index import PageIndex, trusted_page_index
+from intarsia.retrofit.progress import Progress, no_progress
 from intarsia.retrofit.replace import ChangedMeanwhileError
 from intarsia.retrofit.report import AttachReport, summarize
 from intarsia.retrofit.statistics import Statistics
 from intarsia.retrofit.structures import StructureCompleter
 from intarsia.retrofit.target import CopiesAhead, Target, find_target
 from intarsia.storage import ReplacedWhileReadError
-
-#: Called with units done, units in all, and what is being worked on.
-Progress: TypeAlias = Callable[[int, int, str], None]
 
 #: What Parquet itself defines, in the order in which it is computed.
 STANDARD = (PageIndex, Statistics, Bloom)
@@ -93,7 +91,7 @@ def attach_to(
         original = find_original(current)
         length = target.size
         with _copying_ahead(target, original.length) as begin_copy:
-            work = _Attachment(original, asked, progress or _no_progress, columns_of, begin_copy)
+            work = _Attachment(original, asked, progress or no_progress, columns_of, begin_copy)
             work.run()
             if work.is_different:
                 parts = lay_out(original, work.blobs, work.structures.states)
@@ -225,7 +223,3 @@ def _copying_ahead(target: Target, keep_bytes: int) -> AbstractContextManager[Ca
     if isinstance(target, CopiesAhead):
         return target.copying_ahead(keep_bytes)
     return nullcontext(lambda: None)
-
-
-def _no_progress(done: int, total: int, label: str) -> None:
-    """Nobody is watching."""

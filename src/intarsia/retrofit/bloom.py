@@ -129,7 +129,7 @@ def _leaf(file: ParquetInput, column: ColumnName) -> Leaf:
 def _distinct_hashes(chunk: Chunk) -> Hashes:
     """Hashes of the different values, ascending."""
     parts = [xxh64(piece) for piece in _distinct(chunk.stored_values)]
-    if chunk.leaf.kind == "FLOAT16" or chunk.leaf.type in (Type.FLOAT, Type.DOUBLE):
+    if chunk.leaf.is_float:
         parts += [xxh64(_twins(piece)) for piece in chunk.values.chunks]
     hashes = np.concatenate([*parts, np.empty(0, dtype=np.uint64)])
     hashes.sort()

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from intarsia.errors import CorruptFileError, IndexBuildError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.format.footer import MAGIC, Leaf, chunk_range
+from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.page_header import Page, walk_pages
 from intarsia.format.structs import ColumnMetaData, Type
 from intarsia.retrofit.chunk_pages import LocatedPages, locate_pages
@@ -113,7 +113,7 @@ class Chunk:
         """
         if isinstance(place, bytes):
             return place
-        if not len(MAGIC) <= place.start < place.stop <= self.file.footer.start:
+        if not self.file.footer.holds(place.start, place.stop):
             raise CorruptFileError(f"bytes {place.start} to {place.stop} lie outside the file's body")
         return self.file.source.read(place.start, place.stop)
 
@@ -140,8 +140,7 @@ class Chunk:
         if order in (None, "TYPE_ORDER"):
             return None
         if order == "IEEE_754_TOTAL_ORDER":
-            is_float = self.leaf.kind == "FLOAT16" or self.leaf.type.name in ("FLOAT", "DOUBLE")
-            return None if is_float else "its column order is not one of its type"
+            return None if self.leaf.is_float else "its column order is not one of its type"
         return (
             NO_ORDER if order == "INT96_TIMESTAMP_ORDER" else "its column order is not known to this version"
         )

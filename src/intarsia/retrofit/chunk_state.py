@@ -101,7 +101,7 @@ def carried_states(original: Footer, current: ParquetInput) -> dict[ChunkKey, Ch
     def carried(place: Placed) -> Placed:
         if not isinstance(place, ByteRange) or not is_added(place, original):
             return place
-        if not 0 < place.start < place.stop <= current.footer.start:
+        if not current.footer.holds(place.start, place.stop):
             return None  # damaged: as if it were not there
         return current.source.read(place.start, place.stop)
 

@@ -73,15 +73,16 @@ def page_bounds(
 
 def cut_min(bound: bytes, ordering: Ordering) -> bytes:
     """A lower bound, short enough for an index."""
-    return truncate_min(bound, MAX_BOUND_BYTES, text=ordering.is_text) if _may_be_cut(ordering) else bound
+    return truncate_min(bound, MAX_BOUND_BYTES, text=ordering.is_text) if may_be_cut(ordering) else bound
 
 
 def cut_max(bound: bytes, ordering: Ordering) -> bytes:
     """An upper bound, short enough for an index."""
-    return truncate_max(bound, MAX_BOUND_BYTES, text=ordering.is_text) if _may_be_cut(ordering) else bound
+    return truncate_max(bound, MAX_BOUND_BYTES, text=ordering.is_text) if may_be_cut(ordering) else bound
 
 
-def _may_be_cut(ordering: Ordering) -> bool:
+def may_be_cut(ordering: Ordering) -> bool:
+    """Whether a start of a bound is a bound."""
     # a shorter value is no value of a fixed-length type, and another number
     return ordering.is_bytes and ordering.leaf.type == Type.BYTE_ARRAY
 

@@ -123,8 +123,6 @@ def _check_bounds(index: ColumnIndex, reader: LeafReader) -> None:
     ordering = reader.ordering
     if ordering is None:
         return  # nobody reads such bounds
-    held = [place for place, is_null in enumerate(index.null_pages) if not is_null]
-    minima = ordering.decode([index.min_values[place] for place in held])
-    maxima = ordering.decode([index.max_values[place] for place in held])
-    if (minima > maxima).any():
+    lows, highs = ordering.decode_pages(index)
+    if (lows > highs).any():
         raise CorruptFileError("a page's minimum is above its maximum", struct="ColumnIndex")

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from typing import TypeAlias
 
 from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
@@ -18,6 +16,7 @@ from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.writers import distrusts_page_index, distrusts_statistics
 from intarsia.inspection import find_datafusion_index, open_one
 from intarsia.retrofit.leaf_values import LeafReader, leaf_paths
+from intarsia.retrofit.progress import Progress, no_progress
 from intarsia.verification.bloom_filters import check_bloom_filter
 from intarsia.verification.chunk import read_chunk
 from intarsia.verification.embedded import check_entry, find_entries
@@ -34,9 +33,6 @@ from intarsia.verification.sorting import check_sorting
 from intarsia.verification.statistics import check_page_statistics, check_statistics
 
 __all__ = ["RULES", "Finding", "Progress", "VerifyReport", "verify"]
-
-#: Called with units done, units in all, and what is being worked on.
-Progress: TypeAlias = Callable[[int, int, str], None]
 
 
 def verify(path: str | os.PathLike[str], *, progress: Progress | None = None) -> VerifyReport:
@@ -63,7 +59,7 @@ def verify(path: str | os.PathLike[str], *, progress: Progress | None = None) ->
     started = time.perf_counter()
     with open_one(path) as file, file.named_errors():
         findings = Findings(file.path)
-        _verify(file, findings, progress or _no_progress)
+        _verify(file, findings, progress or no_progress)
     checked = dict(sorted(findings.checked.items()))
     return VerifyReport(file.path, tuple(findings.found), checked, time.perf_counter() - started)
 
@@ -150,7 +146,3 @@ def _note_writer(index: str, reason: str | None, findings: Findings) -> None:
 def _has_total_order(file: ParquetInput, leaf: Leaf) -> bool:
     orders = file.footer.metadata.column_orders
     return orders is not None and orders[leaf.ordinal].IEEE_754_TOTAL_ORDER is not None
-
-
-def _no_progress(done: int, total: int, label: str) -> None:
-    """Nobody is watching."""

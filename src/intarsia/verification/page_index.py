@@ -12,7 +12,6 @@ import numpy.typing as npt
 from intarsia.errors import CorruptFileError
 from intarsia.file import ParquetInput
 from intarsia.format import thrift
-from intarsia.format.footer import MAGIC
 from intarsia.format.structs import BoundaryOrder, ColumnChunk, ColumnIndex, OffsetIndex
 from intarsia.indexes.statistics import column_order_is_known
 from intarsia.inspection.values import shown
@@ -40,7 +39,7 @@ def read_structure(
         return None
     name = cls.__name__
     rule = "column-index-unreadable" if cls is ColumnIndex else "offset-index-unreadable"
-    if not len(MAGIC) <= offset < offset + length <= file.footer.start:
+    if not file.footer.holds(offset, offset + length):
         findings.add(rule, f"bytes {offset} to {offset + length} lie outside the file's body", index=name)
         return None
     try:

@@ -17,13 +17,13 @@ from intarsia.errors import IndexBuildError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format import thrift
 from intarsia.format.footer import MAGIC
-from intarsia.format.structs import ColumnIndex, Type
-from intarsia.ordering import Ordering, truncate_max, truncate_min
+from intarsia.format.structs import ColumnIndex
+from intarsia.ordering import Ordering
 from intarsia.retrofit.chunk import NO_ORDER, Chunk
 from intarsia.retrofit.chunk_index import HOLDS_NAN, index_chunk
 from intarsia.retrofit.chunk_state import ChunkState, Placed, chunks_of, state_of
 from intarsia.retrofit.footer_edit import FooterEdit
-from intarsia.retrofit.page_bounds import MAX_BOUND_BYTES
+from intarsia.retrofit.page_bounds import MAX_BOUND_BYTES, cut_max, cut_min, may_be_cut
 from intarsia.retrofit.page_index import PageIndex
 from intarsia.retrofit.replace import write_all
 from intarsia.retrofit.report import Skipped
@@ -78,7 +78,7 @@ def _bounds(chunk: Chunk, place: Placed, *, holds_nan: bool) -> Placed:
         if found.column_index is None:
             raise IndexBuildError(found.reason or NO_ORDER)
         return thrift.serialize(found.column_index)
-    if chunk.leaf.type != Type.BYTE_ARRAY or not ordering.is_bytes:  # a start of a decimal is another number
+    if not may_be_cut(ordering):
         return place
     index, _ = thrift.parse(ColumnIndex, chunk.bytes_of(place))
     if max(map(len, [*index.min_values, *index.max_values]), default=0) <= MAX_BOUND_BYTES:
@@ -87,14 +87,11 @@ def _bounds(chunk: Chunk, place: Placed, *, holds_nan: bool) -> Placed:
 
 
 def _cut(index: ColumnIndex, ordering: Ordering) -> ColumnIndex:
-    text = ordering.is_text
-    minima = [truncate_min(bound, MAX_BOUND_BYTES, text=text) for bound in index.min_values]
-    maxima = [truncate_max(bound, MAX_BOUND_BYTES, text=text) for bound in index.max_values]
-    held = [page for page, is_null in enumerate(index.null_pages) if not is_null]
-    order = boundary_order(
-        ordering.decode([minima[page] for page in held]), ordering.decode([maxima[page] for page in held])
+    index = index._replace(
+        min_values=[cut_min(bound, ordering) for bound in index.min_values],
+        max_values=[cut_max(bound, ordering) for bound in index.max_values],
     )
-    return index._replace(min_values=minima, max_values=maxima, boundary_order=int(order))
+    return index._replace(boundary_order=int(boundary_order(*ordering.decode_pages(index))))
 
 
 def _write_tail(file: ParquetInput, fd: int, before: States, after: States) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from intarsia.errors import WriteError
-from intarsia.retrofit.attach import Attachable, Progress
+from intarsia.retrofit.attach import Attachable
+from intarsia.retrofit.progress import Progress
 from intarsia.writing.output import ROWS_PER_PAGE, Form, Output
 from intarsia.writing.report import WriteReport
 from intarsia.writing.sorting import SortBy, sorted_rows

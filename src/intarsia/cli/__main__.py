@@ -1,8 +1,0 @@
-"""``python -m intarsia.cli``."""
-
-import sys
-
-from intarsia.cli import main
-
-if __name__ == "__main__":
-    sys.exit(main())
