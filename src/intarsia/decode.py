@@ -50,7 +50,7 @@ class PageIndexMismatchError(Exception):
 
 
 @dataclass(frozen=True)
-class ChunkPages:
+class FetchedPages:
     """The bytes of a plan.
 
     Attributes:
@@ -105,7 +105,7 @@ class PageDecoder:
         self._file = file
         self._schemas: dict[tuple[int, ...], _SubSchema] = {}
 
-    def decode(self, chunks: Sequence[ChunkPages], rows: RowSelection) -> dict[int, pa.ChunkedArray]:
+    def decode(self, chunks: Sequence[FetchedPages], rows: RowSelection) -> dict[int, pa.ChunkedArray]:
         """The wanted rows of some top-level fields, each reduced to the leaves that are given.
 
         Args:
@@ -119,7 +119,7 @@ class PageDecoder:
             PageIndexMismatchError: If pages hold other rows than the OffsetIndex says.
             CorruptFileError: If pyarrow cannot decode the pages.
         """
-        together: dict[Any, list[ChunkPages]] = defaultdict(list)
+        together: dict[Any, list[FetchedPages]] = defaultdict(list)
         for chunk in chunks:
             # a page index of nested V1 pages is only proven by counting the rows that come out
             together[chunk.plan.covered, chunk.plan.whole].append(chunk)
@@ -133,19 +133,19 @@ class PageDecoder:
             for root, found in pieces.items()
         }
 
-    def _schema_of(self, group: Sequence[ChunkPages]) -> _SubSchema:
+    def _schema_of(self, group: Sequence[FetchedPages]) -> _SubSchema:
         roots = tuple(sorted({chunk.plan.leaf.root_ordinal for chunk in group}))
         if roots not in self._schemas:
             self._schemas[roots] = _SubSchema(self._file, roots)
         return self._schemas[roots]
 
-    def _join_type(self, root: int, chunks: Sequence[ChunkPages]) -> pa.DataType:
+    def _join_type(self, root: int, chunks: Sequence[FetchedPages]) -> pa.DataType:
         """The type of a field reduced to some leaves, as pyarrow itself would reduce it."""
         schema = self._schemas.get((root,)) or _SubSchema(self._file, (root,))
         given = {chunk.plan.leaf.ordinal for chunk in chunks}
         return schema.reduced_type([leaf for leaf in schema.leaves if leaf.ordinal in given])
 
-    def _decode_group(self, group: Sequence[ChunkPages], num_rows: int) -> pa.Table:
+    def _decode_group(self, group: Sequence[FetchedPages], num_rows: int) -> pa.Table:
         schema = self._schema_of(group)
         by_ordinal = {chunk.plan.leaf.ordinal: chunk for chunk in group}
         parts: list[bytes] = [MAGIC]
@@ -206,7 +206,7 @@ class PageDecoder:
             raise PageIndexMismatchError(contradiction)
         return table
 
-    def _check_rows(self, chunk: ChunkPages) -> int:
+    def _check_rows(self, chunk: FetchedPages) -> int:
         """Values in the pages, after checking each page's rows where its header tells them."""
         plan = chunk.plan
         if plan.whole:
@@ -247,7 +247,7 @@ def _absent(leaf: Leaf) -> ColumnChunk:
     )
 
 
-def _moved(chunk: ChunkPages, start: int, num_bytes: int, num_values: int) -> ColumnMetaData:
+def _moved(chunk: FetchedPages, start: int, num_bytes: int, num_values: int) -> ColumnMetaData:
     """The chunk's metadata, true of the synthetic file."""
     meta = chunk.plan.meta
     dictionary_offset: int | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 
-from intarsia.decode import ChunkPages, pages_use_dictionary
+from intarsia.decode import FetchedPages, pages_use_dictionary
 from intarsia.file import ParquetInput
 from intarsia.plan import ChunkPlan, DictionaryUse
 from intarsia.storage import ByteRange
@@ -29,7 +29,7 @@ class PageCache:
         count, self._dictionaries = self._dictionaries, 0
         return count
 
-    def fetch(self, plans: Sequence[ChunkPlan]) -> list[ChunkPages]:
+    def fetch(self, plans: Sequence[ChunkPlan]) -> list[FetchedPages]:
         """The bytes of the plans: data pages first, dictionaries with them or only where a page needs one."""
         at_once = {
             plan.dictionary for plan in plans if plan.dictionary_use is DictionaryUse.ALWAYS and plan.pages
@@ -44,7 +44,7 @@ class PageCache:
             needed[id(plan)] = plan.dictionary if uses else None
         self._read([], {place for place in needed.values() if place is not None})
         return [
-            ChunkPages(
+            FetchedPages(
                 plan, data[id(plan)], self._bytes[place] if (place := needed[id(plan)]) is not None else b""
             )
             for plan in plans

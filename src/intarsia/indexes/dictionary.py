@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.decode import ChunkPages, PageDecoder, PageIndexMismatchError
+from intarsia.decode import FetchedPages, PageDecoder, PageIndexMismatchError
 from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format import thrift
@@ -267,7 +267,7 @@ class Dictionaries:
             dictionary_use=DictionaryUse.ALWAYS,
             total_pages=1,
         )
-        pages = ChunkPages(plan, everything, data[: page.stop])
+        pages = FetchedPages(plan, everything, data[: page.stop])
         column = self._decoder.decode([pages], plan.covered)[leaf.root_ordinal]
         for name in leaf.path[1:]:
             column = pc.struct_field(column, [column.type.get_field_index(name)])
