@@ -386,9 +386,7 @@ def take_rows(column: pa.ChunkedArray, covered: RowSelection, wanted: RowSelecti
         ]
         chunks = [chunk for piece in slices for chunk in piece.chunks]
         return pa.chunked_array(chunks, type=column.type)
-    rows = RowSelection(starts, starts + lengths).rows() if (np.diff(starts) > 0).all() else None
-    assert rows is not None  # both selections ascend
-    return column.take(pa.array(rows))
+    return column.take(pa.array(RowSelection(starts, starts + lengths).rows()))
 
 
 def _can_take(kind: pa.DataType) -> bool:

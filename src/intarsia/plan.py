@@ -83,8 +83,8 @@ def plan_chunk(
             data_page_count(meta),
             whole=True,
         )
-    first_rows, last_rows = locations.first_rows, locations.last_rows
-    chosen = np.flatnonzero(rows.overlaps(first_rows, last_rows))
+    row_starts, row_stops = locations.row_starts, locations.row_stops
+    chosen = np.flatnonzero(rows.overlaps(row_starts, row_stops))
     starts = locations.offsets[chosen]
     sizes = locations.sizes_bytes[chosen]
     merged: list[ByteRange] = []
@@ -99,8 +99,8 @@ def plan_chunk(
         meta,
         tuple(merged),
         tuple((np.cumsum(sizes) - sizes).tolist()),
-        tuple((last_rows - first_rows)[chosen].tolist()),
-        RowSelection.union_of(first_rows[chosen], last_rows[chosen]),
+        tuple((row_stops - row_starts)[chosen].tolist()),
+        RowSelection.union_of(row_starts[chosen], row_stops[chosen]),
         dictionary,
         DictionaryUse.NEVER if dictionary is None else dictionary_use(meta),
         len(locations),

@@ -189,7 +189,7 @@ def _pages_skipped(file: ParquetInput, group: int, leaf: Leaf, step: PruneStep, 
     if locations is None:
         return 0 if partly else data_page_count(file.footer.chunk_metadata(group, leaf)) or 0
     first = int(file.footer.row_group_starts[group])
-    starts, stops = locations.first_rows + first, locations.last_rows + first
+    starts, stops = locations.row_starts + first, locations.row_stops + first
     return int(step.before.overlaps(starts, stops).sum() - step.after.overlaps(starts, stops).sum())
 
 

@@ -24,22 +24,22 @@ class PageLocations:
     Attributes:
         offsets: Byte offset of each page in the file.
         sizes_bytes: Size of each page, its header included.
-        first_rows: First row of each page, relative to the row group.
+        row_starts: First row of each page, relative to the row group.
         num_rows: Rows in the row group, which is where the last page ends.
     """
 
     offsets: Int64s
     sizes_bytes: Int64s
-    first_rows: Int64s
+    row_starts: Int64s
     num_rows: int
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     @property
-    def last_rows(self) -> Int64s:
+    def row_stops(self) -> Int64s:
         """The row after the last of each page, relative to the row group."""
-        return np.append(self.first_rows[1:], self.num_rows)
+        return np.append(self.row_starts[1:], self.num_rows)
 
 
 def parse_offset_index(data: bytes, *, num_rows: int, chunk_start: int, chunk_stop: int) -> PageLocations:
@@ -56,7 +56,7 @@ def parse_offset_index(data: bytes, *, num_rows: int, chunk_start: int, chunk_st
     """
     index, _ = thrift.parse(OffsetIndex, data)
     table = np.array(index.page_locations, dtype=np.int64).reshape(-1, 3)
-    offsets, sizes, first_rows = table[:, 0], table[:, 1], table[:, 2]
+    offsets, sizes, row_starts = table[:, 0], table[:, 1], table[:, 2]
 
     def refuse(reason: str) -> CorruptFileError:
         return CorruptFileError(reason, struct="OffsetIndex")
@@ -74,17 +74,17 @@ def parse_offset_index(data: bytes, *, num_rows: int, chunk_start: int, chunk_st
         )
     if (offsets[1:] < ends[:-1]).any():
         raise refuse("pages overlap, or are out of order")
-    if first_rows[0] != 0:
-        raise refuse(f"the first page starts at row {first_rows[0]}")
-    if (np.diff(first_rows) <= 0).any():
+    if row_starts[0] != 0:
+        raise refuse(f"the first page starts at row {row_starts[0]}")
+    if (np.diff(row_starts) <= 0).any():
         raise refuse("first_row_index does not ascend (an empty page, or pages that start within a row)")
-    if first_rows[-1] >= num_rows:
-        raise refuse(f"a page starts at row {first_rows[-1]} of {num_rows}")
-    return PageLocations(offsets, sizes, first_rows, num_rows)
+    if row_starts[-1] >= num_rows:
+        raise refuse(f"a page starts at row {row_starts[-1]} of {num_rows}")
+    return PageLocations(offsets, sizes, row_starts, num_rows)
 
 
 def parse_column_index(data: bytes, *, num_pages: int) -> ColumnIndex:
-    """Parse a ColumnIndex and check its shape; its bounds are judged by `intarsia.ordering`.
+    """Parse a ColumnIndex and check its shape; its bounds are judged by `intarsia.indexes.column_index`.
 
     Args:
         data: The bytes of the ColumnIndex.

@@ -47,12 +47,11 @@ def distrusts_statistics(created_by: str, leaf: Leaf) -> str | None:
     return None
 
 
-def distrusts_deprecated_statistics(created_by: str, leaf: Leaf) -> str | None:
+def distrusts_deprecated_statistics(leaf: Leaf) -> str | None:
     """Why the deprecated ``min`` and ``max`` of this leaf are not believed; None if they are.
 
-    They compare as signed numbers, whatever the type, so that only signed numbers can use them.
+    They compare as signed numbers, whatever the type and the writer, so only signed numbers can use them.
     """
-    del created_by  # every writer means the same by them
     if leaf.type in _BYTES or leaf.type in (Type.INT96, Type.BOOLEAN):
         return "deprecated bounds compare bytes as signed"
     integer = leaf.logical.INTEGER if leaf.logical else None

@@ -108,7 +108,7 @@ def column_index_bounds(
     Raises:
         CorruptFileError: If it contradicts itself or the pages, and is therefore not to be used at all.
     """
-    rows = locations.last_rows - locations.first_rows
+    rows = locations.row_stops - locations.row_starts
     null_counts = np.full(len(rows), UNKNOWN, dtype=np.int64)
     if index.null_counts:
         null_counts[:] = index.null_counts
@@ -132,8 +132,8 @@ def column_index_bounds(
         _refuse(np.asarray(low > high, dtype=bool), "has a lower bound above its upper one", bounded)
     return bounds_of_keys(
         ordering,
-        locations.first_rows + first_row,
-        locations.last_rows + first_row,
+        locations.row_starts + first_row,
+        locations.row_stops + first_row,
         bounded,
         low,
         high,

@@ -162,7 +162,7 @@ def _believed_pair(footer: Footer, leaf: Leaf, statistics: Statistics) -> tuple[
             return low, high
         return None
     low, high = statistics.min, statistics.max
-    if low is not None and high is not None and not distrusts_deprecated_statistics(footer.created_by, leaf):
+    if low is not None and high is not None and not distrusts_deprecated_statistics(leaf):
         return low, high
     return None
 

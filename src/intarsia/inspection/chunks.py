@@ -118,7 +118,7 @@ def bounds_objection(file: ParquetInput, leaf: Leaf, statistics: Statistics) -> 
         low, high = statistics.min, statistics.max
         if low is None or high is None:
             return "one of the two bounds is missing"
-        reason = distrusts_deprecated_statistics(file.footer.created_by, leaf)
+        reason = distrusts_deprecated_statistics(leaf)
     if reason is not None:
         return reason
     try:
@@ -166,9 +166,9 @@ def _inspect_pages(
     if locations is None:
         return ()
     pages = []
-    rows = (locations.last_rows - locations.first_rows).tolist()
+    rows = (locations.row_stops - locations.row_starts).tolist()
     table = zip(
-        locations.first_rows.tolist(),
+        locations.row_starts.tolist(),
         rows,
         locations.offsets.tolist(),
         locations.sizes_bytes.tolist(),

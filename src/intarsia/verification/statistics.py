@@ -75,7 +75,7 @@ def _check(file: ParquetInput, statistics: Statistics, place: _Place) -> None:
     _check_distinct_count(statistics.distinct_count, place)
     pairs = [(statistics.min_value, statistics.max_value, True)]
     # the deprecated bounds compare as signed numbers: of other types nobody may use them
-    if not distrusts_deprecated_statistics(file.footer.created_by, chunk.leaf):
+    if not distrusts_deprecated_statistics(chunk.leaf):
         pairs.append((statistics.min, statistics.max, False))
     for low, high, is_current in pairs:
         if low is None and high is None:
