@@ -185,7 +185,7 @@ def _attach(file: str, asked: Sequence[Any], show: ShowDone) -> AttachReport:
 
 def _tell_attached(outcome: Outcome[AttachReport], seconds: float, *, as_json: bool) -> None:
     """The report that `intarsia.spark.index` gives, too."""
-    from intarsia.spark import FileOutcome, IndexReport
+    from intarsia.retrofit.index_report import FileOutcome, IndexReport
 
     done = [FileOutcome.of(report) for report in outcome.done]
     failed = [FileOutcome(failure["path"], error=failure["error"]) for failure in outcome.failures()]
@@ -193,10 +193,8 @@ def _tell_attached(outcome: Outcome[AttachReport], seconds: float, *, as_json: b
     if as_json:
         print_json(report.to_dict())
         return
-    outcome.tell_failures()
-    # the failures were told on stderr
-    lines = [line for line in str(report).splitlines() if not line.startswith("failed: ")]
-    print("\n".join(map(printable, lines)))
+    outcome.tell_failures()  # on stderr
+    print("\n".join(map(printable, report.summary().splitlines())))
 
 
 def detach(path: Paths, json: AsJson = False) -> None:

@@ -16,7 +16,7 @@ from intarsia.indexes.registry import GROUP, find_index_class, why_unknown
 from intarsia.retrofit import Bloom, PageIndex, Statistics, attach
 from intarsia.retrofit.attach import STANDARD, Attachable
 from intarsia.retrofit.blobs import check_parameters
-from intarsia.spark.index_report import FileOutcome, IndexReport
+from intarsia.retrofit.index_report import FileOutcome, IndexReport
 from intarsia.spark.job import run_tasks
 from intarsia.spark.listing import list_by_spark, python_path
 

@@ -1,14 +1,13 @@
-"""What an indexing job did, file by file and in all."""
+"""What attaching to many files did, file by file and in all."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from intarsia.retrofit.report import AttachReport
+from intarsia.retrofit.report import AttachReport
 
 _SHOWN = 10
 
@@ -70,7 +69,7 @@ class FileOutcome:
 
 @dataclass(frozen=True)
 class IndexReport:
-    """What `intarsia.spark.index` did to a lake; ``str(report)`` is a summary for people.
+    """What `intarsia.spark.index`, or the command, did to a lake; ``str(report)`` is for people.
 
     Attributes:
         per_file: Every file, ordered by path.
@@ -147,6 +146,24 @@ class IndexReport:
         }
 
     def __str__(self) -> str:
+        failures = [f"failed: {file['path']}: {file['error']}" for file in self.failed]
+        return self._told([*self._notes(), *failures])
+
+    def summary(self) -> str:
+        """The same without what failed, of which only the number is told."""
+        return self._told(self._notes())
+
+    def _notes(self) -> list[str]:
+        """Why some columns have no index; what holds for many files is told once."""
+        files_of: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+        for note in self.skipped:
+            files_of[note["index"], note["column"], note["reason"]].add(note["path"])
+        return [
+            f"skipped: {index} of {column}: {reason} ({_count(len(files))})"
+            for (index, column, reason), files in files_of.items()
+        ]
+
+    def _told(self, notes: list[str]) -> str:
         rest = [
             f"{count} {word}"
             for count, word in ((self.files_unchanged, "unchanged"), (self.files_failed, "failed"))
@@ -159,15 +176,6 @@ class IndexReport:
         if self.bytes_added:
             share = f" ({self.bytes_added / self.bytes_before:.1%})" if self.bytes_before else ""
             lines.append(f"{_size(self.bytes_added)} added to {_size(self.bytes_before)}{share}")
-        # what holds for many files is told once
-        files_of: dict[tuple[str, str, str], set[str]] = defaultdict(set)
-        for note in self.skipped:
-            files_of[note["index"], note["column"], note["reason"]].add(note["path"])
-        notes = [
-            f"skipped: {index} of {column}: {reason} ({_count(len(files))})"
-            for (index, column, reason), files in files_of.items()
-        ]
-        notes += [f"failed: {file['path']}: {file['error']}" for file in self.failed]
         more = [f"… and {len(notes) - _SHOWN} more notes"] if len(notes) > _SHOWN else []
         return "\n".join([*lines, *notes[:_SHOWN], *more])
 
