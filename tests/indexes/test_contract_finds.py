@@ -69,11 +69,7 @@ def known(monkeypatch):
 
     def announce(cls):
         monkeypatch.setattr(registry, "find_index_class", lambda kind: cls if kind == cls.kind else None)
-        for module in (
-            "intarsia.indexes.embedded",
-            "intarsia.testing.files",
-            "intarsia.verification.embedded",
-        ):
+        for module in ("intarsia.indexes.embedded", "intarsia.testing.files"):
             monkeypatch.setattr(f"{module}.find_index_class", registry.find_index_class)
 
     return announce

@@ -188,7 +188,7 @@ def test_sketches_of_another_form_are_refused():
         pa.record_batch({"sketch": pa.array([1]), "has_empty": pa.array([True])}),
         pa.record_batch({"sketch": pa.array([None, None], pa.binary())}),
     ]:
-        with pytest.raises(IndexPayloadError, match="other rows"):
+        with pytest.raises(IndexPayloadError, match="its columns are others"):
             Hll("x").open(serialize_granules(batch, edges, "file"), layout)
 
 

@@ -155,7 +155,7 @@ def test_it_is_an_estimator_for_every_column_and_prunes_by_none(tmp_path):
         embedded = EmbeddedIndexes(file)
         for where in ("int = 1", "word LIKE '%w%'", "struct.a = 1"):
             leaf = next(leaves(bind(parse_sql(where), file.arrow_schema)))
-            assert [name for name, _ in embedded.estimators(leaf)] == ["sample():file"]
+            assert [name for name, _ in embedded.estimators(leaf, 1 << 20)] == ["sample():file"]
             assert not any(embedded.can_prune(entry, leaf) for entry in embedded.entries)
         assert not file.ignored
 

@@ -30,13 +30,16 @@ from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
-from intarsia.errors import ColumnNotFoundError, IndexPayloadError
+from intarsia.errors import ColumnNotFoundError, IndexBuildError, IndexPayloadError
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.selection import Rows, RowSelection
 from intarsia.storage import ByteRange
 
 #: How finely an index knows its file: ``"file"``, ``"row_group"``, ``"page"``, or every so many rows.
 Granularity: TypeAlias = "str | int"
+
+#: Rows are not divided more finely than this: an index of so many granules has a gigabyte.
+MAX_GRANULES = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -65,24 +68,58 @@ class Layout:
         Raises:
             ColumnNotFoundError: If the pages of ``column`` are not known.
             ValueError: If there is no such granularity.
+            IndexBuildError: If there were more than `MAX_GRANULES`.
         """
         if granularity == "file":
             return np.array([0, self.num_rows], dtype=np.int64)
         if granularity == "row_group":
             return self.row_group_edges
         if granularity == "page":
-            if column not in self.page_edges:
-                raise ColumnNotFoundError(column, self.page_edges)
-            return self.page_edges[column]
+            return self._page_edges(column)
+        num_granules = self.num_granules(granularity, column)
+        if num_granules > MAX_GRANULES:
+            raise IndexBuildError(
+                f"granularity {granularity} makes {num_granules:,} granules of {self.num_rows:,} rows, "
+                f"{MAX_GRANULES:,} is the most"
+            )
+        starts = [
+            np.arange(start, stop, int(granularity), dtype=np.int64)
+            for start, stop in zip(self.row_group_edges[:-1], self.row_group_edges[1:], strict=True)
+        ]
+        return np.concatenate([*starts, [self.num_rows]]).astype(np.int64)
+
+    def num_granules(self, granularity: Granularity, column: str) -> int:
+        """How many granules there are; nothing is allocated for as many as a footer claims.
+
+        Args:
+            granularity: As for `edges`.
+            column: The same.
+
+        Raises:
+            ColumnNotFoundError: If the pages of ``column`` are not known.
+            ValueError: If there is no such granularity.
+
+        Example:
+            >>> Layout(250, np.array([0, 200, 250]), {}).num_granules(100, "x")
+            3
+        """
+        if granularity == "file":
+            return 1
+        if granularity == "row_group":
+            return len(self.row_group_edges) - 1
+        if granularity == "page":
+            return len(self._page_edges(column)) - 1
         if isinstance(granularity, int) and granularity > 0:
-            starts = [
-                np.arange(start, stop, granularity, dtype=np.int64)
-                for start, stop in zip(self.row_group_edges[:-1], self.row_group_edges[1:], strict=True)
-            ]
-            return np.concatenate([*starts, [self.num_rows]]).astype(np.int64)
+            rows = np.diff(self.row_group_edges).tolist()
+            return sum(-(-num_rows // granularity) for num_rows in rows)
         raise ValueError(
             f"granularity {granularity!r} is unknown; use 'file', 'row_group', 'page' or a number of rows"
         )
+
+    def _page_edges(self, column: str) -> Rows:
+        if column not in self.page_edges:
+            raise ColumnNotFoundError(column, self.page_edges)
+        return self.page_edges[column]
 
 
 class ColumnData(Protocol):

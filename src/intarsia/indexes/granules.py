@@ -9,7 +9,8 @@ from the footer and the granularity.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -23,23 +24,51 @@ from intarsia.selection import Rows, RowSelection
 _EDGES = b"edges"
 
 
-class GranulePayload(NamedTuple):
+@dataclass(frozen=True)
+class GranulePayload:
     """A payload that was opened.
 
     Attributes:
         batch: What the index keeps; validated in full.
-        edges: First row of each granule, and the number of rows at the end.
         metadata: The schema's metadata.
+        num_granules: How many granules there are, by the payload where they are pages, else by the footer:
+            to be compared with what the payload has before `edges` is asked for.
     """
 
     batch: pa.RecordBatch
-    edges: Rows
     metadata: Mapping[bytes, bytes]
+    num_granules: int
+    _layout: Layout
+    _granularity: Granularity
+    _name: str
+
+    @cached_property
+    def edges(self) -> Rows:
+        """First row of each granule, and the number of rows at the end.
+
+        Raises:
+            IndexPayloadError: If the payload is about other rows, or there are too many granules.
+        """
+        if self._granularity == "page":
+            edges = np.frombuffer(self.metadata[_EDGES], dtype="<i8").astype(np.int64)
+        else:
+            try:
+                edges = self._layout.edges(self._granularity, "")
+            except IndexBuildError as error:
+                raise IndexPayloadError(f"the payload of {self._name} is damaged: {error}") from error
+        if (
+            len(edges) < 1
+            or edges[0] != 0
+            or edges[-1] != self._layout.num_rows
+            or (np.diff(edges) < 0).any()
+        ):
+            raise self.other_rows_error
+        return edges
 
     @property
-    def num_granules(self) -> int:
-        """How many granules there are."""
-        return len(self.edges) - 1
+    def other_rows_error(self) -> IndexPayloadError:
+        """What to raise if the payload does not fit the granules."""
+        return IndexPayloadError(f"the payload of {self._name} is about other rows")
 
 
 def serialize_granules(
@@ -80,7 +109,13 @@ def serialize_granules(
 
 
 def parse_granules(
-    payload: bytes, layout: Layout, granularity: Granularity, name: str, schema: pa.Schema | None = None
+    payload: bytes,
+    layout: Layout,
+    granularity: Granularity,
+    name: str,
+    schema: pa.Schema | None = None,
+    *,
+    has_row_each: bool = False,
 ) -> GranulePayload:
     """Open what `serialize_granules` made.
 
@@ -90,6 +125,7 @@ def parse_granules(
         granularity: The index's granularity.
         name: The index, for messages.
         schema: What its batches have, apart from metadata; None if that differs from file to file.
+        has_row_each: Whether the batch has a row for each granule.
 
     Raises:
         IndexPayloadError: If the payload is damaged, or about other rows.
@@ -103,14 +139,15 @@ def parse_granules(
             raise ValueError("its columns are others")
         metadata = batch.schema.metadata or {}
         if granularity == "page":
-            edges = np.frombuffer(metadata[_EDGES], dtype="<i8").astype(np.int64)
+            num_granules = len(np.frombuffer(metadata[_EDGES], dtype="<i8")) - 1
         else:
-            edges = layout.edges(granularity, "")
+            num_granules = layout.num_granules(granularity, "")
     except (pa.ArrowException, ColumnNotFoundError, KeyError, ValueError, OSError, StopIteration) as error:
         raise IndexPayloadError(f"the payload of {name} is damaged: {error}") from error
-    if len(edges) < 1 or edges[0] != 0 or edges[-1] != layout.num_rows or (np.diff(edges) < 0).any():
-        raise IndexPayloadError(f"the payload of {name} is about other rows")
-    return GranulePayload(batch, edges, metadata)
+    found = GranulePayload(batch, metadata, num_granules, layout, granularity, name)
+    if has_row_each and batch.num_rows != num_granules:
+        raise found.other_rows_error
+    return found
 
 
 def cut_at_edges(

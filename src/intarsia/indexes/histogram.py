@@ -107,7 +107,7 @@ class Histogram:
     def open(self, payload: bytes, layout: Layout) -> OpenHistogram:
         """The histograms of all granules."""
         name = f"Histogram({self.column!r})"
-        found = parse_granules(payload, layout, self.granularity, name)
+        found = parse_granules(payload, layout, self.granularity, name, has_row_each=True)
         batch = found.batch
         scales = (pa.int64(), pa.uint64(), pa.float64(), pa.string(), pa.binary())
         if not any(batch.schema.equals(_schema(scale)) for scale in scales):
@@ -126,8 +126,6 @@ class Histogram:
             if len(held) != expected or None in held or held != sorted(held) or 0 in distinct:
                 raise IndexPayloadError(f"the payload of {name} is damaged: bounds of granule {row}")
             histograms.append(_Granule(count, nulls, nans, held, distinct))
-        if len(histograms) != found.num_granules:
-            raise IndexPayloadError(f"the payload of {name} is about other rows")
         return OpenHistogram(scale, tuple(histograms))
 
 

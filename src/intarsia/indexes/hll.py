@@ -109,9 +109,7 @@ class Hll:
     def open(self, payload: bytes, layout: Layout) -> OpenHll:
         """The sketches of all granules."""
         name = f"Hll({self.column!r})"
-        found = parse_granules(payload, layout, self.granularity, name)
-        if not found.batch.schema.equals(_SCHEMA) or found.batch.num_rows != found.num_granules:
-            raise IndexPayloadError(f"the payload of {name} is about other rows")
+        found = parse_granules(payload, layout, self.granularity, name, _SCHEMA, has_row_each=True)
         if any(column.null_count for column in found.batch.columns):
             raise IndexPayloadError(f"the payload of {name} is damaged: a sketch is null")
         sketches, has_empty = found.batch.columns

@@ -130,7 +130,7 @@ class Ngram:
         if len(counts) != len(gram_steps) or offsets[-1] != len(steps):
             raise IndexPayloadError(f"the payload of {name} is damaged: its lists do not fit together")
         if unlisted.max(initial=0) >= max(found.num_granules, 1):
-            raise IndexPayloadError(f"the payload of {name} is about other rows")
+            raise found.other_rows_error
         return OpenNgram(self, found.edges, np.cumsum(gram_steps, dtype=np.int64), offsets, steps, unlisted)
 
     def _required(self, leaf: BoundLeaf) -> list[Grams]:

@@ -84,7 +84,7 @@ class ZoneMap:
     def open(self, payload: bytes, layout: Layout) -> OpenZoneMap:
         """The summaries and where they apply."""
         name = f"ZoneMap({self.column!r})"
-        found = parse_granules(payload, layout, self.granularity, name)
+        found = parse_granules(payload, layout, self.granularity, name, has_row_each=True)
         try:
             summaries, exact = _checked(found.batch, found.edges)
         except (pa.ArrowException, KeyError, ValueError) as error:

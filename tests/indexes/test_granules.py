@@ -1,0 +1,84 @@
+"""Granules that a footer claims: they are counted before anything is allocated for them."""
+
+import tracemalloc
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import intarsia as ia
+from intarsia.errors import IndexBuildError, IndexPayloadError
+from intarsia.indexes.base import Layout
+from intarsia.predicate import BoundCompare
+
+CLAIMED = 1 << 31
+KINDS = (ia.Distinct, ia.ZoneMap, ia.Ngram, ia.Histogram, ia.Hll, ia.BloomGranule)
+
+
+class Columns:
+    """One column of text in two row groups."""
+
+    def __init__(self, values):
+        self.values = pa.array(values, pa.string())
+        edges = np.array([0, len(values) // 2, len(values)])
+        self.layout = Layout(len(values), edges, {"x": np.arange(len(values) + 1)})
+
+    def type_of(self, column):
+        return self.values.type
+
+    def batches(self, column):
+        yield 0, self.values
+
+
+#: `Ngram` says nothing of granules without text, so that there may be any number of them.
+CLAIMS = [(kind, CLAIMED) for kind in KINDS] + [(kind, 1 << 23) for kind in KINDS if kind is not ia.Ngram]
+
+
+@pytest.mark.parametrize(("kind", "num_rows"), CLAIMS)
+def test_a_footer_that_claims_many_rows_takes_no_memory(kind, num_rows):
+    index = kind("x", granularity=1)
+    payload = index.build(Columns(["one", "two", "three"]))
+    layout = Layout(num_rows, np.array([0, 3, num_rows]), {})
+    tracemalloc.start()
+    try:
+        with pytest.raises(IndexPayloadError, match=r"about other rows|is the most"):
+            first_answer(index, payload, layout)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def first_answer(index, payload, layout):
+    """One kind reads nothing before it is asked."""
+    return index.open(payload, layout).candidate_rows(
+        BoundCompare(("x",), pa.string(), "=", pa.scalar("one"))
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
+def test_too_many_granules_are_not_built(kind):
+    columns = Columns(["one", "two"])
+    columns.layout = Layout(CLAIMED, np.array([0, CLAIMED]), {})
+    with pytest.raises(IndexBuildError, match="16,777,216 is the most"):
+        kind("x", granularity=1).build(columns)
+
+
+@pytest.mark.parametrize("granularity", ["file", "row_group", "page", 1, 2, 3, 100])
+@pytest.mark.parametrize("num_rows", [0, 1, 2, 7, 50])
+def test_as_many_are_counted_as_there_are(granularity, num_rows):
+    layout = Columns(["x"] * num_rows).layout
+    assert layout.num_granules(granularity, "x") == len(layout.edges(granularity, "x")) - 1
+
+
+@pytest.mark.parametrize("edges", [b"", b"\0" * 7, b"\0" * 9, b"\0" * 8, None])
+def test_damaged_edges_of_pages(edges):
+    index = ia.ZoneMap("x", granularity="page")
+    columns = Columns(["one", "two"])
+    with pa.ipc.open_stream(index.build(columns)) as reader:
+        batch = reader.read_next_batch()
+    metadata = {b"edges": edges} if edges is not None else {}
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.replace_schema_metadata(metadata).schema) as writer:
+        writer.write_batch(batch)
+    with pytest.raises(IndexPayloadError):
+        index.open(sink.getvalue().to_pybytes(), columns.layout)
