@@ -14,12 +14,11 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from intarsia.errors import FormatError
-from intarsia.storage import ByteSource, LocalFile, ObjectStoreFile
+from intarsia.storage import ByteSource, LocalFile, ObjectStoreFile, find_store, local_path
 
 #: What Hive and Spark write for a partition value that is null.
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
-_URL = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.\-]+://")
 _PARTITION = re.compile(r"^([^=/]+)=([^/]*)$")
 _INT32 = re.compile(r"^-?\d{1,10}$")
 
@@ -68,11 +67,10 @@ def find_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
     return found
 
 
-def _find(path: str) -> list[TableFile]:
-    if path.startswith("file://"):
-        path = unquote(path.removeprefix("file://"))
-    if _URL.match(path):
-        return _find_remote(path)
+def _find(name: str) -> list[TableFile]:
+    path = local_path(name)
+    if path is None:
+        return _find_remote(name)
     if os.path.isfile(path):
         return [_local(path, os.path.dirname(path))]
     if os.path.isdir(path):
@@ -129,11 +127,8 @@ def _partition_values(folders: Sequence[str]) -> tuple[tuple[str, str | None], .
 
 def _find_remote(url: str) -> list[TableFile]:
     import obstore
-    from obstore.store import from_url
 
-    scheme, rest = url.split("://", 1)
-    bucket, _, key = rest.partition("/")
-    store = from_url(f"{scheme}://{bucket}")
+    store, key = find_store(url)
     if glob.has_magic(key):
         raise FileNotFoundError(f"{url}: globs are not supported behind URLs; name the folder")
     try:
@@ -144,7 +139,7 @@ def _find_remote(url: str) -> list[TableFile]:
         pass  # not an object: a folder, perhaps
     prefix = key.rstrip("/")
     listed = [item for batch in obstore.list(store, prefix=prefix or None) for item in batch]
-    base = f"{scheme}://{bucket}"
+    base = url[: len(url) - len(key)].rstrip("/")
     files = []
     for item in sorted(listed, key=lambda item: str(item["path"])):
         inside = str(item["path"])[len(prefix) :].lstrip("/").split("/")

@@ -11,6 +11,7 @@
     ├── PredicateError (ValueError)     a predicate that cannot be understood or compared
     ├── ColumnNotFoundError (KeyError)  a column that the schema does not have, with near matches
     ├── WriteError (ValueError)         rows or a schema that cannot be written as asked
+    │   └── NotTabularError (TypeError) what was given has no rows and columns
     └── ReplaceError (OSError)          a file could not be replaced; the old one is untouched
 
     IntarsiaWarning (UserWarning)       an optional index was ignored; the rows are still right
@@ -99,6 +100,10 @@ class ColumnNotFoundError(IntarsiaError, KeyError):
 
 class WriteError(IntarsiaError, ValueError):
     """Rows cannot be written as asked; no file was made, and one that was there is untouched."""
+
+
+class NotTabularError(WriteError, TypeError):
+    """What was given to be written has no rows and columns."""
 
 
 class ReplaceError(IntarsiaError, OSError):

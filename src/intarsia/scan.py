@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from numbers import Integral
 
 import pyarrow as pa
 
@@ -210,12 +211,16 @@ class Scan:
         """Rows drawn as by `Table.sample`; `report` then tells what was read of data, and how many rows.
 
         Raises:
-            ValueError: If the scan has a condition or a limit.
+            ValueError: If ``n`` or ``seed`` is negative, or the scan has a condition or a limit.
+            TypeError: If ``n`` or ``seed`` is no whole number.
         """
         if self._predicate is not None or self._limit is not None:
             raise ValueError("a sample is of all rows: scan without where and limit")
-        if n is not None and n < 0:
-            raise ValueError(f"n is {n}; it must be 0 or more")
+        for name, number in (("n", n), ("seed", seed)):
+            if number is not None and not isinstance(number, Integral):
+                raise TypeError(f"{name} is {number!r}; it must be a whole number, or None")
+            if number is not None and number < 0:
+                raise ValueError(f"{name} is {number}; it must be 0 or more")
         sizes, num_bytes, requests = [], 0, 0
         for entry in self._table.files:
             with ParquetInput(entry.open()) as file:

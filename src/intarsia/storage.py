@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
+from urllib.parse import unquote
 
 from intarsia.errors import CorruptFileError
 
 #: Requests to an object store that are under way at once, for one `ByteSource.read_ranges`.
 MAX_CONCURRENT_REQUESTS = 16
+
+_URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.\-]+)://([^/]*)(/?.*)", re.DOTALL)
 
 
 class ReplacedWhileReadError(CorruptFileError):
@@ -315,6 +319,41 @@ class SourceFile(io.RawIOBase):
     def readall(self) -> bytes:
         """All bytes from the position to the end."""
         return self.read()
+
+
+def local_path(name: str) -> str | None:
+    """The local path that a path or a ``file://`` URL means; None for the URL of an object.
+
+    Raises:
+        FileNotFoundError: If the URL is of a file on another machine.
+
+    Example:
+        >>> local_path("lake/a%20b.parquet"), local_path("file:///lake/a%20b.parquet")
+        ('lake/a%20b.parquet', '/lake/a b.parquet')
+        >>> local_path("file://localhost/lake/"), local_path("s3://bucket/lake/")
+        ('/lake/', None)
+    """
+    url = _URL.fullmatch(name)
+    if url is None:
+        return name
+    scheme, host, rest = url.groups()
+    if scheme.lower() != "file":
+        return None
+    if host.lower() not in ("", "localhost"):
+        raise FileNotFoundError(
+            f"{name}: this names a file on the machine {host!r}; of this machine, a file has three slashes, "
+            "as in file:///lake/x.parquet, and a relative path no file:// at all"
+        )
+    return unquote(rest)
+
+
+def find_store(url: str) -> tuple[Any, str]:
+    """The obstore store that the URL of an object or a folder of them means, and the path within it."""
+    from obstore.store import from_url
+
+    scheme, separator, rest = url.partition("://")
+    bucket, _, key = rest.partition("/")
+    return from_url(f"{scheme}{separator}{bucket}"), key
 
 
 def coalesce(ranges: Iterable[ByteRange], gap_bytes: int) -> list[ByteRange]:

@@ -239,7 +239,8 @@ class Table(TableFiles):
             and a report of what was read.
 
         Raises:
-            ValueError: If ``n`` is negative.
+            ValueError: If ``n`` or ``seed`` is negative.
+            TypeError: If ``n`` or ``seed`` is no whole number.
 
         Example:
             >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os

@@ -380,9 +380,9 @@ def test_executors_of_spark_get_what_was_asked_for(path):
     indexing = pytest.importorskip("intarsia.spark.indexing")
     asked = [Bloom("id", 0.1), Bloom(("place", "lat")), Statistics(), PageIndex()]
 
-    sent = pickle.loads(pickle.dumps(indexing._checked(asked)))
+    sent = pickle.loads(pickle.dumps(indexing.checked_indexes(asked)))
     outcome = indexing._attach_one(path, sent)
 
-    assert sent == tuple(asked)
+    assert sent == asked
     assert {"bloom(id)", "bloom(place.lat)", "page_index"} <= set(outcome.built)
     assert attach(path, asked).changed is False

@@ -200,7 +200,7 @@ def test_errors_before_anything_is_written(path):
 def test_objects(path, monkeypatch):
     """One put: the object is there when all of it is."""
     store = MemoryStore()
-    monkeypatch.setattr(target, "_store_and_key", lambda url: (store, url.partition("://")[2]))
+    monkeypatch.setattr(target, "find_store", lambda url: (store, url.partition("://")[2]))
     with ia.Writer("memory://t.parquet", SCHEMA, indexes=[ia.Distinct("word")]) as writer:
         writer.write_table(rows(0, 500))
         assert not list(store.list())
@@ -212,7 +212,7 @@ def test_objects(path, monkeypatch):
 
 def test_object_that_is_refused(monkeypatch):
     store = MemoryStore()
-    monkeypatch.setattr(target, "_store_and_key", lambda url: (store, "t.parquet"))
+    monkeypatch.setattr(target, "find_store", lambda url: (store, "t.parquet"))
 
     def refuse(*rest):
         raise PermissionError("no")

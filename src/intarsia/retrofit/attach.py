@@ -38,12 +38,15 @@ STANDARD = (PageIndex, Statistics, Bloom)
 #: What can be attached: something standard, or an object that speaks `intarsia.indexes.base.Index`.
 Attachable: TypeAlias = "PageIndex | Statistics | Bloom | Index"
 
+#: Several of them; one alone may stand without a list.
+Attachables: TypeAlias = "Attachable | Iterable[Attachable]"
+
 #: Makes the columns that indexes are built on, from a file and what is known of its OffsetIndexes.
 ColumnsOf: TypeAlias = Callable[[ParquetInput, Callable[[ChunkKey], "bytes | None"]], FileColumns]
 
 
 def attach(
-    path: str | os.PathLike[str], indexes: Iterable[Attachable], *, progress: Progress | None = None
+    path: str | os.PathLike[str], indexes: Attachables, *, progress: Progress | None = None
 ) -> AttachReport:
     """Add indexes to a Parquet file.
 
@@ -53,19 +56,20 @@ def attach(
 
     Args:
         path: A local file, or the URL of an object whose store knows conditional puts.
-        indexes: What to add.
+        indexes: What to add; one index needs no list.
         progress: Called as ``progress(done_units, total_units, label)``.
 
     Returns:
         What was built, kept and skipped, and why.
 
     Raises:
+        IsADirectoryError: If it is a folder.
         FormatError: If the file is damaged, encrypted or has no columns.
         IndexBuildError: If an index cannot be built on the columns that it names.
         ColumnNotFoundError: If there is no such column.
         ReplaceError: If the new file could not be written.  In each case the old file is untouched.
     """
-    asked = _checked(indexes)
+    asked = checked_indexes(indexes)
     try:
         return attach_to(find_target(path), asked, progress=progress)
     except (
@@ -84,7 +88,7 @@ def attach_to(
 ) -> AttachReport:
     """Add indexes to a target; see `attach`, which also starts over when the file changed meanwhile."""
     started = time.perf_counter()
-    asked = _checked(indexes)
+    asked = checked_indexes(indexes)
     with ParquetInput(target.open()) as current, current.named_errors():
         if not current.footer.leaves:
             raise UnsupportedFeatureError("the file has no columns, so there is nothing to index")
@@ -202,12 +206,19 @@ class _Attachment:
         return next(found, len(self.blobs))
 
 
-def _checked(indexes: Iterable[Attachable]) -> list[Attachable]:
-    """The indexes as a list, none of them twice."""
+def checked_indexes(indexes: Attachables) -> list[Attachable]:
+    """The indexes as a list, none of them twice.
+
+    Raises:
+        IndexBuildError: If one of them is no index, cannot be stored, or is given twice.
+    """
     asked: list[Attachable] = []
     seen = set()
+    if isinstance(indexes, (*STANDARD, Index, str)) or not isinstance(indexes, Iterable):
+        indexes = [indexes]
     for index in indexes:
-        if not isinstance(index, (*STANDARD, Index)):
+        # a class has what its objects have, but is none of them
+        if isinstance(index, type) or not isinstance(index, (*STANDARD, Index)):
             raise IndexBuildError(
                 f"{index!r} is no index; pass objects such as PageIndex() or Distinct('country')"
             )

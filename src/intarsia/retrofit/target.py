@@ -19,7 +19,7 @@ from intarsia.retrofit.replace import (
     remove_leftovers,
     replace_tail,
 )
-from intarsia.storage import ByteRange, ByteSource, LocalFile, ObjectStoreFile
+from intarsia.storage import ByteRange, ByteSource, LocalFile, ObjectStoreFile, find_store, local_path
 
 #: A store replaces an object under a condition only in one piece, which has to be held in memory.
 MAX_OBJECT_BYTES = 1 << 30
@@ -223,10 +223,21 @@ class NewObject:
 
 
 def find_target(path: str | os.PathLike[str]) -> Target:
-    """The target that a local path or a URL means."""
+    """The target that a local path or a URL means.
+
+    Raises:
+        IsADirectoryError: If it is a folder.
+    """
     name = os.fspath(path)
-    local = _local_path(name)
-    return LocalTarget(local) if local is not None else ObjectTarget(*_store_and_key(name), name)
+    local = local_path(name)
+    if local is None:
+        return ObjectTarget(*find_store(name), name)
+    if os.path.isdir(local):
+        raise IsADirectoryError(
+            f"{name}: this is a folder, and one file is taken at a time: go through the paths in "
+            "intarsia.open(folder).files, or use the command, such as intarsia index"
+        )
+    return LocalTarget(local)
 
 
 def new_target(path: str | os.PathLike[str]) -> NewTarget:
@@ -236,25 +247,5 @@ def new_target(path: str | os.PathLike[str]) -> NewTarget:
         ReplaceError: If there can be none.
     """
     name = os.fspath(path)
-    local = _local_path(name)
-    return NewFile(local) if local is not None else NewObject(*_store_and_key(name), name)
-
-
-def _local_path(name: str) -> str | None:
-    """The path of a local file; None for the URL of an object."""
-    scheme, separator, rest = name.partition("://")
-    if not separator:
-        return name
-    if scheme == "file":
-        from urllib.parse import unquote
-
-        return unquote(rest[rest.find("/") :])
-    return None
-
-
-def _store_and_key(url: str) -> tuple[Any, str]:
-    from obstore.store import from_url
-
-    scheme, _, rest = url.partition("://")
-    bucket, _, key = rest.partition("/")
-    return from_url(f"{scheme}://{bucket}"), key
+    local = local_path(name)
+    return NewFile(local) if local is not None else NewObject(*find_store(name), name)

@@ -6,16 +6,15 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from intarsia.discovery import find_files
 from intarsia.errors import IndexBuildError
-from intarsia.indexes.base import Index, parameters
+from intarsia.indexes.base import parameters
 from intarsia.indexes.registry import GROUP, find_index_class, why_unknown
 from intarsia.retrofit import Bloom, PageIndex, Statistics, attach
-from intarsia.retrofit.attach import STANDARD, Attachable
-from intarsia.retrofit.blobs import check_parameters
+from intarsia.retrofit.attach import STANDARD, Attachable, Attachables, checked_indexes
 from intarsia.retrofit.index_report import FileOutcome, IndexReport
 from intarsia.spark.job import run_tasks
 from intarsia.spark.listing import list_by_spark, python_path
@@ -41,7 +40,7 @@ MANY_TASKS = 2_000
 def index(
     spark: SparkSession,
     path: Source,
-    indexes: Iterable[Attachable],
+    indexes: Attachables,
     *,
     progress: Progress | bool = True,
 ) -> IndexReport:
@@ -77,7 +76,7 @@ def index(
         1.4 MB added to 31.0 MB (4.5%)
     """
     started = time.perf_counter()
-    shipped = tuple(map(_shipped, _checked(indexes)))
+    shipped = tuple(map(_shipped, checked_indexes(indexes)))
     files = _list(spark, path)
     tell = _teller(progress)
 
@@ -107,17 +106,6 @@ def _attach_one(path: str, shipped: Sequence[Shipped]) -> FileOutcome:
     return FileOutcome.of(report)
 
 
-def _checked(indexes: Iterable[Any]) -> tuple[Attachable, ...]:
-    """The indexes; that one is none is told here, once, and not by every task."""
-    asked = tuple(indexes)
-    for item in asked:
-        if not isinstance(item, (*STANDARD, Index)):
-            raise IndexBuildError(
-                f"{item!r} is no index; pass objects such as PageIndex() or Distinct('country')"
-            )
-    return asked
-
-
 def _shipped(index: Attachable) -> Shipped:
     """An index as it goes to the executors.
 
@@ -126,7 +114,6 @@ def _shipped(index: Attachable) -> Shipped:
     """
     if isinstance(index, STANDARD):
         return index
-    check_parameters(index)
     found = find_index_class(index.kind)
     if found is not type(index):
         cls = type(index)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from intarsia.errors import ColumnNotFoundError, WriteError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.retrofit.attach import Attachable, ColumnsOf, attach_to
+from intarsia.retrofit.attach import Attachables, ColumnsOf, attach_to, checked_indexes
 from intarsia.retrofit.column_data import FileColumns
 from intarsia.retrofit.page_index import PageIndex
 from intarsia.retrofit.progress import Progress
@@ -64,13 +64,13 @@ class Output:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], schema: pa.Schema, form: Form, indexes: Iterable[Attachable]
+        self, path: str | os.PathLike[str], schema: pa.Schema, form: Form, indexes: Attachables
     ) -> None:
         self._started = time.perf_counter()
         self.path = os.fspath(path)
         self.schema = writable_schema(schema)
         self.keys = sort_keys(form.sort_by, schema)
-        self._indexes = list(indexes)
+        self._indexes = checked_indexes(indexes)
         self._form = form
         self._rehearsed = rehearse(schema, self.path, self._indexes, form.compression, form.compression_level)
         self._leaves = self._rehearsed.footer.leaves

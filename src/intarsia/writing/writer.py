@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from intarsia.errors import WriteError
-from intarsia.retrofit.attach import Attachable
+from intarsia.errors import IntarsiaError, NotTabularError, WriteError
+from intarsia.retrofit.attach import Attachables
 from intarsia.retrofit.progress import Progress
 from intarsia.writing.output import ROWS_PER_PAGE, Form, Output
 from intarsia.writing.report import WriteReport
@@ -28,7 +28,7 @@ def write_table(
     data: Any,
     path: str | os.PathLike[str],
     *,
-    indexes: Iterable[Attachable] = (),
+    indexes: Attachables = (),
     rows_per_page: int = ROWS_PER_PAGE,
     row_group_size: int | None = None,
     sort_by: SortBy | None = None,
@@ -136,7 +136,7 @@ class Writer:
         path: str | os.PathLike[str],
         schema: Any,
         *,
-        indexes: Iterable[Attachable] = (),
+        indexes: Attachables = (),
         rows_per_page: int = ROWS_PER_PAGE,
         row_group_size: int | None = None,
         sort_by: SortBy | None = None,
@@ -158,6 +158,11 @@ class Writer:
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Write the rows of a batch; see `write_table`."""
+        if not isinstance(batch, pa.RecordBatch):
+            raise NotTabularError(
+                f"write_batch takes a pyarrow.RecordBatch, and this is a {type(batch).__name__}; "
+                "write_table takes tables and frames"
+            )
         self.write_table(pa.Table.from_batches([batch]))
 
     def write_table(self, data: Any) -> None:
@@ -250,7 +255,20 @@ class Writer:
 
 
 def _as_table(data: Any) -> pa.Table:
-    return data if isinstance(data, pa.Table) else pa.table(data)
+    """The table that something is, or that pyarrow makes of it."""
+    if isinstance(data, pa.Table):
+        return data
+    try:
+        return pa.table(data)
+    except IntarsiaError:
+        raise
+    except pa.ArrowException as error:
+        raise WriteError(f"no table can be made of these rows: {error}") from error
+    except (TypeError, ValueError) as error:
+        raise NotTabularError(
+            f"a {type(data).__name__} is no table; pass a pyarrow.Table, a frame of pandas or polars, or a "
+            "dictionary of columns; rows that are dictionaries become one by pyarrow.Table.from_pylist(rows)"
+        ) from error
 
 
 def _rows_within(table: pa.Table, num_bytes: int) -> int:

@@ -1,0 +1,162 @@
+"""What people try first: mistakes are one line with the remedy, and a file's URL is as good as its path."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+
+TABLE = pa.table({"x": range(100)})
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "with a space.parquet"
+    pq.write_table(TABLE, path)
+    return path
+
+
+def one_line(raised):
+    message = str(raised.value)
+    assert message
+    assert "\n" not in message
+    return message
+
+
+# --- indexes -------------------------------------------------------------------------------------
+
+
+def test_one_index_needs_no_list(path, tmp_path):
+    assert ia.attach(path, ia.PageIndex()).built == ("page_index",)
+    assert ia.attach(path, ia.Distinct("x")).built == ("distinct(x):page",)
+    assert ia.write_table(TABLE, tmp_path / "t", indexes=ia.Distinct("x")).built == ("distinct(x):page",)
+    with ia.Writer(tmp_path / "w", TABLE.schema, indexes=ia.ZoneMap("x")) as writer:
+        writer.write_table(TABLE)
+    assert writer.report.built == ("zone_map(x):page",)
+
+
+@pytest.mark.parametrize(
+    "indexes", [ia.ZoneMap, [ia.ZoneMap], [ia.PageIndex], ia.Bloom, "bloom", ["x"], None, [None]], ids=str
+)
+def test_what_is_no_index(path, tmp_path, indexes):
+    """A class among them, which has all that its objects have."""
+    before = path.read_bytes()
+    for act in (
+        lambda: ia.attach(path, indexes),
+        lambda: ia.write_table(TABLE, tmp_path / "t", indexes=indexes),
+    ):
+        with pytest.raises(ia.IndexBuildError) as raised:
+            act()
+        shown = indexes[0] if isinstance(indexes, list) else indexes
+        assert one_line(raised) == (
+            f"{shown!r} is no index; pass objects such as PageIndex() or Distinct('country')"
+        )
+    assert path.read_bytes() == before
+    assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.parametrize("act", [lambda path: ia.attach(path, [ia.PageIndex()]), ia.detach])
+def test_a_folder(tmp_path, path, act):
+    for folder in (tmp_path, f"{tmp_path}/", tmp_path.as_uri()):
+        with pytest.raises(IsADirectoryError) as raised:
+            act(folder)
+        message = one_line(raised)
+        assert message.startswith(f"{folder}: this is a folder")
+        assert "intarsia.open(folder).files" in message
+        assert "intarsia index" in message
+    assert ia.attach(ia.open(tmp_path).files[0].path, [ia.PageIndex()]).changed
+
+
+# --- rows ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [[1, 2], 5, None, "x", [{"x": 1}]], ids=str)
+def test_what_is_no_table(tmp_path, rows):
+    target = tmp_path / "t.parquet"
+    with pytest.raises(ia.NotTabularError, match="is no table; pass a pyarrow") as raised:
+        ia.write_table(rows, target)
+    assert isinstance(raised.value, TypeError)
+    assert isinstance(raised.value, ia.WriteError)
+    one_line(raised)
+    with pytest.raises(ia.NotTabularError), ia.Writer(target, TABLE.schema) as writer:
+        writer.write_table(rows)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_columns_that_make_no_table(tmp_path):
+    with pytest.raises(ia.WriteError, match="no table can be made of these rows"):
+        ia.write_table({"x": [1, 2], "y": [1]}, tmp_path / "t.parquet")
+
+
+def test_an_error_in_what_is_written_stays_what_it_is(tmp_path):
+    class Broken:
+        def __arrow_c_stream__(self, requested_schema=None):
+            raise ia.CorruptFileError("broken")
+
+    with pytest.raises(ia.CorruptFileError, match="broken"):
+        ia.write_table(Broken(), tmp_path / "t.parquet")
+
+
+def test_a_table_is_no_batch(tmp_path):
+    with ia.Writer(tmp_path / "t.parquet", TABLE.schema) as writer:
+        with pytest.raises(ia.NotTabularError, match="this is a Table; write_table takes tables") as raised:
+            writer.write_batch(TABLE)
+        assert isinstance(raised.value, TypeError)
+        writer.write_table(TABLE)
+    assert pq.read_table(tmp_path / "t.parquet").equals(TABLE)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"n": 1.5}, TypeError, "n is 1.5; it must be a whole number, or None"),
+        ({"n": "5"}, TypeError, "n is '5'; it must be a whole number, or None"),
+        ({"n": -1}, ValueError, "n is -1; it must be 0 or more"),
+        ({"seed": 0.5}, TypeError, "seed is 0.5; it must be a whole number, or None"),
+        ({"seed": -1}, ValueError, "seed is -1; it must be 0 or more"),
+    ],
+)
+def test_a_sample_of_what_is_no_number(path, arguments, error, message):
+    with pytest.raises(error) as raised:
+        ia.open(path).sample(**arguments)
+    assert one_line(raised) == message
+
+
+def test_a_sample_takes_integers_of_numpy(path):
+    table = ia.open(path)
+    assert table.sample(np.int64(5), seed=np.uint8(3)).equals(table.sample(5, seed=3))
+
+
+# --- names of files ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("before", ["", "file://", "file://localhost", "FILE://", "file://LOCALHOST"])
+def test_one_file_has_the_same_names_everywhere(path, before):
+    name = before + (quote(str(path)) if before else str(path))
+    assert ia.attach(name, [ia.PageIndex()]).path == str(path)
+    assert [file.path for file in ia.open(name).files] == [str(path)]
+    assert ia.open(name).count("x < 7") == 7
+    assert ia.inspect(name).row_groups[0].columns[0].has_offset_index
+    assert ia.verify(name).ok
+    assert ia.detach(name).detached
+    assert ia.write_table(TABLE.slice(50), name).num_rows == 50
+    assert pq.read_table(path).num_rows == 50
+
+
+def test_folders_and_globs_by_url(path, tmp_path):
+    for name in (f"file://localhost{tmp_path}", f"file://localhost{tmp_path}/*.parquet"):
+        assert [file.path for file in ia.open(name).files] == [str(path)]
+
+
+@pytest.mark.parametrize("act", [ia.open, ia.detach, lambda name: ia.write_table(TABLE, name)])
+@pytest.mark.parametrize("name", ["file://server/lake/x.parquet", "file://x.parquet"])
+def test_files_of_other_machines(act, name):
+    """Of a relative path, the first part would be the machine."""
+    with pytest.raises(FileNotFoundError, match=r"file:///lake/x\.parquet") as raised:
+        act(name)
+    assert one_line(raised).startswith(f"{name}: ")
