@@ -13,7 +13,10 @@ from intarsia.selection import RowSelection
 
 #: What a package may get wrong, and when.
 METHODS = ["columns", "can_prune", "can_estimate", "open", "candidate_rows", "certain_rows", "estimated_rows"]
-ERRORS = [KeyError("gone"), ValueError("odd"), IndexError(3), ZeroDivisionError(), pa.ArrowInvalid("odd")]
+ERRORS = [
+    KeyError("gone"), ValueError("odd"), IndexError(3), ZeroDivisionError(), pa.ArrowInvalid("odd"),
+    ia.PredicateError("odd"),
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class Fragile:
         return True
 
     def build(self, chunk):
+        self._may_fail("build")
         return b"any"
 
     def open(self, payload, layout):
@@ -90,6 +94,20 @@ def test_the_rows_are_right_and_one_warning_tells(path, monkeypatch, method, err
     report = table.explain(where, analyze=True)
     assert (report.rows_matched, report.rows_estimated) == (4, None)
     assert [note.index for note in report.ignored] == ["fragile(x):file"]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("method", METHODS)
+def test_verify_tells_of_it_and_goes_on(path, monkeypatch, method, error):
+    monkeypatch.setattr(Fragile, "fails", {method: error})
+    findings = ia.verify(path).findings
+    assert {(finding.rule, finding.index) for finding in findings} == {("index-damaged", "fragile(x):file")}
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_verify_tells_of_one_that_cannot_be_built_anew(path, monkeypatch, error):
+    monkeypatch.setattr(Fragile, "fails", {"build": error})
+    assert [finding.rule for finding in ia.verify(path).findings] == ["unchecked"]
 
 
 def test_while_it_works_nothing_is_said(path):

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 
-from intarsia.errors import IndexPayloadError, IntarsiaError
+from intarsia.errors import FormatError, IndexPayloadError, IntarsiaError
 from intarsia.file import ParquetInput
 from intarsia.format.blob import BLOB_HEADER_BYTES, check_blob_header, check_payload, unframe
 from intarsia.format.directory import Directory, Entry
@@ -137,9 +137,7 @@ class EmbeddedIndexes:
 
 
 def answer_of(file: ParquetInput, name: str, ask: Callable[[], _Answer]) -> _Answer | None:
-    """What an index answers; None if it raises, which is noted: it is not believed then (contract C2).
-
-    Its class may be anybody's, and its payload anything. Errors of the file, and of reading it, pass.
+    """What an index answers; None if it fails, which is noted: it is not believed then (contract C2).
 
     Args:
         file: The file.
@@ -147,14 +145,30 @@ def answer_of(file: ParquetInput, name: str, ask: Callable[[], _Answer]) -> _Ans
         ask: Asks it.
     """
     try:
-        return ask()
-    except (IndexPayloadError, pa.ArrowException) as error:  # or holds what does not compare
+        return ask_index(ask)
+    except IndexPayloadError as error:
         file.distrust(name, str(error))
-    except (IntarsiaError, OSError):
+        return None
+
+
+def ask_index(ask: Callable[[], _Answer]) -> _Answer:
+    """What an index answers.
+
+    Args:
+        ask: Asks it.
+
+    Raises:
+        IndexPayloadError: If it fails: its class may be anybody's, and its payload anything.
+        FormatError: As it is, of the file, and so is OSError.
+    """
+    try:
+        return ask()
+    except (IndexPayloadError, FormatError, OSError):
         raise
-    except Exception as error:  # noqa: BLE001
-        file.distrust(name, f"it fails when it is asked: {type(error).__name__}: {error}")
-    return None
+    except (IntarsiaError, pa.ArrowException) as error:  # such as values that do not compare
+        raise IndexPayloadError(str(error)) from error
+    except Exception as error:
+        raise IndexPayloadError(f"it fails when it is asked: {type(error).__name__}: {error}") from error
 
 
 @dataclass(frozen=True)

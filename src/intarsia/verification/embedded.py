@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -32,7 +32,7 @@ from intarsia.indexes.base import (
     ProbedIndex,
     SureIndex,
 )
-from intarsia.indexes.embedded import EmbeddedIndexes, find_index
+from intarsia.indexes.embedded import EmbeddedIndexes, ask_index, find_index
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.predicate.bound import Path
 from intarsia.predicate.evaluate import leaf_mask
@@ -52,9 +52,6 @@ _DIRECTORY = "directory"
 
 #: The first row of a piece of a column, and its values.
 _Piece: TypeAlias = tuple[int, pa.Array]
-
-#: What an index may raise when its payload is not what it seemed, and columns when they cannot be read.
-_PAYLOAD_ERRORS = (IndexPayloadError, pa.ArrowException, ValueError, IndexError, KeyError, TypeError)
 
 
 @dataclass(frozen=True)
@@ -76,6 +73,10 @@ class _Opened:
     ways: Sequence[OpenIndex]
     num_rows: int
     rebuilt: OpenIndex | None = None
+
+    def asks(self, predicate: BoundLeaf) -> bool:
+        """Whether a scan would ask it anything."""
+        return self.prunes(predicate) or self.estimates(predicate)
 
     def prunes(self, predicate: BoundLeaf) -> bool:
         """Whether a scan would ask it which rows might match."""
@@ -136,8 +137,8 @@ def _open(file: ParquetInput, entry: Entry, findings: Findings) -> _Opened | Non
     try:
         payload = embedded.read(entry)
         layout = Layout(file.footer.num_rows, file.footer.row_group_starts, {})
-        ways: list[OpenIndex] = [index.open(payload, layout)]
-    except _PAYLOAD_ERRORS as error:
+        ways: list[OpenIndex] = [ask_index(partial(index.open, payload, layout))]
+    except IndexPayloadError as error:  # for a scan, too, it is then absent
         findings.add("index-damaged", str(error), index=entry.name)
         return None
     if isinstance(index, ProbedIndex) and entry.inline is None:
@@ -156,12 +157,12 @@ def _with_rebuilt(opened: _Opened, columns: FileColumns, findings: Findings) -> 
     if entry.kind_version != opened.index.version:  # of an earlier form
         return opened
     try:
-        payload = opened.index.build(columns)
+        payload = ask_index(partial(opened.index.build, columns))
         if payload == opened.payload:
             findings.checked["embedded_rebuilt"] += 1
             return opened
-        rebuilt = opened.index.open(payload, columns.layout)
-    except (IndexBuildError, ColumnNotFoundError, FormatError, *_PAYLOAD_ERRORS) as error:
+        rebuilt = ask_index(partial(opened.index.open, payload, columns.layout))
+    except (IndexPayloadError, FormatError) as error:
         findings.add("unchecked", f"it cannot be built anew: {error}", index=entry.name)
         return opened
     return replace(opened, rebuilt=rebuilt)
@@ -234,13 +235,13 @@ def _check_values(opened: _Opened, path: Path, first_row: int, values: pa.Array,
     answers = _Answers(opened, first_row, len(values))
     most_values = SAMPLED_VALUES if opened.rebuilt is None else _DOUBTED_VALUES
     for predicate in questions(path, kind, data, most_values):
-        if not (opened.prunes(predicate) or opened.estimates(predicate)):
-            continue
-        found = RowSelection.from_mask(_mask(predicate, data), first_row)
         try:
+            if not ask_index(partial(opened.asks, predicate)):
+                continue
+            found = RowSelection.from_mask(_mask(predicate, data), first_row)
             for way in opened.ways:
-                answers.judge(way, predicate, found)
-        except _PAYLOAD_ERRORS as error:
+                ask_index(partial(answers.judge, way, predicate, found))
+        except IndexPayloadError as error:
             findings.add("index-damaged", str(error), index=opened.entry.name)
             return 0
     name = opened.entry.name
