@@ -5,16 +5,23 @@
     IntarsiaError
     ├── FormatError (ValueError)        a file, at a place: path, offset, struct
     │   ├── CorruptFileError            the bytes contradict the format
+    │   │   └── ReplacedWhileReadError  they are no longer those of the file that was opened
     │   └── UnsupportedFeatureError     the bytes are legal but not handled; names the remedy
     ├── IndexBuildError                 an index cannot be built as asked
     ├── IndexPayloadError               the bytes of an embedded index are damaged
+    │   └── NewerDirectoryError         a later version of Intarsia wrote them
     ├── PredicateError (ValueError)     a predicate that cannot be understood or compared
     ├── ColumnNotFoundError (KeyError)  a column that the schema does not have, with near matches
     ├── WriteError (ValueError)         rows or a schema that cannot be written as asked
     │   └── NotTabularError (TypeError) what was given has no rows and columns
-    └── ReplaceError (OSError)          a file could not be replaced; the old one is untouched
+    ├── ReplaceError (OSError)          a file could not be replaced; the old one is untouched
+    │   └── ChangedMeanwhileError       somebody else changed it since it was read
+    ├── JavaNotFoundError               intarsia.spark finds no Java that Spark can run on
+    └── UsageError                      the command was called wrongly; nobody else sees it
 
     IntarsiaWarning (UserWarning)       an optional index was ignored; the rows are still right
+
+The last two of the errors are defined where they are raised, in `intarsia.spark.java` and `intarsia.cli`.
 """
 
 from __future__ import annotations
@@ -59,6 +66,10 @@ class CorruptFileError(FormatError):
     """The bytes contradict the Parquet format (truncated, wrong magic, impossible lengths)."""
 
 
+class ReplacedWhileReadError(CorruptFileError):
+    """The bytes are no longer those of the file that was opened."""
+
+
 class UnsupportedFeatureError(FormatError):
     """The file is legal but uses something that is not handled; the message names the remedy."""
 
@@ -69,6 +80,10 @@ class IndexBuildError(IntarsiaError):
 
 class IndexPayloadError(IntarsiaError):
     """The stored bytes of an embedded index are damaged or of a version not known here."""
+
+
+class NewerDirectoryError(IndexPayloadError):
+    """The directory of embedded indexes was written by a later version of Intarsia."""
 
 
 class PredicateError(IntarsiaError, ValueError):
@@ -108,6 +123,10 @@ class NotTabularError(WriteError, TypeError):
 
 class ReplaceError(IntarsiaError, OSError):
     """A file could not be replaced; the old one is whole and untouched."""
+
+
+class ChangedMeanwhileError(ReplaceError):
+    """The file is no longer the one that was read; somebody else replaced or changed it."""
 
 
 class IntarsiaWarning(UserWarning):

@@ -16,16 +16,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote
 
-from intarsia.errors import CorruptFileError
+from intarsia.errors import CorruptFileError, ReplacedWhileReadError
 
 #: Requests to an object store that are under way at once, for one `ByteSource.read_ranges`.
 MAX_CONCURRENT_REQUESTS = 16
 
 _URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.\-]+)://([^/]*)(/?.*)", re.DOTALL)
-
-
-class ReplacedWhileReadError(CorruptFileError):
-    """The bytes are no longer those of the file that was opened."""
 
 
 class ByteRange(NamedTuple):

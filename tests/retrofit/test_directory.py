@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intarsia.errors import IndexPayloadError
+from intarsia.errors import IndexPayloadError, NewerDirectoryError
 from intarsia.file import ParquetInput
 from intarsia.format.blob import checksum, frame, unframe
 from intarsia.format.directory import (
     KEY,
     Directory,
     Entry,
-    NewerDirectoryError,
     belongs,
     find_directory,
     parse_directory,

@@ -8,12 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 from obstore.store import LocalStore, MemoryStore
 
-from intarsia.errors import ReplaceError
+from intarsia.errors import ChangedMeanwhileError, ReplacedWhileReadError, ReplaceError
 from intarsia.retrofit import PageIndex, attach, detach, target
 from intarsia.retrofit.attach import attach_to
-from intarsia.retrofit.replace import ChangedMeanwhileError
 from intarsia.retrofit.target import ObjectTarget
-from intarsia.storage import ReplacedWhileReadError
 
 
 @pytest.fixture

@@ -82,7 +82,8 @@ def test_sidecar_of_the_old_bytes_goes(path):
 
 def test_attach_that_is_about_to_replace_the_old_file_cannot_undo_the_new_one(path):
     """What was worked out from the old file is refused once the new one is there."""
-    from intarsia.retrofit.replace import ChangedMeanwhileError, FileIdentity
+    from intarsia.errors import ChangedMeanwhileError
+    from intarsia.retrofit.replace import FileIdentity
 
     write(path)
     identity = FileIdentity.of(path)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NoReturn, TypeVar
 
-from intarsia.errors import IndexPayloadError
+from intarsia.errors import IndexPayloadError, NewerDirectoryError
 from intarsia.format.blob import BLOB_ALIGNMENT_BYTES, BLOB_HEADER_BYTES
 from intarsia.format.fingerprint import layout_fingerprint
 from intarsia.format.footer import Footer
@@ -31,10 +31,6 @@ MAX_DIRECTORY_BYTES = 1 << 24
 MAX_ENTRIES = 10_000
 
 _MAX_INT = (1 << 63) - 1
-
-
-class NewerDirectoryError(IndexPayloadError):
-    """The directory was written by a later version of Intarsia."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,12 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TypeAlias
 
-from intarsia.errors import IndexBuildError, UnsupportedFeatureError
+from intarsia.errors import (
+    ChangedMeanwhileError,
+    IndexBuildError,
+    ReplacedWhileReadError,
+    UnsupportedFeatureError,
+)
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.directory import Entry
 from intarsia.indexes.base import Index
@@ -25,12 +30,10 @@ from intarsia.retrofit.layout import lay_out
 from intarsia.retrofit.original import Original, find_original
 from intarsia.retrofit.page_index import PageIndex, trusted_page_index
 from intarsia.retrofit.progress import Progress, no_progress
-from intarsia.retrofit.replace import ChangedMeanwhileError
 from intarsia.retrofit.report import AttachReport, summarize
 from intarsia.retrofit.statistics import Statistics
 from intarsia.retrofit.structures import StructureCompleter
 from intarsia.retrofit.target import CopiesAhead, Target, find_target
-from intarsia.storage import ReplacedWhileReadError
 
 #: What Parquet itself defines, in the order in which it is computed.
 STANDARD = (PageIndex, Statistics, Bloom)
@@ -72,10 +75,8 @@ def attach(
     asked = checked_indexes(indexes)
     try:
         return attach_to(find_target(path), asked, progress=progress)
-    except (
-        ChangedMeanwhileError,
-        ReplacedWhileReadError,
-    ):  # by another run, most likely: then nothing is left to do
+    except (ChangedMeanwhileError, ReplacedWhileReadError):
+        # by another run, most likely: then nothing is left to do
         return attach_to(find_target(path), asked, progress=progress)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from intarsia.errors import FormatError, UnsupportedFeatureError
+from intarsia.errors import FormatError, NewerDirectoryError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
-from intarsia.format.directory import Directory, NewerDirectoryError
+from intarsia.format.directory import Directory
 from intarsia.format.fingerprint import layout_fingerprint
 from intarsia.storage import ByteRange, CountedSource
 

@@ -19,7 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
-from intarsia.errors import ReplaceError
+from intarsia.errors import ChangedMeanwhileError, ReplaceError
 from intarsia.retrofit.sidecar import read_sidecar, sidecar_path, updated_sidecar
 
 #: Copied at a time where the kernel cannot copy by itself.
@@ -37,10 +37,6 @@ _NO_KERNEL_COPY = frozenset(
     for name in ("EXDEV", "ENOSYS", "EINVAL", "EOPNOTSUPP", "ENOTSUP", "EPERM", "EBADF", "ETXTBSY", "EIO")
     if hasattr(errno, name)
 )
-
-
-class ChangedMeanwhileError(ReplaceError):
-    """The file is no longer the one that was read; somebody else replaced or changed it."""
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from intarsia.errors import ReplaceError
+from intarsia.errors import ChangedMeanwhileError, ReplaceError
 from intarsia.retrofit.replace import (
-    ChangedMeanwhileError,
     FileIdentity,
     NewFile,
     Replacement,

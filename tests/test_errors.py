@@ -1,0 +1,45 @@
+"""The errors that are raised on purpose: all drawn where they are defined, and public."""
+
+import ast
+from pathlib import Path
+
+import intarsia
+from intarsia import errors
+
+#: Errors of one part, which that part names.
+ELSEWHERE = {"JavaNotFoundError", "UsageError"}
+
+
+def drawn():
+    """Each error's name and its parent's, from the drawing."""
+    parents, found = [], {}
+    for line in errors.__doc__.splitlines():
+        name = line.lstrip(" │├└─").partition(" ")[0]
+        if not name.endswith("Error"):
+            continue
+        depth = (len(line) - len(line.lstrip(" │├└─"))) // 4 - 1
+        parents[depth:] = [name]
+        found[name] = parents[depth - 1] if depth else None
+    return found
+
+
+def test_every_error_is_drawn_under_its_parent():
+    defined = [value for value in vars(errors).values() if isinstance(value, type)]
+    known = {cls.__name__: cls.__bases__[0].__name__ for cls in defined if cls.__name__.endswith("Error")}
+    known["IntarsiaError"] = None
+    assert drawn() == {**known, **dict.fromkeys(ELSEWHERE, "IntarsiaError")}
+
+
+def test_no_other_error_is_raised_on_purpose():
+    known = {*drawn(), "IntarsiaError"}
+    found = set()
+    for path in Path(intarsia.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            bases = {base.id for base in getattr(node, "bases", ()) if isinstance(base, ast.Name)}
+            if isinstance(node, ast.ClassDef) and bases & known:
+                found.add(node.name)
+    assert found == known - {"IntarsiaError"}
+
+
+def test_users_can_catch_them():
+    assert set(drawn()) - ELSEWHERE <= set(intarsia.__all__)
