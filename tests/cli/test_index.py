@@ -159,7 +159,7 @@ def test_added(text, index):
             "missing a required argument: 'column'; it is distinct(column, granularity='page', max",
         ),
         ("distinct(a, b, 3, 4, 5, 6, 7)", "too many positional arguments"),
-        ("bloom(user, fpp=7)", "fpp is a share between 0 and 1"),
+        ("bloom(user, fpp=7)", "fpp is 7; use a share between 0 and 1"),
         ("distinct(dest", "write a kind, its columns and its parameters"),
         ("distinct(column=a, column=b)", "write a kind, its columns"),
         ("distinct(**{'column': 'a'})", "write a kind, its columns"),

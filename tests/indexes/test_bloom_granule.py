@@ -239,12 +239,6 @@ def test_a_payload_about_other_rows_is_refused():
         INDEX.open(payload, layout).candidate_rows(find("x = 1", pa.int64()))
 
 
-@pytest.mark.parametrize("fpp", [0, 1, 0.0, 1.0, 1e-7, 0.6, float("nan"), "0.01", True, None])
-def test_a_share_without_a_meaning_is_refused_with_the_remedy(fpp):
-    with pytest.raises(IndexBuildError, match=r"use 0\.000001 to 0\.5"):
-        ia.BloomGranule("x", fpp).build(pages_of(pa.array([1]), 1))
-
-
 @pytest.mark.parametrize(
     ("array", "remedy"),
     [(pa.array([[1]]), "name one of its fields"), (pa.array([True]), "use Distinct")],

@@ -117,11 +117,9 @@ def test_without_values(tmp_path, words):
         (["a", "b\r"], INDEX, "carriage return"),
         (["", None], INDEX, "empty text"),
         (["a", "b"], ia.Distinct("word", max_values=1, layout="datafusion"), "raise max_values"),
-        (["a"], ia.Distinct("word", "row_group", layout="datafusion"), "'file' only"),
-        (["a"], ia.Distinct("word", layout="idx1"), "use 'granules' or 'datafusion'"),
         (["a"], ia.Distinct("n", layout="datafusion"), "int64.*text only"),
     ],
-    ids=["newline", "carriage return", "empty", "too many", "granularity", "layout", "type"],
+    ids=["newline", "carriage return", "empty", "too many", "type"],
 )
 def test_what_the_form_cannot_hold_is_refused(tmp_path, words, index, message):
     path = tmp_path / "t.parquet"

@@ -150,10 +150,6 @@ def test_it_prunes_nothing_and_is_never_read_for_a_predicate():
     ("index", "values", "reason"),
     [
         (Hll("x"), pa.array([[1]]), "no hash"),
-        (Hll("x", lg_config_k=3), pa.array([1]), "lg_config_k"),
-        (Hll("x", lg_config_k=22), pa.array([1]), "lg_config_k"),
-        (Hll("x", lg_config_k=12.0), pa.array([1]), "lg_config_k"),
-        (Hll("x", lg_config_k=True), pa.array([1]), "lg_config_k"),
     ],
 )
 def test_what_cannot_be_is_refused(index, values, reason):

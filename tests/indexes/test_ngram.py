@@ -292,24 +292,6 @@ def test_the_hostile_form_itself_is_read():
     assert index.candidate_rows(find("x LIKE '%abc%'", pa.string())) == RowSelection.from_ranges([(5, 10)])
 
 
-@pytest.mark.parametrize(
-    ("parameters_", "remedy"),
-    [
-        ({"n": 1}, "use 2, 3 or 4"),
-        ({"n": 5}, "use 2, 3 or 4"),
-        ({"n": 3.0}, "use 2, 3 or 4"),
-        ({"n": True}, "use 2, 3 or 4"),
-        ({"ignore_case": 1}, "use True or False"),
-        ({"max_grams": 0}, "1 or more"),
-        ({"max_grams": 2.5}, "1 or more"),
-    ],
-    ids=str,
-)
-def test_parameters_without_a_meaning_are_refused_with_the_remedy(parameters_, remedy):
-    with pytest.raises(IndexBuildError, match=remedy):
-        ia.Ngram("x", **parameters_).build(pages_of(pa.array(["abc"]), 1))
-
-
 @pytest.mark.parametrize("array", [pa.array([1]), pa.array([b"abc"]), pa.array([["abc"]])], ids=str)
 def test_a_column_without_strings_is_refused_with_the_remedy(array):
     with pytest.raises(IndexBuildError, match="not strings"):

@@ -191,7 +191,7 @@ def test_its_parameters_survive_in_a_file():
 
 @pytest.mark.parametrize("parameters_", [(-1,), (2.0,), (True,), (3, -1), (3, None)], ids=repr)
 def test_parameters_without_a_meaning_are_refused(parameters_):
-    with pytest.raises(IndexBuildError, match=r"must be 0 or more"):
+    with pytest.raises(IndexBuildError, match=r"an integer of 0 or more"):
         Sample(*parameters_)
 
 

@@ -132,7 +132,8 @@ def bits_per_value(fpp: float) -> float:
         >>> round(bits_per_value(0.01), 1)
         9.7
     """
-    return -_WORDS / math.log1p(-(fpp ** (1 / _WORDS)))
+    share_set = min(fpp ** (1 / _WORDS), 1 - 2**-53)  # what is all but 1 is rounded to 1
+    return -_WORDS / math.log1p(-share_set)
 
 
 def optimal_bytes(num_distinct: int, fpp: float) -> int:

@@ -24,6 +24,7 @@ from intarsia.format import bloom
 from intarsia.hashing import Hashes
 from intarsia.indexes.base import ColumnData, Granularity, Layout, PayloadBytes, PayloadSource
 from intarsia.indexes.granules import cut_at_edges, granule_rows
+from intarsia.indexes.parameters import check_fpp, check_granularity
 from intarsia.indexes.value_hash import check_hashable, hash_values, is_lookup, lookup_hashes
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.selection import Rows, RowSelection
@@ -54,7 +55,7 @@ class BloomGranule:
 
     Args:
         column: The column, dotted if it is nested; it may not lie in a list or map.
-        fpp: About this share of the values that a granule does not hold are taken for held; 0.000001 to 0.5.
+        fpp: About this share of the values that a granule does not hold are taken for held, between 0 and 1.
         granularity: ``"page"``, ``"row_group"``, ``"file"``, or a number of rows.
 
     Example:
@@ -70,6 +71,11 @@ class BloomGranule:
     fpp: float = 0.01
     granularity: Granularity = "page"
 
+    def __post_init__(self) -> None:
+        """Parameters are checked at once."""
+        check_fpp(self)
+        check_granularity(self)
+
     @property
     def columns(self) -> tuple[str, ...]:
         """The one column."""
@@ -81,8 +87,6 @@ class BloomGranule:
 
     def build(self, chunk: ColumnData) -> bytes:
         """The payload for a file; see the module's text."""
-        if type(self.fpp) is not float or not 1e-6 <= self.fpp <= 0.5:
-            raise IndexBuildError(f"BloomGranule: fpp is {self.fpp!r}; use 0.000001 to 0.5, such as 0.01")
         check_hashable(self, self.column, chunk.type_of(self.column))
         edges = chunk.layout.edges(self.granularity, self.column)
         blocks_per_value = bloom.bits_per_value(self.fpp) / 8 / bloom.BLOCK_BYTES

@@ -28,6 +28,7 @@ from intarsia.format.datafusion import KEY as DATAFUSION_KEY
 from intarsia.indexes.base import ColumnData, Granularity, Layout, encoded_batches
 from intarsia.indexes.datafusion import OpenLines, build_block, open_block
 from intarsia.indexes.granules import cut_at_edges, granule_rows, parse_granules, serialize_granules
+from intarsia.indexes.parameters import check_choice, check_granularity, check_integer
 from intarsia.predicate.bound import BoundNull
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.predicate.evaluate import leaf_mask
@@ -73,9 +74,16 @@ class Distinct:
     layout: str = "granules"
 
     def __post_init__(self) -> None:
-        """The default granularity is that of the layout."""
+        """Parameters are checked at once; the default granularity is that of the layout."""
+        check_integer(self, "max_values", 0)
+        check_choice(self, "layout", "granules", "datafusion")
+        check_granularity(self)
         if self._is_datafusion and self.granularity == "page":
             object.__setattr__(self, "granularity", "file")
+        if self._is_datafusion and self.granularity != "file":
+            raise IndexBuildError(
+                f"Distinct: granularity is {self.granularity!r}, and DataFusion's form knows 'file' only"
+            )
 
     @property
     def _is_datafusion(self) -> bool:
@@ -88,14 +96,6 @@ class Distinct:
 
     def build(self, chunk: ColumnData) -> bytes:
         """The payload for a file; see the module's text."""
-        if type(self.max_values) is not int or self.max_values < 0:
-            raise IndexBuildError(f"Distinct: max_values is {self.max_values!r}; it must be 0 or more")
-        if self.layout not in ("granules", "datafusion"):
-            raise IndexBuildError(f"Distinct: layout is {self.layout!r}; use 'granules' or 'datafusion'")
-        if self._is_datafusion and self.granularity != "file":
-            raise IndexBuildError(
-                f"Distinct: granularity is {self.granularity!r}, and DataFusion's form knows 'file' only"
-            )
         edges = chunk.layout.edges(self.granularity, self.column)
         value_type = comparison_type(chunk.type_of(self.column))
         if pa.types.is_nested(value_type):

@@ -27,6 +27,7 @@ from intarsia.comparison import comparison_array, comparison_type
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.indexes.base import ColumnData, Granularity, Layout
 from intarsia.indexes.granules import cut_at_edges, parse_granules, serialize_granules
+from intarsia.indexes.parameters import check_granularity, check_integer
 from intarsia.predicate.bound import BoundCompare, BoundIn, BoundNull, BoundPrefix
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.selection import RowSelection
@@ -63,6 +64,16 @@ class Histogram:
     granularity: Granularity = "row_group"
     buckets: int = 64
 
+    def __post_init__(self) -> None:
+        """Parameters are checked at once."""
+        check_granularity(self)
+        check_integer(self, "buckets", 1, MAX_BUCKETS)
+        if self.granularity == "file":
+            raise IndexBuildError(
+                "Histogram: granularity 'file' would need a whole column in memory; use 'row_group', whose "
+                "estimates are summed over the file"
+            )
+
     @property
     def columns(self) -> tuple[str, ...]:
         """The one column."""
@@ -78,13 +89,6 @@ class Histogram:
 
     def build(self, chunk: ColumnData) -> bytes:
         """The payload for a file; see the module's text."""
-        if type(self.buckets) is not int or not 1 <= self.buckets <= MAX_BUCKETS:
-            raise IndexBuildError(f"Histogram: buckets is {self.buckets!r}; it must be 1 to {MAX_BUCKETS}")
-        if self.granularity == "file":
-            raise IndexBuildError(
-                "Histogram: granularity 'file' would need a whole column in memory; use 'row_group', whose "
-                "estimates are summed over the file"
-            )
         value_type = comparison_type(chunk.type_of(self.column))
         scale = _scale_of(value_type)
         if scale is None:

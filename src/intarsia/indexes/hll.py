@@ -28,6 +28,7 @@ from intarsia.comparison import comparison_array, comparison_type, sortable_type
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.indexes.base import ColumnData, Granularity, Layout
 from intarsia.indexes.granules import cut_at_edges, parse_granules, serialize_granules
+from intarsia.indexes.parameters import check_granularity, check_integer
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.selection import Rows, RowSelection
 
@@ -71,6 +72,11 @@ class Hll:
     granularity: Granularity = "file"
     lg_config_k: int = 12
 
+    def __post_init__(self) -> None:
+        """Parameters are checked at once."""
+        check_granularity(self)
+        check_integer(self, "lg_config_k", MIN_LG_CONFIG_K, MAX_LG_CONFIG_K)
+
     @property
     def columns(self) -> tuple[str, ...]:
         """The one column."""
@@ -82,26 +88,21 @@ class Hll:
 
     def build(self, chunk: ColumnData) -> bytes:
         """The payload for a file; see the module's text."""
-        lg_config_k = self.lg_config_k
-        if type(lg_config_k) is not int or not MIN_LG_CONFIG_K <= lg_config_k <= MAX_LG_CONFIG_K:
-            raise IndexBuildError(
-                f"Hll: lg_config_k is {lg_config_k!r}; it must be {MIN_LG_CONFIG_K} to {MAX_LG_CONFIG_K}"
-            )
         edges = chunk.layout.edges(self.granularity, self.column)
         value_type = comparison_type(chunk.type_of(self.column))
         if not is_counted(value_type):
             raise IndexBuildError(f"Hll: values of {self.column!r} ({value_type}) have no hash")
         batches = ((row, comparison_array(piece, value_type)) for row, piece in chunk.batches(self.column))
         finished: list[tuple[bytes, bool]] = []
-        counter = DistinctCounter(lg_config_k)
+        counter = DistinctCounter(self.lg_config_k)
         for granule, piece in cut_at_edges(edges, batches):
             while len(finished) < granule:
                 finished.append(counter.to_sketch())
-                counter = DistinctCounter(lg_config_k)
+                counter = DistinctCounter(self.lg_config_k)
             counter.add(piece)
         while len(finished) < len(edges) - 1:
             finished.append(counter.to_sketch())
-            counter = DistinctCounter(lg_config_k)
+            counter = DistinctCounter(self.lg_config_k)
         columns = zip(*finished, strict=True) if finished else ((), ())
         arrays = [pa.array(list(column), field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
         return serialize_granules(pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA), edges, self.granularity)

@@ -28,6 +28,7 @@ from intarsia.comparison import comparison_array, comparison_type
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.indexes.base import ColumnData, Granularity, Layout
 from intarsia.indexes.granules import cut_at_edges, granule_rows, parse_granules, serialize_granules
+from intarsia.indexes.parameters import check_choice, check_granularity, check_integer
 from intarsia.indexes.value_hash import MAX_LOOKUPS
 from intarsia.predicate.bound import BoundCompare, BoundIn, BoundMatch, BoundPrefix
 from intarsia.predicate.bound import Leaf as BoundLeaf
@@ -83,12 +84,10 @@ class Ngram:
 
     def __post_init__(self) -> None:
         """Parameters are checked at once, since they tell how long it takes to judge a predicate."""
-        if type(self.n) is not int or not 2 <= self.n <= 4:
-            raise IndexBuildError(f"Ngram: n is {self.n!r}; use 2, 3 or 4")
-        if type(self.ignore_case) is not bool:
-            raise IndexBuildError(f"Ngram: ignore_case is {self.ignore_case!r}; use True or False")
-        if type(self.max_grams) is not int or self.max_grams < 1:
-            raise IndexBuildError(f"Ngram: max_grams is {self.max_grams!r}; it must be 1 or more")
+        check_integer(self, "n", 2, 4)
+        check_granularity(self)
+        check_choice(self, "ignore_case", True, False)
+        check_integer(self, "max_grams", 1)
 
     @property
     def columns(self) -> tuple[str, ...]:

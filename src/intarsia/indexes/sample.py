@@ -18,6 +18,7 @@ from intarsia.comparison import comparison_array, comparison_type
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.format.arrow_stream import check_expanded
 from intarsia.indexes.base import ColumnData, Layout
+from intarsia.indexes.parameters import check_integer
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.predicate.bound import Path
 from intarsia.predicate.evaluate import leaf_mask
@@ -52,9 +53,8 @@ class Sample:
 
     def __post_init__(self) -> None:
         """Parameters are checked at once: who draws rows goes by them before a payload is read."""
-        for name, value in (("n", self.n), ("seed", self.seed)):
-            if type(value) is not int or value < 0:
-                raise IndexBuildError(f"Sample: {name} is {value!r}; it must be 0 or more")
+        for name in ("n", "seed"):
+            check_integer(self, name, 0)
 
     @property
     def columns(self) -> tuple[str, ...]:

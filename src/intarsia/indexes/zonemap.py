@@ -27,6 +27,7 @@ from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.format.structs import BoundaryOrder
 from intarsia.indexes.base import ColumnData, Granularity, Layout
 from intarsia.indexes.granules import granule_rows, granule_runs, parse_granules, serialize_granules
+from intarsia.indexes.parameters import check_granularity
 from intarsia.indexes.summaries import merge_summaries, summarize, summary_schema
 from intarsia.ordering import ArrowOrdering, Keys, arrow_ordering, truncate_max, truncate_min
 from intarsia.predicate.bound import BoundMatch, BoundNull
@@ -65,6 +66,10 @@ class ZoneMap:
 
     column: str
     granularity: Granularity = "page"
+
+    def __post_init__(self) -> None:
+        """Parameters are checked at once."""
+        check_granularity(self)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from intarsia.format.blob import BLOB_HEADER_BYTES, blob_header, checksum
 from intarsia.format.directory import Entry
 from intarsia.indexes.base import Granularity, HasFooterKeys, Index, parameters
 from intarsia.indexes.embedded import EmbeddedIndexes, find_index
+from intarsia.indexes.parameters import check_granularity
 from intarsia.predicate.nodes import render_column
 from intarsia.retrofit.column_data import FileColumns
 from intarsia.retrofit.original import Original
@@ -76,13 +77,9 @@ def check_parameters(index: Index) -> Identity:
     Raises:
         IndexBuildError: If its parameters cannot stand in a JSON document, or there is no such granularity.
     """
+    if hasattr(index, "granularity"):
+        check_granularity(index)
     granularity = getattr(index, "granularity", "file")
-    if granularity not in ("file", "row_group", "page") and (
-        not isinstance(granularity, int) or isinstance(granularity, bool) or granularity < 1
-    ):
-        raise IndexBuildError(
-            f"{index!r}: granularity is {granularity!r}; use 'file', 'row_group', 'page' or a number of rows"
-        )
     names = tuple(index.columns)
     if not all(isinstance(name, str) for name in names):
         raise IndexBuildError(f"{index!r}: name a column by its text, dotted if it is nested")

@@ -23,6 +23,7 @@ from intarsia.format.bloom import (
 from intarsia.format.footer import Leaf
 from intarsia.format.structs import Type
 from intarsia.hashing import Hashes, xxh64
+from intarsia.indexes.parameters import check_fpp
 from intarsia.predicate.columns import find_column
 from intarsia.predicate.nodes import ColumnName
 from intarsia.retrofit.chunk import Chunk
@@ -59,8 +60,7 @@ class Bloom:
     fpp: float = 0.01
 
     def __post_init__(self) -> None:
-        if not 0 < self.fpp < 1:
-            raise IndexBuildError(f"{self!r}: fpp is a share between 0 and 1, such as 0.01")
+        check_fpp(self)
 
     @property
     def name(self) -> str:

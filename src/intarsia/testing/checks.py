@@ -273,8 +273,8 @@ def variants(index: Index, values: Values) -> list[Index]:
     if any(field.name == "granularity" for field in dataclasses.fields(index)):  # type: ignore[arg-type]
         case = next(fixed_cases(rows_of(index, values)))
         for granularity in _GRANULARITIES:
-            variant: Any = dataclasses.replace(index, granularity=granularity)  # type: ignore[type-var]
             try:
+                variant: Any = dataclasses.replace(index, granularity=granularity)  # type: ignore[type-var]
                 variant.build(case.columns)
             except IndexBuildError:  # it does not know that one
                 continue
