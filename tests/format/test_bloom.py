@@ -13,10 +13,12 @@ from intarsia.format import bloom
 from intarsia.format.bloom import (
     BLOCK_BYTES,
     MAX_BYTES,
-    block_may_contain,
-    block_offset,
+    block_ordinals,
+    blocks_may_contain,
+    blocks_of,
     build,
     estimated_distinct,
+    might_contain,
     optimal_bytes,
     parse_bloom_header,
     serialize_bloom_filter,
@@ -38,7 +40,7 @@ def bits_one_by_one(hashes: list[int], num_bytes: int) -> bytes:
     """What `build` is to give, a value and a word at a time."""
     words = [0] * (num_bytes // 4)
     for hash64 in hashes:
-        first = block_offset(hash64, num_bytes) // 4
+        first = ((hash64 >> 32) * (num_bytes // 32) >> 32) * 8
         for place, salt in enumerate(bloom.SALT):
             words[first + place] |= 1 << (((hash64 & 0xFFFFFFFF) * salt & 0xFFFFFFFF) >> 27)
     return b"".join(word.to_bytes(4, "little") for word in words)
@@ -91,23 +93,31 @@ def test_what_it_holds_is_never_denied(hashes):
     num_bytes = optimal_bytes(len(hashes), 0.5)
     bits = build(as_hashes(hashes), num_bytes)
 
-    for hash64 in hashes:
-        place = block_offset(hash64, num_bytes)
-        assert block_may_contain(bits[place : place + BLOCK_BYTES], hash64)
+    assert might_contain(bits, as_hashes(hashes)).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(HASHES, st.lists(st.integers(0, 2**64 - 1), max_size=20), st.integers(1, 40))
+def test_membership_by_the_definition(hashes, others, num_blocks):
+    """A value may be there exactly if all bits that it sets are set."""
+    bits = bits_one_by_one(hashes, num_blocks * BLOCK_BYTES)
+    asked = [*others, *hashes[:5]]
+    ones = int.from_bytes(bits, "little")
+    wanted = [int.from_bytes(bits_one_by_one([other], len(bits)), "little") for other in asked]
+
+    assert might_contain(bits, as_hashes(asked)).tolist() == [one & ones == one for one in wanted]
+
+    blocks, ordinals = blocks_of(bits), block_ordinals(as_hashes(asked), num_blocks)
+    for hash64, ordinal, one in zip(asked, ordinals.tolist(), wanted, strict=True):
+        assert blocks_may_contain(blocks, hash64)[ordinal] == (one & ones == one)
 
 
 def test_about_as_many_others_are_let_through_as_was_asked():
     held = random_hashes(10_000)
     bits = build(held, optimal_bytes(10_000, 0.01))
-    others = np.random.default_rng(99).integers(0, 2**64, 20_000, dtype=np.uint64).tolist()
+    others = np.random.default_rng(99).integers(0, 2**64, 20_000, dtype=np.uint64)
 
-    passed = sum(
-        block_may_contain(bits[place : place + BLOCK_BYTES], hash64)
-        for hash64 in others
-        for place in [block_offset(hash64, len(bits))]
-    )
-
-    assert passed < 0.012 * len(others)
+    assert might_contain(bits, others).sum() < 0.012 * len(others)
 
 
 def test_sizes():

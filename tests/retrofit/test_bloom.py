@@ -16,10 +16,8 @@ import intarsia as ia
 from intarsia.errors import ColumnNotFoundError, IndexBuildError
 from intarsia.file import ParquetInput
 from intarsia.format.bloom import (
-    BLOCK_BYTES,
-    block_may_contain,
-    block_offset,
     build,
+    might_contain,
     optimal_bytes,
     parse_bloom_header,
 )
@@ -49,9 +47,7 @@ def filters_of(path):
 
 
 def holds(bits, stored):
-    hash64 = xxhash.xxh64_intdigest(stored)
-    place = block_offset(hash64, len(bits))
-    return block_may_contain(bits[place : place + BLOCK_BYTES], hash64)
+    return might_contain(bits, np.array([xxhash.xxh64_intdigest(stored)], dtype=np.uint64)).all()
 
 
 def content(path):

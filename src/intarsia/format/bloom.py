@@ -7,7 +7,6 @@ Source: ``BloomFilter.md`` of parquet-format; XXH64 with seed 0 over the PLAIN e
 from __future__ import annotations
 
 import math
-import struct
 from typing import TypeAlias
 
 import numpy as np
@@ -37,6 +36,8 @@ _SALTS = np.array(SALT, dtype=np.uint32)
 
 #: Words of 32 bits in a block, and bits that a value sets: one in each word.
 _WORDS = len(SALT)
+
+_WORD_BITS = 32
 
 #: A row of words for each block.
 Blocks: TypeAlias = npt.NDArray[np.uint32]
@@ -68,23 +69,6 @@ def parse_bloom_header(data: bytes) -> tuple[int, int]:
     return header_bytes, header.numBytes
 
 
-def block_offset(hash64: int, num_bytes: int) -> int:
-    """Offset, from the first bit, of the block that a hash belongs to.
-
-    Example:
-        >>> block_offset(0, 1024), block_offset(2**64 - 1, 1024)
-        (0, 992)
-    """
-    return ((hash64 >> 32) * (num_bytes // BLOCK_BYTES) >> 32) * BLOCK_BYTES
-
-
-def block_may_contain(block: bytes, hash64: int) -> bool:
-    """Whether a block may hold the value with this hash; False is certain."""
-    key = hash64 & 0xFFFFFFFF
-    words = struct.unpack("<8I", block)
-    return all(word >> ((key * salt & 0xFFFFFFFF) >> 27) & 1 for word, salt in zip(words, SALT, strict=True))
-
-
 def block_ordinals(hashes: npt.NDArray[np.uint64], num_blocks: int) -> npt.NDArray[np.int64]:
     """The block that each hash belongs to, in a filter of so many blocks.
 
@@ -109,6 +93,18 @@ def blocks_may_contain(blocks: Blocks, hashes: npt.ArrayLike) -> npt.NDArray[np.
     """
     bits = _bits_of(np.asarray(hashes, dtype=np.uint64)[..., None], _SALTS)
     return np.asarray((blocks & bits == bits).all(axis=-1))
+
+
+def might_contain(bits: bytes, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    r"""For each hash, whether a filter may hold its value; False is certain.
+
+    Example:
+        >>> hashes = np.array([1, 2], dtype=np.uint64)
+        >>> might_contain(bytes(32), hashes), might_contain(b"\xff" * 32, hashes)
+        (array([False, False]), array([ True,  True]))
+    """
+    blocks = blocks_of(bits)
+    return blocks_may_contain(blocks[block_ordinals(hashes, len(blocks))], hashes)
 
 
 def blocks_of(bits: bytes) -> Blocks:
@@ -160,10 +156,9 @@ def build(hashes: npt.NDArray[np.uint64], num_bytes: int) -> bytes:
         num_bytes: Size of the bits, a whole number of blocks; see `optimal_bytes`.
 
     Example:
-        >>> bits = build(np.array([7 << 40], dtype=np.uint64), 64)
-        >>> place = block_offset(7 << 40, 64)
-        >>> block_may_contain(bits[place : place + BLOCK_BYTES], 7 << 40)
-        True
+        >>> bits = build(np.array([7], dtype=np.uint64), 64)
+        >>> might_contain(bits, np.array([7, 8], dtype=np.uint64))
+        array([ True, False])
     """
     if (hashes[1:] < hashes[:-1]).any():
         hashes = np.sort(hashes)
@@ -200,7 +195,8 @@ def estimated_distinct(bits: bytes) -> float:
         1000.0
     """
     num_bits = len(bits) * 8
-    num_set = int.from_bytes(bits, "little").bit_count()
-    # in each word, which a value of the block reaches with one of 32 bits
-    share_unset = 1 - num_set / num_bits
-    return math.inf if share_unset == 0 else num_bits / _WORDS * -math.log(share_unset)
+    share_unset = 1 - int.from_bytes(bits, "little").bit_count() / num_bits
+    if share_unset == 0:
+        return math.inf
+    # in each word, a value of its block sets one of 32 bits
+    return len(bits) / BLOCK_BYTES * math.log(share_unset) / math.log1p(-1 / _WORD_BITS)

@@ -15,13 +15,11 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.format import bloom
-from intarsia.hashing import Hashes
 from intarsia.indexes.base import ColumnData, Granularity, Layout, PayloadBytes, PayloadSource
 from intarsia.indexes.granules import cut_at_edges, granule_rows
 from intarsia.indexes.parameters import check_fpp, check_granularity
@@ -42,8 +40,6 @@ HEAD_BYTES = 4096
 #: Number of granules, number of blocks of each filter, checksum of these and of the edges.
 _HEAD = struct.Struct("<IIQ")
 _CHECKSUM = struct.Struct("<Q")
-
-_Blocks = npt.NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
@@ -120,20 +116,20 @@ def _foldable(num_blocks: int) -> int:
     return max(-(-num_blocks >> halvings), 1) << halvings
 
 
-def _filters(edges: Rows, num_blocks: int, batches: Iterable[tuple[int, pa.Array]]) -> _Blocks:
+def _filters(edges: Rows, num_blocks: int, batches: Iterable[tuple[int, pa.Array]]) -> bloom.Blocks:
     """A filter for each granule: granules, blocks, words."""
     filters = np.zeros((len(edges) - 1, num_blocks, 8), dtype="<u4")
     for granule, piece in cut_at_edges(edges, batches):
         bits = bloom.build(hash_values(piece)[1], num_blocks * bloom.BLOCK_BYTES)
-        filters[granule] |= np.frombuffer(bits, dtype="<u4").reshape(num_blocks, 8)
+        filters[granule] |= bloom.blocks_of(bits)
     return filters
 
 
-def _num_values(blocks: _Blocks) -> float:
+def _num_values(blocks: bloom.Blocks) -> float:
     return bloom.estimated_distinct(blocks.tobytes())
 
 
-def _folded(filters: _Blocks, least: int) -> _Blocks:
+def _folded(filters: bloom.Blocks, least: int) -> bloom.Blocks:
     """The same filters in fewer blocks, but not in fewer than ``least``.
 
     The block of a hash is a share of their number, so two neighbours become one where there are half as many.
@@ -146,7 +142,7 @@ def _folded(filters: _Blocks, least: int) -> _Blocks:
     return filters
 
 
-def _serialize(edges: Rows, filters: _Blocks) -> bytes:
+def _serialize(edges: Rows, filters: bloom.Blocks) -> bytes:
     num_granules, num_blocks, _ = filters.shape
     shape = _Shape(num_granules, num_blocks)
     edge_bytes = np.asarray(edges, dtype="<i8").tobytes()
@@ -218,7 +214,7 @@ class OpenBloomGranule:
         if hashes is None:
             return None
         shape, checksum = self._shape()
-        block_of = _block_ordinals(hashes, shape.num_blocks)
+        block_of = bloom.block_ordinals(hashes, shape.num_blocks)
         wanted = np.unique(block_of).tolist()
         if len(wanted) * shape.row_bytes > MAX_PROBE_BYTES:
             return None
@@ -229,7 +225,7 @@ class OpenBloomGranule:
             row = data[: -_CHECKSUM.size]
             if _CHECKSUM.unpack(data[-_CHECKSUM.size :])[0] != _row_checksum(checksum, block, row):
                 raise self._damaged()
-            blocks[block] = np.frombuffer(row, dtype="<u4").reshape(-1, 8)
+            blocks[block] = bloom.blocks_of(row)
         for hash64, block in zip(hashes.tolist(), block_of.tolist(), strict=True):
             hit |= bloom.blocks_may_contain(blocks[block], hash64)
         assert self._edges is not None
@@ -264,7 +260,3 @@ class OpenBloomGranule:
 
     def _damaged(self) -> IndexPayloadError:
         return IndexPayloadError(f"the payload of {self._name} is damaged")
-
-
-def _block_ordinals(hashes: Hashes, num_blocks: int) -> npt.NDArray[np.int64]:
-    return ((hashes >> np.uint64(32)) * np.uint64(num_blocks) >> np.uint64(32)).astype(np.int64)

@@ -9,7 +9,7 @@ import numpy as np
 
 from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.format.bloom import BLOCK_BYTES, HEADER_BYTES, parse_bloom_header
+from intarsia.format.bloom import HEADER_BYTES, blocks_of, estimated_distinct, parse_bloom_header
 from intarsia.format.footer import Leaf
 from intarsia.format.structs import (
     BoundaryOrder,
@@ -26,9 +26,6 @@ from intarsia.inspection.report import BloomInspection, ChunkInspection, PageIns
 from intarsia.inspection.values import human_value
 from intarsia.ordering import Ordering, ordering_for
 from intarsia.plan import data_page_count, dictionary_range
-
-_WORDS_PER_BLOCK = 8
-_BITS_PER_WORD = 32
 
 
 def inspect_chunk(file: ParquetInput, key: ChunkKey, *, pages: bool) -> ChunkInspection:
@@ -210,21 +207,16 @@ def _inspect_bloom(file: ParquetInput, meta: ColumnMetaData, *, look_inside: boo
 def estimate_bloom(bits: bytes) -> tuple[int, float]:
     """About how many values a filter holds, and the share of absent values that it lets pass.
 
-    Each value sets one bit in each of the eight words of one block, so the share of bits that are not set
-    tells how many values a block got.
-
     Example:
         >>> estimate_bloom(bytes(64))
         (0, 0.0)
     """
-    words = np.frombuffer(bits, dtype=np.uint8).reshape(-1, _BITS_PER_WORD // 8)
-    filled = np.unpackbits(words, axis=1).sum(axis=1).reshape(-1, _WORDS_PER_BLOCK) / _BITS_PER_WORD
-    false_positives = float(filled.prod(axis=1).mean())
-    blocks = len(bits) // BLOCK_BYTES
-    share = min(
-        float(filled.mean()), 1 - 1 / (2 * filled.size * _BITS_PER_WORD)
-    )  # a full filter: at least so many
-    return round(blocks * math.log(1 - share) / math.log(1 - 1 / _BITS_PER_WORD)), false_positives
+    set_bits = np.unpackbits(blocks_of(bits)[..., None].view(np.uint8), axis=-1)
+    false_positives = float(set_bits.mean(axis=-1).prod(axis=-1).mean())
+    distinct = estimated_distinct(bits)
+    if math.isinf(distinct):  # a full filter: at least so many
+        distinct = estimated_distinct(b"\xfe" + bits[1:])
+    return round(distinct), false_positives
 
 
 def _name(names: type[IntEnum], value: int) -> str:

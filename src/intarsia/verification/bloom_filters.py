@@ -11,7 +11,7 @@ import xxhash
 
 from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
-from intarsia.format.bloom import BLOCK_BYTES, HEADER_BYTES, SALT, parse_bloom_header
+from intarsia.format.bloom import HEADER_BYTES, might_contain, parse_bloom_header
 from intarsia.format.structs import ColumnMetaData, Type
 from intarsia.inspection import human_value
 from intarsia.inspection.values import shown
@@ -19,8 +19,6 @@ from intarsia.verification.chunk import CheckedChunk
 from intarsia.verification.findings import Findings
 
 _BLOOM_FILTER = "BloomFilter"
-
-_SALTS = np.array(SALT, dtype=np.uint32)
 
 
 def check_bloom_filter(file: ParquetInput, chunk: CheckedChunk, findings: Findings) -> None:
@@ -42,23 +40,6 @@ def check_bloom_filter(file: ParquetInput, chunk: CheckedChunk, findings: Findin
             f"it denies {len(denied)} of {len(values)} distinct values that are there, such as {example}"
         )
         findings.add("bloom-filter-denies-values", message, index=_BLOOM_FILTER)
-
-
-def might_contain(bits: bytes, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-    r"""For each hash, whether a split-block filter may hold its value.
-
-    Example:
-        >>> might_contain(bytes(32), np.array([1, 2], dtype=np.uint64)).tolist()
-        [False, False]
-        >>> might_contain(b"\xff" * 32, np.array([1, 2], dtype=np.uint64)).tolist()
-        [True, True]
-    """
-    blocks = np.frombuffer(bits, dtype="<u4").reshape(-1, BLOCK_BYTES // 4)
-    place = (hashes >> np.uint64(32)) * np.uint64(len(blocks)) >> np.uint64(32)
-    key = (hashes & np.uint64(0xFFFFFFFF)).astype(np.uint32)
-    # products of uint32 wrap around, as the specification wants
-    wanted = (key[:, None] * _SALTS) >> np.uint32(27)
-    return np.asarray(((blocks[place.astype(np.int64)] >> wanted) & np.uint32(1)).all(axis=1))
 
 
 def _read_bits(file: ParquetInput, meta: ColumnMetaData, findings: Findings) -> bytes | None:
