@@ -9,10 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from intarsia.errors import CorruptFileError
 from intarsia.format import bloom
 from intarsia.format.bloom import (
     BLOCK_BYTES,
+    HEADER_BYTES,
     MAX_BYTES,
+    FilterPlace,
     block_ordinals,
     blocks_may_contain,
     blocks_of,
@@ -23,6 +26,7 @@ from intarsia.format.bloom import (
     parse_bloom_header,
     serialize_bloom_filter,
 )
+from intarsia.format.structs import ColumnMetaData, Type
 from intarsia.hashing import xxh64
 
 HASHES = st.lists(st.integers(0, 2**64 - 1), max_size=200)
@@ -150,3 +154,33 @@ def test_the_number_of_values_is_estimated_from_the_bits(count):
 def test_estimates_at_the_edges():
     assert estimated_distinct(bytes(32)) == 0
     assert estimated_distinct(b"\xff" * 32) == float("inf")
+
+
+META = ColumnMetaData(Type.INT64, [], ["x"], 0, 0, 0, 0, 0)
+
+
+def chunk_of(offset, length=None):
+    return META._replace(bloom_filter_offset=offset, bloom_filter_length=length)
+
+
+@pytest.mark.parametrize("length", [None, 16 + 64, 1000])
+def test_a_filter_is_found_however_much_is_said_of_its_length(length):
+    data = serialize_bloom_filter(bytes(64))
+    place = FilterPlace.of(chunk_of(100, length), 100 + len(data))
+    assert place == (100, 100 + len(data))
+    assert place.head == (100, 100 + HEADER_BYTES)
+    assert place.bits(data[:HEADER_BYTES]) == (100 + len(data) - 64, 100 + len(data))
+
+
+@pytest.mark.parametrize(("offset", "length"), [(-7, None), (200, None), (201, 5), (2**62, 2**62), (100, -1)])
+def test_a_filter_outside_of_the_body(offset, length):
+    with pytest.raises(CorruptFileError, match="outside the file's body"):
+        FilterPlace.of(chunk_of(offset, length), 200)
+
+
+@pytest.mark.parametrize("length", [None, 78])
+def test_a_filter_that_runs_over_its_end(length):
+    data = serialize_bloom_filter(bytes(64))
+    body_stop = 100 + len(data) - (length is None)
+    with pytest.raises(CorruptFileError, match="64 bytes of bits end after"):
+        FilterPlace.of(chunk_of(100, length), body_stop).bits(data[:HEADER_BYTES])

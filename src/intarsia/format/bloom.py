@@ -7,7 +7,7 @@ Source: ``BloomFilter.md`` of parquet-format; XXH64 with seed 0 over the PLAIN e
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from intarsia.format.structs import (
     BloomFilterCompression,
     BloomFilterHash,
     BloomFilterHeader,
+    ColumnMetaData,
     Empty,
 )
 
@@ -44,6 +45,59 @@ Blocks: TypeAlias = npt.NDArray[np.uint32]
 
 #: Hashes are put in so many at a time, which bounds the memory that it takes.
 _STEP_HASHES = 1 << 15
+
+
+class FilterPlace(NamedTuple):
+    """Bytes ``start`` (included) to ``stop`` (excluded) of a file, in which a filter lies: header and bits.
+
+    Older writers do not say how long a filter is; ``stop`` is then where the file's body ends.
+    """
+
+    start: int
+    stop: int
+
+    @classmethod
+    def of(cls, meta: ColumnMetaData, body_stop: int) -> FilterPlace:
+        """Where a footer says that a chunk's filter lies; it is to say so.
+
+        Args:
+            meta: What it says of the chunk.
+            body_stop: Where the footer starts.
+
+        Raises:
+            CorruptFileError: If that is outside of the file's body.
+        """
+        start, stop = meta.bloom_filter_offset or 0, body_stop
+        if meta.bloom_filter_length:
+            stop = min(stop, start + meta.bloom_filter_length)
+        if not 0 < start < stop:
+            raise CorruptFileError(
+                f"bytes {start} to {stop} lie outside the file's body", struct="BloomFilterHeader"
+            )
+        return cls(start, stop)
+
+    @property
+    def head(self) -> tuple[int, int]:
+        """Start and stop of what is to be read to find the bits."""
+        return self.start, min(self.stop, self.start + HEADER_BYTES)
+
+    def bits(self, head: bytes) -> tuple[int, int]:
+        """Start and stop of the bits.
+
+        Args:
+            head: The bytes at `head`.
+
+        Raises:
+            CorruptFileError: If there is no header, or the bits run over the end.
+            UnsupportedFeatureError: As for `parse_bloom_header`.
+        """
+        header_bytes, num_bytes = parse_bloom_header(head)
+        start = self.start + header_bytes
+        if start + num_bytes > self.stop:
+            raise CorruptFileError(
+                f"{num_bytes} bytes of bits end after byte {self.stop}", struct="BloomFilterHeader"
+            )
+        return start, start + num_bytes
 
 
 def parse_bloom_header(data: bytes) -> tuple[int, int]:

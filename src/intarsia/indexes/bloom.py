@@ -13,10 +13,10 @@ from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.bloom import (
     BLOCK_BYTES,
     HEADER_BYTES,
+    FilterPlace,
     block_ordinals,
     blocks_may_contain,
     blocks_of,
-    parse_bloom_header,
 )
 from intarsia.format.footer import Leaf
 from intarsia.format.structs import Type
@@ -32,6 +32,7 @@ class _Probe(NamedTuple):
     """A filter, what it is asked for, and where the answer goes: for a row group, whether it may be there."""
 
     key: ChunkKey
+    place: FilterPlace
     hashes: Hashes
     verdicts: dict[int, bool]
 
@@ -66,7 +67,7 @@ class BloomFilters:
             for row_group in {probe.key.row_group for probe in probes}
         }
         probes = [probe for probe in probes if most_bytes[probe.key.row_group] >= HEADER_BYTES + BLOCK_BYTES]
-        self._load_headers([probe.key for probe in probes])
+        self._load_headers(probes)
         chosen = []
         for probe in sorted(probes, key=lambda probe: len(probe.hashes)):
             bits = self._bits[probe.key]
@@ -89,10 +90,10 @@ class BloomFilters:
             if leaf is not None and len(hashes):
                 verdicts = self._verdicts.setdefault(predicate, {})
                 touched = np.flatnonzero(scope.overlaps(edges[:-1], edges[1:])).tolist()
-                keys = [ChunkKey(row_group, leaf.ordinal) for row_group in touched]
-                probes += [
-                    _Probe(key, hashes, verdicts) for key in keys if self._range_of_filter(key) is not None
-                ]
+                for key in [ChunkKey(row_group, leaf.ordinal) for row_group in touched]:
+                    place = self._place(key)
+                    if place is not None:
+                        probes.append(_Probe(key, place, hashes, verdicts))
         return probes
 
     def _cost_bytes(self, probe: _Probe, bits: ByteRange) -> int:
@@ -111,37 +112,30 @@ class BloomFilters:
             hit[row_group] = verdict
         return RowSelection.union_of(edges[:-1][hit], edges[1:][hit])
 
-    def _range_of_filter(self, key: ChunkKey) -> ByteRange | None:
+    def _place(self, key: ChunkKey) -> FilterPlace | None:
+        """Where a chunk's filter lies; None if there is none, or it cannot lie there."""
         meta = self._file.footer.metadata.row_groups[key.row_group].columns[key.leaf].meta_data
         if meta is None or not meta.bloom_filter_offset:
             return None
-        start, stop = meta.bloom_filter_offset, self._file.footer.start
-        if meta.bloom_filter_length:
-            stop = min(stop, start + meta.bloom_filter_length)
-        if 0 < start < stop:
-            return ByteRange(start, stop)
-        self._file.distrust(self._name(key), f"bytes {start} to {stop} lie outside the file's body")
-        return None
+        try:
+            return FilterPlace.of(meta, self._file.footer.start)
+        except FormatError as error:
+            self._distrust(key, error)
+            return None
 
-    def _name(self, key: ChunkKey) -> str:
-        return f"Bloom filter of {self._file.footer.leaves[key.leaf].name}, row group {key.row_group}"
+    def _distrust(self, key: ChunkKey, error: FormatError) -> None:
+        name = f"Bloom filter of {self._file.footer.leaves[key.leaf].name}, row group {key.row_group}"
+        self._file.distrust(name, error.message)
 
-    def _load_headers(self, keys: list[ChunkKey]) -> None:
-        missing = [key for key in dict.fromkeys(keys) if key not in self._bits]
-        places = [place for key in missing if (place := self._range_of_filter(key)) is not None]
-        heads = self._file.source.read_ranges(
-            [ByteRange(p.start, min(p.stop, p.start + HEADER_BYTES)) for p in places]
-        )
-        for key, place, head in zip(missing, places, heads, strict=True):
+    def _load_headers(self, probes: list[_Probe]) -> None:
+        places = {probe.key: probe.place for probe in probes if probe.key not in self._bits}
+        heads = self._file.source.read_ranges([ByteRange(*place.head) for place in places.values()])
+        for (key, place), head in zip(places.items(), heads, strict=True):
             self._bits[key] = None
             try:
-                header_bytes, num_bytes = parse_bloom_header(head)
-                start = place.start + header_bytes
-                if start + num_bytes > place.stop:
-                    raise FormatError(f"{num_bytes} bytes of bits end after byte {place.stop}")
-                self._bits[key] = ByteRange(start, start + num_bytes)
+                self._bits[key] = ByteRange(*place.bits(head))
             except FormatError as error:
-                self._file.distrust(self._name(key), error.message)
+                self._distrust(key, error)
 
     def _hashes(self, predicate: BoundLeaf) -> tuple[Leaf | None, Hashes]:
         """The leaf that a predicate asks about, and for which hashes; none if it is no lookup."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.format.bloom import HEADER_BYTES, blocks_of, estimated_distinct, parse_bloom_header
+from intarsia.format.bloom import FilterPlace, blocks_of, estimated_distinct
 from intarsia.format.footer import Leaf
 from intarsia.format.structs import (
     BoundaryOrder,
@@ -189,19 +189,13 @@ def _inspect_pages(
 
 
 def _inspect_bloom(file: ParquetInput, meta: ColumnMetaData, *, look_inside: bool) -> BloomInspection:
-    start, limit = meta.bloom_filter_offset or 0, file.footer.start
-    if not 0 < start < limit:
-        raise CorruptFileError(f"byte {start} lies outside the file's body", struct="BloomFilterHeader")
-    header_bytes, bits_bytes = parse_bloom_header(file.source.read(start, min(limit, start + HEADER_BYTES)))
-    stop = start + header_bytes + bits_bytes
-    if stop > limit:
-        raise CorruptFileError(
-            f"{bits_bytes} bytes of bits end after byte {limit}", struct="BloomFilterHeader"
-        )
+    place = FilterPlace.of(meta, file.footer.start)
+    start, stop = place.bits(file.source.read(*place.head))
+    num_bytes = stop - place.start
     if not look_inside:
-        return BloomInspection(start, stop - start)
-    distinct, false_positives = estimate_bloom(file.source.read(start + header_bytes, stop))
-    return BloomInspection(start, stop - start, distinct, false_positives)
+        return BloomInspection(place.start, num_bytes)
+    distinct, false_positives = estimate_bloom(file.source.read(start, stop))
+    return BloomInspection(place.start, num_bytes, distinct, false_positives)
 
 
 def estimate_bloom(bits: bytes) -> tuple[int, float]:

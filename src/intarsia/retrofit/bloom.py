@@ -13,7 +13,7 @@ import pyarrow as pa
 from intarsia.errors import FormatError, IndexBuildError, PredicateError
 from intarsia.file import ParquetInput
 from intarsia.format.bloom import (
-    HEADER_BYTES,
+    FilterPlace,
     build,
     estimated_distinct,
     optimal_bytes,
@@ -95,7 +95,8 @@ class Bloom:
             return False
         try:
             if isinstance(there, ByteRange):
-                return _is_whole(chunk, there)
+                _check(chunk, there)
+                return True
             header_bytes, num_bytes = parse_bloom_header(there)
         except FormatError:
             return False
@@ -104,11 +105,14 @@ class Bloom:
         return math.isfinite(num_distinct) and optimal_bytes(round(num_distinct), self.fpp) == num_bytes
 
 
-def _is_whole(chunk: Chunk, place: ByteRange) -> bool:
-    """Whether there is a filter at a place; its bits are not read."""
-    head = chunk.bytes_of(ByteRange(place.start, min(place.stop, place.start + HEADER_BYTES)))
-    header_bytes, num_bytes = parse_bloom_header(head)
-    return header_bytes + num_bytes <= place.length
+def _check(chunk: Chunk, place: ByteRange) -> None:
+    """Check that there is a filter at a place; its bits are not read.
+
+    Raises:
+        FormatError: If there is none.
+    """
+    found = FilterPlace(*place)
+    found.bits(chunk.bytes_of(ByteRange(*found.head)))
 
 
 def _leaf(file: ParquetInput, column: ColumnName) -> Leaf:

@@ -11,7 +11,7 @@ import xxhash
 
 from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
-from intarsia.format.bloom import HEADER_BYTES, might_contain, parse_bloom_header
+from intarsia.format.bloom import FilterPlace, might_contain
 from intarsia.format.structs import ColumnMetaData, Type
 from intarsia.inspection import human_value
 from intarsia.inspection.values import shown
@@ -43,27 +43,18 @@ def check_bloom_filter(file: ParquetInput, chunk: CheckedChunk, findings: Findin
 
 
 def _read_bits(file: ParquetInput, meta: ColumnMetaData, findings: Findings) -> bytes | None:
-    start, limit = meta.bloom_filter_offset or 0, file.footer.start
-    if not 0 < start < limit:
-        message = f"byte {start} lies outside the file's body"
-        findings.add("bloom-filter-unreadable", message, index=_BLOOM_FILTER)
-        return None
+    body_stop = file.footer.start
     try:
-        header_bytes, bits_bytes = parse_bloom_header(
-            file.source.read(start, min(limit, start + HEADER_BYTES))
-        )
+        place = FilterPlace.of(meta, body_stop)._replace(stop=body_stop)  # a wrong length is told below
+        start, stop = place.bits(file.source.read(*place.head))
     except FormatError as error:
         findings.add("bloom-filter-unreadable", error.message, index=_BLOOM_FILTER)
         return None
-    stop = start + header_bytes + bits_bytes
-    if stop > limit:
-        message = f"{bits_bytes} bytes of bits end after byte {limit}"
-        findings.add("bloom-filter-unreadable", message, index=_BLOOM_FILTER)
-        return None
-    if meta.bloom_filter_length is not None and meta.bloom_filter_length != stop - start:
-        message = f"the footer gives it {meta.bloom_filter_length} bytes, it has {stop - start}"
+    num_bytes = stop - place.start
+    if meta.bloom_filter_length is not None and meta.bloom_filter_length != num_bytes:
+        message = f"the footer gives it {meta.bloom_filter_length} bytes, it has {num_bytes}"
         findings.add("bloom-filter-length", message, index=_BLOOM_FILTER)
-    return file.source.read(start + header_bytes, stop)
+    return file.source.read(start, stop)
 
 
 def _plain_values(chunk: CheckedChunk) -> list[bytes] | None:
