@@ -134,8 +134,12 @@ class Ngram:
 
     def _required(self, leaf: BoundLeaf) -> list[Grams]:
         """The grams of each value that is asked for, or of every match; empty if there may be none."""
+        try:
+            asked = self._texts(leaf)
+        except UnicodeDecodeError:  # a value of the column that is no UTF-8
+            return []
         found = []
-        for texts in self._texts(leaf):
+        for texts in asked:
             grams = [_all_grams(np.frombuffer(text, dtype=np.uint8), self.n) for text in texts]
             found.append(np.unique(np.concatenate(grams)))
         return found if all(map(len, found)) else []
