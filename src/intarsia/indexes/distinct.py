@@ -22,12 +22,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.comparison import compares_alike, comparison_array, comparison_type, sortable_type
+from intarsia.comparison import compares_alike, comparison_array, sortable_type
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.format.datafusion import KEY as DATAFUSION_KEY
 from intarsia.indexes.base import ColumnData, Granularity, Layout, encoded_batches
 from intarsia.indexes.datafusion import OpenLines, build_block, open_block
-from intarsia.indexes.granules import cut_at_edges, granule_rows, parse_granules, serialize_granules
+from intarsia.indexes.granules import (
+    cut_at_edges,
+    granule_rows,
+    parse_granules,
+    refuse_nested,
+    serialize_granules,
+)
 from intarsia.indexes.parameters import check_choice, check_granularity, check_integer
 from intarsia.predicate.bound import BoundNull
 from intarsia.predicate.bound import Leaf as BoundLeaf
@@ -97,9 +103,7 @@ class Distinct:
     def build(self, chunk: ColumnData) -> bytes:
         """The payload for a file; see the module's text."""
         edges = chunk.layout.edges(self.granularity, self.column)
-        value_type = comparison_type(chunk.type_of(self.column))
-        if pa.types.is_nested(value_type):
-            raise IndexBuildError(f"Distinct: {self.column!r} is a {value_type}; name one of its fields")
+        value_type = refuse_nested(self, self.column, chunk.type_of(self.column))
         granules = _Granules(self.max_values)
         batches = (
             (row, piece if pa.types.is_dictionary(piece.type) else comparison_array(piece, value_type))
@@ -141,13 +145,13 @@ class Distinct:
                 raise ValueError(f"its granules are {lists.type}, or null")
             granules = lists.flatten().to_numpy()
         except (pa.ArrowException, KeyError, ValueError) as error:
-            raise IndexPayloadError(f"the payload of {name} is damaged: {error}") from error
+            raise found.damaged(error) from error
         highest = max(granules.max(initial=0), unlisted.max(initial=0))
         num_told = len(granules) + len(unlisted)
         # granules of so many rows have a value each, be it null
         is_too_little = isinstance(self.granularity, int) and num_told < found.num_granules
         if is_too_little or (num_told and highest >= found.num_granules):
-            raise found.other_rows_error
+            raise found.other_rows()
         return OpenDistinct(found.edges, values, np.asarray(lists.offsets.to_numpy()), granules, unlisted)
 
 

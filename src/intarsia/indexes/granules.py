@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from intarsia.comparison import comparison_array, comparison_type
 from intarsia.errors import ColumnNotFoundError, IndexBuildError, IndexPayloadError
 from intarsia.format.arrow_stream import check_expanded
-from intarsia.indexes.base import Granularity, Layout
+from intarsia.indexes.base import ColumnData, Granularity, Layout
 from intarsia.selection import Rows, RowSelection
 
 _EDGES = b"edges"
@@ -55,20 +56,23 @@ class GranulePayload:
             try:
                 edges = self._layout.edges(self._granularity, "")
             except IndexBuildError as error:
-                raise IndexPayloadError(f"the payload of {self._name} is damaged: {error}") from error
+                raise self.damaged(error) from error
         if (
             len(edges) < 1
             or edges[0] != 0
             or edges[-1] != self._layout.num_rows
             or (np.diff(edges) < 0).any()
         ):
-            raise self.other_rows_error
+            raise self.other_rows()
         return edges
 
-    @property
-    def other_rows_error(self) -> IndexPayloadError:
+    def other_rows(self) -> IndexPayloadError:
         """What to raise if the payload does not fit the granules."""
         return IndexPayloadError(f"the payload of {self._name} is about other rows")
+
+    def damaged(self, reason: object) -> IndexPayloadError:
+        """What to raise if the payload is not as it was built."""
+        return IndexPayloadError(f"the payload of {self._name} is damaged: {reason}")
 
 
 def serialize_granules(
@@ -146,8 +150,40 @@ def parse_granules(
         raise IndexPayloadError(f"the payload of {name} is damaged: {error}") from error
     found = GranulePayload(batch, metadata, num_granules, layout, granularity, name)
     if has_row_each and batch.num_rows != num_granules:
-        raise found.other_rows_error
+        raise found.other_rows()
     return found
+
+
+def refuse_nested(index: object, column: str, type_: pa.DataType) -> pa.DataType:
+    """The type that values of a column are compared in; it may have no fields.
+
+    Args:
+        index: The index, for the message.
+        column: The column.
+        type_: Its type.
+
+    Raises:
+        IndexBuildError: If it is nested.
+    """
+    plain = comparison_type(type_)
+    if pa.types.is_nested(plain):
+        raise IndexBuildError(f"{type(index).__name__}: {column!r} is a {plain}; name one of its fields")
+    return plain
+
+
+def compared_batches(chunk: ColumnData, column: str) -> Iterator[tuple[int, pa.Array | pa.ChunkedArray]]:
+    """A column from its first row to its last, in the type that its values are compared in.
+
+    Args:
+        chunk: The columns of a file.
+        column: The column, dotted.
+
+    Yields:
+        The first row of a piece, and its values; see `intarsia.comparison.comparison_array`.
+    """
+    value_type = comparison_type(chunk.type_of(column))
+    for row, piece in chunk.batches(column):
+        yield row, comparison_array(piece, value_type)
 
 
 def cut_at_edges(

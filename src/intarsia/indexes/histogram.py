@@ -24,9 +24,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.comparison import comparison_array, comparison_type
-from intarsia.errors import IndexBuildError, IndexPayloadError
+from intarsia.errors import IndexBuildError
 from intarsia.indexes.base import ColumnData, Granularity, Layout
-from intarsia.indexes.granules import cut_at_edges, parse_granules, serialize_granules
+from intarsia.indexes.granules import compared_batches, cut_at_edges, parse_granules, serialize_granules
 from intarsia.indexes.parameters import check_granularity, check_integer
 from intarsia.predicate.bound import BoundCompare, BoundIn, BoundNull, BoundPrefix
 from intarsia.predicate.bound import Leaf as BoundLeaf
@@ -96,9 +96,8 @@ class Histogram:
         edges = chunk.layout.edges(self.granularity, self.column)
         pieces: list[list[pa.Array]] = [[] for _ in edges[1:]]
         rows = []
-        batches = ((row, comparison_array(piece, value_type)) for row, piece in chunk.batches(self.column))
         done = 0
-        for granule, piece in cut_at_edges(edges, batches):
+        for granule, piece in cut_at_edges(edges, compared_batches(chunk, self.column)):
             while done < granule:  # values of at most one granule are held
                 rows.append(_summarize(pieces[done], scale, self.buckets))
                 pieces[done] = []
@@ -115,7 +114,7 @@ class Histogram:
         batch = found.batch
         scales = (pa.int64(), pa.uint64(), pa.float64(), pa.string(), pa.binary())
         if not any(batch.schema.equals(_schema(scale)) for scale in scales):
-            raise IndexPayloadError(f"the payload of {name} has other columns than a histogram")
+            raise found.damaged("its columns are others")
         scale = batch.schema.field("bounds").type.value_type
         if pa.types.is_string(scale):  # compared as bytes, as Parquet does
             bounds = batch.column("bounds").cast(pa.list_(pa.binary())).to_pylist()
@@ -128,7 +127,7 @@ class Histogram:
             count, nulls, nans = (batch.column(place)[row].as_py() for place in range(3))
             expected = len(distinct) + 1 if count else 0
             if len(held) != expected or None in held or held != sorted(held) or 0 in distinct:
-                raise IndexPayloadError(f"the payload of {name} is damaged: bounds of granule {row}")
+                raise found.damaged(f"bounds of granule {row}")
             histograms.append(_Granule(count, nulls, nans, held, distinct))
         return OpenHistogram(scale, tuple(histograms))
 

@@ -24,10 +24,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.comparison import comparison_array, comparison_type, sortable_type
+from intarsia.comparison import comparison_type, sortable_type
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.indexes.base import ColumnData, Granularity, Layout
-from intarsia.indexes.granules import cut_at_edges, parse_granules, serialize_granules
+from intarsia.indexes.granules import compared_batches, cut_at_edges, parse_granules, serialize_granules
 from intarsia.indexes.parameters import check_granularity, check_integer
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.selection import Rows, RowSelection
@@ -92,10 +92,9 @@ class Hll:
         value_type = comparison_type(chunk.type_of(self.column))
         if not is_counted(value_type):
             raise IndexBuildError(f"Hll: values of {self.column!r} ({value_type}) have no hash")
-        batches = ((row, comparison_array(piece, value_type)) for row, piece in chunk.batches(self.column))
         finished: list[tuple[bytes, bool]] = []
         counter = DistinctCounter(self.lg_config_k)
-        for granule, piece in cut_at_edges(edges, batches):
+        for granule, piece in cut_at_edges(edges, compared_batches(chunk, self.column)):
             while len(finished) < granule:
                 finished.append(counter.to_sketch())
                 counter = DistinctCounter(self.lg_config_k)
@@ -112,7 +111,7 @@ class Hll:
         name = f"Hll({self.column!r})"
         found = parse_granules(payload, layout, self.granularity, name, _SCHEMA, has_row_each=True)
         if any(column.null_count for column in found.batch.columns):
-            raise IndexPayloadError(f"the payload of {name} is damaged: a sketch is null")
+            raise found.damaged("a sketch is null")
         sketches, has_empty = found.batch.columns
         return OpenHll(found.edges, sketches, has_empty)
 

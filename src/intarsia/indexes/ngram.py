@@ -24,10 +24,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.comparison import comparison_array, comparison_type
+from intarsia.comparison import comparison_type
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.indexes.base import ColumnData, Granularity, Layout
-from intarsia.indexes.granules import cut_at_edges, granule_rows, parse_granules, serialize_granules
+from intarsia.indexes.granules import (
+    compared_batches,
+    cut_at_edges,
+    granule_rows,
+    parse_granules,
+    serialize_granules,
+)
 from intarsia.indexes.parameters import check_choice, check_granularity, check_integer
 from intarsia.indexes.value_hash import MAX_LOOKUPS
 from intarsia.predicate.bound import BoundCompare, BoundIn, BoundMatch, BoundPrefix
@@ -107,8 +113,7 @@ class Ngram:
             )
         edges = chunk.layout.edges(self.granularity, self.column)
         granules = _Granules(self.n, self.max_grams)
-        batches = ((row, comparison_array(piece, value_type)) for row, piece in chunk.batches(self.column))
-        for granule, piece in cut_at_edges(edges, batches):
+        for granule, piece in cut_at_edges(edges, compared_batches(chunk, self.column)):
             texts = pc.unique(piece).drop_null()
             granules.add(granule, fold_case(texts) if self.ignore_case else texts)
         batch, unlisted = granules.finish()
@@ -124,12 +129,12 @@ class Ngram:
                 raise ValueError(f"it has {found.batch.num_rows} rows")
             gram_steps, counts, steps = (_numbers(found.batch.column(name)) for name in _LISTS)
         except (KeyError, ValueError) as error:
-            raise IndexPayloadError(f"the payload of {name} is damaged: {error}") from error
+            raise found.damaged(error) from error
         offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         if len(counts) != len(gram_steps) or offsets[-1] != len(steps):
-            raise IndexPayloadError(f"the payload of {name} is damaged: its lists do not fit together")
+            raise found.damaged("its lists do not fit together")
         if unlisted.max(initial=0) >= max(found.num_granules, 1):
-            raise found.other_rows_error
+            raise found.other_rows()
         return OpenNgram(self, found.edges, np.cumsum(gram_steps, dtype=np.int64), offsets, steps, unlisted)
 
     def _required(self, leaf: BoundLeaf) -> list[Grams]:

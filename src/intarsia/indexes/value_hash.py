@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from intarsia.comparison import comparison_array, comparison_type
 from intarsia.errors import IndexBuildError
 from intarsia.hashing import Hashes, xxh64
+from intarsia.indexes.granules import refuse_nested
 from intarsia.predicate.bound import BoundCompare, BoundIn
 from intarsia.predicate.bound import Leaf as BoundLeaf
 
@@ -29,9 +30,7 @@ def check_hashable(index: object, column: str, type_: pa.DataType) -> None:
     Raises:
         IndexBuildError: If they are booleans, nested, or of a type that does not compare.
     """
-    plain = comparison_type(type_)
-    if pa.types.is_nested(plain):
-        raise IndexBuildError(f"{type(index).__name__}: {column!r} is a {plain}; name one of its fields")
+    plain = refuse_nested(index, column, type_)
     try:
         hash_values(pa.array([], plain))
     except (TypeError, pa.ArrowException) as error:

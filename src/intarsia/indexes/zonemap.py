@@ -22,11 +22,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.bounds import Bools, Bounds, boundary_order, might_match, surely_matches
-from intarsia.comparison import compares_alike, comparison_array, comparison_type
-from intarsia.errors import IndexBuildError, IndexPayloadError
+from intarsia.comparison import compares_alike
 from intarsia.format.structs import BoundaryOrder
 from intarsia.indexes.base import ColumnData, Granularity, Layout
-from intarsia.indexes.granules import granule_rows, granule_runs, parse_granules, serialize_granules
+from intarsia.indexes.granules import (
+    compared_batches,
+    granule_rows,
+    granule_runs,
+    parse_granules,
+    refuse_nested,
+    serialize_granules,
+)
 from intarsia.indexes.parameters import check_granularity
 from intarsia.indexes.summaries import merge_summaries, summarize, summary_schema
 from intarsia.ordering import ArrowOrdering, Keys, arrow_ordering, truncate_max, truncate_min
@@ -79,11 +85,8 @@ class ZoneMap:
     def build(self, chunk: ColumnData) -> bytes:
         """The payload for a file; see the module's text."""
         edges = chunk.layout.edges(self.granularity, self.column)
-        kind = comparison_type(chunk.type_of(self.column))
-        if pa.types.is_nested(kind):
-            raise IndexBuildError(f"ZoneMap: {self.column!r} is a {kind}; name one of its fields")
-        batches = ((row, comparison_array(piece, kind)) for row, piece in chunk.batches(self.column))
-        summaries = _granule_summaries(edges, batches, kind)
+        kind = refuse_nested(self, self.column, chunk.type_of(self.column))
+        summaries = _granule_summaries(edges, compared_batches(chunk, self.column), kind)
         return serialize_granules(_cut_bounds(summaries), edges, self.granularity)
 
     def open(self, payload: bytes, layout: Layout) -> OpenZoneMap:
@@ -93,10 +96,10 @@ class ZoneMap:
         try:
             summaries, exact = _checked(found.batch, found.edges)
         except (pa.ArrowException, KeyError, ValueError) as error:
-            raise IndexPayloadError(f"the payload of {name} is damaged: {error}") from error
+            raise found.damaged(error) from error
         zone_map = OpenZoneMap(found.edges, summaries, exact)
         if zone_map.is_contradictory:
-            raise IndexPayloadError(f"the payload of {name} is damaged: a minimum is above its maximum")
+            raise found.damaged("a minimum is above its maximum")
         return zone_map
 
     def can_prune(self, predicate: BoundLeaf) -> bool:
