@@ -69,6 +69,9 @@ class Table(TableFiles):
     ) -> Scan:
         """A scan, not yet run.
 
+        NaN compares as in Arrow: only ``<>``, ``NOT …`` and ``IS NOT NULL`` match it. (Aggregates take it for
+        greater than every number, as SQL does, and `intarsia.spark.read` compares as Spark.)
+
         Args:
             where: SQL text such as ``"user = 42 AND country IN ('Singapore')"``, pyarrow's
                 ``[("user", "=", 42)]`` form, or a `Predicate`; None for all rows.

@@ -21,7 +21,8 @@ FUNCTIONS = ("count", "sum", "min", "max", "avg")
 #: Asks for the rows, not for a column.
 ROWS = "*"
 
-_AVERAGE_DIGITS = 4
+#: An average of decimals has so many digits more than they.
+AVERAGE_DIGITS = 4
 
 
 class Aggregate(dict[str, dict[str, Any]]):
@@ -139,6 +140,6 @@ def _decimal_average(total: Decimal, count: int, scale: int) -> Decimal:
     """The average with four digits more, halves rounded away from zero, as Spark has it."""
     sign, digits, exponent = total.as_tuple()
     assert isinstance(exponent, int)
-    units = int("".join(map(str, digits))) * 10 ** (scale + _AVERAGE_DIGITS + exponent)
+    units = int("".join(map(str, digits))) * 10 ** (scale + AVERAGE_DIGITS + exponent)
     rounded = (2 * units + count) // (2 * count)
-    return Decimal((sign, tuple(map(int, str(rounded))), -(scale + _AVERAGE_DIGITS)))
+    return Decimal((sign, tuple(map(int, str(rounded))), -(scale + AVERAGE_DIGITS)))

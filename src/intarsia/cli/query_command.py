@@ -1,43 +1,62 @@
-"""``intarsia query``: the rows that match."""
+"""``intarsia query``: the rows that match, what they come to, or a sample."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import stat
 import sys
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from intarsia.cli.arguments import ColumnNames, DistinctIndex, Paths, WhereText, split_names
 from intarsia.cli.failures import UsageError
 from intarsia.cli.formats import Format, writer
+from intarsia.cli.sink import open_sink
 from intarsia.cli.terminal import dim
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from intarsia.scan import Scan
     from intarsia.table import Table
+    from intarsia.tally import ScanReport
 
 EXAMPLES = """
 intarsia query lake/ --where "dest = 'LEX'" --columns flight,tailnum,time_hour
 intarsia query flights.parquet --where "time_hour >= '2013-07-04'" --limit 100 --format csv > july.csv
 intarsia query lake/ --where "tailnum LIKE 'N10%'" --output found.parquet --report report.json
 intarsia query lake/ --where "arr_delay IS NULL" --format jsonl | head -3
+intarsia query lake/ --where "month = 11" --aggregate "count(*), sum(distance) AS far, max(dep_delay)"
+intarsia query lake/ --aggregate "approx_distinct(tailnum)" --format json --report -
+intarsia query lake/ --sample 1000 --seed 1 --output sample.parquet
 """
 
 #: Rows that a table shows if no limit is given; those beyond are only counted.
 TABLE_ROWS = 40
 
+_ALL_ROWS = "it is about all rows"
+
 Limit = Annotated[
     int | None,
     typer.Option("--limit", "-n", metavar="N", min=0, help="At most so many rows; reading stops early."),
+]
+Aggregates = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--aggregate",
+        "-a",
+        metavar="SQL",
+        help="One row instead: count(*), or count, sum, min, max, avg, approx_distinct of columns, from "
+        "indexes as far as they tell. May be given again.",
+    ),
+]
+SampleRows = Annotated[
+    int | None,
+    typer.Option("--sample", metavar="N", min=0, help="So many rows drawn at random from all there are."),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option("--seed", metavar="N", min=0, help="The same seed draws the same rows, with --sample."),
 ]
 Form = Annotated[
     Format | None,
@@ -64,6 +83,9 @@ def query(
     where: WhereText = None,
     columns: ColumnNames = None,
     limit: Limit = None,
+    aggregate: Aggregates = None,
+    sample: SampleRows = None,
+    seed: Seed = None,
     form: Form = None,
     output: Output = None,
     report: Report = None,
@@ -71,24 +93,45 @@ def query(
 ) -> None:
     """Read the rows that match, touching only the pages that can hold them."""
     import intarsia
+    from intarsia.cli import answers
+    from intarsia.cli.aggregate_calls import parse_calls
 
+    given = {"--where": where, "--columns": columns, "--limit": limit, "--aggregate": aggregate}
+    if aggregate:
+        _refuse(given, "--aggregate", {"--limit": _ALL_ROWS, "--columns": "it names its columns itself"})
+    if sample is not None:
+        _refuse(given, "--sample", dict.fromkeys(("--where", "--limit", "--aggregate"), _ALL_ROWS))
+    elif seed is not None:
+        raise UsageError("--seed is for --sample; say how many rows, such as --sample 1000")
+    calls = parse_calls(aggregate) if aggregate else []
     form = form or _form_by_suffix(output)
     if form.is_binary and output is None and sys.stdout.isatty():
         raise UsageError(f"{form.value} is no text; name a file with --output, or send stdout to one")
     table = intarsia.open(path, distinct_index=distinct_index)
     if output is not None:
         _refuse_overwriting(table, output)
-    shown = TABLE_ROWS if limit is None else None
-    if form is Format.TABLE and where is None and limit is None:
-        limit = TABLE_ROWS  # nothing was asked: this is a look at the first rows
     names = split_names(columns)
-    scan = table.scan(where, names, limit)
-    with _sink(output) as sink:
-        rows = writer(form, sink, _schema(scan, names), is_file=output is not None, shown=shown)
-        for batch in scan:
-            rows.write(batch.rename_columns(_schema(scan, names).names))
+    if calls:
+        answer = answers.aggregated(table, where, calls)
+    elif sample is not None:
+        answer = answers.sampled_rows(table, names, sample, seed)
+    else:
+        is_look = form is Format.TABLE and where is None and limit is None  # nothing was asked
+        answer = answers.matching_rows(table, where, names, TABLE_ROWS if is_look else limit)
+    shown = TABLE_ROWS if limit is None and sample is None else None
+    with open_sink(output) as sink:
+        rows = writer(form, sink, answer.schema, is_file=output is not None, shown=shown)
+        for batch in answer.batches:
+            rows.write(batch)
         rows.close()
-    _tell(scan, report, to_file=output is not None)
+    _tell(answer.reports(), report, to_file=output is not None)
+
+
+def _refuse(given: Mapping[str, object], option: str, others: Mapping[str, str]) -> None:
+    """Refuse options beside another, each for a reason."""
+    for other, reason in others.items():
+        if given[other] is not None:
+            raise UsageError(f"{option} cannot be combined with {other}: {reason}")
 
 
 def _form_by_suffix(output: str | None) -> Format:
@@ -112,62 +155,18 @@ def _refuse_overwriting(table: Table, output: str) -> None:
         raise UsageError(f"{output}: this file is being read; write the rows to another one")
 
 
-def _schema(scan: Scan, names: list[str] | None) -> pa.Schema:
-    """The scan's schema; fields of structs go by their whole path if their own names are not unique."""
-    import pyarrow as pa
-
-    own = scan.schema.names
-    if names is None or len(set(own)) == len(own):
-        return scan.schema
-    return pa.schema([field.with_name(name) for field, name in zip(scan.schema, names, strict=True)])
-
-
-@contextlib.contextmanager
-def _sink(output: str | None) -> Iterator[IO[bytes]]:
-    """Stdout, or a file that appears under its name once it is whole."""
-    if output is None:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    try:
-        plain = stat.S_ISREG(os.stat(output).st_mode)
-    except FileNotFoundError:
-        plain = True
-    if not plain:  # a device or a pipe
-        with open(output, "wb") as sink:
-            yield sink
-        return
-    target = Path(os.path.realpath(output))
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-    except FileNotFoundError:
-        raise FileNotFoundError(2, "no such folder", str(target.parent)) from None
-    try:
-        with os.fdopen(handle, "wb") as sink:
-            yield sink
-        os.chmod(name, _usual_mode())
-        os.replace(name, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
-
-
-def _usual_mode() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
-
-
-def _tell(scan: Scan, report: str | None, *, to_file: bool) -> None:
+def _tell(reports: Sequence[ScanReport], target: str | None, *, to_file: bool) -> None:
     """Write the report where it was asked for, and a line of it where someone looks on."""
-    if report is not None:
-        text = json.dumps(scan.report.to_dict(), indent=2, allow_nan=False, default=str) + "\n"
-        if report == "-":
+    if target is not None:
+        documents = [report.to_dict() for report in reports]
+        document = documents[0] if len(documents) == 1 else documents
+        text = json.dumps(document, indent=2, allow_nan=False, default=str) + "\n"
+        if target == "-":
             (sys.stdout if to_file else sys.stderr).write(text)
         else:
-            Path(report).write_text(text, encoding="utf-8")
+            Path(target).write_text(text, encoding="utf-8")
     if sys.stderr.isatty():
         from intarsia.cli.report_view import summary
 
-        print(dim(summary(scan.report), sys.stderr), file=sys.stderr)
+        for report in reports:
+            print(dim(summary(report), sys.stderr), file=sys.stderr)

@@ -27,6 +27,7 @@ from intarsia.predicate.nodes import (
 )
 from intarsia.predicate.sql_dialect import (
     COMPARISONS,
+    column_name,
     dialect,
     fragment,
     one_line,
@@ -246,13 +247,7 @@ def _text_arguments(node: Any, *, most: int) -> tuple[Any, ...]:
 def _column(node: Any) -> ColumnName:
     while type(node).__name__ == "Paren":
         node = node.this
-    if type(node).__name__ not in ("Column", "Dot"):
+    column = column_name(node)
+    if column is None:
         raise unsupported(node)
-    parts = node.parts
-    if any(type(part).__name__ != "Identifier" for part in parts):
-        raise unsupported(node)
-    names = tuple(part.name for part in parts)
-    quoted = any(part.args.get("quoted") for part in parts)
-    if quoted and (len(names) > 1 or "." in names[0]):
-        return names
-    return ".".join(names)
+    return column

@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.nodes import Op
+from intarsia.predicate.nodes import ColumnName, Op
 
 if TYPE_CHECKING:
     from sqlglot.dialects.dialect import Dialect
@@ -34,6 +34,20 @@ def dialect() -> type[Dialect]:
             KEYWORDS: ClassVar = NeutralTokenizer.KEYWORDS | {"~": NeutralTokenizer.KEYWORDS["RLIKE"]}
 
     return IntarsiaPredicate
+
+
+def column_name(node: Any) -> ColumnName | None:
+    """The column that an expression is; None if it is none."""
+    if type(node).__name__ not in ("Column", "Dot"):
+        return None
+    parts = node.parts
+    if any(type(part).__name__ != "Identifier" for part in parts):
+        return None
+    names = tuple(part.name for part in parts)
+    quoted = any(part.args.get("quoted") for part in parts)
+    if quoted and (len(names) > 1 or "." in names[0]):
+        return names
+    return ".".join(names)
 
 
 def unsupported(node: Any) -> PredicateError:

@@ -1,0 +1,146 @@
+"""What `intarsia query` can be asked for: the rows that match, a sample, or one row of aggregates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from intarsia.aggregate.result import AVERAGE_DIGITS, ROWS, questions
+from intarsia.cli.aggregate_calls import APPROX_DISTINCT, Call
+from intarsia.cli.failures import UsageError
+from intarsia.comparison import comparison_type
+from intarsia.errors import IntarsiaError
+from intarsia.indexes.hll import is_counted
+from intarsia.indexes.summaries import sum_type
+from intarsia.output_columns import OutputColumn, output_columns
+from intarsia.predicate import find_column
+from intarsia.scan import Scan
+from intarsia.table import Table
+from intarsia.tally import ScanReport
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Rows, on their way.
+
+    Attributes:
+        schema: Their schema.
+        batches: The rows.
+        reports: Gives what was read, once all rows were taken: a report for each pass over the files.
+    """
+
+    schema: pa.Schema
+    batches: Iterable[pa.RecordBatch]
+    reports: Callable[[], list[ScanReport]]
+
+
+def matching_rows(table: Table, where: str | None, names: list[str] | None, limit: int | None) -> Answer:
+    """The rows that match, read as they are taken."""
+    scan = table.scan(where, names, limit)
+    return _renamed(scan, names, scan)
+
+
+def sampled_rows(table: Table, names: list[str] | None, num_rows: int, seed: int | None) -> Answer:
+    """Rows drawn from the table."""
+    scan = table.scan(columns=names)
+    return _renamed(scan, names, scan.sample(num_rows, seed).to_batches())
+
+
+def _renamed(scan: Scan, names: list[str] | None, batches: Iterable[pa.RecordBatch]) -> Answer:
+    """Fields of structs go by their whole path if their own names are not unique."""
+    schema = scan.schema
+    if names is not None and len(set(schema.names)) < len(schema):
+        schema = pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
+    return Answer(schema, (batch.rename_columns(schema.names) for batch in batches), lambda: [scan.report])
+
+
+def aggregated(table: Table, where: str | None, calls: Sequence[Call]) -> Answer:
+    """One row: what is asked of the rows that match.
+
+    All that is exact takes one pass over the files, and each ``approx_distinct`` another.
+
+    Raises:
+        UsageError: If a function means nothing for its column.
+    """
+    asked = [(call, _column_of(table.schema, call)) for call in calls]
+    exact = _functions(asked)
+    _check(exact, asked)
+    scan = table.scan(where, [])
+    found: dict[tuple[str, str], Any] = {}
+    reports = []
+    if exact:
+        totals = scan.aggregate(exact)
+        found |= {(name, function): value for name in totals for function, value in totals[name].items()}
+        reports.append(totals.report)
+    for call, column in asked:
+        if call.function == APPROX_DISTINCT:
+            count = scan.approx_distinct(_key(column))
+            found[_key(column), call.function] = int(count)
+            reports.append(count.report)
+    arrays = [_array(call, column, found[_key(column), call.function]) for call, column in asked]
+    row = pa.RecordBatch.from_arrays(arrays, names=[call.name for call in calls])
+    return Answer(row.schema, [row], lambda: reports)
+
+
+def _column_of(schema: pa.Schema, call: Call) -> OutputColumn | None:
+    """The column of a call, by the name that the library takes."""
+    if call.column is None:
+        return None
+    name = call.column if isinstance(call.column, str) else ".".join(find_column(schema, call.column)[0])
+    (column,) = output_columns(schema, [name])
+    is_other = isinstance(call.column, tuple) and column.path != call.column
+    if is_other or name == ROWS:
+        raise UsageError(f"--aggregate: {call.name} cannot be told from what else is called {name!r}")
+    return OutputColumn(name, column.path, column.type)
+
+
+def _key(column: OutputColumn | None) -> str:
+    return ROWS if column is None else column.name
+
+
+def _functions(asked: Sequence[tuple[Call, OutputColumn | None]]) -> dict[str, list[str]]:
+    """What is exact, as `Table.aggregate` takes it."""
+    functions: dict[str, list[str]] = {}
+    for call, column in asked:
+        if call.function != APPROX_DISTINCT:
+            wanted = functions.setdefault(_key(column), [])
+            wanted += [call.function] if call.function not in wanted else []
+    return functions
+
+
+def _check(exact: dict[str, list[str]], asked: Sequence[tuple[Call, OutputColumn | None]]) -> None:
+    """Refuse what means nothing before anything is read."""
+    columns = {column.name: column for _, column in asked if column is not None}
+    try:
+        questions(exact, [columns[name] for name in exact if name != ROWS])
+    except IntarsiaError:
+        raise
+    except ValueError as error:
+        raise UsageError(f"--aggregate: {error}") from None
+    for call, column in asked:
+        if call.function == APPROX_DISTINCT and column and not is_counted(comparison_type(column.type)):
+            raise UsageError(f"--aggregate: {call.name} has no meaning: the column is a {column.type}")
+
+
+def _array(call: Call, column: OutputColumn | None, value: Any) -> pa.Array:
+    """The answer to a call as a column of one row."""
+    return pa.array([value], _type_of(call.function, column, value))
+
+
+def _type_of(function: str, column: OutputColumn | None, value: Any) -> pa.DataType:
+    """``int64`` for counts and sums of integers (``decimal128(38, 0)`` where it cannot hold the sum)."""
+    if column is None or function in ("count", APPROX_DISTINCT):
+        return pa.int64()
+    kind = comparison_type(column.type)
+    if function in ("min", "max"):
+        return column.type if isinstance(column.type, pa.BaseExtensionType) else kind
+    if function == "sum" and pa.types.is_integer(kind):
+        return pa.int64() if value is None or -(2**63) <= value < 2**63 else sum_type(kind)
+    if function == "avg" and pa.types.is_decimal(kind):
+        precision, scale = kind.precision + AVERAGE_DIGITS, kind.scale + AVERAGE_DIGITS
+        wide = pa.decimal128 if precision <= 38 else pa.decimal256
+        return wide(precision, scale)
+    return sum_type(kind) if function == "sum" else pa.float64()
