@@ -138,6 +138,10 @@ def test_distinct(text, index):
         ("page_index()", ia.PageIndex()),
         ("statistics", ia.Statistics()),
         ("zone_map(amount)", ia.ZoneMap("amount")),
+        ("ngram(s, ignore_case=true)", ia.Ngram("s", ignore_case=True)),
+        ("ngram(s, ignore_case=FALSE)", ia.Ngram("s", ignore_case=False)),
+        ("ngram(true, ignore_case=True)", ia.Ngram("true", ignore_case=True)),
+        ("ngram(null)", ia.Ngram("null")),
     ],
 )
 def test_added(text, index):
@@ -215,6 +219,22 @@ class TestAdd:
             assert outcome.code == 2
             assert len(outcome.err.splitlines()) == 1
         assert [path.read_bytes() for path in files_of(lake)] == before
+
+    @pytest.mark.parametrize(
+        ("text", "says"),
+        [
+            ("histogram(km, buckets=0)", "buckets is 0; use an integer of 1 to"),
+            ("histogram(km, buckets=true)", "buckets is True"),
+            ("distinct(city, max_values=null)", "max_values is None"),
+            ("bloom(km, fpp=7)", "fpp is 7; use a share between 0 and 1"),
+            ("zone_map(km, granularity=pages)", "granularity is 'pages'; use 'file', 'row_group', 'page'"),
+        ],
+    )
+    def test_a_bad_value_is_told_before_any_file_is_looked_for(self, run, tmp_path, text, says):
+        outcome = run("index", tmp_path / "nowhere", "--page-index", "--add", text)
+        assert (outcome.code, outcome.out, len(outcome.err.splitlines())) == (2, "", 1)
+        assert outcome.err.startswith(f"intarsia: --add {text}: ")
+        assert says in outcome.err
 
     def test_statistics(self, run, tmp_path):
         path = tmp_path / "plain.parquet"

@@ -9,13 +9,17 @@ from typing import Any
 from intarsia.cli.failures import UsageError
 from intarsia.errors import IntarsiaError, near_matches
 
+#: As JSON and SQL write them; Python's own are literals.
+_CONSTANTS = {"true": True, "false": False, "null": None}
+
 
 def parse_index(text: str) -> Any:
     """The index that a text asks for; nothing of it is evaluated.
 
     Args:
         text: A kind, or a kind with columns and parameters in parentheses: columns and words may stand bare,
-            other values are Python literals.
+            other values are Python literals. As a parameter's value, ``true``, ``false`` and ``null`` are
+            what they are in JSON and SQL, in any case.
 
     Example:
         >>> parse_index("bloom(user, fpp=0.001)")
@@ -91,7 +95,7 @@ def _parse_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
         if isinstance(node, ast.Name):
             return node.id, [], {}
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            named = {item.arg: _value(item.value) for item in node.keywords if item.arg is not None}
+            named = {item.arg: _parameter(item.value) for item in node.keywords if item.arg is not None}
             if len(named) == len(node.keywords):
                 return node.func.id, [_value(item) for item in node.args], named
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -100,6 +104,12 @@ def _parse_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
         f"--add {text[:200]}: write a kind, its columns and its parameters, such as "
         "'distinct(dest, granularity=\"row_group\")'; quote a column whose name is not a plain word"
     )
+
+
+def _parameter(node: ast.expr) -> Any:
+    """What a parameter is set to."""
+    word = node.id.lower() if isinstance(node, ast.Name) else None
+    return _CONSTANTS[word] if word in _CONSTANTS else _value(node)
 
 
 def _value(node: ast.expr) -> Any:
