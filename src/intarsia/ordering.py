@@ -316,6 +316,9 @@ def _unscaled(array: pa.Array, dtype: np.dtype[Any]) -> Keys:
 
 # --- truncation --------------------------------------------------------------------------------------
 
+#: Longer bounds of text and binary columns are cut to so many bytes where an index is built.
+MAX_BOUND_BYTES = 64
+
 
 def truncate_min(bound: bytes, limit_bytes: int, *, text: bool) -> bytes:
     """A lower bound of at most ``limit_bytes`` that is not above ``bound``.

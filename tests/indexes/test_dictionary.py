@@ -27,7 +27,7 @@ from intarsia.indexes.dictionary import Dictionaries, is_all_dictionary
 from intarsia.predicate import BoundCompare, BoundNull, bind, leaf_mask, leaves, parse_sql
 from intarsia.prune import prune
 from intarsia.selection import RowSelection
-from intarsia.storage import MemorySource
+from intarsia.storage import ByteRange, MemorySource
 from tests.leaves import open_table
 from tests.predicate import strategies as flat
 from tests.reading import tables
@@ -293,6 +293,20 @@ def test_pages_are_read_in_parts_and_kept_up_to_a_limit(monkeypatch):
     monkeypatch.setattr(dictionary, "MAX_HELD_BYTES", 3 * page_bytes)
     assert asked(file, [leaf]).candidate_rows(leaf) == RowSelection.from_ranges([(0, 30), (40, 100)])
     assert sum(map(len, file.dictionaries.values())) == 3 * page_bytes
+
+
+def test_each_place_is_looked_at_once_however_many_go_into_a_part():
+    looked = []
+
+    class Place(ByteRange):
+        @property
+        def length(self):
+            looked.append(self)
+            return super().length
+
+    places = [Place(row, row + 1) for row in range(500)]
+    assert list(dictionary._parts(places)) == [places]
+    assert len(looked) <= 2 * len(places)
 
 
 def test_what_is_encrypted_or_elsewhere_tells_nothing():

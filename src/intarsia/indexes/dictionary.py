@@ -332,10 +332,12 @@ def _was_told(predicate: BoundLeaf, meta: ColumnMetaData, *, has_bounds: bool) -
 def _parts(places: Sequence[ByteRange]) -> Iterator[list[ByteRange]]:
     """The places in their order, in lists of not too many bytes."""
     part: list[ByteRange] = []
+    part_bytes = 0
     for place in places:
-        if part and sum(held.length for held in part) + place.length > MAX_HELD_BYTES:
+        if part and part_bytes + place.length > MAX_HELD_BYTES:
             yield part
-            part = []
+            part, part_bytes = [], 0
         part.append(place)
+        part_bytes += place.length
     if part:
         yield part

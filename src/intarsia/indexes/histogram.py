@@ -32,8 +32,8 @@ from intarsia.predicate.bound import BoundCompare, BoundIn, BoundNull, BoundPref
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.selection import RowSelection
 
-#: Bounds of text are cut to so many bytes; an estimate needs no more.
-MAX_BOUND_BYTES = 64
+#: Bounds are cut to so many characters of text, or bytes of binary; an estimate needs no more.
+MAX_BOUND_LENGTH = 64
 
 MAX_BUCKETS = 4096
 
@@ -187,8 +187,8 @@ def _summarize(pieces: list[pa.Array], scale: pa.DataType, buckets: int) -> dict
 
 def _cut(bounds: pa.Array) -> pa.Array:
     if pa.types.is_string(bounds.type):
-        return pc.utf8_slice_codeunits(bounds, 0, MAX_BOUND_BYTES)
-    return pc.binary_slice(bounds, 0, MAX_BOUND_BYTES) if pa.types.is_binary(bounds.type) else bounds
+        return pc.utf8_slice_codeunits(bounds, 0, MAX_BOUND_LENGTH)
+    return pc.binary_slice(bounds, 0, MAX_BOUND_LENGTH) if pa.types.is_binary(bounds.type) else bounds
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,7 @@ class _Granule:
         """Rows whose text starts so."""
         if not self.count:
             return 0.0
-        after = prefix + b"\xff" * MAX_BOUND_BYTES  # no text that starts so is greater
+        after = prefix + b"\xff"  # no text that starts so is greater, since UTF-8 has no such byte
         return max(self.below(after) - self.below(prefix), self.equal(prefix))
 
     def equal(self, value: Any) -> float:

@@ -35,13 +35,10 @@ from intarsia.indexes.granules import (
 )
 from intarsia.indexes.parameters import check_granularity
 from intarsia.indexes.summaries import merge_summaries, summarize, summary_schema
-from intarsia.ordering import ArrowOrdering, Keys, arrow_ordering, truncate_max, truncate_min
+from intarsia.ordering import MAX_BOUND_BYTES, ArrowOrdering, Keys, arrow_ordering, truncate_max, truncate_min
 from intarsia.predicate.bound import BoundMatch, BoundNull
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.selection import Rows, RowSelection
-
-#: Longer text and binary bounds are cut to so many bytes.
-LIMIT_BYTES = 64
 
 
 @dataclass(frozen=True)
@@ -222,10 +219,10 @@ def _cut_bounds(summaries: pa.Table) -> pa.RecordBatch:
         for name, cut in (("min", truncate_min), ("max", truncate_max)):
             lengths = pc.fill_null(pc.binary_length(arrays[name]), 0).to_numpy(zero_copy_only=False)
             values = None
-            for granule in np.flatnonzero(lengths > LIMIT_BYTES).tolist():
+            for granule in np.flatnonzero(lengths > MAX_BOUND_BYTES).tolist():
                 values = values or arrays[name].cast(pa.binary()).to_pylist()
                 whole = values[granule]
-                values[granule] = cut(whole, LIMIT_BYTES, text=pa.types.is_string(kind))
+                values[granule] = cut(whole, MAX_BOUND_BYTES, text=pa.types.is_string(kind))
                 exact[granule] &= values[granule] == whole
             if values is not None:
                 arrays[name] = pa.array(values, pa.binary()).cast(kind)

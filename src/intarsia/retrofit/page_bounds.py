@@ -13,12 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.format.structs import Type
-from intarsia.ordering import Ordering, truncate_max, truncate_min
+from intarsia.ordering import MAX_BOUND_BYTES, Ordering, truncate_max, truncate_min
 
 Counts = npt.NDArray[np.int64]
-
-#: Longer bounds of text and binary columns are cut to so many bytes.
-MAX_BOUND_BYTES = 64
 
 
 class PageBounds(NamedTuple):

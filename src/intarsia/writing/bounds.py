@@ -18,12 +18,12 @@ from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format import thrift
 from intarsia.format.footer import MAGIC
 from intarsia.format.structs import ColumnIndex
-from intarsia.ordering import Ordering
+from intarsia.ordering import MAX_BOUND_BYTES, Ordering
 from intarsia.retrofit.chunk import NO_ORDER, Chunk
 from intarsia.retrofit.chunk_index import HOLDS_NAN, index_chunk
 from intarsia.retrofit.chunk_state import ChunkState, Placed, chunks_of, state_of
 from intarsia.retrofit.footer_edit import FooterEdit
-from intarsia.retrofit.page_bounds import MAX_BOUND_BYTES, cut_max, cut_min, may_be_cut
+from intarsia.retrofit.page_bounds import cut_max, cut_min, may_be_cut
 from intarsia.retrofit.page_index import PageIndex
 from intarsia.retrofit.replace import write_all
 from intarsia.retrofit.report import Skipped
