@@ -66,7 +66,7 @@ def test_they_say_what_the_rows_hold(drawn, tmp_path_factory):
                 expected = expected_page(rows, nullable, column_kind, inner, kind, leaf)
                 check(found[ordinal, number], expected, kind)
     assert ia.verify(path).ok
-    assert pq.read_table(path).equals(drawn.table) or "nan" in str(drawn.table.to_pylist())
+    assert pq.read_table(path).equals(drawn.table) or "nan" in str(drawn.values)
     assert attach(path, [Statistics()]).changed is False
     detach(path)
     assert content(path) == before
