@@ -122,6 +122,7 @@ def order_conditions(
         Predicates that together, by AND, are the predicate; one, if there is nothing to gain.
 
     Example:
+        >>> import pyarrow as pa
         >>> from intarsia.predicate import bind, parse_sql
         >>> schema = pa.schema({"a": pa.int64(), "b": pa.int64()})
         >>> bound = bind(parse_sql("a > 1 AND b = 2"), schema)

@@ -197,3 +197,20 @@ def test_parameters_without_a_meaning_leave_the_file_alone(tmp_path, parameters)
     with pytest.raises(IndexBuildError):
         ia.attach(path, [ia.Distinct("x", **parameters)])
     assert path.read_bytes() == before
+
+
+def test_values_that_hardly_repeat_are_not_listed(tmp_path):
+    """Else the index would weigh as much as its column."""
+    path = tmp_path / "a.parquet"
+    rows = 40_000
+    columns = {"few": [row % 2000 for row in range(rows)], "unique": range(rows)}
+    pq.write_table(pa.table(columns), path)
+    before = path.stat().st_size
+    ia.attach(path, [ia.Distinct("few", 10_000), ia.Distinct("unique", 10_000), ia.Distinct("unique", 2000)])
+    sizes = {entry.name: entry.size_bytes for entry in ia.inspect(path).directory.entries}
+    assert max(sizes["distinct(unique):10000"], sizes["distinct(unique):2000"]) < 2000 < before / 100
+    table = ia.open(path)
+    assert table.explain("few = 2001").rows_candidate == 0
+    assert table.explain("unique = 2001").rows_candidate == rows
+    ia.attach(path, [ia.Distinct("unique", 2000, max_values=2000)])
+    assert table.explain("unique = 2001").rows_candidate == 2000

@@ -297,8 +297,8 @@ def test_nulls_only_give_an_empty_filter(tmp_path):
         (lambda: Bloom("flag"), IndexBuildError, "booleans"),
         (lambda: Bloom("place"), IndexBuildError, "place.lat"),
         (lambda: Bloom("contry"), ColumnNotFoundError, "country"),
-        (lambda: Bloom("id", 0.0), IndexBuildError, "between 0 and 1"),
-        (lambda: Bloom("id", 1), IndexBuildError, "between 0 and 1"),
+        (lambda: Bloom("id", 0.0), IndexBuildError, "between 0.000001 and 1"),
+        (lambda: Bloom("id", 1), IndexBuildError, "between 0.000001 and 1"),
     ],
 )
 def test_what_cannot_be_built_is_refused(path, make, error, text):

@@ -111,7 +111,7 @@ def parse_distinct(text: str) -> Distinct:
 
     Example:
         >>> parse_distinct("dest:row_group")
-        Distinct(column='dest', granularity='row_group', max_values=10000, layout='granules')
+        Distinct(column='dest', granularity='row_group', max_values=None, layout='granules')
 
     Raises:
         UsageError: If there is no such granularity.

@@ -43,8 +43,12 @@ from intarsia.selection import Rows, RowSelection
 #: A granule whose distinct values take more than this is recorded as "cannot skip", however few they are.
 MAX_GRANULE_BYTES = 16 << 20
 
-#: What all granules together may take while the index is built.
-MAX_BYTES = 512 << 20
+#: What all granules together may take; the index is built in six times as much memory.
+MAX_BYTES = 96 << 20
+
+#: If the user does not say, a granule lists so many distinct values, or as many as half of its rows, but not
+#: more than the greatest: where values hardly repeat, a list of them weighs as much as it could save.
+_FEW_VALUES, _PART_OF_ROWS, _MOST_VALUES = 1_000, 2, 10_000
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,8 @@ class Distinct:
         column: The column, dotted if it is nested; it may not lie in a list or map.
         granularity: ``"page"``, ``"row_group"``, ``"file"``, or a number of rows.
         max_values: A granule with more distinct values than this is recorded as "cannot skip"; so is one
-            whose values take more than 16 MiB.
+            whose values take more than 16 MiB. None: half of the granule's rows, but 1,000 in any case
+            and 10,000 at most (DataFusion's form: 10,000).
         layout: ``"granules"``; or ``"datafusion"``, the form that the example of DataFusion's blog reads: the
             values of the file, whose offset stands in the footer key ``distinct_index_offset``. That form
             is about a text column of the whole file (``granularity`` is then ``"file"``), says nothing of
@@ -68,7 +73,7 @@ class Distinct:
     Example:
         >>> import intarsia as ia
         >>> ia.Distinct("country", granularity="row_group")
-        Distinct(column='country', granularity='row_group', max_values=10000, layout='granules')
+        Distinct(column='country', granularity='row_group', max_values=None, layout='granules')
     """
 
     kind: ClassVar[str] = "distinct"
@@ -76,16 +81,17 @@ class Distinct:
 
     column: str
     granularity: Granularity = "page"
-    max_values: int = 10_000
+    max_values: int | None = None
     layout: str = "granules"
 
     def __post_init__(self) -> None:
         """Parameters are checked at once; the default granularity is that of the layout."""
-        check_integer(self, "max_values", 0)
         check_choice(self, "layout", "granules", "datafusion")
         check_granularity(self)
         if self._is_datafusion and self.granularity == "page":
             object.__setattr__(self, "granularity", "file")
+        if self.max_values is not None:
+            check_integer(self, "max_values", 0)
         if self._is_datafusion and self.granularity != "file":
             raise IndexBuildError(
                 f"Distinct: granularity is {self.granularity!r}, and DataFusion's form knows 'file' only"
@@ -104,7 +110,7 @@ class Distinct:
         """The payload for a file; see the module's text."""
         edges = chunk.layout.edges(self.granularity, self.column)
         value_type = refuse_nested(self, self.column, chunk.type_of(self.column))
-        granules = _Granules(self.max_values)
+        granules = _Granules(self._limits(edges))
         batches = (
             (row, piece if pa.types.is_dictionary(piece.type) else comparison_array(piece, value_type))
             for row, piece in encoded_batches(chunk, self.column)
@@ -117,12 +123,20 @@ class Distinct:
         if self._is_datafusion:
             if unlisted:
                 raise IndexBuildError(
-                    f"Distinct: {self.column!r} has more than {self.max_values} distinct values, or over "
+                    f"Distinct: {self.column!r} has more than {granules.limits[0]} distinct values, or over "
                     f"{MAX_GRANULE_BYTES:,} bytes of them, and DataFusion's form lists all or none: raise "
                     "max_values, or leave layout out"
                 )
             return build_block(self.column, batch.column("value"))
         return serialize_granules(batch, edges, self.granularity, {b"unlisted": unlisted})
+
+    def _limits(self, edges: Rows) -> Rows:
+        """How many distinct values each granule lists."""
+        num_rows = np.diff(edges)
+        if self.max_values is not None:
+            return np.full_like(num_rows, self.max_values)
+        few = _MOST_VALUES if self._is_datafusion else _FEW_VALUES
+        return np.asarray(np.clip(num_rows // _PART_OF_ROWS, few, _MOST_VALUES), dtype=np.int64)
 
     def footer_keys(self, payload_offset: int) -> Mapping[bytes, bytes]:
         """The key by which DataFusion's example finds the values."""
@@ -193,8 +207,8 @@ class OpenDistinct:
 class _Granules:
     """Gathers ``(value, granule)`` pairs as the column goes by."""
 
-    def __init__(self, max_values: int) -> None:
-        self.max_values = max_values
+    def __init__(self, limits: Rows) -> None:
+        self.limits = limits
         self.values: list[pa.Array] = []
         self.ordinals: list[npt.NDArray[np.uint32]] = []
         self.unlisted: list[int] = []
@@ -215,7 +229,7 @@ class _Granules:
         if self._pending is not None and found.nbytes <= MAX_GRANULE_BYTES:
             found = pc.unique(pa.concat_arrays([self._pending, found]))
         # more than the limit is not kept, so a granule as large as a file stays small in memory
-        self._is_too_much = len(found) > self.max_values or found.nbytes > MAX_GRANULE_BYTES
+        self._is_too_much = len(found) > self.limits[self._granule] or found.nbytes > MAX_GRANULE_BYTES
         self._pending = None if self._is_too_much else found
 
     def _flush(self) -> None:

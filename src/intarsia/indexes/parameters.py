@@ -6,6 +6,9 @@ from typing import Any
 
 from intarsia.errors import IndexBuildError
 
+#: Such a filter takes 41 bits for each value; less than that is out of proportion to what it could save.
+_LEAST_FPP = 1e-6
+
 
 def check_granularity(index: Any) -> None:
     """Refuse what is no `intarsia.indexes.base.Granularity`.
@@ -44,8 +47,8 @@ def check_fpp(index: Any) -> None:
     Raises:
         IndexBuildError: If it is no share.
     """
-    if not isinstance(index.fpp, float) or not 0 < index.fpp < 1:
-        raise _refusal(index, "fpp", "a share between 0 and 1, such as 0.01")
+    if not isinstance(index.fpp, float) or not _LEAST_FPP <= index.fpp < 1:
+        raise _refusal(index, "fpp", f"a share between {_LEAST_FPP:f} and 1, such as 0.01")
 
 
 def check_choice(index: Any, name: str, *choices: Any) -> None:
