@@ -5,18 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from intarsia.errors import IntarsiaWarning
 from intarsia.predicate import And, Constant, Or, Path, Predicate
 from intarsia.spark.job import is_connect
 from intarsia.spark.listing import Listing, list_files
 from intarsia.spark.planning import FilePlanner
 from intarsia.spark.spark_types import SparkColumn, resolve
 from intarsia.spark.where import weaken
-from intarsia.tally import ScanReport, reasons_by_file
+from intarsia.tally import ScanReport, warn_of_ignored
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -66,7 +64,7 @@ def read(
             planner = _planner(spark, whole, where)
             kept = planner.surviving(listing.files) if planner is not None else list(listing.files)
             if planner is not None:
-                _warn(planner.report)
+                warn_of_ignored(planner.report)
             if not kept:
                 frame = frame.limit(0)
             elif len(kept) < len(listing.files):
@@ -230,11 +228,3 @@ def _quoted(whole: DataFrame, columns: Sequence[str]) -> list[str]:
         columns = [columns]
     dotted = {name for name in whole.columns if "." in name or "`" in name}
     return ["`" + name.replace("`", "``") + "`" if name in dotted else name for name in columns]
-
-
-def _warn(report: ScanReport) -> None:
-    for path, notes in reasons_by_file(report.ignored).items():
-        more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
-        warnings.warn(
-            f"{path}: ignored {notes[0].index}: {notes[0].reason}{more}", IntarsiaWarning, stacklevel=3
-        )
