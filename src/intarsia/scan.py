@@ -257,7 +257,7 @@ class Scan:
             if excluded_by is not None:
                 report.add_unopened(entry.size_bytes, excluded_by)
                 continue
-            with ParquetInput(entry.open()) as file:
+            with self._table.open_file(entry) as file:
                 file.distinct_column = self._distinct_column
                 constants |= self._missing_constants(file, columns, constants)
                 with file.named_errors():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -22,6 +23,17 @@ class TableFiles:
     def __init__(self, files: Sequence[TableFile], *, distinct_index: str | None = None) -> None:
         self.files = tuple(files)
         self.distinct_index = distinct_index
+        self._still_open: list[ParquetInput] = []  # the first file, for the first who wants to read it
+
+    def open_file(self, entry: TableFile) -> ParquetInput:
+        """Open one of the files.
+
+        The first one is open since its schema was asked for; its footer need not be fetched again.
+        """
+        if entry is self.files[0]:
+            with contextlib.suppress(IndexError):
+                return self._still_open.pop()
+        return ParquetInput(entry.open())
 
     @cached_property
     def partition_types(self) -> dict[str, pa.DataType]:
@@ -31,8 +43,9 @@ class TableFiles:
     @cached_property
     def schema(self) -> pa.Schema:
         """The schema; reads the first file's footer."""
-        with ParquetInput(self.files[0].open()) as first:
-            schema = first.arrow_schema
+        first = ParquetInput(self.files[0].open())
+        schema = first.arrow_schema
+        self._still_open.append(first)
         for name, kind in self.partition_types.items():
             field = pa.field(name, pa.dictionary(pa.int32(), kind))
             place = schema.get_field_index(name)

@@ -130,12 +130,9 @@ class RecordedTableFile(TableFile):
 
 
 def open_recorded(path) -> tuple[Table, list[ByteRange]]:
-    """A table of one file, and the list that its reads are written to; empty after the schema was read."""
+    """A table of one file, and the list that its reads are written to."""
     file = RecordedTableFile(str(path), path.stat().st_size)
-    table = Table([file])
-    assert table.schema  # cached from here on
-    file.ranges.clear()
-    return table, file.ranges
+    return Table([file]), file.ranges
 
 
 def touched(layout: Layout, ranges) -> Touched:
@@ -186,8 +183,9 @@ def run(path, where=None, columns=None, limit=None):
     scan = recorded.scan(where, columns, limit)
     rows = scan.to_arrow()
     counted = scan.report.to_dict()
-    assert counted["bytes"]["read"] == sum(place.length for place in ranges)
-    assert counted["requests"] == len(ranges)
+    asked = ranges if counted["files"]["opened"] else []  # else the footer was read for the schema alone
+    assert counted["bytes"]["read"] == sum(place.length for place in asked)
+    assert counted["requests"] == len(asked)
     return rows, ranges, counted
 
 
