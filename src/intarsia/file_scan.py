@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from intarsia.comparison import comparison_array, comparison_type
@@ -31,6 +30,7 @@ from intarsia.predicate.bound import leaves
 from intarsia.prune import Pruned, prune
 from intarsia.selection import RowSelection
 from intarsia.storage import SourceFile
+from intarsia.struct_fields import field_values
 from intarsia.tally import FileTally, PageCounts
 
 #: A chunk that claims more values than so many, and so many for each of its bytes, has its pages counted.
@@ -411,11 +411,7 @@ class FileScan:
 
     def _field(self, fields: Mapping[int, pa.ChunkedArray], path: Path) -> pa.ChunkedArray:
         """A field, or a field of structs in it, null where a struct above it is null."""
-        root = self.file.arrow_schema.get_field_index(path[0])
-        column = fields[root]
-        for name in path[1:]:
-            column = pc.struct_field(column, [column.type.get_field_index(name)])
-        return column
+        return field_values(fields[self.file.arrow_schema.get_field_index(path[0])], path[1:])
 
     def _select(
         self,

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from intarsia.errors import UnsupportedFeatureError
 from intarsia.predicate import Path, find_column
+from intarsia.struct_fields import field_type
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ def output_columns(schema: pa.Schema, names: Sequence[str] | None) -> list[Outpu
         if schema.get_field_index(name) >= 0:
             out.append(OutputColumn(name, (name,), schema.field(name).type))
         else:
-            path, _ = find_column(schema, name)
-            out.append(OutputColumn(path[-1], path, type_at(schema, path)))
+            path, kind = find_column(schema, name)
+            out.append(OutputColumn(path[-1], path, kind))
     return out
 
 
@@ -61,24 +62,10 @@ def refuse_repeated(schema: pa.Schema, names: Iterable[str], path: str) -> None:
             )
 
 
-def type_at(schema: pa.Schema, path: Path) -> pa.DataType:
-    """The type of a field, or of a field of structs in it."""
-    kind = schema.field(path[0]).type
-    for name in path[1:]:
-        kind = kind.field(kind.get_field_index(name)).type
-    return kind
-
-
-def has_path(schema: pa.Schema, path: Path) -> bool:
-    """Whether there is such a field, or field of structs."""
-    if schema.get_field_index(path[0]) < 0:
-        return False
-    kind = schema.field(path[0]).type
-    for name in path[1:]:
-        if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
-            return False
-        kind = kind.field(kind.get_field_index(name)).type
-    return True
+def type_at(schema: pa.Schema, path: Path) -> pa.DataType | None:
+    """The type of a field, or of a field of structs in it; None if there is no such field, or several."""
+    place = schema.get_field_index(path[0])
+    return None if place < 0 else field_type(schema.field(place).type, path[1:])
 
 
 def rows_without_columns(num_rows: int) -> pa.Table:

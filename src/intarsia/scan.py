@@ -18,7 +18,6 @@ from intarsia.file_scan import FileScan
 from intarsia.output_columns import (
     OutputColumn,
     concat_rows,
-    has_path,
     output_columns,
     refuse_repeated,
     repeat_constant,
@@ -284,14 +283,13 @@ class Scan:
         """Nulls for the columns that this file does not have."""
         wanted: dict[Path, pa.DataType] = {column.path: column.type for column in columns}
         if self._predicate is not None:
-            schema = self._table.schema
             for path in self._predicate.paths():
-                wanted.setdefault(path, type_at(schema, path))
+                wanted.setdefault(path, find_column(self._table.schema, path)[1])
         refuse_repeated(file.arrow_schema, {path[0] for path in wanted if path not in known}, file.path)
         return {
             path: pa.scalar(None, kind)
             for path, kind in wanted.items()
-            if path not in known and not has_path(file.arrow_schema, path)
+            if path not in known and type_at(file.arrow_schema, path) is None
         }
 
     def _finish(self, piece: pa.Table, plan: FileScan) -> pa.Table:

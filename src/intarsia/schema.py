@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +15,7 @@ from intarsia.errors import CorruptFileError
 from intarsia.format import datafusion, directory, thrift
 from intarsia.format.footer import MAGIC, Footer, Leaf, shared_leaves
 from intarsia.format.structs import FileMetaData, KeyValue, SchemaElement
+from intarsia.struct_fields import field_type
 
 #: Keys of the key/value metadata that say where indexes lie in one file, and would lie in a copy.
 INDEX_KEYS = (directory.KEY, datafusion.KEY)
@@ -76,13 +76,8 @@ class FileSchema:
         for leaf in self.leaves:
             if not leaf.is_flat:
                 continue
-            kind: Any = self.arrow.field(leaf.root_ordinal).type
-            for name in leaf.path[1:]:
-                position = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
-                if position < 0:
-                    break
-                kind = kind.field(position).type
-            else:
+            kind = field_type(self.arrow.field(leaf.root_ordinal).type, leaf.path[1:])
+            if kind is not None:
                 out[leaf.ordinal] = kind
         return out
 

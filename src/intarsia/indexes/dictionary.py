@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from intarsia.decode import FetchedPages, PageDecoder, PageIndexMismatchError
 from intarsia.errors import CorruptFileError, FormatError
@@ -38,6 +37,7 @@ from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.predicate.evaluate import leaf_mask
 from intarsia.selection import RowSelection
 from intarsia.storage import ByteRange
+from intarsia.struct_fields import field_values
 
 #: A dictionary page with more bytes than this, decompressed, is left alone.
 MAX_DICTIONARY_BYTES = 1 << 26
@@ -268,10 +268,7 @@ class Dictionaries:
             total_pages=1,
         )
         pages = FetchedPages(plan, everything, data[: page.stop])
-        column = self._decoder.decode([pages], plan.covered)[leaf.root_ordinal]
-        for name in leaf.path[1:]:
-            column = pc.struct_field(column, [column.type.get_field_index(name)])
-        return column
+        return field_values(self._decoder.decode([pages], plan.covered)[leaf.root_ordinal], leaf.path[1:])
 
 
 def is_all_dictionary(meta: ColumnMetaData) -> bool:

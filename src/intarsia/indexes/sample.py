@@ -23,6 +23,7 @@ from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.predicate.bound import Path
 from intarsia.predicate.evaluate import leaf_mask
 from intarsia.selection import Rows, RowSelection
+from intarsia.struct_fields import field_type, field_values
 
 _ORDINAL = "ordinal"
 
@@ -150,12 +151,7 @@ class OpenSample:
         if len(places) != 1:
             return None
         column = self.rows.column(places[0])
-        for name in path[1:]:
-            place = column.type.get_field_index(name) if pa.types.is_struct(column.type) else -1
-            if place < 0:
-                return None
-            column = pc.struct_field(column, [place])
-        return column
+        return None if field_type(column.type, path[1:]) is None else field_values(column, path[1:])
 
 
 def draw(num_rows: int, n: int, rng: np.random.Generator) -> Rows:

@@ -25,6 +25,7 @@ from intarsia.retrofit.chunk_pages import chunk_pages
 from intarsia.retrofit.leaf_values import LeafReader, leaf_paths, may_be_dictionary
 from intarsia.selection import Rows
 from intarsia.storage import SourceFile
+from intarsia.struct_fields import field_values
 
 _NANOSECONDS_OF_MICROSECOND = 1_000
 _NANOSECONDS_OF_SECOND = 1_000_000_000
@@ -140,11 +141,7 @@ class FileColumns:
         column = self._read_columns(row_group, [leaf.ordinal], reader).column(0)
         if pa.types.is_dictionary(column.type):
             check_positions(column)
-        for _ in leaf.path[1:]:  # each struct on the way has this one field
-            column = pa.chunked_array(
-                [chunk.flatten()[0] for chunk in column.chunks], column.type.field(0).type
-            )
-        return column
+        return field_values(column, leaf.path[1:])
 
     def _read_columns(self, row_group: int, leaves: Sequence[int], reader: Any) -> pa.Table:
         """Some leaves of a row group, with as many rows as the footer says, or an error."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.predicate.nodes import ColumnName
 from intarsia.retrofit.column_data import FileColumns
+from intarsia.struct_fields import field_type, field_values
 
 
 class TableColumns(FileColumns):
@@ -33,34 +34,20 @@ class TableColumns(FileColumns):
     def batches(self, column: ColumnName) -> Iterator[tuple[int, pa.Array]]:
         """See `FileColumns.batches`."""
         path = self.leaf(column).path
-        kind = _type_at(self._table.schema, path)
-        if kind != self.type_of(column) or not _comes_back_as_it_is(kind):
+        kind = field_type(self._table.schema.field(path[0]).type, path[1:])
+        if kind is None or kind != self.type_of(column) or not _comes_back_as_it_is(kind):
             yield from super().batches(column)
             return
         edges = self.layout.row_group_edges.tolist()
         whole = self._table.column(path[0])
         for row, stop in pairwise(edges):
             for chunk in whole.slice(row, stop - row).chunks:
-                yield row, _descend(chunk, path[1:])
+                yield row, field_values(chunk, path[1:])
                 row += len(chunk)
 
     def encoded_batches(self, column: ColumnName) -> Iterator[tuple[int, pa.Array]]:
         """The table's own values; nothing has to be decoded."""
         return self.batches(column)
-
-
-def _type_at(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType:
-    kind = schema.field(path[0]).type
-    for name in path[1:]:
-        kind = kind.field(name).type
-    return kind
-
-
-def _descend(array: pa.Array, path: tuple[str, ...]) -> pa.Array:
-    """The field of a struct that a path leads to; null where a struct on the way is."""
-    for name in path:
-        array = array.flatten()[array.type.get_field_index(name)]
-    return array
 
 
 def _comes_back_as_it_is(kind: pa.DataType) -> bool:
