@@ -283,9 +283,9 @@ def write_list_pages(path, pages, num_rows):
 
 @pytest.mark.parametrize("codec", [CompressionCodec.LZO, 77])
 def test_codec_that_nobody_has(tmp_path, codec):
-    """Flat columns still get an OffsetIndex: that takes only the headers of pages."""
+    """Flat columns still get an OffsetIndex, and numbers bounds: that takes only page headers."""
     path = str(tmp_path / "lzo.parquet")
-    pq.write_table(pa.table({"x": [1, 2], "l": [[1], [2]]}), path, compression="snappy")
+    pq.write_table(pa.table({"x": ["a", "b"], "l": [[1], [2]], "n": [1, 2]}), path, compression="snappy")
 
     def claim(tree):
         for chunk in tree.get(4).items[0].get(1).items:
@@ -298,6 +298,7 @@ def test_codec_that_nobody_has(tmp_path, codec):
     assert found[0, 0][0] is None
     assert found[0, 0][1] is not None
     assert found[0, 1] == (None, None)
+    assert found[0, 2][0].min_values == [(1).to_bytes(8, "little")]
 
 
 @pytest.mark.parametrize("framing", ["hadoop", "hadoop blocks", "frame", "bare"])

@@ -47,6 +47,18 @@ def distrusts_statistics(created_by: str, leaf: Leaf) -> str | None:
     return None
 
 
+def trusts_page_headers(created_by: str, leaf: Leaf) -> bool:
+    """Whether statistics in the page headers of a leaf are what the writer makes its page indexes of.
+
+    Arrow C++ has made both of the same numbers since it has page indexes (13.0); checked up to 26.0.
+    """
+    name, version = parse_writer(created_by)
+    is_flat = len(leaf.path) == 1 and leaf.max_repetition_level == 0
+    return (
+        name == "parquet-cpp-arrow" and version >= (13,) and is_flat and leaf.type in (Type.INT32, Type.INT64)
+    )
+
+
 def distrusts_deprecated_statistics(leaf: Leaf) -> str | None:
     """Why the deprecated ``min`` and ``max`` of this leaf are not believed; None if they are.
 

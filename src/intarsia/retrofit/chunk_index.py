@@ -13,10 +13,12 @@ import numpy.typing as npt
 from intarsia.bounds import boundary_order
 from intarsia.errors import FormatError, IndexBuildError
 from intarsia.format.structs import ColumnIndex, OffsetIndex, PageEncodingStats, Type
+from intarsia.ordering import Ordering
 from intarsia.retrofit.chunk import NO_ORDER, Chunk
 from intarsia.retrofit.chunk_pages import LocatedPages
 from intarsia.retrofit.page_bounds import PageBounds, cut_max, cut_min, page_bounds
 from intarsia.retrofit.page_counts import present_counts
+from intarsia.retrofit.stated_pages import ToldPages, stated_pages
 
 Counts = npt.NDArray[np.int64]
 
@@ -73,18 +75,9 @@ def _column_index(chunk: Chunk, found: LocatedPages) -> tuple[ColumnIndex | None
     leaf, ordering = chunk.leaf, chunk.reader.ordering
     if ordering is None:
         raise IndexBuildError(NO_ORDER)
-    present = present_counts(found.num_values, found.levels, chunk.column)
-    if present is None:
-        raise IndexBuildError(f"its pages claim {chunk.num_rows} rows, {len(chunk.column)} were decoded")
-    values = chunk.values
-    if len(values) != present.sum():
-        raise IndexBuildError(f"its levels tell of {present.sum()} values, {len(values)} were decoded")
+    present, bounds = stated_pages(chunk) or _decoded_pages(chunk, found, ordering)
     null_counts = found.num_values - present
     holds = present > 0
-    starts = (np.cumsum(present) - present)[holds]
-    bounds = PageBounds([], [], np.empty(0, np.int64) if ordering.is_float else None)
-    if len(starts):
-        bounds = page_bounds(values, starts, ordering, total_order=chunk.total_order)
     value_bytes = None
     if leaf.type == Type.BYTE_ARRAY and not ordering.decimal:
         value_bytes = _spread(bounds.value_bytes, holds)
@@ -114,6 +107,20 @@ def _column_index(chunk: Chunk, found: LocatedPages) -> tuple[ColumnIndex | None
         nan_counts=nan_counts,
     )
     return index, value_bytes
+
+
+def _decoded_pages(chunk: Chunk, found: LocatedPages, ordering: Ordering) -> ToldPages:
+    """What the values of the pages are."""
+    present = present_counts(found.num_values, found.levels, chunk.column)
+    if present is None:
+        raise IndexBuildError(f"its pages claim {chunk.num_rows} rows, {len(chunk.column)} were decoded")
+    values = chunk.values
+    if len(values) != present.sum():
+        raise IndexBuildError(f"its levels tell of {present.sum()} values, {len(values)} were decoded")
+    starts = (np.cumsum(present) - present)[present > 0]
+    if not len(starts):
+        return ToldPages(present, PageBounds([], [], np.empty(0, np.int64) if ordering.is_float else None))
+    return ToldPages(present, page_bounds(values, starts, ordering, total_order=chunk.total_order))
 
 
 def _spread(counts: Counts | None, holds: npt.NDArray[np.bool_]) -> Counts:
