@@ -29,7 +29,7 @@ STATED = [
     pa.array([None if number is None else number % 90 for number in NUMBERS], pa.int32()).cast(pa.date32()),
     pa.array(NUMBERS, pa.int64()).cast(pa.timestamp("us", "UTC")),
     pa.array([None] * 320, pa.int64()),
-    pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 2] * 80), pa.array([5, None, 9, 77])),
+    pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 2] * 80), pa.array([5, 8, 9, 77])),
 ]
 DECODED = [
     pa.array([None if number is None else float(number) for number in NUMBERS]),
