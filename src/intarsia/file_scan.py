@@ -7,7 +7,7 @@ its columns come first, and those of the other conditions only where its rows ar
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -313,10 +313,9 @@ class FileScan:
         rows = wanted
         values: dict[Path, pa.ChunkedArray] = {}
         for condition in self._stages:
-            values |= self._predicate_columns(
-                group, [p for p in condition.paths() if p not in values], rows, pages
-            )
-            compared = {path: self._as_compared(path, column) for path, column in values.items()}
+            asked = condition.paths()
+            values |= self._predicate_columns(group, asked - values.keys(), rows, pages)
+            compared = {path: self._as_compared(path, values[path]) for path in asked & values.keys()}
             mask = evaluate(condition, {**self._constant_columns(rows.num_rows), **compared}, rows.num_rows)
             kept = _keep(rows, mask.to_numpy(zero_copy_only=False))
             if kept.is_empty:
@@ -335,10 +334,10 @@ class FileScan:
         return self._select(decoded, rows.num_rows, reused)
 
     def _predicate_columns(
-        self, group: int, paths: Iterable[Path], rows: RowSelection, pages: PageCache
+        self, group: int, paths: Set[Path], rows: RowSelection, pages: PageCache
     ) -> dict[Path, pa.ChunkedArray]:
         """Some of the predicate's columns, where they are columns of this file."""
-        asked = [path for path in self._predicate_paths if path in set(paths)]
+        asked = [path for path in self._predicate_paths if path in paths]
         leaves = leaves_under(self.file, asked)
         self._load_offset_indexes(group, leaves)
         found = self._decode(group, leaves, rows, pages)

@@ -65,14 +65,12 @@ class Pruned:
         certain: Rows that are known to match without a look at them.
         steps: What each index excluded, in the order they were asked; only those that excluded something.
         index_bytes: Bytes read from indexes.
-        index_requests: Requests made for them.
     """
 
     candidates: RowSelection
     certain: RowSelection
     steps: tuple[PruneStep, ...]
     index_bytes: int
-    index_requests: int
 
 
 def prune(
@@ -143,20 +141,18 @@ class _Pruner:
         return here is not None and (isinstance(leaf, BoundNull) or compares_alike(here, leaf.type))
 
     def run(self, embedded: EmbeddedIndexes) -> Pruned:
-        bytes_before, requests_before = self.file.source.counts.bytes, self.file.source.counts.requests
+        bytes_before = self.file.source.counts.bytes
         self._ask("statistics", RowGroupStatistics(self.file), self.asked)
         self._ask_column_indexes()
         self._ask_bloom_filters()
         self._ask_named_values()
         self._ask_dictionaries(embedded)
         self._ask_embedded(embedded)
-        counts = self.file.source.counts
         return Pruned(
             self.candidates,
             _combine(self.predicate, self.sure, self.everything) & self.candidates,
             tuple(self.steps),
-            counts.bytes - bytes_before,
-            counts.requests - requests_before,
+            self.file.source.counts.bytes - bytes_before,
         )
 
     def _open_leaves(self, asked: Iterable[Leaf] | None = None) -> dict[Leaf, RowSelection]:
