@@ -1,0 +1,60 @@
+"""Columns of structs, lists and maps, put together from columns that hold some of their leaves each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def join_columns(columns: list[pa.ChunkedArray], kind: pa.DataType) -> pa.ChunkedArray:
+    """One column of type ``kind`` from columns of the same rows that hold different leaves of it."""
+    return pa.chunked_array([_join([pa.concat_arrays(column.chunks) for column in columns], kind)], type=kind)
+
+
+def _join(arrays: list[pa.Array], kind: pa.DataType) -> pa.Array:
+    """The same of arrays."""
+    if len(arrays) == 1:
+        return arrays[0] if arrays[0].type == kind else arrays[0].cast(kind)
+    first = arrays[0]
+    if pa.types.is_struct(kind):
+        children = []
+        for place in range(kind.num_fields):
+            field = kind.field(place)
+            parts = [
+                array.flatten()[array.type.get_field_index(field.name)]
+                for array in arrays
+                if array.type.get_field_index(field.name) >= 0
+            ]
+            children.append(_join(parts, field.type))
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=first.is_null())
+    if pa.types.is_fixed_size_list(kind):
+        return _join_fixed_size(arrays, kind)
+    values = _join([array.flatten() for array in arrays], kind.field(0).type)
+    lengths = pc.fill_null(pc.list_value_length(first), 0).to_numpy(zero_copy_only=False)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    mask = first.is_null()
+    if pa.types.is_map(kind):
+        pairs = values.flatten()
+        return pa.MapArray.from_arrays(
+            pa.array(offsets, pa.int32()), pairs[0], pairs[1], type=kind, mask=mask
+        )
+    if pa.types.is_large_list(kind):
+        return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), values, type=kind, mask=mask)
+    if pa.types.is_list(kind):
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=kind, mask=mask)
+    wide = pa.types.is_large_list_view(kind)
+    view = pa.LargeListViewArray if wide else pa.ListViewArray
+    integer = pa.int64() if wide else pa.int32()
+    return view.from_arrays(
+        pa.array(offsets[:-1], integer), pa.array(lengths, integer), values, type=kind, mask=mask
+    )
+
+
+def _join_fixed_size(arrays: list[pa.Array], kind: pa.DataType) -> pa.Array:
+    """Fixed-size lists keep room for the values of null lists, so that those are kept, too."""
+    size = kind.list_size
+    values = _join(
+        [array.values.slice(array.offset * size, len(array) * size) for array in arrays], kind.field(0).type
+    )
+    return pa.FixedSizeListArray.from_arrays(values, type=kind, mask=arrays[0].is_null())
