@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from intarsia.comparison import comparison_array, comparison_type
 from intarsia.decode import PageDecoder, PageIndexMismatchError
-from intarsia.errors import CorruptFileError, FormatError
+from intarsia.errors import CorruptFileError, FormatError, UnsupportedFeatureError
 from intarsia.estimate import Estimates, order_conditions
 from intarsia.fetch import PageCache
 from intarsia.file import ChunkKey, ParquetInput
@@ -355,9 +355,9 @@ class FileScan:
         try:
             return column.cast(kind)
         except pa.ArrowException as error:
-            raise CorruptFileError(
+            raise UnsupportedFeatureError(
                 f"column {name!r} is {column.type} here and {kind} in the table's first file, and its values "
-                f"do not fit: {error}",
+                f"do not fit: {error}; list a file of the wider type first, or open each type by itself",
                 path=self.file.path,
             ) from error
 

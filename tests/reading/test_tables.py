@@ -325,7 +325,7 @@ def test_values_that_do_not_fit_are_named(tmp_path, now, before, values, where):
         pytest.skip("nothing compares with a struct")
     write(tmp_path / "1.parquet", v=pa.array([], now), other=pa.array([], pa.int64()))
     write(tmp_path / "2.parquet", v=pa.array(values, before), other=list(range(len(values))))
-    with pytest.raises(ia.CorruptFileError, match="'v'") as caught:
+    with pytest.raises(ia.UnsupportedFeatureError, match="'v'") as caught:
         ia.open(tmp_path).scan(where).to_arrow()
     assert str(tmp_path / "2.parquet") in str(caught.value)
 
