@@ -1,6 +1,7 @@
 """Bloom filters that are attached: they deny nothing that is there, fit in size, and others read them."""
 
 import datetime as dt
+import io
 import pickle
 import re
 import struct
@@ -352,6 +353,57 @@ def test_duckdb_probes_them(path):
     assert excluded("id", ABSENT) == [True, True, True]
     assert excluded("country", "country 7") == [False, False, False]
     assert excluded("country", "Atlantis") == [True, True, True]
+
+
+def test_duckdb_reads_less_for_an_absent_value(path):
+    duckdb = pytest.importorskip("duckdb")
+    local = pytest.importorskip("fsspec.implementations.local")
+
+    class Counted(local.LocalFileSystem):
+        """Local files by another name, whose bytes are counted."""
+
+        protocol = "counted"
+        cachable = False
+        num_bytes = 0
+
+        @classmethod
+        def _strip_protocol(cls, path):
+            return super()._strip_protocol(path.removeprefix("counted://"))
+
+        def _open(self, path, mode="rb", **options):
+            return CountedFile(self, content(path))
+
+    class CountedFile(io.BytesIO):  # in memory, since DuckDB leaves files to the garbage collector
+        def __init__(self, files, data):
+            super().__init__(data)
+            self._files = files
+
+        def read(self, size=-1):
+            data = super().read(size)
+            self._files.num_bytes += len(data)
+            return data
+
+        def readinto(self, buffer):
+            size = super().readinto(buffer)
+            self._files.num_bytes += size
+            return size
+
+    def bytes_read(value):
+        files = Counted()
+        with duckdb.connect() as connection:
+            connection.register_filesystem(files)
+            query = f"SELECT count(*) FROM 'counted://{path}' WHERE id = {value}"
+            (found,) = connection.execute(query).fetchone()
+        return found, files.num_bytes
+
+    present = pq.read_table(path)["id"][12_345].as_py()
+    assert bytes_read(present)[0] == 1
+    nothing, before = bytes_read(ABSENT)
+    attach(path, [Bloom("id")])
+    after = bytes_read(ABSENT)
+    assert nothing == after[0] == 0
+    assert 0 < after[1] < before / 2
+    assert bytes_read(present)[0] == 1
 
 
 def test_datafusion_prunes_row_groups_by_them(path):
