@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from intarsia.discovery import TableFile, partition_types
 from intarsia.file import ParquetInput
+from intarsia.storage import ObjectStoreFile
 
 
 class TableFiles:
@@ -23,12 +24,16 @@ class TableFiles:
     def __init__(self, files: Sequence[TableFile], *, distinct_index: str | None = None) -> None:
         self.files = tuple(files)
         self.distinct_index = distinct_index
-        self._still_open: list[ParquetInput] = []  # the first file, for the first who wants to read it
+        self._still_open: list[ParquetInput] = []  # the first file, for whoever is first to read it
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_still_open": []}  # a copy opens its files itself
 
     def open_file(self, entry: TableFile) -> ParquetInput:
         """Open one of the files.
 
-        The first one is open since its schema was asked for; its footer need not be fetched again.
+        The first one, if it is an object, is open since its schema was asked for: its footer need not be
+        fetched again, as every read checks that it is still the object of that footer.
         """
         if entry is self.files[0]:
             with contextlib.suppress(IndexError):
@@ -43,9 +48,13 @@ class TableFiles:
     @cached_property
     def schema(self) -> pa.Schema:
         """The schema; reads the first file's footer."""
-        first = ParquetInput(self.files[0].open())
+        source = self.files[0].open()
+        first = ParquetInput(source)
         schema = first.arrow_schema
-        self._still_open.append(first)
+        if isinstance(source, ObjectStoreFile) and source.e_tag is not None:
+            self._still_open.append(first)
+        else:  # a local file is soon opened again, holds a descriptor, and may be overwritten until the scan
+            first.close()
         for name, kind in self.partition_types.items():
             field = pa.field(name, pa.dictionary(pa.int32(), kind))
             place = schema.get_field_index(name)

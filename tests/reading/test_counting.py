@@ -69,28 +69,12 @@ def test_value_outside_all_row_groups_reads_nothing_but_the_footer(sorted_file, 
 def test_what_no_row_can_meet_does_not_even_open_the_file(sorted_file, where):
     _, path, _ = sorted_file
     recorded, ranges = open_recorded(path)
-    assert recorded.schema
-    ranges.clear()
     scan = recorded.scan(where)
     assert scan.to_arrow().num_rows == 0
     assert ranges == []
     report = scan.report.to_dict()
     assert report["files"] == {"total": 1, "read": 0, "opened": 0}
     assert (report["requests"], report["bytes"]["read"]) == (0, 0)
-
-
-def test_the_footer_is_read_once_for_the_schema_and_the_first_scan(sorted_file):
-    _, path, _ = sorted_file
-    recorded, ranges = open_recorded(path)
-    assert recorded.schema
-    schemas_requests = len(ranges)
-    scan = recorded.scan("key = 4000")
-    assert scan.count() == 1
-    assert scan.report.requests == len(ranges) > schemas_requests
-    footers = [place for place in ranges if place.stop == path.stat().st_size]
-    assert len(footers) == 1
-    assert scan.count() == 1  # opens the file again: it may be another one by now
-    assert len([place for place in ranges if place.stop == path.stat().st_size]) == 2
 
 
 def test_value_between_those_of_a_page_reads_that_page_alone(sorted_file):

@@ -1,18 +1,21 @@
-"""An object that is replaced while it is read: its footer says nothing about the new bytes."""
+"""A file that is replaced while it is read, or between two questions: its footer tells nothing of the new."""
 
 from __future__ import annotations
 
+import copy
 import io
+import pickle
+from typing import ClassVar
 
 import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from obstore.store import MemoryStore
+from obstore.store import LocalStore, MemoryStore
 
 import intarsia as ia
 from intarsia.discovery import TableFile
-from intarsia.storage import ByteRange, ObjectStoreFile
+from intarsia.storage import ByteRange, LocalFile, ObjectStoreFile
 from intarsia.table import Table
 
 
@@ -40,3 +43,81 @@ def test_replaced_between_two_batches():
     put(store, [5, 6, 7, 8])  # of the same length
     with pytest.raises(ia.CorruptFileError, match=r"memory://t\.parquet.*replaced while it was read"):
         next(batches)
+
+
+@pytest.fixture
+def requests(monkeypatch):
+    """What was asked of stores."""
+    asked = []
+
+    def recorded(name, real):
+        return lambda *args, **more: asked.append(name) or real(*args, **more)
+
+    for name in ("head", "get"):
+        monkeypatch.setattr(obstore, name, recorded(name, getattr(obstore, name)))
+    return asked
+
+
+def test_the_footer_is_fetched_once_for_the_schema_and_the_first_scan(requests):
+    store = MemoryStore()
+    table = Table([TableFile("memory://t.parquet", put(store, [1, 2]), (), store, "t.parquet")])
+    assert table.schema.names == ["v"]
+    assert requests == ["head", "get"]
+    assert table.count() == 2
+    assert requests == ["head", "get"]
+    put(store, [1, 2, 3])
+    assert table.count() == 3  # opens it again: it may be another one by now
+    assert requests == ["head", "get"] * 2
+
+
+def test_replaced_between_the_schema_and_the_scan():
+    store = MemoryStore()
+    table = Table([TableFile("memory://t.parquet", put(store, [1, 2, 3, 4]), (), store, "t.parquet")])
+    assert table.schema.names == ["v"]
+    put(store, [5, 6, 7, 8])  # of the same length
+    with pytest.raises(ia.ReplacedWhileReadError):
+        table.scan("v > 1").to_arrow()
+    assert table.count("v > 4") == 4
+
+
+def test_a_local_file_may_be_overwritten_between_the_schema_and_the_scan(tmp_path):
+    path = tmp_path / "t.parquet"
+    form = {"use_dictionary": False, "compression": "none"}
+    pq.write_table(pa.table({"v": pa.array(range(1000))}), path, **form)
+    table = ia.open(path)
+    assert table.schema.names == ["v"]
+    pq.write_table(pa.table({"v": pa.array(range(5000, 6000))}), path, **form)  # pages at the same offsets
+    assert table.count("v >= 5000") == 1000
+
+
+def pickled(table):
+    return pickle.loads(pickle.dumps(table))
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickled])
+def test_a_table_is_copied_after_its_schema_was_asked(tmp_path, duplicate):
+    pq.write_table(pa.table({"v": [1, 2, 3]}), tmp_path / "t.parquet")
+    remote = TableFile("x://t.parquet", 0, (), LocalStore(tmp_path), "t.parquet")
+    for table in (ia.open(tmp_path / "t.parquet"), Table([remote])):
+        assert table.schema.names == ["v"]
+        other = duplicate(table)
+        assert (other.count("v > 1"), table.count("v > 1")) == (2, 2)
+
+
+class KeptTableFile(TableFile):
+    """A local file of a table, which keeps what it opened."""
+
+    opened: ClassVar[list[LocalFile]] = []
+
+    def open(self):
+        self.opened.append(LocalFile(self.path))
+        return self.opened[-1]
+
+
+def test_a_table_keeps_no_local_file_open(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"v": [1, 2, 3]}), path)
+    assert Table([KeptTableFile(str(path), path.stat().st_size)]).schema.names == ["v"]
+    (source,) = KeptTableFile.opened
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        source.read_ranges([ByteRange(0, 4)])
