@@ -1,9 +1,30 @@
 """Intarsia: indexes inlaid in Parquet.
 
->>> import intarsia as ia
->>> table = ia.open("lake/")                                        # doctest: +SKIP
->>> table.scan("user = 42", columns=["ts", "amount"]).to_arrow()    # doctest: +SKIP
->>> ia.attach("lake/a.parquet", [ia.PageIndex(), ia.Distinct("country")])    # doctest: +SKIP
+===================  =====================================================================================
+read                 `open` gives a `Table`: `Table.scan`, `count`, `aggregate`, `approx_distinct`, `sample`
+what it took         `Table.explain`, `Scan.report`: a `ScanReport` of `PageCounts`, `PrunedBy`, `Ignored`
+index what exists    `attach`, `detach`
+write                `write_table`, `Writer`
+look into a file     `inspect` (what it says of itself), `verify` (whether that is true)
+indexes for all      `PageIndex`, `Statistics`, `Bloom`: Parquet's own
+embedded indexes     `Distinct`, `ZoneMap`, `Ngram`, `RowMap`, `BloomGranule`, `Hll`, `Histogram`, `Sample`
+predicates           SQL text, pyarrow's filters, or a `Predicate` of `And`, `Or`, `Not`, `Comparison`, `In`,
+                     `IsNull`, `Like`, `RegexpLike`, `Constant`, `contains`, `starts_with`, `ends_with`
+errors               `IntarsiaError` and what derives from it; `IntarsiaWarning`: an index was ignored
+`intarsia.spark`     index and read a lake by Spark
+`intarsia.testing`   test an index of your own
+===================  =====================================================================================
+
+Example:
+    >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+    >>> path = os.path.join(tempfile.mkdtemp(), "cities.parquet")
+    >>> pq.write_table(pa.table({"city": ["Bern", "Basel", "Bern"], "visitors": [3, 5, 4]}), path)
+    >>> ia.attach(path, [ia.PageIndex(), ia.Distinct("city")]).built
+    ('page_index', 'distinct(city):page')
+    >>> ia.open(path).scan("city = 'Basel'", columns=["visitors"]).to_arrow().to_pylist()
+    [{'visitors': 5}]
+    >>> ia.detach(path).detached
+    True
 """
 
 from __future__ import annotations
@@ -12,6 +33,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from intarsia.aggregate import Aggregate
+from intarsia.approximate import ApproximateCount
 from intarsia.errors import (
     ChangedMeanwhileError,
     ColumnNotFoundError,
@@ -29,6 +51,7 @@ from intarsia.errors import (
     UnsupportedFeatureError,
     WriteError,
 )
+from intarsia.file import Ignored
 from intarsia.indexes.bloom_granule import BloomGranule
 from intarsia.indexes.distinct import Distinct
 from intarsia.indexes.histogram import Histogram
@@ -37,9 +60,24 @@ from intarsia.indexes.ngram import Ngram
 from intarsia.indexes.rowmap import RowMap
 from intarsia.indexes.sample import Sample
 from intarsia.indexes.zonemap import ZoneMap
+from intarsia.predicate import (
+    And,
+    Comparison,
+    Constant,
+    In,
+    IsNull,
+    Like,
+    Not,
+    Or,
+    Predicate,
+    RegexpLike,
+    contains,
+    ends_with,
+    starts_with,
+)
 from intarsia.scan import Scan
 from intarsia.table import Table, open
-from intarsia.tally import ScanReport
+from intarsia.tally import PageCounts, PrunedBy, ScanReport
 
 if TYPE_CHECKING:
     from intarsia.inspection import FileInspection, inspect
@@ -48,6 +86,7 @@ if TYPE_CHECKING:
         Bloom,
         DetachReport,
         PageIndex,
+        Skipped,
         Statistics,
         attach,
         detach,
@@ -57,11 +96,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Aggregate",
+    "And",
+    "ApproximateCount",
     "AttachReport",
     "Bloom",
     "BloomGranule",
     "ChangedMeanwhileError",
     "ColumnNotFoundError",
+    "Comparison",
+    "Constant",
     "CorruptFileError",
     "DetachReport",
     "Distinct",
@@ -70,21 +113,32 @@ __all__ = [
     "FormatError",
     "Histogram",
     "Hll",
+    "Ignored",
+    "In",
     "IndexBuildError",
     "IndexPayloadError",
     "IntarsiaError",
     "IntarsiaWarning",
+    "IsNull",
+    "Like",
     "NewerDirectoryError",
     "Ngram",
+    "Not",
     "NotTabularError",
+    "Or",
+    "PageCounts",
     "PageIndex",
+    "Predicate",
     "PredicateError",
+    "PrunedBy",
+    "RegexpLike",
     "ReplaceError",
     "ReplacedWhileReadError",
     "RowMap",
     "Sample",
     "Scan",
     "ScanReport",
+    "Skipped",
     "Statistics",
     "Table",
     "UnsupportedFeatureError",
@@ -94,9 +148,12 @@ __all__ = [
     "Writer",
     "ZoneMap",
     "attach",
+    "contains",
     "detach",
+    "ends_with",
     "inspect",
     "open",
+    "starts_with",
     "verify",
     "write_table",
 ]
@@ -108,6 +165,7 @@ _LOADED_WHEN_USED = {
     "DetachReport": "intarsia.retrofit",
     "FileInspection": "intarsia.inspection",
     "PageIndex": "intarsia.retrofit",
+    "Skipped": "intarsia.retrofit",
     "Statistics": "intarsia.retrofit",
     "Finding": "intarsia.verification",
     "VerifyReport": "intarsia.verification",

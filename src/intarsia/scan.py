@@ -40,7 +40,10 @@ from intarsia.tally import ScanReport, warn_of_ignored
 
 
 class Scan:
-    """One question to a table, as `Table.scan` makes it; it runs when its answer is asked for.
+    """One question to a table, as `Table.scan` makes it; it runs whenever its answer is asked for.
+
+    The rows come by `to_arrow`, by iterating over batches, or go to what reads Arrow streams, as in
+    ``polars.DataFrame(scan)`` and ``duckdb.sql("FROM scan")``; ``scan.to_arrow().to_pandas()`` for pandas.
 
     Attributes:
         columns: The columns of the result.

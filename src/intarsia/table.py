@@ -35,7 +35,9 @@ def open(
         A table; nothing but the listing was read.
 
     Raises:
-        FileNotFoundError: If nothing is there.
+        FileNotFoundError: If nothing is there, or no Parquet file in a folder.
+
+    A store that cannot be reached raises obstore's own errors.
 
     Example:
         >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
@@ -54,8 +56,9 @@ class Table(TableFiles):
     ``pyarrow.parquet.read_table``. A column that another file lacks is null there; one that has
     another type there is cast.
 
-    Args:
-        files: The files, at least one.
+    Attributes:
+        files: The files, by path; each has ``path``, ``size_bytes`` and ``partition``.
+        schema: The schema; the first file's footer is read for it.
         distinct_index: See `open`.
     """
 
@@ -74,7 +77,8 @@ class Table(TableFiles):
 
         Args:
             where: SQL text such as ``"user = 42 AND country IN ('Singapore')"``, pyarrow's
-                ``[("user", "=", 42)]`` form, or a `Predicate`; None for all rows.
+                ``[("user", "=", 42)]`` form, or nodes such as ``ia.Comparison("user", "=", 42)``; None for
+                all rows. docs/cli.md says what the SQL may hold.
             columns: Columns of the result; a dotted path is a field of a struct. None for all.
             limit: At most so many rows.
 
@@ -85,6 +89,17 @@ class Table(TableFiles):
             ValueError: If ``limit`` is negative.
             PredicateError: If ``where`` cannot be understood, or compares what cannot be compared.
             ColumnNotFoundError: If a column is not there; near matches are named.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+            >>> pq.write_table(pa.table({"x": range(1000), "y": ["a", "b"] * 500}), path)
+            >>> table = ia.open(path)
+            >>> table.scan("x < 3", columns=["y"]).to_arrow().to_pylist()
+            [{'y': 'a'}, {'y': 'b'}, {'y': 'a'}]
+            >>> where = ia.And((ia.Comparison("x", "<", 3), ia.In("y", ("a", "c"))))
+            >>> [table.scan(condition).count() for condition in (where, str(where), [("x", "<", 3)])]
+            [2, 2, 3]
         """
         if limit is not None and limit < 0:
             raise ValueError(f"limit is {limit}; it must be 0 or more")
@@ -96,14 +111,31 @@ class Table(TableFiles):
         """What a scan would read, what each index excludes, and about how many rows match.
 
         Where a predicate's rows are only known once its columns are read, the pages of the other columns
-        are those of all candidate rows: an upper bound. So is ``bytes.planned``, what reading them takes;
-        ``bytes.read`` is what planning took. ``rows.estimated`` is what histograms and samples say, or None.
+        are those of all candidate rows: an upper bound. So is ``bytes_planned``, what reading them takes;
+        ``bytes_read`` is what planning took. ``rows_estimated`` is what histograms and samples say, or None.
 
         Args:
             where: As for `scan`.
             columns: As for `scan`.
             analyze: Run the scan, too, and drop its rows: then what was read stands beside the estimate.
-                Without it no data page is read, and ``rows.matched`` is None.
+                Without it no data page is read, and ``rows_matched`` is None.
+
+        Returns:
+            The plan; ``to_dict()`` gives it as JSON holds it, with the keys that docs/cli.md lists.
+
+        Raises:
+            PredicateError: If ``where`` cannot be understood, or compares what cannot be compared.
+            ColumnNotFoundError: If a column is not there; near matches are named.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+            >>> pq.write_table(pa.table({"x": range(1000)}), path, row_group_size=100)
+            >>> plan = ia.open(path).explain("x < 42")
+            >>> plan.row_groups_total, plan.row_groups_read, plan.rows_candidate
+            (10, 1, 100)
+            >>> plan.pruned_by["statistics", "x"].row_groups
+            9
         """
         return self.scan(where, columns).explain(analyze=analyze)
 

@@ -66,11 +66,28 @@ def attach(
         What was built, kept and skipped, and why.
 
     Raises:
+        FileNotFoundError: If nothing is there.
         IsADirectoryError: If it is a folder.
-        FormatError: If the file is damaged, encrypted or has no columns.
-        IndexBuildError: If an index cannot be built on the columns that it names.
-        ColumnNotFoundError: If there is no such column.
-        ReplaceError: If the new file could not be written.  In each case the old file is untouched.
+        CorruptFileError: If it is no Parquet file, or a damaged one.
+        UnsupportedFeatureError: If the file is encrypted, signed or has no columns.
+        NewerDirectoryError: If a later version of Intarsia added something to it.
+        IndexBuildError: If something in ``indexes`` is no index, is given twice, has parameters that mean
+            nothing, or cannot be built on the columns that it names.
+        ColumnNotFoundError: If there is no such column; near matches are named.
+        ReplaceError: If the new file could not be written, or the object is above 1 GiB.
+        ChangedMeanwhileError: If somebody else changed the file, twice in a row.
+
+    In each case the old file is untouched.  A store that cannot be reached raises obstore's own errors.
+
+    Example:
+        >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+        >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+        >>> pq.write_table(pa.table({"city": ["Bern", "Basel"] * 500}), path)
+        >>> report = ia.attach(path, [ia.PageIndex(), ia.Distinct("city")])
+        >>> report.built, report.bytes_added > 0
+        (('page_index', 'distinct(city):page'), True)
+        >>> ia.attach(path, ia.Distinct("city")).kept
+        ('distinct(city):page',)
     """
     asked = checked_indexes(indexes)
     try:

@@ -19,13 +19,34 @@ from intarsia.retrofit.target import find_target
 def detach(path: str | os.PathLike[str]) -> DetachReport:
     """Bring back the original file, if anything was attached to it.
 
+    Indexes that `intarsia.write_table` laid behind the rows are taken off, too.
+
     Args:
-        path: A local file, or the URL of an object.
+        path: A local file, or the URL of an object whose store knows conditional puts.
+
+    Returns:
+        What was taken off; ``detached`` is False where there was nothing, and the file is then left alone.
 
     Raises:
-        FormatError: If the file is damaged or encrypted.
+        FileNotFoundError: If nothing is there.
+        IsADirectoryError: If it is a folder.
+        CorruptFileError: If it is no Parquet file, or a damaged one.
+        UnsupportedFeatureError: If the file is encrypted or signed.
         IndexPayloadError: If the file carries the directory of another one.
-        ReplaceError: If the file could not be replaced.  In each case it is untouched.
+        NewerDirectoryError: If a later version of Intarsia added something to it.
+        ReplaceError: If the file could not be replaced.
+        ChangedMeanwhileError: If somebody else changed it meanwhile.
+
+    In each case the file is untouched.  A store that cannot be reached raises obstore's own errors.
+
+    Example:
+        >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+        >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+        >>> pq.write_table(pa.table({"city": ["Bern", "Basel"] * 500}), path)
+        >>> size = os.path.getsize(path)
+        >>> _ = ia.attach(path, ia.Distinct("city"))
+        >>> ia.detach(path).removed, os.path.getsize(path) == size
+        (('distinct(city):page',), True)
     """
     started = time.perf_counter()
     target = find_target(path)
