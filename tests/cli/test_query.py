@@ -232,6 +232,30 @@ def test_every_type_as_json_and_csv(run, tmp_path, name):
     assert run("query", path).code == 0
 
 
+def test_csv_of_nested_uuids(run, tmp_path):
+    value = uuid.UUID(int=7)
+    structs = pa.StructArray.from_arrays([pa.array([value.bytes], pa.uuid())], ["u"])
+    pq.write_table(pa.table({"s": structs}), tmp_path / "t.parquet")
+    found = run("query", tmp_path / "t.parquet", "--format", "csv")
+    assert list(csv.reader(io.StringIO(found.out))) == [["s"], [json.dumps({"u": str(value)})]]
+
+
+def test_dictionaries_of_several_files_in_one_arrow_file(run, tmp_path):
+    for part, text in (("a", "x"), ("b", "y")):
+        path = tmp_path / "lake" / f"part={part}" / "t.parquet"
+        path.parent.mkdir(parents=True)
+        pq.write_table(pa.table({"text": pa.array([text, None]).dictionary_encode()}), path)
+    for form in ([], ["--sample", 9]):
+        target = tmp_path / "rows.arrow"
+        run("query", tmp_path / "lake", "--output", target, *form)
+        rows = pa.ipc.open_file(target).read_all()
+        assert rows.schema == pa.schema({"text": pa.string(), "part": pa.string()})
+        found = sorted(rows.to_pylist(), key=str)
+        assert found == sorted(
+            ({"text": t, "part": p} for t, p in (("x", "a"), (None, "a"), ("y", "b"), (None, "b"))), key=str
+        )
+
+
 def test_nested_values_of_slices(run, tmp_path):
     """Rows that were filtered keep their own lists and maps."""
     path = tmp_path / "nested.parquet"

@@ -67,7 +67,7 @@ def writer(
         import pyarrow.parquet as pq
 
         return _ArrowWriter(pq.ParquetWriter(sink, schema))
-    return _ArrowWriter(pa.ipc.new_file(sink, schema) if is_file else pa.ipc.new_stream(sink, schema))
+    return _ArrowFileWriter(sink, schema) if is_file else _ArrowWriter(pa.ipc.new_stream(sink, schema))
 
 
 class _ArrowWriter:
@@ -83,13 +83,28 @@ class _ArrowWriter:
         self._target.close()
 
 
+class _ArrowFileWriter(_ArrowWriter):
+    """Arrow's form of files, which has one dictionary for a column: each file read has one of its own."""
+
+    def __init__(self, sink: IO[bytes], schema: pa.Schema) -> None:
+        self._schema = pa.schema([_plain(field) for field in schema], metadata=schema.metadata)
+        super().__init__(pa.ipc.new_file(sink, self._schema))
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        super().write(batch.cast(self._schema))
+
+
+def _plain(field: pa.Field) -> pa.Field:
+    return field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
+
+
 class _CsvWriter:
     """CSV with a header; null is nothing, an empty text is ``""``."""
 
     def __init__(self, sink: IO[bytes], schema: pa.Schema) -> None:
         import pyarrow.csv
 
-        empty = [csv_column(pa.array([], field.type)) for field in schema]
+        empty = [csv_column(pa.nulls(0, field.type)) for field in schema]
         self._schema = pa.schema(
             [(field.name, column.type) for field, column in zip(schema, empty, strict=True)]
         )
