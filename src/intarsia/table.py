@@ -22,8 +22,9 @@ def open(
     """Open a Parquet file or a lake of them.
 
     Args:
-        source: A file, a folder, a glob, or a list of these; a local path or a URL. Folders named
-            ``column=value`` become partition columns.
+        source: A file, a folder, a glob, or a list of these; a local path or a URL (no glob then). Folders
+            named ``column=value`` below a folder, or from a glob's first wildcard on, become partition
+            columns; a file that is named by itself has none.
         distinct_index: The column (dotted if it is nested) whose distinct values other programs laid into
             the files in the form of DataFusion's example, under the footer key ``distinct_index_offset``.
             Nothing in such a file says what column they are of, and nothing shows that they are not of an
@@ -57,7 +58,8 @@ class Table(TableFiles):
     another type there is cast.
 
     Attributes:
-        files: The files, by path; each has ``path``, ``size_bytes`` and ``partition``.
+        files: The files: those of a folder or glob by path, those of a list as they were listed. Each has
+            ``path``, ``size_bytes`` and ``partition``.
         schema: The schema; the first file's footer is read for it.
         distinct_index: See `open`.
     """
@@ -71,6 +73,8 @@ class Table(TableFiles):
         self, where: Where = None, columns: Sequence[str] | None = None, limit: int | None = None
     ) -> Scan:
         """A scan, not yet run.
+
+        Rows come in the order of the files, and within a file in its order.
 
         NaN compares as in Arrow: only ``<>``, ``NOT …`` and ``IS NOT NULL`` match it. (Aggregates take it for
         greater than every number, as SQL does, and `intarsia.spark.read` compares as Spark.)
