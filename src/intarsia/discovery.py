@@ -49,7 +49,7 @@ class TableFile:
 
 
 def find_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[TableFile]:
-    """The files that a user means, ordered by path.
+    """The files that a user means: those of a folder or glob by path, those of a list as they were listed.
 
     Args:
         source: A file, a folder (searched through; names that start with ``.`` or ``_`` are left out, as

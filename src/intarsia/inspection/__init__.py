@@ -66,6 +66,7 @@ def inspect(path: str | os.PathLike[str], *, pages: bool = False) -> FileInspect
         CorruptFileError: If it is no Parquet file, or a damaged one.
         UnsupportedFeatureError: If its footer is encrypted.
         FileNotFoundError: If nothing is there.
+        IsADirectoryError: If it is a folder.
 
     Example:
         >>> found = inspect("flights.parquet")                              # doctest: +SKIP

@@ -50,6 +50,7 @@ def verify(path: str | os.PathLike[str], *, progress: Progress | None = None) ->
         CorruptFileError: If it is no Parquet file, or its footer is damaged.
         UnsupportedFeatureError: If its footer is encrypted.
         FileNotFoundError: If nothing is there.
+        IsADirectoryError: If it is a folder.
 
     Example:
         >>> report = verify("flights.parquet")           # doctest: +SKIP
