@@ -62,6 +62,10 @@ class PrunedBy:
     pages: int = 0
     rows: int = 0
 
+    def __str__(self) -> str:
+        pages, groups = f"{self.pages:,} pages", f"{self.row_groups:,} row groups"
+        return f"{self.rows:,} rows, {pages}, {groups}, {self.files:,} files by {self.index} of {self.column}"
+
 
 @dataclass
 class ScanReport:
@@ -75,6 +79,16 @@ class ScanReport:
 
     ``answered_by`` is what an aggregate took from indexes: rows that match and need no look, and the pages of
     the column that a scan would have read for them.
+
+    Printed, it is a few lines for people.
+
+    Example:
+        >>> print(ScanReport(files_total=2, files_opened=1, rows_total=100, bytes_total=4096))
+        files       0 of 2 read, 1 not even opened
+        row groups  0 of 0 read
+        pages       0 of 0 read
+        rows        0 of 100 might match, 0 do
+        bytes       0 of 4,096 read, by 0 requests
     """
 
     files_total: int = 0
@@ -134,14 +148,39 @@ class ScanReport:
             _add_step(_entry(self.answered_by, step.index, step.column), file, own, step)
         self.ignored += [note for note in file.ignored if note not in self.ignored]
 
+    def __str__(self) -> str:
+        total, read = self._pages_total, sum(counts.read for counts in self.pages.values())
+        unopened = self.files_total - self.files_opened
+        skipped = f", {unopened:,} not even opened" if unopened else ""
+        estimated = "" if self.rows_estimated is None else f", about {self.rows_estimated:,.0f} by estimate"
+        matched = "" if self.rows_matched is None else f", {self.rows_matched:,} do"
+        index = f", {self.bytes_index:,} of them indexes" if self.bytes_index else ""
+        planned = "" if self.bytes_planned is None else f", at most {self.bytes_planned:,} planned"
+        requests = f", by {self.requests:,} requests"
+        lines = [
+            f"files       {self.files_read:,} of {self.files_total:,} read{skipped}",
+            f"row groups  {self.row_groups_read:,} of {self.row_groups_total:,} read",
+            f"pages       {read:,} of {'an unknown number' if total is None else f'{total:,}'} read",
+            f"rows        {self.rows_candidate:,} of {self.rows_total:,} might match{estimated}{matched}",
+            f"bytes       {self.bytes_read:,} of {self.bytes_total:,} read{index}{planned}{requests}",
+        ]
+        lines += [f"excluded    {entry}" for entry in self.pruned_by.values()]
+        lines += [f"answered    {entry}" for entry in self.answered_by.values()]
+        lines += [f"ignored     {note.file}: {note.index}: {note.reason}" for note in self.ignored]
+        return "\n".join(lines)
+
+    @property
+    def _pages_total(self) -> int | None:
+        totals = [counts.total for counts in self.pages.values()]
+        return None if None in totals else sum(total or 0 for total in totals)
+
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON holds it; the keys are fixed, more may be added."""
-        totals = [counts.total for counts in self.pages.values()]
         return {
             "files": {"total": self.files_total, "read": self.files_read, "opened": self.files_opened},
             "row_groups": {"total": self.row_groups_total, "read": self.row_groups_read},
             "pages": {
-                "total": None if None in totals else sum(total or 0 for total in totals),
+                "total": self._pages_total,
                 "read": sum(counts.read for counts in self.pages.values()),
                 "by_column": {
                     name: {"total": counts.total, "read": counts.read} for name, counts in self.pages.items()

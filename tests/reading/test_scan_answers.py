@@ -131,3 +131,22 @@ def test_a_file_that_is_not_there_leaves_nothing_behind(tmp_path, capfd):
     with pytest.raises(FileNotFoundError):
         table.count()
     assert "ignored" not in capfd.readouterr().err
+
+
+def test_reports_print_as_lines_for_people(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"x": range(1000), "l": [[1]] * 1000}), path)
+    attached = str(ia.attach(path, [ia.PageIndex(), ia.ZoneMap("x", 100)]))
+    assert attached.startswith(f"{path}: built page_index, zone_map(x):100; +")
+    assert str(ia.attach(path, [ia.PageIndex()])).endswith(
+        "built nothing; kept page_index, zone_map(x):100; +0 bytes"
+    )
+    scan = ia.open(path).scan("x < 150")
+    assert scan.to_arrow().num_rows == 150
+    lines = str(scan.report).splitlines()
+    assert lines[0] == "files       1 of 1 read"
+    assert lines[3] == "rows        200 of 1,000 might match, 150 do"
+    assert lines[5] == "excluded    800 rows, 0 pages, 0 row groups, 0 files by zone_map(x):100 of x"
+    assert "at most" in str(ia.open(path).explain("x < 150"))
+    answer = ia.open(path).aggregate({"x": "sum"})
+    assert any(line.startswith("answered    1,000 rows") for line in str(answer.report).splitlines())

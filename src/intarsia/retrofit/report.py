@@ -54,6 +54,15 @@ class AttachReport:
         """Whether the file was replaced."""
         return bool(self.built) or self.bytes_added != 0
 
+    def __str__(self) -> str:
+        built = f"built {', '.join(self.built)}" if self.built else "built nothing"
+        kept = f"; kept {', '.join(self.kept)}" if self.kept else ""
+        text = f"{self.path}: {built}{kept}; {self.bytes_added:+,} bytes"
+        for note in self.skipped:
+            place = "" if note.row_group is None else f", row group {note.row_group}"
+            text += f"\n  {note.index} of {note.column}{place}: {note.reason}"
+        return text
+
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON has it."""
         out = asdict(self)
