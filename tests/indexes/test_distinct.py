@@ -214,3 +214,16 @@ def test_values_that_hardly_repeat_are_not_listed(tmp_path):
     assert table.explain("unique = 2001").rows_candidate == rows
     ia.attach(path, [ia.Distinct("unique", 2000, max_values=2000)])
     assert table.explain("unique = 2001").rows_candidate == 2000
+
+
+def test_an_index_that_is_of_no_use_is_told(tmp_path):
+    path = tmp_path / "a.parquet"
+    rows = 60_000
+    pq.write_table(pa.table({"id": range(rows), "word": [f"{row:x}" for row in range(rows)]}), path)
+    report = ia.attach(path, [ia.Distinct("id", 20_000), ia.Distinct("id", "file", max_values=rows)])
+    assert [(note.column, note.index) for note in report.skipped] == [("id", "distinct(id):20000")]
+    assert "max_values=None" in report.skipped[0].reason
+    assert "too many distinct values" in str(report)
+    (note,) = ia.attach(path, [ia.Ngram("word", 3, "file", max_grams=10)]).skipped
+    assert (note.index, "max_grams=10" in note.reason) == ("ngram(word):file", True)
+    assert ia.attach(path, [ia.Ngram("word", 3, "file")]).skipped == ()

@@ -227,6 +227,15 @@ class Index(Protocol):
 
 
 @runtime_checkable
+class TellsShortfall(Protocol):
+    """An index that can tell when a payload that it built will hardly be of use."""
+
+    def shortfall(self, payload: bytes, layout: Layout) -> str | None:
+        """Why it will hardly skip anything, for whoever attaches it; None if it may."""
+        ...
+
+
+@runtime_checkable
 class PicksPredicates(Protocol):
     """An index that tells, before its payload is read, which predicates it cannot judge."""
 

@@ -30,6 +30,7 @@ from intarsia.indexes.datafusion import OpenLines, build_block, open_block
 from intarsia.indexes.granules import (
     cut_at_edges,
     granule_rows,
+    is_mostly,
     parse_granules,
     refuse_nested,
     serialize_granules,
@@ -141,6 +142,15 @@ class Distinct:
     def footer_keys(self, payload_offset: int) -> Mapping[bytes, bytes]:
         """The key by which DataFusion's example finds the values."""
         return {DATAFUSION_KEY: b"%d" % payload_offset} if self._is_datafusion else {}
+
+    def shortfall(self, payload: bytes, layout: Layout) -> str | None:
+        """Why most rows are never skipped by it; None if they may be."""
+        opened = self.open(payload, layout)
+        if not isinstance(opened, OpenDistinct) or not is_mostly(opened.unlisted, opened.edges):
+            return None
+        return (
+            f"most rows are in granules with too many distinct values to list (max_values={self.max_values})"
+        )
 
     def can_prune(self, predicate: BoundLeaf) -> bool:
         """DataFusion's form says nothing of nulls."""

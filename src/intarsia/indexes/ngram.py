@@ -31,6 +31,7 @@ from intarsia.indexes.granules import (
     compared_batches,
     cut_at_edges,
     granule_rows,
+    is_mostly,
     parse_granules,
     serialize_granules,
 )
@@ -118,6 +119,13 @@ class Ngram:
             granules.add(granule, fold_case(texts) if self.ignore_case else texts)
         batch, unlisted = granules.finish()
         return serialize_granules(batch, edges, self.granularity, {b"unlisted": unlisted})
+
+    def shortfall(self, payload: bytes, layout: Layout) -> str | None:
+        """Why most rows are never skipped by it; None if they may be."""
+        opened = self.open(payload, layout)
+        if not is_mostly(opened.unlisted, opened.edges):
+            return None
+        return f"most rows are in granules with too many grams to list (max_grams={self.max_grams})"
 
     def open(self, payload: bytes, layout: Layout) -> OpenNgram:
         """The grams and where they occur."""

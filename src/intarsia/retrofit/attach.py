@@ -22,7 +22,14 @@ from intarsia.errors import (
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.directory import Entry
 from intarsia.indexes.base import Index
-from intarsia.retrofit.blobs import build_blob, carried_blobs, check_parameters, planned_entry, same_index
+from intarsia.retrofit.blobs import (
+    build_blob,
+    carried_blobs,
+    check_parameters,
+    planned_entry,
+    same_index,
+    shortfall_of,
+)
 from intarsia.retrofit.bloom import Bloom
 from intarsia.retrofit.chunk_state import carried_states
 from intarsia.retrofit.column_data import FileColumns
@@ -30,7 +37,7 @@ from intarsia.retrofit.layout import lay_out
 from intarsia.retrofit.original import Original, find_original
 from intarsia.retrofit.page_index import PageIndex, trusted_page_index
 from intarsia.retrofit.progress import Progress, no_progress
-from intarsia.retrofit.report import AttachReport, summarize
+from intarsia.retrofit.report import AttachReport, Skipped, summarize
 from intarsia.retrofit.statistics import Statistics
 from intarsia.retrofit.structures import StructureCompleter
 from intarsia.retrofit.target import CopiesAhead, Target, find_target
@@ -76,8 +83,9 @@ def attach(
         ColumnNotFoundError: If there is no such column; near matches are named.
         ReplaceError: If the new file could not be written, or the object is above 1 GiB.
         ChangedMeanwhileError: If somebody else changed the file, twice in a row.
+        ObjectStoreError: If a store behind a URL cannot be reached, refuses, or is not known.
 
-    In each case the old file is untouched.  A store that cannot be reached raises obstore's own errors.
+    In each case the old file is untouched.
 
     Example:
         >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
@@ -158,6 +166,7 @@ class _Attachment:
         self._lost = bool(self.skipped)
         self.built: list[str] = []
         self.kept: list[str] = []
+        self._shortfalls: list[Skipped] = []
         self._columns = columns_of(original.file, self._known_offset_index)
         self._embedded: set[object] = set()
         self._standard = [index for kind in STANDARD for index in asked if isinstance(index, kind)]
@@ -173,7 +182,7 @@ class _Attachment:
                 self._embed(index)
         # what was asked for has been built anew where it was damaged
         names = {blob.entry.name for blob in self.blobs}
-        self.skipped = [note for note in self.skipped if note.index not in names]
+        self.skipped = [note for note in self.skipped if note.index not in names] + self._shortfalls
         self.kept += [blob.entry.name for blob in self.blobs if blob.entry.identity not in self._embedded]
 
     @property
@@ -214,8 +223,11 @@ class _Attachment:
             self.kept.append(planned.name)
         else:
             self._begin_copy()
-            self.blobs[place : place + 1] = [build_blob(index, planned, self._columns)]
+            blob = build_blob(index, planned, self._columns)
+            self.blobs[place : place + 1] = [blob]
             self.built.append(planned.name)
+            shortfall = shortfall_of(index, blob, self._columns)
+            self._shortfalls += [] if shortfall is None else [shortfall]
         self._advance(planned.name)
 
     def _place_of(self, planned: Entry) -> int:

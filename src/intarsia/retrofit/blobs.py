@@ -12,7 +12,7 @@ import pyarrow as pa
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.format.blob import BLOB_HEADER_BYTES, blob_header, checksum
 from intarsia.format.directory import Entry
-from intarsia.indexes.base import Granularity, HasFooterKeys, Index, parameters
+from intarsia.indexes.base import Granularity, HasFooterKeys, Index, TellsShortfall, parameters
 from intarsia.indexes.embedded import EmbeddedIndexes, find_index
 from intarsia.indexes.parameters import check_granularity
 from intarsia.predicate.nodes import render_column
@@ -121,6 +121,14 @@ def same_index(planned: Entry, there: Entry) -> bool:
         and planned.kind_version == there.kind_version
         and planned.parameters == there.parameters
     )
+
+
+def shortfall_of(index: Index, blob: Blob, columns: FileColumns) -> Skipped | None:
+    """What to tell of an index that was built, and will hardly be of use."""
+    if not isinstance(index, TellsShortfall):
+        return None
+    reason = index.shortfall(blob.payload, columns.layout)
+    return None if reason is None else Skipped(", ".join(index.columns), None, blob.entry.name, reason)
 
 
 def build_blob(index: Index, planned: Entry, columns: FileColumns) -> Blob:
