@@ -14,6 +14,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from intarsia.errors import FormatError
+from intarsia.object_errors import object_errors
 from intarsia.storage import ByteSource, LocalFile, ObjectStoreFile, find_store, local_path
 
 #: What Hive and Spark write for a partition value that is null.
@@ -54,10 +55,11 @@ def find_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
     Args:
         source: A file, a folder (searched through; names that start with ``.`` or ``_`` are left out, as
             Spark and pyarrow do), a glob, or a list of these; local, ``file://``, or a URL that
-            obstore knows (``s3://``, ``gs://``, ``az://``, ``https://``).
+            obstore knows (``s3://``, ``gs://``, ``az://``, ``https://``, ``http://``).
 
     Raises:
         FileNotFoundError: If nothing is there.
+        ObjectStoreError: If a store cannot be reached, refuses, or is not known.
     """
     if isinstance(source, (str, os.PathLike)):
         return _find(os.fspath(source))
@@ -127,18 +129,22 @@ def _partition_values(folders: Sequence[str]) -> tuple[tuple[str, str | None], .
 
 def _find_remote(url: str) -> list[TableFile]:
     import obstore
+    from obstore.store import HTTPStore
 
     store, key = find_store(url)
     if glob.has_magic(key):
         raise FileNotFoundError(f"{url}: globs are not supported behind URLs; name the folder")
     try:
         if key and not key.endswith("/"):
-            meta = obstore.head(store, key)
+            with object_errors(url):
+                meta = obstore.head(store, key)
             return [TableFile(url, int(meta["size"]), (), store, key)]
     except FileNotFoundError:
-        pass  # not an object: a folder, perhaps
+        if isinstance(store, HTTPStore):
+            raise  # a web server that has folders finds them as it finds files
     prefix = key.rstrip("/")
-    listed = [item for batch in obstore.list(store, prefix=prefix or None) for item in batch]
+    with object_errors(url):
+        listed = [item for batch in obstore.list(store, prefix=prefix or None) for item in batch]
     base = url[: len(url) - len(key)].rstrip("/")
     files = []
     for item in sorted(listed, key=lambda item: str(item["path"])):

@@ -16,6 +16,7 @@
     │   └── NotTabularError (TypeError) what was given has no rows and columns
     ├── ReplaceError (OSError)          a file could not be replaced; the old one is untouched
     │   └── ChangedMeanwhileError       somebody else changed it since it was read
+    ├── ObjectStoreError (OSError)      a store that cannot be reached, refuses, or is not known
     ├── JavaNotFoundError               intarsia.spark finds no Java that Spark can run on
     └── UsageError                      the command was called wrongly; nobody else sees it
 
@@ -127,6 +128,10 @@ class ReplaceError(IntarsiaError, OSError):
 
 class ChangedMeanwhileError(ReplaceError):
     """The file is no longer the one that was read; somebody else replaced or changed it."""
+
+
+class ObjectStoreError(IntarsiaError, OSError):
+    """A store behind a URL cannot be reached, refuses, or is of no known kind; the remedy is named."""
 
 
 class IntarsiaWarning(UserWarning):

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote
 
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
+from intarsia.object_errors import object_errors
 
 #: Requests to an object store that are under way at once, for one `ByteSource.read_ranges`.
 MAX_CONCURRENT_REQUESTS = 16
@@ -148,7 +149,8 @@ class ObjectStoreFile:
         self.path = path
         self._store = store
         self._key = key
-        meta = obstore.head(store, key)
+        with object_errors(path):
+            meta = obstore.head(store, key)
         self._size = int(meta["size"])
         self.e_tag: str | None = meta.get("e_tag")
 
@@ -161,6 +163,7 @@ class ObjectStoreFile:
 
         Raises:
             ReplacedWhileReadError: If the object is no longer the one that was opened.
+            ObjectStoreError: If the store cannot be reached, or refuses.
         """
         if len(ranges) < 2:
             return [self._read(place) for place in ranges]
@@ -170,14 +173,16 @@ class ObjectStoreFile:
     def _read(self, place: ByteRange) -> bytes:
         import obstore
 
-        result = obstore.get(self._store, self._key, options={"range": (place.start, place.stop)})
+        with object_errors(self.path):
+            result = obstore.get(self._store, self._key, options={"range": (place.start, place.stop)})
+            data = bytes(result.bytes())
         found = result.meta.get("e_tag")
         # compared here: a weak ETag cannot be sent as a condition, and some servers do not know conditions
         if self.e_tag is not None and found is not None and found != self.e_tag:
             raise ReplacedWhileReadError(
                 "the object was replaced while it was read; open it again", path=self.path, offset=place.start
             )
-        return bytes(result.bytes())
+        return data
 
     def close(self) -> None:
         """Nothing is held between requests."""
@@ -344,12 +349,18 @@ def local_path(name: str) -> str | None:
 
 
 def find_store(url: str) -> tuple[Any, str]:
-    """The obstore store that the URL of an object or a folder of them means, and the path within it."""
+    """The obstore store that the URL of an object or a folder of them means, and the path within it.
+
+    Raises:
+        ObjectStoreError: If obstore knows no such store, or it needs what the environment does not say.
+    """
     from obstore.store import from_url
 
     scheme, separator, rest = url.partition("://")
     bucket, _, key = rest.partition("/")
-    return from_url(f"{scheme}{separator}{bucket}"), key
+    plain: Any = {"client_options": {"allow_http": True}} if scheme.lower() == "http" else {}
+    with object_errors(url):
+        return from_url(f"{scheme}{separator}{bucket}", **plain), key
 
 
 def coalesce(ranges: Iterable[ByteRange], gap_bytes: int) -> list[ByteRange]:

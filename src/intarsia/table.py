@@ -37,8 +37,7 @@ def open(
 
     Raises:
         FileNotFoundError: If nothing is there, or no Parquet file in a folder.
-
-    A store that cannot be reached raises obstore's own errors.
+        ObjectStoreError: If a store behind a URL cannot be reached, refuses, or is not known.
 
     Example:
         >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os

@@ -38,9 +38,8 @@ def exit_code(error: BaseException) -> int | None:
 
 
 def _library_errors() -> tuple[type[BaseException], ...]:
-    """Errors of Arrow and of object stores; only of those that were loaded, for others raised none."""
-    roots = (("pyarrow", "ArrowException"), ("obstore.exceptions", "BaseError"))
-    return tuple(getattr(sys.modules[module], name) for module, name in roots if module in sys.modules)
+    """Errors of Arrow, if it was loaded; else it raised none."""
+    return (sys.modules["pyarrow"].ArrowException,) if "pyarrow" in sys.modules else ()
 
 
 def tell(error: BaseException, command: str = "intarsia", *, debug: bool = False) -> int | None:
@@ -76,7 +75,7 @@ def one_line(error: BaseException, command: str = "intarsia") -> str:
         return printable(" ".join([*text.split(), f"(see: {command} --help)"]))
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return printable(f"{error.filename}: {error.strerror[:1].lower()}{error.strerror[1:]}")
-    text = " ".join(str(error).partition("\nDebug source:")[0].split())  # obstore's is many lines long
+    text = " ".join(str(error).split())
     return printable(text) or type(error).__name__
 
 

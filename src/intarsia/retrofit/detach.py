@@ -36,8 +36,9 @@ def detach(path: str | os.PathLike[str]) -> DetachReport:
         NewerDirectoryError: If a later version of Intarsia added something to it.
         ReplaceError: If the file could not be replaced.
         ChangedMeanwhileError: If somebody else changed it meanwhile.
+        ObjectStoreError: If a store behind a URL cannot be reached, refuses, or is not known.
 
-    In each case the file is untouched.  A store that cannot be reached raises obstore's own errors.
+    In each case the file is untouched.
 
     Example:
         >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os

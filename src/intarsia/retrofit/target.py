@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from intarsia.errors import ChangedMeanwhileError, ReplaceError
+from intarsia.object_errors import what_failed
 from intarsia.retrofit.replace import (
     FileIdentity,
     NewFile,
@@ -153,7 +154,7 @@ def replace_object(store: Any, key: str, parts: Sequence[bytes], e_tag: str | No
     except NotImplementedError as error:
         raise unconditional from error
     except (BaseError, OSError) as error:
-        raise ReplaceError(f"{path}: cannot be replaced: {error}") from error
+        raise ReplaceError(f"{path}: cannot be replaced: {what_failed(path, error)}") from None
 
 
 class NewTarget(Protocol):
@@ -211,7 +212,7 @@ class NewObject:
         try:
             obstore.put(self._store, self._key, Path(self.temporary))
         except (BaseError, OSError) as error:
-            raise ReplaceError(f"{self._path}: cannot be written: {error}") from error
+            raise ReplaceError(f"{self._path}: cannot be written: {what_failed(self._path, error)}") from None
         finally:
             self.discard()
 
@@ -226,6 +227,7 @@ def find_target(path: str | os.PathLike[str]) -> Target:
 
     Raises:
         IsADirectoryError: If it is a folder.
+        ObjectStoreError: If a store cannot be reached, refuses, or is not known.
     """
     name = os.fspath(path)
     local = local_path(name)
@@ -244,6 +246,7 @@ def new_target(path: str | os.PathLike[str]) -> NewTarget:
 
     Raises:
         ReplaceError: If there can be none.
+        ObjectStoreError: If the store is not known.
     """
     name = os.fspath(path)
     local = local_path(name)
