@@ -1,10 +1,14 @@
 """`intarsia verify`: exit codes, JSON, and the list of rules."""
 
 import json
+import re
+import shutil
 
 import pytest
 
+import intarsia as ia
 from intarsia.cli import main
+from intarsia.cli.verify_command import _counted
 from intarsia.format.structs import BoundaryOrder
 from intarsia.verification import RULES
 from tests.verify.damage import Damage, change_column_index
@@ -25,6 +29,22 @@ def test_a_good_file(run, path):
     code, out = run(path)
     assert code == 0
     assert out.startswith("1 file checked, no error (")
+
+
+def test_one_of_a_thing_and_two(run, path, tmp_path):
+    ia.attach(path, [ia.Distinct("id")])
+    other = shutil.copy(path, tmp_path / "other.parquet")
+    assert {"1 directory", "1 embedded index"} <= set(re.split(r", |[()]", run(path)[1]))
+    assert {"2 directories", "2 embedded indexes"} <= set(re.split(r", |[()]", run(path, other)[1]))
+
+
+@pytest.mark.parametrize(
+    ("name", "one"),
+    [("page_statistics", "page statistics"), ("bloom_filters", "bloom filter"), ("pages", "page")],
+)
+def test_plurals(name, one):
+    assert _counted(1, name) == f"1 {one}"
+    assert _counted(1234, name) == f"1,234 {name.replace('_', ' ')}"
 
 
 def test_a_finding_in_text_and_json(run, path):

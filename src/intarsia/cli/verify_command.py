@@ -21,6 +21,9 @@ intarsia verify lake/ --json | jq '.reports[].findings[]'
 intarsia verify --list-rules
 """
 
+#: How the plurals of what is checked end, and their singulars; the first that fits.
+_SINGULARS = (("statistics", "statistics"), ("ies", "y"), ("indexes", "index"), ("s", ""))
+
 
 def _print_rules(asked: bool) -> None:
     if asked:
@@ -81,9 +84,20 @@ def _tell(outcome: Outcome[VerifyReport]) -> None:
             print(style(printable(str(finding)), sys.stdout))
     bad = sum(not report.ok for report in outcome.done)
     checked = sum((Counter(report.checked) for report in outcome.done), Counter[str]())
-    things = ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in sorted(checked.items()))
+    things = ", ".join(_counted(number, name) for name, number in sorted(checked.items()))
     print(
         f"{count(len(outcome.done), 'file')} checked, {f'{bad:,} with errors' if bad else 'no error'}"
         + (f"; {len(outcome.failed):,} failed" if outcome.failed else "")
         + (f" ({things})" if things else "")
     )
+
+
+def _counted(number: int, name: str) -> str:
+    """A number, and what is counted: ``name`` is the plural, with underscores."""
+    noun = name.replace("_", " ")
+    if number == 1:
+        for plural, singular in _SINGULARS:
+            if noun.endswith(plural):
+                noun = noun.removesuffix(plural) + singular
+                break
+    return f"{number:,} {noun}"
