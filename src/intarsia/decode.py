@@ -353,12 +353,15 @@ def check_positions(column: pa.ChunkedArray) -> None:
 
 
 def _dictionary_columns(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
-    """The column, or its fields, where they are dictionary arrays."""
-    if pa.types.is_dictionary(column.type):
+    """The column, or what it holds, where they are dictionary arrays."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
         yield column
-    elif pa.types.is_struct(column.type):
-        for place in range(column.type.num_fields):
+    elif pa.types.is_struct(kind):
+        for place in range(kind.num_fields):
             yield from _dictionary_columns(pc.struct_field(column, [place]))
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        yield from _dictionary_columns(pc.list_flatten(column))
 
 
 # --- rows --------------------------------------------------------------------------------------------

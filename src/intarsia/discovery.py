@@ -101,6 +101,11 @@ def _is_visible(path: str) -> bool:
     return not os.path.basename(path).startswith((".", "_"))
 
 
+def _is_data(name: str) -> bool:
+    """Whether a file in a folder is one of the table, by its name; Hadoop and Delta lay others beside."""
+    return _is_visible(name) and not name.endswith((".crc", ".json"))
+
+
 def _is_visible_below(path: str, root: str) -> bool:
     """Whether neither a file nor a folder that it lies in, below the root, is hidden."""
     *folders, name = os.path.relpath(path, root or ".").split(os.sep)
@@ -112,7 +117,7 @@ def _walk(folder: str) -> Iterable[str]:
         # "_" and "." hide, unless it is a partition column whose name begins so
         folders[:] = sorted(name for name in folders if _is_visible(name) or "=" in name)
         for name in names:
-            if _is_visible(name) and not name.endswith((".crc", ".json")):
+            if _is_data(name):
                 yield os.path.join(root, name)
 
 
@@ -149,7 +154,7 @@ def _find_remote(url: str) -> list[TableFile]:
     files = []
     for item in sorted(listed, key=lambda item: str(item["path"])):
         inside = str(item["path"])[len(prefix) :].lstrip("/").split("/")
-        if all(_is_visible(part) or "=" in part for part in inside):
+        if _is_data(inside[-1]) and all(_is_visible(part) or "=" in part for part in inside[:-1]):
             partition = _partition_values(inside[:-1])
             files.append(
                 TableFile(f"{base}/{item['path']}", int(item["size"]), partition, store, str(item["path"]))

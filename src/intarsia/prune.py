@@ -1,9 +1,9 @@
 """A predicate against every index of a file: which rows might match, and which index said so.
 
-Indexes are asked leaf by leaf, the cheapest first.  Each leaf of the predicate keeps the rows that no index
-has yet excluded; AND intersects them and OR unites them, so that skipping works across columns.  An index
-is only read for row groups where it could still exclude something, and, but for the page index (without which
-no page can be found), only if reading it costs less than it could save.
+Indexes are asked leaf by leaf, in a fixed order, embedded ones by their size.  Each leaf of the predicate
+keeps the rows that no index has yet excluded; AND intersects them and OR unites them, so that skipping works
+across columns.  An index is only read for row groups where it could still exclude something, and, but for the
+page index (without which no page can be found), only if reading it costs less than it could save.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ class TableFiles:
     def __init__(self, files: Sequence[TableFile], *, distinct_index: str | None = None) -> None:
         self.files = tuple(files)
         self.distinct_index = distinct_index
-        self._still_open: list[ParquetInput] = []  # the first file, for whoever is first to read it
+        # the first file and its ETag, for whoever is first to read it
+        self._still_open: list[tuple[ParquetInput, str]] = []
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_still_open": []}  # a copy opens its files itself
@@ -33,12 +34,15 @@ class TableFiles:
         """Open one of the files.
 
         The first one, if it is an object, is open since its schema was asked for: its footer need not be
-        fetched again, as every read checks that it is still the object of that footer.
+        fetched again, if it still is that object.
         """
-        if entry is self.files[0]:
+        source = entry.open()
+        if entry is self.files[0] and isinstance(source, ObjectStoreFile):
             with contextlib.suppress(IndexError):
-                return self._still_open.pop()
-        return ParquetInput(entry.open())
+                first, e_tag = self._still_open.pop()
+                if e_tag == source.e_tag:
+                    return first
+        return ParquetInput(source)
 
     @cached_property
     def partition_types(self) -> dict[str, pa.DataType]:
@@ -52,7 +56,7 @@ class TableFiles:
         first = ParquetInput(source)
         schema = first.arrow_schema
         if isinstance(source, ObjectStoreFile) and source.e_tag is not None:
-            self._still_open.append(first)
+            self._still_open.append((first, source.e_tag))
         else:  # a local file is soon opened again, holds a descriptor, and may be overwritten until the scan
             first.close()
         for name, kind in self.partition_types.items():

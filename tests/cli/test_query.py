@@ -244,13 +244,20 @@ def test_dictionaries_of_several_files_in_one_arrow_file(run, tmp_path):
     for part, text in (("a", "x"), ("b", "y")):
         path = tmp_path / "lake" / f"part={part}" / "t.parquet"
         path.parent.mkdir(parents=True)
-        pq.write_table(pa.table({"text": pa.array([text, None]).dictionary_encode()}), path)
+        texts = pa.array([text, None]).dictionary_encode()
+        nested = {
+            "struct": pa.StructArray.from_arrays([texts], ["a"]),
+            "list": pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), texts),
+        }
+        pq.write_table(pa.table({"text": texts, **nested}), path)
     for form in ([], ["--sample", 9]):
         target = tmp_path / "rows.arrow"
         run("query", tmp_path / "lake", "--output", target, *form)
         rows = pa.ipc.open_file(target).read_all()
-        assert rows.schema == pa.schema({"text": pa.string(), "part": pa.string()})
-        found = sorted(rows.to_pylist(), key=str)
+        assert rows.schema.field("text").type == rows.schema.field("part").type == pa.string()
+        assert rows["struct"].to_pylist() == [{"a": text} for text in rows["text"].to_pylist()]
+        assert rows["list"].to_pylist() == [[text] for text in rows["text"].to_pylist()]
+        found = sorted(rows.select(["text", "part"]).to_pylist(), key=str)
         assert found == sorted(
             ({"text": t, "part": p} for t, p in (("x", "a"), (None, "a"), ("y", "b"), (None, "b"))), key=str
         )

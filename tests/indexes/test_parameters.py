@@ -30,9 +30,10 @@ WRONG = [
     *wrong(ia.Ngram, "ignore_case", (0, 1, "yes", None), "True or False"),
     *(
         case
-        for kind in (ia.BloomGranule, ia.Distinct, ia.Histogram, ia.Hll, ia.Ngram, ia.ZoneMap)
+        for kind in (ia.BloomGranule, ia.Distinct, ia.Hll, ia.Ngram, ia.ZoneMap)
         for case in wrong(kind, "granularity", GRANULARITIES, "'file', 'row_group', 'page' or a number")
     ),
+    *wrong(ia.Histogram, "granularity", GRANULARITIES, "'row_group', 'page' or a number"),
 ]
 
 

@@ -10,8 +10,10 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from obstore.store import LocalStore
 
 import intarsia as ia
+from intarsia import discovery
 from intarsia.discovery import HIVE_NULL
 from tests.reading.exact import assert_same_rows, bits
 
@@ -201,6 +203,21 @@ def test_links_are_followed(tmp_path):
 def test_nothing_there(tmp_path, source):
     with pytest.raises(FileNotFoundError):
         ia.open(source if isinstance(source, list) else os.path.join(tmp_path, source))
+
+
+def test_files_of_other_kinds_beside_objects_are_passed_by(tmp_path, monkeypatch):
+    """As in a local folder; Hadoop lays checksums beside files, and Delta its log."""
+    folder = tmp_path / "lake" / "_part=1"
+    folder.mkdir(parents=True)
+    for name in ("a.crc", "b.json", "_SUCCESS", ".hidden.parquet"):
+        (folder / name).write_bytes(b"no Parquet")
+    write(folder / "c.parquet", a=[1])
+    local = [file.path for file in ia.open(tmp_path / "lake").files]
+    assert local == [str(folder / "c.parquet")]
+    monkeypatch.setattr(discovery, "find_store", lambda url: (LocalStore(tmp_path), "lake/"))
+    table = ia.open("s3://bucket/lake/")
+    assert [file.path for file in table.files] == ["s3://bucket/lake/_part=1/c.parquet"]
+    assert table.count() == 1
 
 
 def test_empty_folder(tmp_path):

@@ -364,6 +364,14 @@ def test_a_dictionary_of_no_column(path):
     assert [group.column(ordinal).has_dictionary_page for ordinal in range(2)] == [False, True]
 
 
+def test_sorted_by_a_struct(path):
+    """Parquet has no word for that order, so the footer says nothing of it."""
+    table = pa.table({"s": [{"a": 2}, {"a": 1}], "n": [1, 2]})
+    ia.write_table(table, path, sort_by="s")
+    assert pq.read_table(path)["n"].to_pylist() == [2, 1]
+    assert pq.read_metadata(path).row_group(0).sorting_columns == ()
+
+
 def test_sorted_by_a_dictionary(path):
     table = pa.table({"a": pa.array(["b", "a", None, "b", "a"]).dictionary_encode(), "n": range(5)})
     ia.write_table(table, path, sort_by="a")

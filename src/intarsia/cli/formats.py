@@ -95,7 +95,17 @@ class _ArrowFileWriter(_ArrowWriter):
 
 
 def _plain(field: pa.Field) -> pa.Field:
-    return field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
+    """The field without dictionaries, also within structs and lists."""
+    kind = field.type
+    if pa.types.is_dictionary(kind):
+        return field.with_type(kind.value_type)
+    if pa.types.is_struct(kind):
+        return field.with_type(pa.struct([_plain(child) for child in kind]))
+    if pa.types.is_list(kind):
+        return field.with_type(pa.list_(_plain(kind.value_field)))
+    if pa.types.is_large_list(kind):
+        return field.with_type(pa.large_list(_plain(kind.value_field)))
+    return field
 
 
 class _CsvWriter:

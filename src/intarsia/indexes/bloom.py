@@ -72,8 +72,9 @@ class BloomFilters:
         for probe in sorted(probes, key=lambda probe: len(probe.hashes)):
             bits = self._bits[probe.key]
             if bits is not None:
-                most_bytes[probe.key.row_group] -= self._cost_bytes(probe, bits)
-                if most_bytes[probe.key.row_group] >= 0:
+                cost = self._cost_bytes(probe, bits)
+                if cost <= most_bytes[probe.key.row_group]:
+                    most_bytes[probe.key.row_group] -= cost
                     chosen.append((probe, _blocks(probe, bits)))
         found = iter(self._file.source.read_ranges([block for _, blocks in chosen for block in blocks]))
         for probe, blocks in chosen:

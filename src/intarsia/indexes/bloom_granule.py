@@ -51,7 +51,8 @@ class BloomGranule:
 
     Args:
         column: The column, dotted if it is nested; it may not lie in a list or map.
-        fpp: About this share of the values that a granule does not hold are taken for held, between 0 and 1.
+        fpp: About this share of the values that a granule does not hold are taken for held: 0.000001 or
+            more, below 1.
         granularity: ``"page"``, ``"row_group"``, ``"file"``, or a number of rows.
 
     Example:

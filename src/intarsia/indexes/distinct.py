@@ -64,7 +64,8 @@ class Distinct:
         granularity: ``"page"``, ``"row_group"``, ``"file"``, or a number of rows.
         max_values: A granule with more distinct values than this is recorded as "cannot skip"; so is one
             whose values take more than 16 MiB. None: half of the granule's rows, but 1,000 in any case
-            and 10,000 at most (DataFusion's form: 10,000).
+            and 10,000 at most (DataFusion's form: 10,000). All granules together may list 96 MiB; beyond that
+            the index is refused.
         layout: ``"granules"``; or ``"datafusion"``, the form that the example of DataFusion's blog reads: the
             values of the file, whose offset stands in the footer key ``distinct_index_offset``. That form
             is about a text column of the whole file (``granularity`` is then ``"file"``), says nothing of
@@ -148,9 +149,8 @@ class Distinct:
         opened = self.open(payload, layout)
         if not isinstance(opened, OpenDistinct) or not is_mostly(opened.unlisted, opened.edges):
             return None
-        return (
-            f"most rows are in granules with too many distinct values to list (max_values={self.max_values})"
-        )
+        limit = "" if self.max_values is None else f" (max_values={self.max_values})"
+        return f"most rows are in granules with too many distinct values to list, or too long ones{limit}"
 
     def can_prune(self, predicate: BoundLeaf) -> bool:
         """DataFusion's form says nothing of nulls."""

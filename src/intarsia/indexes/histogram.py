@@ -66,13 +66,13 @@ class Histogram:
 
     def __post_init__(self) -> None:
         """Parameters are checked at once."""
-        check_granularity(self)
-        check_integer(self, "buckets", 1, MAX_BUCKETS)
         if self.granularity == "file":
             raise IndexBuildError(
                 "Histogram: granularity 'file' would need a whole column in memory; use 'row_group', whose "
                 "estimates are summed over the file"
             )
+        check_granularity(self, "row_group", "page")
+        check_integer(self, "buckets", 1, MAX_BUCKETS)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -10,18 +10,20 @@ from intarsia.errors import IndexBuildError
 _LEAST_FPP = 1e-6
 
 
-def check_granularity(index: Any) -> None:
+def check_granularity(index: Any, *names: str) -> None:
     """Refuse what is no `intarsia.indexes.base.Granularity`.
 
     Args:
         index: An index with the attribute ``granularity``.
+        names: Those that it knows by name; all, if none are given.
 
     Raises:
         IndexBuildError: If it is another.
     """
     value = index.granularity
-    if value not in ("file", "row_group", "page") and not _is_integer(value, 1, None):
-        raise _refusal(index, "granularity", "'file', 'row_group', 'page' or a number of rows")
+    known = names or ("file", "row_group", "page")
+    if value not in known and not _is_integer(value, 1, None):
+        raise _refusal(index, "granularity", f"{', '.join(map(repr, known))} or a number of rows")
 
 
 def check_integer(index: Any, name: str, least: int, most: int | None = None) -> None:

@@ -45,7 +45,8 @@ class Bloom:
 
     Attributes:
         column: The column (dotted, or a path, where it lies in a struct); of a list all values go in.
-        fpp: For how many of the values that a row group does not hold it is read in vain, between 0 and 1.
+        fpp: For how many of the values that a row group does not hold it is read in vain: 0.000001
+            or more, below 1.
 
     Example:
         >>> import intarsia as ia

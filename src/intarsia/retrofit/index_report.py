@@ -22,7 +22,8 @@ class FileOutcome:
         bytes_after: Its length now.
         built: Names of the indexes that were built.
         kept: Names of those that were there already.
-        skipped: What has no index, and why: ``column``, ``index``, ``reason``, perhaps ``row_group``.
+        skipped: What has no index, or one of hardly any use, and why: ``column``, ``index``, ``reason``,
+            perhaps ``row_group``.
         error: Why the file was left as it was; None if all went well.
         seconds: How long it took.
     """
@@ -154,7 +155,7 @@ class IndexReport:
         return self._told(self._notes())
 
     def _notes(self) -> list[str]:
-        """Why some columns have no index; what holds for many files is told once."""
+        """Why some columns have no index, or one of no use; what holds for many files is told once."""
         files_of: dict[tuple[str, str, str], set[str]] = defaultdict(set)
         for note in self.skipped:
             files_of[note["index"], note["column"], note["reason"]].add(note["path"])

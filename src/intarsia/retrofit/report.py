@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Skipped:
-    """A chunk, or a whole column, that an index leaves out, and why."""
+    """A chunk, or a whole column, that an index leaves out; or an index of hardly any use; and why."""
 
     column: str
     row_group: int | None
@@ -29,7 +29,7 @@ class AttachReport:
         bytes_after: Its length now.
         built: Names of the indexes that this run built; a standard structure if any chunk got it.
         kept: Names of those that were there already.
-        skipped: What has no index, and why.
+        skipped: What has no index, or one of hardly any use, and why.
         stale: Why a directory that was there was not about this file; None if there was none, or it was.
         seconds: How long it took.
     """

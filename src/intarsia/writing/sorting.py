@@ -71,7 +71,8 @@ def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def sorting_columns(keys: Sequence[SortKey], file: ParquetInput) -> list[pq.SortingColumn] | None:
     """The order as the footer has it, as far as every reader understands the same by it.
 
-    A floating-point column ends it: Parquet does not say where NaN stands, and readers differ.
+    A floating-point column ends it: Parquet does not say where NaN stands, and readers differ. So does a
+    struct, which is no leaf.
 
     Args:
         keys: How rows are sorted.
@@ -81,6 +82,8 @@ def sorting_columns(keys: Sequence[SortKey], file: ParquetInput) -> list[pq.Sort
     for name, direction in keys:
         if pa.types.is_floating(comparison_type(file.arrow_schema.field(name).type)):
             break
-        leaf = file.leaves_by_path[(name,)]
+        leaf = file.leaves_by_path.get((name,))
+        if leaf is None:
+            break
         out.append(pq.SortingColumn(leaf.ordinal, direction == "descending", False))
     return out or None
