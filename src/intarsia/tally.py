@@ -149,7 +149,7 @@ class ScanReport:
         self.ignored += [note for note in file.ignored if note not in self.ignored]
 
     def __str__(self) -> str:
-        total, read = self._pages_total, sum(counts.read for counts in self.pages.values())
+        total, read = self._pages_total, self._pages_read
         unopened = self.files_total - self.files_opened
         skipped = f", {unopened:,} not even opened" if unopened else ""
         estimated = "" if self.rows_estimated is None else f", about {self.rows_estimated:,.0f} by estimate"
@@ -170,6 +170,10 @@ class ScanReport:
         return "\n".join(lines)
 
     @property
+    def _pages_read(self) -> int:
+        return sum(counts.read for counts in self.pages.values())
+
+    @property
     def _pages_total(self) -> int | None:
         totals = [counts.total for counts in self.pages.values()]
         return None if None in totals else sum(total or 0 for total in totals)
@@ -181,7 +185,7 @@ class ScanReport:
             "row_groups": {"total": self.row_groups_total, "read": self.row_groups_read},
             "pages": {
                 "total": self._pages_total,
-                "read": sum(counts.read for counts in self.pages.values()),
+                "read": self._pages_read,
                 "by_column": {
                     name: {"total": counts.total, "read": counts.read} for name, counts in self.pages.items()
                 },

@@ -20,6 +20,7 @@ from intarsia.indexes.base import Layout, parameters
 from intarsia.indexes.value_hash import is_lookup
 from intarsia.predicate import bind, leaves
 from intarsia.selection import RowSelection
+from tests.indexes.probing import noticed_damage, pages_of
 from tests.indexes.test_distinct import Values, find, rows_where
 from tests.indexes.test_rowmap import TYPES, Recorded
 from tests.predicate import strategies
@@ -29,11 +30,6 @@ INDEX = ia.BloomGranule("x")
 
 def opened(data, index=INDEX):
     return index.open(index.build(data), data.layout)
-
-
-def pages_of(array, rows_per_page):
-    edges = [*range(0, len(array), rows_per_page), len(array)]
-    return Values(array, edges, [0, len(array)])
 
 
 @st.composite
@@ -190,21 +186,8 @@ def test_every_flipped_bit_of_what_is_read_is_noticed():
 def test_damage_is_noticed_or_does_no_harm():
     array = pa.array([f"value {row}" for row in range(600)])
     data = pages_of(array, 150)
-    payload = INDEX.build(data)
     questions = [find(f"x = 'value {row}'", pa.string()) for row in (0, 300, 599)]
-    noticed = 0
-    for place in range(len(payload)):
-        damaged = bytearray(payload)
-        damaged[place] ^= 1 << place % 8
-        index = INDEX.open(bytes(damaged), data.layout)
-        for leaf in questions:
-            try:
-                found = index.candidate_rows(leaf)
-            except IndexPayloadError:
-                noticed += 1
-            else:
-                assert (rows_where(leaf, array) - found).is_empty
-    assert noticed > len(payload) / 10
+    assert noticed_damage(INDEX, data, questions) > len(INDEX.build(data)) / 10
 
 
 def test_rows_of_blocks_that_changed_places_are_noticed():

@@ -17,6 +17,7 @@ from intarsia.indexes import ngram
 from intarsia.indexes.base import Layout, parameters
 from intarsia.predicate import Comparison, In, Like, RegexpLike, bind, leaves
 from intarsia.selection import RowSelection
+from tests.indexes.probing import pages_of
 from tests.indexes.test_distinct import Values, find, rows_where
 from tests.predicate import strategies
 
@@ -27,11 +28,6 @@ CHARACTERS = "aAbBkKsS1.-%_é\u00c9ß\u017f\u212a\u0130\u0131日本\U0001f600"
 
 def opened(data, index):
     return index.open(index.build(data), data.layout)
-
-
-def pages_of(array, rows_per_page):
-    edges = [*range(0, len(array), rows_per_page), len(array)]
-    return Values(array, edges, [0, len(array)])
 
 
 @st.composite

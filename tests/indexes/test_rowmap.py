@@ -21,6 +21,7 @@ from intarsia.indexes.value_hash import is_lookup
 from intarsia.predicate import Comparison, bind, leaves
 from intarsia.selection import RowSelection
 from intarsia.storage import ByteRange
+from tests.indexes.probing import noticed_damage
 from tests.indexes.test_distinct import Values, find, rows_where
 from tests.predicate import strategies
 from tests.reading.pages import layout_of, open_recorded, touched
@@ -180,21 +181,9 @@ def test_a_list_of_too_many_values_is_not_looked_up():
 def test_damage_is_noticed_or_does_no_harm(num_rows):
     array = pa.array([f"value {row}" for row in range(num_rows)])
     data = one_group(array)
-    payload = INDEX.build(data)
     questions = [find(f"x = 'value {row}'", pa.string()) for row in (0, num_rows // 2, num_rows - 1)]
-    noticed = 0
-    for place in range(0, len(payload), 1 if num_rows < 10 else 3):
-        damaged = bytearray(payload)
-        damaged[place] ^= 1 << place % 8
-        row_map = INDEX.open(bytes(damaged), data.layout)
-        for leaf in questions:
-            try:
-                found = row_map.candidate_rows(leaf)
-            except IndexPayloadError:
-                noticed += 1
-            else:
-                assert (rows_where(leaf, array) - found).is_empty
-    assert noticed > len(payload) / 10
+    noticed = noticed_damage(INDEX, data, questions, step=1 if num_rows < 10 else 3)
+    assert noticed > len(INDEX.build(data)) / 10
 
 
 def test_every_flipped_bit_of_what_is_read_is_noticed():

@@ -3,7 +3,6 @@
 import dataclasses
 import errno
 import os
-import signal
 import stat
 import subprocess
 import sys
@@ -21,8 +20,7 @@ from intarsia.errors import IndexBuildError, ReplaceError
 from intarsia.retrofit import PageIndex, attach, detach, replace
 from intarsia.retrofit.replace import FileIdentity, remove_leftovers, replace_tail
 from intarsia.retrofit.sidecar import sidecar_path
-
-SOURCES = Path(attach.__code__.co_filename).parents[2]
+from tests.child import ENVIRONMENT, KILLED_AT_A_CALL, run
 
 
 @pytest.fixture
@@ -411,34 +409,18 @@ def test_leftovers_of_the_dead_go_and_work_of_the_living_stays(path):
 
 # --- killed ----------------------------------------------------------------------------------------
 
-KILLED_AT = """
-import os, signal, sys
+KILLED_AT = (
+    KILLED_AT_A_CALL
+    + """
 from intarsia.retrofit import attach, detach, PageIndex, replace
 replace._AHEAD_BYTES = int(sys.argv[3])
-count, stop = 0, int(sys.argv[2])
-def counted(function):
-    def call(*args, **kwargs):
-        global count
-        count += 1
-        if count == stop:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return function(*args, **kwargs)
-    return call
 for name in "open close copy_file_range write fsync fchmod utime unlink replace pread".split():
     if hasattr(os, name):
         setattr(os, name, counted(getattr(os, name)))
 attach(sys.argv[1], [PageIndex()])
 print(count)
 """
-
-
-def run(program, *args):
-    env = {**os.environ, "PYTHONPATH": str(SOURCES)}
-    result = subprocess.run(
-        [sys.executable, "-c", program, *args], env=env, capture_output=True, text=True, check=False
-    )
-    assert result.returncode in (0, -signal.SIGKILL), result.stderr
-    return result.stdout
+)
 
 
 def test_killed_at_every_call_to_the_system(path, attached, ahead):
@@ -478,9 +460,10 @@ def test_killed_at_random_times(path, attached):
         "print('ready', flush=True)\n"
         "while True: attach(sys.argv[1], [PageIndex()]); detach(sys.argv[1])\n"
     )
-    env = {**os.environ, "PYTHONPATH": str(SOURCES)}
     for round_ in range(12):
-        child = subprocess.Popen([sys.executable, "-c", program, str(path)], env=env, stdout=subprocess.PIPE)
+        child = subprocess.Popen(
+            [sys.executable, "-c", program, str(path)], env=ENVIRONMENT, stdout=subprocess.PIPE
+        )
         child.stdout.readline()
         time.sleep(0.02 + 0.0137 * round_)
         child.kill()

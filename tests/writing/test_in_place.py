@@ -2,10 +2,7 @@
 
 import errno
 import os
-import signal
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,8 +12,7 @@ import pytest
 import intarsia as ia
 from intarsia.retrofit.replace import NewFile, replace_tail
 from intarsia.retrofit.sidecar import sidecar_path
-
-SOURCES = Path(ia.__file__).parents[1]
+from tests.child import KILLED_AT_A_CALL, run
 
 
 @pytest.fixture
@@ -170,19 +166,11 @@ def test_disk_full_while_pyarrow_writes(path):
 
 # --- killed ----------------------------------------------------------------------------------------
 
-KILLED_AT = """
-import os, signal, sys
+KILLED_AT = (
+    KILLED_AT_A_CALL
+    + """
 import pyarrow as pa, pyarrow.parquet as pq, intarsia as ia
 import intarsia.writing.output
-count, stop = 0, int(sys.argv[2])
-def counted(function):
-    def call(*args, **kwargs):
-        global count
-        count += 1
-        if count == stop:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return function(*args, **kwargs)
-    return call
 numbers = range(500)
 table = pa.table({"n": numbers, "text": [f"{n:0100}" for n in numbers]})
 for name in "open close write ftruncate fsync fchmod unlink replace".split():
@@ -191,15 +179,7 @@ pq.ParquetWriter.write_table = counted(pq.ParquetWriter.write_table)
 ia.write_table(table, sys.argv[1], indexes=[ia.Distinct("n")], rows_per_page=50, row_group_size=100)
 print(count)
 """
-
-
-def run(program, *args):
-    env = {**os.environ, "PYTHONPATH": str(SOURCES)}
-    result = subprocess.run(
-        [sys.executable, "-c", program, *args], env=env, capture_output=True, text=True, check=False
-    )
-    assert result.returncode in (0, -signal.SIGKILL), result.stderr
-    return result.stdout
+)
 
 
 def test_killed_at_calls_to_the_system(path):

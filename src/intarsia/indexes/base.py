@@ -231,7 +231,10 @@ class TellsShortfall(Protocol):
     """An index that can tell when a payload that it built will hardly be of use."""
 
     def shortfall(self, payload: bytes, layout: Layout) -> str | None:
-        """Why it will hardly skip anything, for whoever attaches it; None if it may."""
+        """Why it will hardly skip anything, for whoever attaches it; None if it may.
+
+        The layout is that of `build`: it knows the pages.
+        """
         ...
 
 

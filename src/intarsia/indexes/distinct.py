@@ -30,7 +30,7 @@ from intarsia.indexes.datafusion import OpenLines, build_block, open_block
 from intarsia.indexes.granules import (
     cut_at_edges,
     granule_rows,
-    is_mostly,
+    lists_little,
     parse_granules,
     refuse_nested,
     serialize_granules,
@@ -146,8 +146,7 @@ class Distinct:
 
     def shortfall(self, payload: bytes, layout: Layout) -> str | None:
         """Why most rows are never skipped by it; None if they may be."""
-        opened = self.open(payload, layout)
-        if not isinstance(opened, OpenDistinct) or not is_mostly(opened.unlisted, opened.edges):
+        if self._is_datafusion or not lists_little(payload, layout.edges(self.granularity, self.column)):
             return None
         limit = "" if self.max_values is None else f" (max_values={self.max_values})"
         return f"most rows are in granules with too many distinct values to list, or too long ones{limit}"

@@ -236,9 +236,11 @@ def granule_runs(edges: Rows, first_row: int, num_rows: int) -> tuple[Rows, Rows
     return np.searchsorted(edges, starts, side="right") - 1, starts - first_row
 
 
-def is_mostly(granules: npt.NDArray[np.uint32], edges: Rows) -> bool:
-    """Whether some granules, by their ordinals, have more than half of the rows."""
-    return bool(2 * np.diff(edges)[granules].sum() > edges[-1])
+def lists_little(payload: bytes, edges: Rows) -> bool:
+    """Whether more than half of the rows are in granules that a payload says are ``unlisted``."""
+    with pa.ipc.open_stream(payload) as stream:  # nothing but its schema is read
+        unlisted = np.frombuffer(stream.schema.metadata[b"unlisted"], dtype="<u4")
+    return bool(2 * np.diff(edges)[unlisted].sum() > edges[-1])
 
 
 def granule_rows(edges: Rows, hit: npt.NDArray[np.bool_]) -> RowSelection:

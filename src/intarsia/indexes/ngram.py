@@ -31,7 +31,7 @@ from intarsia.indexes.granules import (
     compared_batches,
     cut_at_edges,
     granule_rows,
-    is_mostly,
+    lists_little,
     parse_granules,
     serialize_granules,
 )
@@ -122,8 +122,7 @@ class Ngram:
 
     def shortfall(self, payload: bytes, layout: Layout) -> str | None:
         """Why most rows are never skipped by it; None if they may be."""
-        opened = self.open(payload, layout)
-        if not is_mostly(opened.unlisted, opened.edges):
+        if not lists_little(payload, layout.edges(self.granularity, self.column)):
             return None
         return f"most rows are in granules with too many grams to list (max_grams={self.max_grams})"
 

@@ -46,10 +46,9 @@ def stated_pages(chunk: Chunk) -> ToldPages | None:
         return None
     if not trusts_page_headers(chunk.file.footer.created_by, chunk.leaf):
         return None
-    pages = chunk.pages.data
-    stated = [_statistics(page) for page in pages]
+    stated = [_statistics(page) for page in chunk.pages.data]
     nulls = np.array([-1 if found is None else _count(found.null_count) for found in stated], dtype=np.int64)
-    num_values = np.array([page.num_values for page in pages], dtype=np.int64)
+    num_values = chunk.pages.num_values
     if (nulls < 0).any() or (nulls > num_values).any() or nulls.sum() != whole.null_count:
         return None
     present = num_values - nulls

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from intarsia.discovery import find_files
@@ -16,14 +16,12 @@ from intarsia.indexes.registry import GROUP, find_index_class, why_unknown
 from intarsia.retrofit import Bloom, PageIndex, Statistics, attach
 from intarsia.retrofit.attach import STANDARD, Attachable, Attachables, checked_indexes
 from intarsia.retrofit.index_report import FileOutcome, IndexReport
+from intarsia.retrofit.progress import Progress
 from intarsia.spark.job import run_tasks
 from intarsia.spark.listing import list_by_spark, python_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-#: Called with files done, files in all, and what is going on.
-Progress: TypeAlias = Callable[[int, int, str], None]
 
 Source: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
