@@ -105,7 +105,7 @@ class LeafReader:
             nothing for an empty or null list.
 
         Raises:
-            CorruptFileError: If pyarrow cannot decode it.
+            CorruptFileError: If pyarrow cannot decode it, or not all of it.
         """
         element = self.elements[-1]
         moved = ColumnMetaData(
@@ -126,6 +126,8 @@ class LeafReader:
             raise CorruptFileError(
                 f"pyarrow cannot decode the pages: {error}", struct="ColumnChunk"
             ) from error
+        if len(column) != num_rows:  # it stops at a page without values, and says nothing
+            raise CorruptFileError(f"pyarrow decodes {len(column)} of {num_rows} rows", struct="ColumnChunk")
         while pa.types.is_nested(column.type):
             column = _innermost(column)
         if as_dictionary:
