@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from intarsia.file import ParquetInput
-from intarsia.ordering import ordering_for
+from intarsia.rows.ordering import ordering_for
 from intarsia.storage import MemorySource
 
 

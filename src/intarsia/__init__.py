@@ -32,8 +32,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from intarsia.aggregate import Aggregate
-from intarsia.approximate import ApproximateCount
 from intarsia.errors import (
     ChangedMeanwhileError,
     ColumnNotFoundError,
@@ -61,6 +59,8 @@ from intarsia.indexes.ngram import Ngram
 from intarsia.indexes.rowmap import RowMap
 from intarsia.indexes.sample import Sample
 from intarsia.indexes.zonemap import ZoneMap
+from intarsia.lake.scan import Scan
+from intarsia.lake.table import Table, open
 from intarsia.predicate import (
     And,
     Comparison,
@@ -76,13 +76,14 @@ from intarsia.predicate import (
     ends_with,
     starts_with,
 )
-from intarsia.scan import Scan
-from intarsia.table import Table, open
-from intarsia.tally import PageCounts, PrunedBy, ScanReport
+from intarsia.read.aggregate import Aggregate
+from intarsia.read.approximate import ApproximateCount
+from intarsia.read.report import PageCounts, PrunedBy, ScanReport
 
 if TYPE_CHECKING:
-    from intarsia.inspection import FileInspection, inspect
-    from intarsia.retrofit import (
+    from intarsia.check.inspection import FileInspection, inspect
+    from intarsia.check.verification import Finding, VerifyReport, verify
+    from intarsia.embed import (
         AttachReport,
         Bloom,
         DetachReport,
@@ -92,8 +93,7 @@ if TYPE_CHECKING:
         attach,
         detach,
     )
-    from intarsia.verification import Finding, VerifyReport, verify
-    from intarsia.writing import Writer, WriteReport, write_table
+    from intarsia.write import Writer, WriteReport, write_table
 
 __all__ = [
     "Aggregate",
@@ -162,22 +162,22 @@ __all__ = [
 
 # Who only reads does not pay for what writes and checks: these modules are loaded when they are used.
 _LOADED_WHEN_USED = {
-    "AttachReport": "intarsia.retrofit",
-    "Bloom": "intarsia.retrofit",
-    "DetachReport": "intarsia.retrofit",
-    "FileInspection": "intarsia.inspection",
-    "PageIndex": "intarsia.retrofit",
-    "Skipped": "intarsia.retrofit",
-    "Statistics": "intarsia.retrofit",
-    "Finding": "intarsia.verification",
-    "VerifyReport": "intarsia.verification",
-    "WriteReport": "intarsia.writing",
-    "Writer": "intarsia.writing",
-    "attach": "intarsia.retrofit",
-    "detach": "intarsia.retrofit",
-    "inspect": "intarsia.inspection",
-    "verify": "intarsia.verification",
-    "write_table": "intarsia.writing",
+    "AttachReport": "intarsia.embed",
+    "Bloom": "intarsia.embed",
+    "DetachReport": "intarsia.embed",
+    "FileInspection": "intarsia.check.inspection",
+    "PageIndex": "intarsia.embed",
+    "Skipped": "intarsia.embed",
+    "Statistics": "intarsia.embed",
+    "Finding": "intarsia.check.verification",
+    "VerifyReport": "intarsia.check.verification",
+    "WriteReport": "intarsia.write",
+    "Writer": "intarsia.write",
+    "attach": "intarsia.embed",
+    "detach": "intarsia.embed",
+    "inspect": "intarsia.check.inspection",
+    "verify": "intarsia.check.verification",
+    "write_table": "intarsia.write",
 }
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from intarsia.arrow.hashing import xxh64
 from intarsia.errors import CorruptFileError
 from intarsia.format import bloom
 from intarsia.format.bloom import (
@@ -27,7 +28,6 @@ from intarsia.format.bloom import (
     serialize_bloom_filter,
 )
 from intarsia.format.structs import ColumnMetaData, Type
-from intarsia.hashing import xxh64
 
 HASHES = st.lists(st.integers(0, 2**64 - 1), max_size=200)
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.comparison import compares_alike
+from intarsia.arrow.comparison import compares_alike
 from intarsia.predicate import Comparison
 
 DAY = dt.datetime(2020, 1, 3)

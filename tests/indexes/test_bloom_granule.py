@@ -19,7 +19,7 @@ from intarsia.indexes import bloom_granule
 from intarsia.indexes.base import Layout, parameters
 from intarsia.indexes.value_hash import is_lookup
 from intarsia.predicate import bind, leaves
-from intarsia.selection import RowSelection
+from intarsia.rows.selection import RowSelection
 from tests.indexes.probing import noticed_damage, pages_of
 from tests.indexes.test_distinct import Values, find, rows_where
 from tests.indexes.test_rowmap import TYPES, Recorded

@@ -18,7 +18,7 @@ from intarsia.indexes import registry
 from intarsia.indexes.base import Layout, PayloadBytes
 from intarsia.indexes.distinct import Distinct, OpenDistinct
 from intarsia.predicate import BoundCompare
-from intarsia.selection import RowSelection
+from intarsia.rows.selection import RowSelection
 
 NUMBERS = pa.array([1, 1, 2, 3, 5, 8, None, 13, 21])
 

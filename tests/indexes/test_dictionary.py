@@ -11,7 +11,7 @@ import pytest
 from hypothesis import event, given, reject, settings
 from hypothesis import strategies as st
 
-from intarsia.comparison import comparison_array, comparison_type
+from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
 from intarsia.format.footer import chunk_range
@@ -25,8 +25,8 @@ from intarsia.format.structs import (
 from intarsia.indexes import dictionary
 from intarsia.indexes.dictionary import Dictionaries, is_all_dictionary
 from intarsia.predicate import BoundCompare, BoundNull, bind, leaf_mask, leaves, parse_sql
-from intarsia.prune import prune
-from intarsia.selection import RowSelection
+from intarsia.read.prune import prune
+from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange, MemorySource
 from tests.leaves import open_table
 from tests.predicate import strategies as flat

@@ -15,7 +15,7 @@ import intarsia as ia
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.indexes.base import Layout, parameters
 from intarsia.predicate import bind, leaf_mask, leaves, parse_sql
-from intarsia.selection import RowSelection
+from intarsia.rows.selection import RowSelection
 from tests.predicate import strategies
 
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
+from intarsia.embed.column_data import FileColumns
 from intarsia.errors import CorruptFileError
 from intarsia.file import ParquetInput
 from intarsia.indexes.base import encoded_batches
-from intarsia.retrofit.column_data import FileColumns
 from intarsia.storage import LocalFile
 from intarsia.testing.memory import MemoryColumns
 

@@ -9,7 +9,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.indexes.registry import _BUILT_IN
-from intarsia.selection import RowSelection
+from intarsia.rows.selection import RowSelection
 
 #: What a package may get wrong, and when.
 METHODS = ["columns", "can_prune", "can_estimate", "open", "candidate_rows", "certain_rows", "estimated_rows"]

@@ -133,7 +133,7 @@ def test_sketches_of_granules_add_up_to_the_sketch_of_all():
 
 
 def test_only_granules_whose_rows_are_all_there_are_covered():
-    from intarsia.selection import RowSelection
+    from intarsia.rows.selection import RowSelection
 
     index = opened(pa.array(range(6)), Hll("x", "row_group"), [0, 2, 2, 4, 6])
     rows = RowSelection.from_ranges([(0, 3), (4, 6)])

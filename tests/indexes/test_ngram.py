@@ -16,7 +16,7 @@ from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.indexes import ngram
 from intarsia.indexes.base import Layout, parameters
 from intarsia.predicate import Comparison, In, Like, RegexpLike, bind, leaves
-from intarsia.selection import RowSelection
+from intarsia.rows.selection import RowSelection
 from tests.indexes.probing import pages_of
 from tests.indexes.test_distinct import Values, find, rows_where
 from tests.predicate import strategies

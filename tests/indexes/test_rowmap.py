@@ -19,7 +19,7 @@ from intarsia.indexes import rowmap
 from intarsia.indexes.base import Layout, PayloadBytes, parameters
 from intarsia.indexes.value_hash import is_lookup
 from intarsia.predicate import Comparison, bind, leaves
-from intarsia.selection import RowSelection
+from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
 from tests.indexes.probing import noticed_damage
 from tests.indexes.test_distinct import Values, find, rows_where

@@ -18,7 +18,7 @@ import intarsia as ia
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.indexes.base import Layout, parameters
 from intarsia.predicate import bind, leaves
-from intarsia.selection import RowSelection
+from intarsia.rows.selection import RowSelection
 from tests.indexes.test_distinct import Values, find, opened, rows_where
 from tests.predicate import strategies
 

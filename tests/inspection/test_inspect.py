@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from intarsia.check.inspection import human_value, inspect, json_value
+from intarsia.embed import PageIndex, attach, detach
 from intarsia.errors import CorruptFileError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
 from intarsia.format.footer import schema_leaves
 from intarsia.format.structs import SchemaElement
 from intarsia.indexes.distinct import Distinct
-from intarsia.inspection import human_value, inspect, json_value
-from intarsia.retrofit import PageIndex, attach, detach
 from intarsia.storage import LocalFile
 
 

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from intarsia.discovery import TableFile
 from intarsia.file import ParquetInput
 from intarsia.format.footer import TRAILER_BYTES, chunk_range
 from intarsia.format.page_header import walk_pages
+from intarsia.lake.discovery import TableFile
+from intarsia.lake.table import Table
 from intarsia.storage import ByteRange, LocalFile
-from intarsia.table import Table
 
 ROWS = 6000
 ROWS_PER_GROUP = 2500

@@ -17,7 +17,7 @@ from hypothesis import event, given, reject, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.comparison import comparison_type
+from intarsia.arrow.comparison import comparison_type
 from intarsia.format.structs import ColumnIndex, ConvertedType, OffsetIndex
 from intarsia.format.thrift import BOOL_TRUE, I32
 from intarsia.indexes.summaries import sum_type

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.approximate import FileSize, affordable_rows
 from intarsia.format.structs import OffsetIndex
+from intarsia.read.approximate import FileSize, affordable_rows
 from tests.reading.surgery import Patient
 
 RNG = np.random.default_rng(11)

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.estimate import order_conditions
 from intarsia.indexes.registry import _BUILT_IN
 from intarsia.predicate import BoundAnd, bind, parse_sql
+from intarsia.read.estimate import order_conditions
 from tests.reading.exact import assert_same_rows
 
 ROWS, PAGE = 20_000, 500

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.discovery import TableFile
 from intarsia.format import thrift
 from intarsia.format.structs import ColumnIndex, OffsetIndex
+from intarsia.lake.discovery import TableFile
+from intarsia.lake.table import Table
 from intarsia.storage import MemorySource
-from intarsia.table import Table
 from tests.reading.exact import assert_same_rows
 from tests.reading.pages import layout_of
 from tests.reading.surgery import Patient

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia.format import thrift
 from intarsia.indexes import dictionary
-from intarsia.table import Table
+from intarsia.lake.table import Table
 from tests.reading import tables
 from tests.reading.pages import (
     RecordedTableFile,

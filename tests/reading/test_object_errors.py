@@ -14,12 +14,11 @@ from obstore.exceptions import GenericError, PermissionDeniedError
 from obstore.store import MemoryStore
 
 import intarsia as ia
-from intarsia import discovery
 from intarsia.cli import main
-from intarsia.discovery import TableFile
-from intarsia.retrofit import target
-from intarsia.storage import ByteRange, ObjectStoreFile, find_store
-from intarsia.table import Table
+from intarsia.lake import discovery
+from intarsia.lake.discovery import TableFile
+from intarsia.lake.table import Table
+from intarsia.storage import ByteRange, ObjectStoreFile, find_store, target
 
 URL = "s3://bucket/lake/x.parquet"
 DUMP = '\n\nDebug source:\nGeneric {\n    store: "S3",\n}'

@@ -14,9 +14,9 @@ import pytest
 from obstore.store import LocalStore, MemoryStore
 
 import intarsia as ia
-from intarsia.discovery import TableFile
+from intarsia.lake.discovery import TableFile
+from intarsia.lake.table import Table
 from intarsia.storage import ByteRange, LocalFile, ObjectStoreFile
-from intarsia.table import Table
 
 
 def put(store, values):

@@ -13,8 +13,8 @@ import pytest
 from obstore.store import LocalStore
 
 import intarsia as ia
-from intarsia import discovery
-from intarsia.discovery import HIVE_NULL
+from intarsia.lake import discovery
+from intarsia.lake.discovery import HIVE_NULL
 from tests.reading.exact import assert_same_rows, bits
 
 

@@ -15,7 +15,7 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 import intarsia as ia
 from intarsia import spark as ias
-from intarsia.retrofit import PageIndex
+from intarsia.embed import PageIndex
 ias.ensure_java()
 from pyspark.sql import SparkSession
 

@@ -13,8 +13,8 @@ import pytest
 
 import intarsia as ia
 from intarsia import spark as ias
+from intarsia.embed import PageIndex
 from intarsia.errors import IndexBuildError
-from intarsia.retrofit import PageIndex
 from intarsia.spark import indexing
 from tests.spark import lakes
 from tests.spark.comparing import rows, settings

@@ -224,7 +224,7 @@ def test_a_day_that_comes_round_to_a_moment_is_none(tmp_path):
 
 def test_a_column_is_looked_at_once(tmp_path, monkeypatch):
     """And none that is no INT96."""
-    from intarsia.retrofit.column_data import FileColumns
+    from intarsia.embed.column_data import FileColumns
 
     looked = []
     find = FileColumns._find_int96_unit

@@ -14,8 +14,8 @@ import pytest
 
 import intarsia as ia
 from intarsia import spark as ias
+from intarsia.embed.attach import STANDARD
 from intarsia.indexes.registry import _BUILT_IN
-from intarsia.retrofit.attach import STANDARD
 from tests.spark.comparing import files_with_matches, rows, settings
 
 pytestmark = pytest.mark.spark

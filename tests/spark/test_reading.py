@@ -10,8 +10,8 @@ import pytest
 
 import intarsia as ia
 from intarsia import spark as ias
+from intarsia.embed import PageIndex, attach
 from intarsia.errors import IntarsiaWarning
-from intarsia.retrofit import PageIndex, attach
 from tests.spark.comparing import rows, settings
 
 

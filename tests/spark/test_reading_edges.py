@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.retrofit import PageIndex, attach
+from intarsia.embed import PageIndex, attach
 from tests.spark.comparing import check, settings
 
 LEGACY = {"spark.sql.ansi.enabled": "false"}

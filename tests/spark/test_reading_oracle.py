@@ -9,7 +9,7 @@ import pytest
 
 import intarsia as ia
 from intarsia import spark as ias
-from intarsia.retrofit import PageIndex, attach
+from intarsia.embed import PageIndex, attach
 from tests.spark import lakes
 from tests.spark.comparing import check, rows, settings
 

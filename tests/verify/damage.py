@@ -3,6 +3,7 @@
 import os
 from dataclasses import replace
 
+from intarsia.embed.footer_edit import FooterEdit
 from intarsia.file import ParquetInput
 from intarsia.format import thrift
 from intarsia.format.blob import checksum, frame
@@ -29,7 +30,6 @@ from intarsia.format.structs import (
     Type,
 )
 from intarsia.indexes.embedded import EmbeddedIndexes
-from intarsia.retrofit.footer_edit import FooterEdit
 
 BOUND_OF_WRONG_LENGTH = b"\x00"
 

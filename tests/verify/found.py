@@ -1,6 +1,6 @@
 """What `verify` found, as tests want it."""
 
-from intarsia.verification import RULES, verify
+from intarsia.check.verification import RULES, verify
 
 
 def found(path, rule=None):

@@ -7,10 +7,10 @@ import shutil
 import pytest
 
 import intarsia as ia
+from intarsia.check.verification import RULES
 from intarsia.cli import main
 from intarsia.cli.verify_command import _counted
 from intarsia.format.structs import BoundaryOrder
-from intarsia.verification import RULES
 from tests.verify.damage import Damage, change_column_index
 
 

@@ -7,6 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from intarsia.check.verification import RULES, verify
+from intarsia.embed import Bloom, PageIndex, attach
+from intarsia.embed.footer_edit import FooterEdit
 from intarsia.errors import CorruptFileError
 from intarsia.format import thrift
 from intarsia.format.structs import (
@@ -18,9 +21,6 @@ from intarsia.format.structs import (
     PageHeader,
 )
 from intarsia.indexes.distinct import Distinct
-from intarsia.retrofit import Bloom, PageIndex, attach
-from intarsia.retrofit.footer_edit import FooterEdit
-from intarsia.verification import RULES, verify
 from tests.verify.damage import (
     Damage,
     at,

@@ -6,13 +6,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from intarsia.check.verification import verify
+from intarsia.embed import attach
 from intarsia.errors import IntarsiaError
 from intarsia.indexes.bloom_granule import BloomGranule
 from intarsia.indexes.distinct import Distinct
 from intarsia.indexes.rowmap import RowMap
 from intarsia.indexes.zonemap import ZoneMap
-from intarsia.retrofit import attach
-from intarsia.verification import verify
 from tests.verify.damage import Damage
 
 ROWS = 300

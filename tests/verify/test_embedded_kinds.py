@@ -7,6 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from intarsia.check.verification import verify
+from intarsia.embed import attach
 from intarsia.indexes import registry
 from intarsia.indexes.base import EstimatesRows, PayloadBytes
 from intarsia.indexes.bloom_granule import BloomGranule
@@ -18,10 +20,8 @@ from intarsia.indexes.rowmap import RowMap
 from intarsia.indexes.sample import Sample
 from intarsia.indexes.zonemap import ZoneMap
 from intarsia.predicate.bound import BoundCompare, BoundMatch, BoundPrefix
-from intarsia.retrofit import attach
-from intarsia.selection import RowSelection
+from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
-from intarsia.verification import verify
 from tests.verify.damage import change_payload, only_payload
 from tests.verify.found import found
 

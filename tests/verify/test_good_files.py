@@ -9,14 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 from datafusion import SessionContext
 
+from intarsia.check.verification import verify
+from intarsia.embed import Bloom, PageIndex, Statistics, attach
 from intarsia.indexes.bloom_granule import BloomGranule
 from intarsia.indexes.distinct import Distinct
 from intarsia.indexes.rowmap import RowMap
 from intarsia.indexes.sample import Sample
 from intarsia.indexes.zonemap import ZoneMap
-from intarsia.retrofit import Bloom, PageIndex, Statistics, attach
-from intarsia.verification import verify
-from intarsia.writing import write_table
+from intarsia.write import write_table
 
 TYPES_OF_ARROW_ONLY = ["h", "huge"]
 

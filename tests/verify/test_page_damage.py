@@ -4,9 +4,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from intarsia.check.verification import verify
 from intarsia.format import thrift
 from intarsia.format.structs import Encoding
-from intarsia.verification import verify
 from tests.verify.damage import Damage
 from tests.verify.found import found, little, only
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from intarsia.check.verification import verify
+from intarsia.check.verification.sorting import steps
 from intarsia.format import thrift
-from intarsia.verification import verify
-from intarsia.verification.sorting import steps
 from tests.verify.damage import Damage
 from tests.verify.found import found, only
 

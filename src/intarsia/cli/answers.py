@@ -8,18 +8,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from intarsia.aggregate.result import AVERAGE_DIGITS, ROWS, questions
+from intarsia.arrow.comparison import comparison_type
 from intarsia.cli.aggregate_calls import APPROX_DISTINCT, Call
 from intarsia.cli.failures import UsageError
-from intarsia.comparison import comparison_type
 from intarsia.errors import IntarsiaError
 from intarsia.indexes.hll import is_counted
 from intarsia.indexes.summaries import sum_type
-from intarsia.output_columns import OutputColumn, output_columns
+from intarsia.lake.scan import Scan
+from intarsia.lake.table import Table
 from intarsia.predicate import find_column
-from intarsia.scan import Scan
-from intarsia.table import Table
-from intarsia.tally import ScanReport
+from intarsia.read.aggregate.result import AVERAGE_DIGITS, ROWS, questions
+from intarsia.read.output_columns import OutputColumn, output_columns
+from intarsia.read.report import ScanReport
 
 
 @dataclass(frozen=True)

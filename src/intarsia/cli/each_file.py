@@ -71,7 +71,7 @@ def find_paths(paths: Sequence[str]) -> list[str]:
     Raises:
         FileNotFoundError: If nothing is there.
     """
-    from intarsia.discovery import find_files
+    from intarsia.lake.discovery import find_files
 
     return list(dict.fromkeys(file.path for file in find_files(list(paths))))
 

@@ -68,7 +68,7 @@ def index_kinds() -> list[tuple[str, str]]:
 
 def _standard_kinds() -> dict[str, type[Any]]:
     """What Parquet itself has; these are no embedded indexes, so the registry has them not."""
-    from intarsia.retrofit import Bloom, PageIndex, Statistics
+    from intarsia.embed import Bloom, PageIndex, Statistics
 
     return {cls.kind: cls for cls in (PageIndex, Statistics, Bloom)}
 

@@ -15,8 +15,8 @@ from intarsia.cli.index_calls import index_kinds, parse_index
 from intarsia.cli.terminal import ShowDone, count, print_json, printable, size
 
 if TYPE_CHECKING:
+    from intarsia.embed import AttachReport, Bloom, DetachReport
     from intarsia.indexes.distinct import Distinct
-    from intarsia.retrofit import AttachReport, Bloom, DetachReport
 
 INDEX_EXAMPLES = """
 intarsia index flights.parquet --page-index
@@ -89,7 +89,7 @@ def index(
 
     A bad file is told of, and the others are done. For a lake on a cluster, see intarsia.spark.index.
     """
-    from intarsia.retrofit import PageIndex, Statistics
+    from intarsia.embed import PageIndex, Statistics
 
     asked: list[Any] = [PageIndex()] if page_index else []
     asked += [Statistics()] if statistics else []
@@ -141,8 +141,8 @@ def parse_bloom(text: str) -> Bloom:
     Raises:
         UsageError: If what follows the colon is no share.
     """
+    from intarsia.embed import Bloom
     from intarsia.errors import IndexBuildError
-    from intarsia.retrofit import Bloom
 
     column, colon, share = text.rpartition(":")
     if not colon:
@@ -162,8 +162,8 @@ def _columns_of(index: Any) -> tuple[str, ...]:
 
 def _check_columns(files: Sequence[str], columns: Sequence[str]) -> None:
     """Tell of a mistyped column at once, by the first file that can be read."""
+    from intarsia.check.inspection import open_one
     from intarsia.errors import FormatError
-    from intarsia.inspection import open_one
     from intarsia.predicate import resolve_column
 
     for file in files:
@@ -178,14 +178,14 @@ def _check_columns(files: Sequence[str], columns: Sequence[str]) -> None:
 
 
 def _attach(file: str, asked: Sequence[Any], show: ShowDone) -> AttachReport:
-    from intarsia.retrofit import attach
+    from intarsia.embed import attach
 
     return attach(file, asked, progress=lambda done, total, _: show(done / max(1, total)))
 
 
 def _tell_attached(outcome: Outcome[AttachReport], seconds: float, *, as_json: bool) -> None:
     """The report that `intarsia.spark.index` gives, too."""
-    from intarsia.retrofit.index_report import FileOutcome, IndexReport
+    from intarsia.embed.index_report import FileOutcome, IndexReport
 
     done = [FileOutcome.of(report) for report in outcome.done]
     failed = [FileOutcome(failure["path"], error=failure["error"]) for failure in outcome.failures()]
@@ -199,7 +199,7 @@ def _tell_attached(outcome: Outcome[AttachReport], seconds: float, *, as_json: b
 
 def detach(path: Paths, json: AsJson = False) -> None:
     """Take off what was attached: each file is again what it was, byte for byte."""
-    from intarsia.retrofit import detach as detach_file
+    from intarsia.embed import detach as detach_file
 
     outcome = for_each("detaching", find_paths(path), lambda file, _: detach_file(file))
     _tell_detached(outcome, as_json=json)

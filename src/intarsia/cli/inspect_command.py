@@ -15,7 +15,7 @@ from intarsia.cli.terminal import count, line, plain_table, print_json, show, si
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from intarsia.inspection import ChunkInspection, FileInspection, RowGroupInspection
+    from intarsia.check.inspection import ChunkInspection, FileInspection, RowGroupInspection
 
 EXAMPLES = """
 intarsia inspect flights.parquet
@@ -52,7 +52,7 @@ def inspect(
 
     Only the footer and indexes are read, no data page.
     """
-    from intarsia.inspection import inspect as inspect_file
+    from intarsia.check.inspection import inspect as inspect_file
 
     found = inspect_file(file, pages=pages)
     if json:
@@ -152,7 +152,7 @@ def _encodings(chunk: ChunkInspection) -> str:
 def _bound(value: Any, *, exact: bool | None = None) -> str:
     if value is None:
         return "-"
-    from intarsia.inspection import json_value
+    from intarsia.check.inspection import json_value
 
     shown = text(json_value(value))
     cut = shown if len(shown) <= BOUND_WIDTH else shown[: BOUND_WIDTH - 1] + "…"

@@ -18,8 +18,8 @@ from intarsia.cli.sink import open_sink
 from intarsia.cli.terminal import dim
 
 if TYPE_CHECKING:
-    from intarsia.table import Table
-    from intarsia.tally import ScanReport
+    from intarsia.lake.table import Table
+    from intarsia.read.report import ScanReport
 
 EXAMPLES = """
 intarsia query lake/ --where "dest = 'LEX'" --columns flight,tailnum,time_hour

@@ -10,7 +10,7 @@ from intarsia.cli.terminal import count, duration, line, plain_table, size
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from intarsia.tally import ScanReport
+    from intarsia.read.report import ScanReport
 
 #: Columns of which as many pages are read share a line; so many of them are named.
 MOST_NAMES = 4

@@ -13,7 +13,7 @@ from intarsia.cli.each_file import Outcome, find_paths, for_each
 from intarsia.cli.terminal import ShowDone, count, dim, print_json, printable, red
 
 if TYPE_CHECKING:
-    from intarsia.verification import VerifyReport
+    from intarsia.check.verification import VerifyReport
 
 EXAMPLES = """
 intarsia verify flights.parquet
@@ -27,7 +27,7 @@ _SINGULARS = (("statistics", "statistics"), ("ies", "y"), ("indexes", "index"), 
 
 def _print_rules(asked: bool) -> None:
     if asked:
-        from intarsia.verification import RULES
+        from intarsia.check.verification import RULES
 
         width = max(map(len, RULES))
         for rule, (severity, consequence) in RULES.items():
@@ -71,7 +71,7 @@ def verify(
 
 
 def _verify(path: str, show: ShowDone) -> VerifyReport:
-    from intarsia.verification import verify as verify_file
+    from intarsia.check.verification import verify as verify_file
 
     return verify_file(path, progress=lambda done, total, _: show(done / max(1, total)))
 

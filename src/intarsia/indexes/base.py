@@ -32,7 +32,7 @@ import pyarrow as pa
 
 from intarsia.errors import ColumnNotFoundError, IndexBuildError, IndexPayloadError
 from intarsia.predicate.bound import Leaf as BoundLeaf
-from intarsia.selection import Rows, RowSelection
+from intarsia.rows.selection import Rows, RowSelection
 from intarsia.storage import ByteRange
 
 #: How finely an index knows its file: ``"file"``, ``"row_group"``, ``"page"``, or every so many rows.

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from intarsia.arrow.hashing import Hashes, xxh64
 from intarsia.errors import FormatError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.bloom import (
@@ -20,11 +21,10 @@ from intarsia.format.bloom import (
 )
 from intarsia.format.footer import Leaf
 from intarsia.format.structs import Type
-from intarsia.hashing import Hashes, xxh64
 from intarsia.indexes.value_hash import looked_up
-from intarsia.ordering import Ordering, ordering_for
 from intarsia.predicate.bound import Leaf as BoundLeaf
-from intarsia.selection import RowSelection
+from intarsia.rows.ordering import Ordering, ordering_for
+from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
 
 

@@ -25,7 +25,7 @@ from intarsia.indexes.granules import cut_at_edges, granule_rows
 from intarsia.indexes.parameters import check_fpp, check_granularity
 from intarsia.indexes.value_hash import check_hashable, hash_values, is_lookup, lookup_hashes
 from intarsia.predicate.bound import Leaf as BoundLeaf
-from intarsia.selection import Rows, RowSelection
+from intarsia.rows.selection import Rows, RowSelection
 from intarsia.storage import ByteRange
 
 #: Filters of more than this together are not built.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from intarsia.bounds import UNKNOWN, Bools, Bounds, might_match, surely_matches
 from intarsia.errors import CorruptFileError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.footer import Leaf
@@ -13,9 +12,10 @@ from intarsia.format.page_index import PageLocations
 from intarsia.format.structs import ColumnIndex
 from intarsia.format.writers import distrusts_null_counts
 from intarsia.indexes.statistics import bounds_of_keys, column_order_is_known
-from intarsia.ordering import Ordering, ordering_for
 from intarsia.predicate.bound import Leaf as BoundLeaf
-from intarsia.selection import RowSelection
+from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, might_match, surely_matches
+from intarsia.rows.ordering import Ordering, ordering_for
+from intarsia.rows.selection import RowSelection
 
 
 class ColumnIndexes:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.comparison import compares_alike
+from intarsia.arrow.comparison import compares_alike
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.file import ParquetInput
 from intarsia.format.blob import BLOB_HEADER_BYTES
@@ -33,7 +33,7 @@ from intarsia.predicate.bound import BoundCompare, BoundIn, BoundMatch, BoundNul
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.predicate.evaluate import leaf_mask
 from intarsia.predicate.required import fold_case, ignores_case, required_texts
-from intarsia.selection import RowSelection
+from intarsia.rows.selection import RowSelection
 
 #: What reports call an index of this form that no directory names.
 NAME = KEY.decode()

@@ -15,9 +15,11 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from intarsia.decode import FetchedPages, PageDecoder, PageIndexMismatchError
+from intarsia.arrow.struct_fields import field_values
 from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file import ChunkKey, ParquetInput
+from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse, dictionary_range, dictionary_use
+from intarsia.file.decode import FetchedPages, PageDecoder, PageIndexMismatchError
 from intarsia.format import thrift
 from intarsia.format.footer import Leaf
 from intarsia.format.page_header import parse_page
@@ -31,13 +33,11 @@ from intarsia.format.structs import (
 )
 from intarsia.indexes.statistics import RowGroupStatistics
 from intarsia.indexes.value_hash import is_lookup
-from intarsia.plan import ChunkPlan, DictionaryUse, dictionary_range, dictionary_use
 from intarsia.predicate.bound import BoundCompare, BoundNull
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.predicate.evaluate import leaf_mask
-from intarsia.selection import RowSelection
+from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
-from intarsia.struct_fields import field_values
 
 #: A dictionary page with more bytes than this, decompressed, is left alone.
 MAX_DICTIONARY_BYTES = 1 << 26

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.comparison import compares_alike, comparison_array, sortable_type
+from intarsia.arrow.comparison import compares_alike, comparison_array, sortable_type
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.format.datafusion import KEY as DATAFUSION_KEY
 from intarsia.indexes.base import ColumnData, Granularity, Layout, encoded_batches
@@ -39,7 +39,7 @@ from intarsia.indexes.parameters import check_choice, check_granularity, check_i
 from intarsia.predicate.bound import BoundNull
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.predicate.evaluate import leaf_mask
-from intarsia.selection import Rows, RowSelection
+from intarsia.rows.selection import Rows, RowSelection
 
 #: A granule whose distinct values take more than this is recorded as "cannot skip", however few they are.
 MAX_GRANULE_BYTES = 16 << 20

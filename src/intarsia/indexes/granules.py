@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from intarsia.comparison import comparison_array, comparison_type
+from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.errors import ColumnNotFoundError, IndexBuildError, IndexPayloadError
 from intarsia.format.arrow_stream import check_expanded
 from intarsia.indexes.base import ColumnData, Granularity, Layout
-from intarsia.selection import Rows, RowSelection
+from intarsia.rows.selection import Rows, RowSelection
 
 _EDGES = b"edges"
 
@@ -179,7 +179,7 @@ def compared_batches(chunk: ColumnData, column: str) -> Iterator[tuple[int, pa.A
         column: The column, dotted.
 
     Yields:
-        The first row of a piece, and its values; see `intarsia.comparison.comparison_array`.
+        The first row of a piece, and its values; see `intarsia.arrow.comparison.comparison_array`.
     """
     value_type = comparison_type(chunk.type_of(column))
     for row, piece in chunk.batches(column):

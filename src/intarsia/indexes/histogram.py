@@ -23,14 +23,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.comparison import comparison_array, comparison_type
+from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.errors import IndexBuildError
 from intarsia.indexes.base import ColumnData, Granularity, Layout
 from intarsia.indexes.granules import compared_batches, cut_at_edges, parse_granules, serialize_granules
 from intarsia.indexes.parameters import check_granularity, check_integer
 from intarsia.predicate.bound import BoundCompare, BoundIn, BoundNull, BoundPrefix
 from intarsia.predicate.bound import Leaf as BoundLeaf
-from intarsia.selection import RowSelection
+from intarsia.rows.selection import RowSelection
 
 #: Bounds are cut to so many characters of text, or bytes of binary; an estimate needs no more.
 MAX_BOUND_LENGTH = 64

@@ -24,13 +24,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.comparison import comparison_type, sortable_type
+from intarsia.arrow.comparison import comparison_type, sortable_type
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.indexes.base import ColumnData, Granularity, Layout
 from intarsia.indexes.granules import compared_batches, cut_at_edges, parse_granules, serialize_granules
 from intarsia.indexes.parameters import check_granularity, check_integer
 from intarsia.predicate.bound import Leaf as BoundLeaf
-from intarsia.selection import Rows, RowSelection
+from intarsia.rows.selection import Rows, RowSelection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

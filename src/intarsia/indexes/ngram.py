@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.comparison import comparison_type
+from intarsia.arrow.comparison import comparison_type
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.indexes.base import ColumnData, Granularity, Layout
 from intarsia.indexes.granules import (
@@ -41,7 +41,7 @@ from intarsia.predicate.bound import BoundCompare, BoundIn, BoundMatch, BoundPre
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.predicate.required import fold_case, ignores_case, required_texts
 from intarsia.predicate.skeleton import fold_text
-from intarsia.selection import Rows, RowSelection
+from intarsia.rows.selection import Rows, RowSelection
 
 #: Grams as big-endian numbers, ascending, each once.
 Grams: TypeAlias = npt.NDArray[np.uint32]

@@ -20,12 +20,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
+from intarsia.arrow.hashing import Hashes
 from intarsia.errors import IndexBuildError, IndexPayloadError
-from intarsia.hashing import Hashes
 from intarsia.indexes.base import ColumnData, Layout, PayloadBytes, PayloadSource
 from intarsia.indexes.value_hash import check_hashable, hash_values, is_lookup, lookup_hashes
 from intarsia.predicate.bound import Leaf as BoundLeaf
-from intarsia.selection import RowSelection
+from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
 
 #: A bucket with more entries is not kept: a value that occurs so often is no needle.

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.comparison import comparison_array, comparison_type
+from intarsia.arrow.comparison import comparison_array, comparison_type
+from intarsia.arrow.struct_fields import field_type, field_values
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.format.arrow_stream import check_expanded
 from intarsia.indexes.base import ColumnData, Layout
@@ -22,8 +23,7 @@ from intarsia.indexes.parameters import check_integer
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.predicate.bound import Path
 from intarsia.predicate.evaluate import leaf_mask
-from intarsia.selection import Rows, RowSelection
-from intarsia.struct_fields import field_type, field_values
+from intarsia.rows.selection import Rows, RowSelection
 
 _ORDINAL = "ordinal"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from intarsia.bounds import UNKNOWN, Bounds, boundary_order, might_match, surely_matches
 from intarsia.errors import CorruptFileError
 from intarsia.file import ParquetInput
 from intarsia.format.footer import Footer, Leaf
@@ -14,9 +13,10 @@ from intarsia.format.writers import (
     distrusts_null_counts,
     distrusts_statistics,
 )
-from intarsia.ordering import Keys, Ordering, ordering_for
 from intarsia.predicate.bound import Leaf as BoundLeaf
-from intarsia.selection import RowSelection
+from intarsia.rows.bounds import UNKNOWN, Bounds, boundary_order, might_match, surely_matches
+from intarsia.rows.ordering import Keys, Ordering, ordering_for
+from intarsia.rows.selection import RowSelection
 
 
 class RowGroupStatistics:

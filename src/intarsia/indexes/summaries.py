@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.comparison import sortable_type
-from intarsia.selection import Rows
+from intarsia.arrow.comparison import sortable_type
+from intarsia.rows.selection import Rows
 
 #: Decimal digits to spare, so that sums of as many rows as there can be do not overflow.
 _SPARE_DIGITS = 10

@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.comparison import comparison_array, comparison_type
+from intarsia.arrow.comparison import comparison_array, comparison_type
+from intarsia.arrow.hashing import Hashes, xxh64
 from intarsia.errors import IndexBuildError
-from intarsia.hashing import Hashes, xxh64
 from intarsia.indexes.granules import refuse_nested
 from intarsia.predicate.bound import BoundCompare, BoundIn
 from intarsia.predicate.bound import Leaf as BoundLeaf

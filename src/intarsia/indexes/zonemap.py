@@ -21,8 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.bounds import Bools, Bounds, boundary_order, might_match, surely_matches
-from intarsia.comparison import compares_alike
+from intarsia.arrow.comparison import compares_alike
 from intarsia.format.structs import BoundaryOrder
 from intarsia.indexes.base import ColumnData, Granularity, Layout
 from intarsia.indexes.granules import (
@@ -35,10 +34,18 @@ from intarsia.indexes.granules import (
 )
 from intarsia.indexes.parameters import check_granularity
 from intarsia.indexes.summaries import merge_summaries, summarize, summary_schema
-from intarsia.ordering import MAX_BOUND_BYTES, ArrowOrdering, Keys, arrow_ordering, truncate_max, truncate_min
 from intarsia.predicate.bound import BoundMatch, BoundNull
 from intarsia.predicate.bound import Leaf as BoundLeaf
-from intarsia.selection import Rows, RowSelection
+from intarsia.rows.bounds import Bools, Bounds, boundary_order, might_match, surely_matches
+from intarsia.rows.ordering import (
+    MAX_BOUND_BYTES,
+    ArrowOrdering,
+    Keys,
+    arrow_ordering,
+    truncate_max,
+    truncate_min,
+)
+from intarsia.rows.selection import Rows, RowSelection
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from intarsia.comparison import comparison_type
+from intarsia.arrow.comparison import comparison_type
 from intarsia.errors import ColumnNotFoundError, PredicateError
 
 if TYPE_CHECKING:

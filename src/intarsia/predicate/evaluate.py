@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.comparison import comparison_array
+from intarsia.arrow.comparison import comparison_array
 from intarsia.predicate.bound import (
     Bound,
     BoundAnd,

@@ -9,7 +9,7 @@ The only place that imports pyspark, and only in functions: these take a session
 
 from __future__ import annotations
 
-from intarsia.retrofit.index_report import FileOutcome, IndexReport
+from intarsia.embed.index_report import FileOutcome, IndexReport
 from intarsia.spark.indexing import index
 from intarsia.spark.java import JavaNotFoundError, ensure_java
 from intarsia.spark.reading import explain, read

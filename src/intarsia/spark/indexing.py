@@ -9,14 +9,14 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from intarsia.discovery import find_files
+from intarsia.embed import Bloom, PageIndex, Statistics, attach
+from intarsia.embed.attach import STANDARD, Attachable, Attachables, checked_indexes
+from intarsia.embed.index_report import FileOutcome, IndexReport
+from intarsia.embed.progress import Progress
 from intarsia.errors import IndexBuildError
 from intarsia.indexes.base import parameters
 from intarsia.indexes.registry import GROUP, find_index_class, why_unknown
-from intarsia.retrofit import Bloom, PageIndex, Statistics, attach
-from intarsia.retrofit.attach import STANDARD, Attachable, Attachables, checked_indexes
-from intarsia.retrofit.index_report import FileOutcome, IndexReport
-from intarsia.retrofit.progress import Progress
+from intarsia.lake.discovery import find_files
 from intarsia.spark.job import run_tasks
 from intarsia.spark.listing import list_by_spark, python_path
 

@@ -1,6 +1,6 @@
 """The files that Spark would read, where they lie below what the user named, and how Python opens them.
 
-Spark's own list is taken, not `intarsia.discovery`'s: which folders count, which names hide, and where
+Spark's own list is taken, not `intarsia.lake.discovery`'s: which folders count, which names hide, and where
 partition columns begin differ in small ways, and a file more or less would be a wrong answer.
 """
 
@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from intarsia.discovery import HIVE_NULL, find_files
+from intarsia.lake.discovery import HIVE_NULL, find_files
 from intarsia.storage import ByteSource, LocalFile
 
 if TYPE_CHECKING:

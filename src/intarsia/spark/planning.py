@@ -11,8 +11,6 @@ import pyarrow as pa
 
 from intarsia.errors import IntarsiaError
 from intarsia.file import Ignored, ParquetInput
-from intarsia.file_scan import FileScan
-from intarsia.output_columns import OutputColumn
 from intarsia.predicate import (
     And,
     Bound,
@@ -29,11 +27,13 @@ from intarsia.predicate import (
     evaluate,
 )
 from intarsia.predicate.bound import conjoin, disjoin
+from intarsia.read.file_scan import FileScan
+from intarsia.read.output_columns import OutputColumn
+from intarsia.read.report import ScanReport
 from intarsia.spark.int96 import as_nanoseconds, is_int96
 from intarsia.spark.listing import LakeFile
 from intarsia.spark.spark_types import holds_as_is, partition_value
 from intarsia.spark.where import spark_semantics
-from intarsia.tally import ScanReport
 
 #: Files opened at once where they are far away.
 _REMOTE_FILES_AT_ONCE = 16

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from intarsia.predicate import And, Constant, Or, Path, Predicate
+from intarsia.read.report import ScanReport, warn_of_ignored
 from intarsia.spark.job import is_connect
 from intarsia.spark.listing import Listing, list_files
 from intarsia.spark.planning import FilePlanner
 from intarsia.spark.spark_types import SparkColumn, resolve
 from intarsia.spark.where import weaken
-from intarsia.tally import ScanReport, warn_of_ignored
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

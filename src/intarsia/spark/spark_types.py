@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from intarsia.comparison import comparison_type
+from intarsia.arrow.comparison import comparison_type
 from intarsia.predicate.bound import Path
 
 INTEGER_BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}

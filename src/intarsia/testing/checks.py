@@ -26,7 +26,7 @@ from intarsia.indexes.base import (
     parameters,
 )
 from intarsia.predicate import Leaf, bind, leaf_mask, leaves, parse_sql
-from intarsia.selection import RowSelection
+from intarsia.rows.selection import RowSelection
 from intarsia.testing.memory import Case, Draw, MemoryColumns, fixed_cases, random_case
 from intarsia.testing.questions import awkward_values, unchecked_questions
 

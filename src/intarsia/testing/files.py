@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from intarsia.check.verification import verify
+from intarsia.embed import attach, detach
 from intarsia.errors import IntarsiaWarning
 from intarsia.indexes.base import Index
 from intarsia.indexes.registry import find_index_class
+from intarsia.lake.table import Table
+from intarsia.lake.table import open as open_table
 from intarsia.predicate import Predicate, bind, evaluate
-from intarsia.retrofit import attach, detach
-from intarsia.table import Table
-from intarsia.table import open as open_table
 from intarsia.testing.checks import Values, rows_of, some_of, variants
 from intarsia.testing.questions import questions
-from intarsia.verification import verify
 
 #: So many predicates are asked of each file.
 ASKED = 40

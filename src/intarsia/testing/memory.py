@@ -13,7 +13,7 @@ import pyarrow as pa
 from intarsia.errors import ColumnNotFoundError
 from intarsia.indexes.base import Layout
 from intarsia.indexes.sample import take_rows
-from intarsia.selection import Rows
+from intarsia.rows.selection import Rows
 
 #: Gives a whole number between two bounds, both included: a generator of random numbers, or Hypothesis.
 Draw: TypeAlias = Callable[[int, int], int]

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.comparison import comparison_array, comparison_type
+from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.errors import PredicateError
 from intarsia.predicate import (
     Comparison,

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from intarsia.cli.demo.lakes import Spark
 
 if TYPE_CHECKING:
-    from intarsia.tally import ScanReport
+    from intarsia.read.report import ScanReport
 
 
 @dataclass(frozen=True)

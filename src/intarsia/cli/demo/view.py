@@ -13,7 +13,7 @@ from intarsia.cli.terminal import count, size
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from intarsia.tally import ScanReport
+    from intarsia.read.report import ScanReport
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,217 @@
+"""What the footer and the indexes say of one column chunk."""
+
+from __future__ import annotations
+
+import math
+from enum import IntEnum
+
+import numpy as np
+
+from intarsia.check.inspection.report import BloomInspection, ChunkInspection, PageInspection
+from intarsia.check.inspection.values import human_value
+from intarsia.errors import CorruptFileError, FormatError
+from intarsia.file import ChunkKey, ParquetInput
+from intarsia.file.chunk_plan import data_page_count, dictionary_range
+from intarsia.format.bloom import FilterPlace, blocks_of, estimated_distinct
+from intarsia.format.footer import Leaf
+from intarsia.format.structs import (
+    BoundaryOrder,
+    ColumnChunk,
+    ColumnIndex,
+    ColumnMetaData,
+    CompressionCodec,
+    Encoding,
+    Statistics,
+)
+from intarsia.format.writers import distrusts_deprecated_statistics, distrusts_statistics
+from intarsia.indexes.statistics import column_order_is_known
+from intarsia.rows.ordering import Ordering, ordering_for
+
+
+def inspect_chunk(file: ParquetInput, key: ChunkKey, *, pages: bool) -> ChunkInspection:
+    """Describe a chunk; its page index is to be loaded already.
+
+    Args:
+        file: The file.
+        key: The chunk.
+        pages: Whether to list the pages, and to look into the Bloom filter.
+    """
+    leaf = file.footer.leaves[key.leaf]
+    chunk = file.footer.chunk(key.row_group, leaf)
+    try:
+        meta = file.footer.chunk_metadata(key.row_group, leaf)
+    except FormatError as error:  # encrypted, or in another file: the rest of the file is still worth a look
+        return ChunkInspection(leaf.name, "unknown", (), 0, 0, 0, notes=(error.message,))
+    notes: list[str] = []
+    locations, index = file.locations(key), file.column_index(key)
+    statistics = meta.statistics or Statistics()
+    low, high = _pair(statistics)
+    objection = None
+    if low is not None or high is not None:
+        objection = bounds_objection(file, leaf, statistics)
+        if objection:
+            notes.append(f"statistics not believed: {objection}")
+    if index is not None and not column_order_is_known(file.footer, leaf):
+        notes.append("ColumnIndex not believed: the footer does not say how the column is ordered")
+    bloom = None
+    if meta.bloom_filter_offset:
+        try:
+            bloom = _inspect_bloom(file, meta, look_inside=pages)
+        except FormatError as error:
+            notes.append(f"Bloom filter not believed: {error.message}")
+    counted = len(locations) if locations is not None else data_page_count(meta)
+    told_by = None if counted is None else ("offset_index" if locations is not None else "encoding_stats")
+    listed = _inspect_pages(file, key, leaf, index) if pages else None
+    return ChunkInspection(
+        column=leaf.name,
+        codec=_name(CompressionCodec, meta.codec),
+        encodings=tuple(_name(Encoding, encoding) for encoding in meta.encodings),
+        num_values=meta.num_values,
+        compressed_bytes=meta.total_compressed_size,
+        uncompressed_bytes=meta.total_uncompressed_size,
+        num_pages=counted,
+        pages_told_by=told_by,
+        null_count=statistics.null_count,
+        min=None if low is None else human_value(leaf, low),
+        max=None if high is None else human_value(leaf, high),
+        is_min_exact=statistics.is_min_value_exact,
+        is_max_exact=statistics.is_max_value_exact,
+        bounds_believed=None if low is None and high is None else objection is None,
+        has_column_index=index is not None,
+        has_offset_index=locations is not None,
+        column_index_bytes=chunk.column_index_length or 0,
+        offset_index_bytes=chunk.offset_index_length or 0,
+        boundary_order=None if index is None else BoundaryOrder(index.boundary_order).name.lower(),
+        bloom_filter=bloom,
+        notes=(*notes, *_index_notes(file, key, leaf)),
+        pages=listed,
+    )
+
+
+def is_readable(chunk: ColumnChunk) -> bool:
+    """Whether a chunk lies in this file and is not encrypted."""
+    return chunk.meta_data is not None and chunk.crypto_metadata is None and not chunk.file_path
+
+
+def bounds_objection(file: ParquetInput, leaf: Leaf, statistics: Statistics) -> str | None:
+    """Why a chunk's bounds are not used by scans; None if they are.
+
+    Args:
+        file: The file.
+        leaf: The column.
+        statistics: The chunk's statistics, which hold a bound.
+    """
+    if not leaf.is_flat:
+        return "the column lies in a list or map, so a row has no one value"
+    ordering = leaf_ordering(file, leaf)
+    if ordering is None:
+        return "the type has no order"
+    low, high = statistics.min_value, statistics.max_value
+    if low is not None and high is not None:
+        if not column_order_is_known(file.footer, leaf):
+            return "the footer does not say how the column is ordered"
+        reason = distrusts_statistics(file.footer.created_by, leaf)
+    else:
+        low, high = statistics.min, statistics.max
+        if low is None or high is None:
+            return "one of the two bounds is missing"
+        reason = distrusts_deprecated_statistics(leaf)
+    if reason is not None:
+        return reason
+    try:
+        first, last = ordering.decode([low]), ordering.decode([high])
+    except CorruptFileError as error:
+        return error.message
+    if not bool((first <= last).all()):
+        return "the lower bound is above the upper, or is NaN"
+    return None
+
+
+def leaf_ordering(file: ParquetInput, leaf: Leaf) -> Ordering | None:
+    """How the values of a leaf outside of lists and maps compare; None where they do not."""
+    arrow_type = file.leaf_types.get(leaf.ordinal)
+    return None if arrow_type is None else ordering_for(leaf, arrow_type)
+
+
+def dictionary_bytes(file: ParquetInput, key: ChunkKey) -> int:
+    """Bytes of a chunk's dictionary page, as far as offsets tell."""
+    leaf = file.footer.leaves[key.leaf]
+    meta = file.footer.chunk_metadata(key.row_group, leaf)
+    place = dictionary_range(meta, file.locations(key))
+    return 0 if place is None else place.length
+
+
+def _pair(statistics: Statistics) -> tuple[bytes | None, bytes | None]:
+    if statistics.min_value is None and statistics.max_value is None:
+        return statistics.min, statistics.max
+    return statistics.min_value, statistics.max_value
+
+
+def _index_notes(file: ParquetInput, key: ChunkKey, leaf: Leaf) -> list[str]:
+    place = f" of {leaf.name}, row group {key.row_group}"
+    return [
+        f"{note.index.split(' of ')[0]} not believed: {note.reason}"
+        for note in file.ignored
+        if note.index.endswith(place) or note.index == f"page index of {leaf.name}"
+    ]
+
+
+def _inspect_pages(
+    file: ParquetInput, key: ChunkKey, leaf: Leaf, index: ColumnIndex | None
+) -> tuple[PageInspection, ...]:
+    locations = file.locations(key)
+    if locations is None:
+        return ()
+    pages = []
+    rows = (locations.row_stops - locations.row_starts).tolist()
+    table = zip(
+        locations.row_starts.tolist(),
+        rows,
+        locations.offsets.tolist(),
+        locations.sizes_bytes.tolist(),
+        strict=True,
+    )
+    for ordinal, place in enumerate(table):
+        page = PageInspection(ordinal, *place)
+        if index is not None:
+            is_null = index.null_pages[ordinal]
+            page = PageInspection(
+                ordinal,
+                *place,
+                min=None if is_null else human_value(leaf, index.min_values[ordinal]),
+                max=None if is_null else human_value(leaf, index.max_values[ordinal]),
+                null_count=index.null_counts[ordinal] if index.null_counts else None,
+                nan_count=index.nan_counts[ordinal] if index.nan_counts else None,
+                is_null_page=is_null,
+            )
+        pages.append(page)
+    return tuple(pages)
+
+
+def _inspect_bloom(file: ParquetInput, meta: ColumnMetaData, *, look_inside: bool) -> BloomInspection:
+    place = FilterPlace.of(meta, file.footer.start)
+    start, stop = place.bits(file.source.read(*place.head))
+    num_bytes = stop - place.start
+    if not look_inside:
+        return BloomInspection(place.start, num_bytes)
+    distinct, false_positives = estimate_bloom(file.source.read(start, stop))
+    return BloomInspection(place.start, num_bytes, distinct, false_positives)
+
+
+def estimate_bloom(bits: bytes) -> tuple[int, float]:
+    """About how many values a filter holds, and the share of absent values that it lets pass.
+
+    Example:
+        >>> estimate_bloom(bytes(64))
+        (0, 0.0)
+    """
+    set_bits = np.unpackbits(blocks_of(bits)[..., None].view(np.uint8), axis=-1)
+    false_positives = float(set_bits.mean(axis=-1).prod(axis=-1).mean())
+    distinct = estimated_distinct(bits)
+    if math.isinf(distinct):  # a full filter: at least so many
+        distinct = estimated_distinct(b"\xfe" + bits[1:])
+    return round(distinct), false_positives
+
+
+def _name(names: type[IntEnum], value: int) -> str:
+    return names(value).name if value in tuple(names) else f"unknown ({value})"

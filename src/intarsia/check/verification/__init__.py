@@ -1,0 +1,149 @@
+"""What a file's indexes say against what the file holds, by reading all of it once.
+
+One column of one row group is in memory at a time.  What is damaged is a finding; only a footer that cannot
+be read is an error.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from intarsia.check.inspection import find_datafusion_index, open_one
+from intarsia.check.verification.bloom_filters import check_bloom_filter
+from intarsia.check.verification.chunk import read_chunk
+from intarsia.check.verification.embedded import check_entry, find_entries
+from intarsia.check.verification.findings import RULES, Finding, Findings, VerifyReport
+from intarsia.check.verification.page_index import check_column_index, check_offset_index, read_page_index
+from intarsia.check.verification.pages import check_checksums, check_counts, check_encodings
+from intarsia.check.verification.sizes import (
+    check_chunk_size,
+    check_row_group_size,
+    check_size_statistics,
+    check_value_bytes,
+)
+from intarsia.check.verification.sorting import check_sorting
+from intarsia.check.verification.statistics import check_page_statistics, check_statistics
+from intarsia.embed.leaf_values import LeafReader, leaf_paths
+from intarsia.embed.progress import Progress, no_progress
+from intarsia.errors import FormatError
+from intarsia.file import ParquetInput
+from intarsia.format.datafusion import KEY as DATAFUSION_KEY
+from intarsia.format.footer import Leaf, chunk_range
+from intarsia.format.writers import distrusts_page_index, distrusts_statistics
+
+__all__ = ["RULES", "Finding", "Progress", "VerifyReport", "verify"]
+
+
+def verify(path: str | os.PathLike[str], *, progress: Progress | None = None) -> VerifyReport:
+    """Check a file's statistics, page index, Bloom filters and embedded indexes against its data.
+
+    Args:
+        path: A file; local, or a URL.
+        progress: Called as ``progress(done_units, total_units, label)``; a unit is a column chunk or an
+            embedded index.
+
+    Returns:
+        Every contradiction with its place; `VerifyReport.ok` says whether none of them is an error.
+
+    Raises:
+        CorruptFileError: If it is no Parquet file, or its footer is damaged.
+        UnsupportedFeatureError: If its footer is encrypted.
+        FileNotFoundError: If nothing is there.
+        IsADirectoryError: If it is a folder.
+
+    Example:
+        >>> report = verify("flights.parquet")           # doctest: +SKIP
+        >>> report.ok, [str(f) for f in report.findings]  # doctest: +SKIP
+        (True, [])
+    """
+    started = time.perf_counter()
+    with open_one(path) as file, file.named_errors():
+        findings = Findings(file.path)
+        _verify(file, findings, progress or no_progress)
+    checked = dict(sorted(findings.checked.items()))
+    return VerifyReport(file.path, tuple(findings.found), checked, time.perf_counter() - started)
+
+
+def _verify(file: ParquetInput, findings: Findings, progress: Progress) -> None:
+    footer = file.footer
+    groups = footer.metadata.row_groups
+    entries = find_entries(file, findings)
+    datafusion = find_datafusion_index(file)
+    if datafusion is not None and datafusion.reason is not None:
+        key = DATAFUSION_KEY.decode()
+        findings.add("datafusion-index-missing", datafusion.reason, index=key)
+    done, total = 0, len(groups) * len(footer.leaves) + len(entries)
+    readers = [
+        LeafReader.of(elements, leaf)
+        for elements, leaf in zip(leaf_paths(footer.metadata.schema), footer.leaves, strict=True)
+    ]
+    for row_group in range(len(groups)):
+        findings.checked["row_groups"] += 1
+        check_row_group_size(footer, row_group, findings.at(row_group, None))
+        for reader in readers:
+            place = findings.at(row_group, reader.leaf.name)
+            _verify_chunk(file, row_group, reader, place)
+            place.add_left_out()
+            done += 1
+            progress(done, total, reader.leaf.name)
+        check_sorting(file, row_group, readers, findings)
+    for entry in entries:
+        check_entry(file, entry, findings)
+        done += 1
+        progress(done, total, entry.name)
+
+
+def _verify_chunk(file: ParquetInput, row_group: int, reader: LeafReader, findings: Findings) -> None:
+    leaf, footer = reader.leaf, file.footer
+    try:
+        meta = footer.chunk_metadata(row_group, leaf)
+    except FormatError as error:  # encrypted, or in another file
+        findings.add("unchecked", error.message)
+        return
+    place = footer.chunk(row_group, leaf)
+    offset_index, column_index = read_page_index(file, place, findings)
+    if offset_index is not None or column_index is not None:
+        _note_writer("page index", distrusts_page_index(footer.created_by, leaf), findings)
+    sizes = meta.size_statistics
+    histograms = column_index is not None and bool(
+        column_index.repetition_level_histograms or column_index.definition_level_histograms
+    )
+    histograms |= sizes is not None and bool(
+        sizes.repetition_level_histogram or sizes.definition_level_histogram
+    )
+    num_rows = footer.metadata.row_groups[row_group].num_rows
+    data = file.source.read(*chunk_range(meta))
+    chunk = read_chunk(
+        data, meta, num_rows, reader, findings, levels=histograms, total_order=_has_total_order(file, leaf)
+    )
+    findings.checked["column_chunks"] += 1
+    findings.checked["pages"] += len(chunk.pages)
+    findings.checked["values"] += meta.num_values
+    check_checksums(data, chunk, findings)
+    check_counts(chunk, findings)
+    check_encodings(chunk, findings)
+    check_chunk_size(chunk, findings)
+    check_size_statistics(chunk, findings)
+    check_page_statistics(file, chunk, findings)
+    if meta.statistics is not None:
+        if meta.statistics.min_value is not None or meta.statistics.max_value is not None:
+            _note_writer("Statistics", distrusts_statistics(footer.created_by, leaf), findings)
+        check_statistics(file, chunk, meta.statistics, findings)
+    if offset_index is not None:
+        check_offset_index(chunk, offset_index, findings)
+        check_value_bytes(chunk, offset_index, findings)
+    if column_index is not None:
+        check_column_index(file, chunk, column_index, findings, has_offset_index=offset_index is not None)
+    if meta.bloom_filter_offset:
+        check_bloom_filter(file, chunk, findings)
+
+
+def _note_writer(index: str, reason: str | None, findings: Findings) -> None:
+    if reason is not None:
+        findings.add("writer-not-believed", reason, index=index)
+
+
+def _has_total_order(file: ParquetInput, leaf: Leaf) -> bool:
+    orders = file.footer.metadata.column_orders
+    return orders is not None and orders[leaf.ordinal].IEEE_754_TOTAL_ORDER is not None

@@ -1,0 +1,82 @@
+"""A chunk's Bloom filter against its values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+import xxhash
+
+from intarsia.check.inspection import human_value
+from intarsia.check.inspection.values import shown
+from intarsia.check.verification.chunk import CheckedChunk
+from intarsia.check.verification.findings import Findings
+from intarsia.errors import FormatError
+from intarsia.file import ParquetInput
+from intarsia.format.bloom import FilterPlace, might_contain
+from intarsia.format.structs import ColumnMetaData, Type
+
+_BLOOM_FILTER = "BloomFilter"
+
+
+def check_bloom_filter(file: ParquetInput, chunk: CheckedChunk, findings: Findings) -> None:
+    """Ask a Bloom filter for every distinct value of its chunk."""
+    bits = _read_bits(file, chunk.meta, findings)
+    if bits is None:
+        return
+    values = _plain_values(chunk)
+    if values is None:
+        message = "its values cannot be told, or have no form that is hashed"
+        findings.add("unchecked", message, index=_BLOOM_FILTER)
+        return
+    findings.checked["bloom_filters"] += 1
+    hashes = np.fromiter(map(xxhash.xxh64_intdigest, values), dtype=np.uint64, count=len(values))
+    denied = np.flatnonzero(~might_contain(bits, hashes))
+    if len(denied):
+        example = shown(human_value(chunk.leaf, values[int(denied[0])]))
+        message = (
+            f"it denies {len(denied)} of {len(values)} distinct values that are there, such as {example}"
+        )
+        findings.add("bloom-filter-denies-values", message, index=_BLOOM_FILTER)
+
+
+def _read_bits(file: ParquetInput, meta: ColumnMetaData, findings: Findings) -> bytes | None:
+    body_stop = file.footer.start
+    try:
+        place = FilterPlace.of(meta, body_stop)._replace(stop=body_stop)  # a wrong length is told below
+        start, stop = place.bits(file.source.read(*place.head))
+    except FormatError as error:
+        findings.add("bloom-filter-unreadable", error.message, index=_BLOOM_FILTER)
+        return None
+    num_bytes = stop - place.start
+    if meta.bloom_filter_length is not None and meta.bloom_filter_length != num_bytes:
+        message = f"the footer gives it {meta.bloom_filter_length} bytes, it has {num_bytes}"
+        findings.add("bloom-filter-length", message, index=_BLOOM_FILTER)
+    return file.source.read(start, stop)
+
+
+def _plain_values(chunk: CheckedChunk) -> list[bytes] | None:
+    """The distinct values as they are hashed; None where that is not certain."""
+    ordering = chunk.ordering
+    if chunk.values is None or chunk.leaf.type == Type.BOOLEAN:
+        return None
+    is_decimal = ordering is not None and ordering.decimal
+    if chunk.leaf.type == Type.INT96 or (is_decimal and chunk.leaf.type == Type.BYTE_ARRAY):
+        stored: list[bytes] = pc.unique(chunk.stored_values).to_pylist()
+        return stored
+    if ordering is None:
+        return None
+    if ordering.wire is not None:
+        numbers: npt.NDArray[Any] = chunk.numbers
+        if ordering.is_float:  # by their bits, as zeros of both signs are hashed apart; nobody asks for NaN
+            numbers = np.unique(numbers[~np.isnan(numbers)].view(np.int64)).view(np.float64)
+        else:
+            numbers = np.unique(numbers)
+        raw, width = numbers.astype(ordering.wire).tobytes(), ordering.wire.itemsize
+        return [raw[place : place + width] for place in range(0, len(raw), width)]
+    distinct = pc.unique(chunk.values)
+    if ordering.decimal:
+        return [ordering.encode(key) for key in ordering.keys(distinct)]
+    return list(ordering.keys(distinct))

@@ -1,0 +1,289 @@
+"""One column chunk as its own bytes tell: pages, rows, nulls and values, without any index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.check.verification.findings import Findings
+from intarsia.embed.leaf_values import LeafReader
+from intarsia.embed.page_counts import count_levels, present_counts
+from intarsia.errors import CorruptFileError, FormatError
+from intarsia.format.footer import Leaf, chunk_range
+from intarsia.format.levels import PageLevels
+from intarsia.format.page_header import Page, parse_page
+from intarsia.format.structs import ColumnMetaData, Type
+from intarsia.rows.ordering import Keys, Ordering
+
+Counts = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Extremes:
+    """The least and greatest key of each page, NaN aside; arbitrary where a page holds none."""
+
+    lows: Keys
+    highs: Keys
+    holds: Bools
+
+
+@dataclass(frozen=True)
+class CheckedChunk:
+    """A column chunk that was read.
+
+    Attributes:
+        leaf: Its leaf.
+        meta: What the footer says of it.
+        start: Byte offset of the chunk in the file.
+        num_rows: Rows in the row group.
+        walked: Its pages in the order of the file, the dictionary page included, as far as they were found.
+        is_whole: Whether all of them were found.
+        pages: Its data pages.
+        levels: Levels of each data page, if they were needed and could be read.
+        rows: Rows of each page; None if they cannot be told.
+        present: Values of each page that are not null; None if they cannot be told.
+        values: Those values, in their order; None if they cannot be decoded.
+        ordering: How the values compare; None if they do not.
+        total_order: Whether the footer declares IEEE 754's total order for them.
+        data: Its bytes.
+        reader: Decodes the leaf's values.
+    """
+
+    leaf: Leaf
+    meta: ColumnMetaData
+    start: int
+    num_rows: int
+    walked: Sequence[Page]
+    is_whole: bool
+    pages: Sequence[Page]
+    levels: Sequence[PageLevels] | None
+    rows: Counts | None
+    present: Counts | None
+    values: pa.ChunkedArray | None
+    ordering: Ordering | None
+    total_order: bool
+    data: bytes
+    reader: LeafReader
+
+    @property
+    def stop(self) -> int:
+        """Byte offset of its end in the file."""
+        return chunk_range(self.meta)[1]
+
+    @cached_property
+    def num_values(self) -> Counts:
+        """Values of each page, nulls and empty lists included."""
+        return np.array([page.num_values for page in self.pages], dtype=np.int64)
+
+    @property
+    def null_counts(self) -> Counts | None:
+        """Nulls of each page; for a leaf in a list, null and empty lists count as well."""
+        return None if self.present is None else self.num_values - self.present
+
+    @cached_property
+    def first_values(self) -> Counts:
+        """Where in `values` each page starts."""
+        assert self.present is not None
+        return np.cumsum(self.present) - self.present
+
+    def page_values(self, page: int) -> pa.ChunkedArray:
+        """The values of one page."""
+        assert self.values is not None
+        assert self.present is not None
+        return self.values.slice(int(self.first_values[page]), int(self.present[page]))
+
+    def keys(self, values: pa.ChunkedArray) -> Keys:
+        """Keys of values of this chunk."""
+        assert self.ordering is not None
+        parts = [self.ordering.keys(piece) for piece in values.chunks]
+        return np.concatenate(parts) if parts else np.empty(0, dtype=self.ordering.dtype)
+
+    @cached_property
+    def numbers(self) -> npt.NDArray[Any]:
+        """Keys of all values, where keys are numbers of a fixed width."""
+        assert self.values is not None
+        return self.keys(self.values)
+
+    @cached_property
+    def nan_counts(self) -> Counts | None:
+        """NaNs of each page; None for types without NaN, or where values cannot be told."""
+        if self.ordering is None or not self.ordering.is_float or self.values is None or self.present is None:
+            return None
+        return self._sums(np.isnan(self.numbers))
+
+    @cached_property
+    def value_bytes(self) -> Counts | None:
+        """Bytes of the values of each page; None for types of fixed width, or where they cannot be told."""
+        # a decimal may be stored in more bytes than it needs, and how many is not known any more
+        if self.leaf.type != Type.BYTE_ARRAY or self.leaf.kind == "DECIMAL":
+            return None
+        if self.values is None or self.present is None:
+            return None
+        return self._sums(pc.binary_length(self.values).to_numpy())
+
+    @property
+    def stored_values(self) -> pa.ChunkedArray:
+        """The values as bytes that the file stores; for types that Arrow converts. There are pages.
+
+        Raises:
+            CorruptFileError: If they cannot be decoded.
+        """
+        column = self.reader.stored.read(self.data, self.meta, self.num_rows, as_dictionary=False)
+        return column.drop_null()
+
+    @cached_property
+    def level_histograms(self) -> tuple[Counts, Counts] | None:
+        """How often each repetition and each definition level occurs, a row for each page, if it is known."""
+        highest = self.leaf.max_repetition_level, self.leaf.max_definition_level
+        if self.levels is not None:
+            repetition = [page.repetition.histogram for page in self.levels]
+            definition = [page.definition.histogram for page in self.levels]
+        elif highest == (0, 0):
+            repetition = definition = [self.num_values[[page]] for page in range(len(self.pages))]
+        elif highest == (0, 1) and self.present is not None:
+            repetition = [self.num_values[[page]] for page in range(len(self.pages))]
+            definition = list(np.stack([self.num_values - self.present, self.present], axis=1))
+        else:
+            return None
+        rows = np.array(repetition, np.int64), np.array(definition, np.int64)
+        return rows[0].reshape(-1, highest[0] + 1), rows[1].reshape(-1, highest[1] + 1)
+
+    @cached_property
+    def extremes(self) -> Extremes | None:
+        """The extremes of each page; None where values cannot be told, or have no order."""
+        if self.ordering is None or self.values is None or self.present is None:
+            return None
+        holds = self.present > 0
+        lows = np.empty(len(holds), dtype=self.ordering.dtype)
+        highs = np.empty(len(holds), dtype=self.ordering.dtype)
+        if not holds.any():
+            return Extremes(lows, highs, holds)
+        starts = self.first_values[holds]
+        if self.ordering.dtype != np.dtype(object):
+            # fmin passes NaN by, and is minimum for integers
+            lows[holds] = np.fmin.reduceat(self.numbers, starts)
+            highs[holds] = np.fmax.reduceat(self.numbers, starts)
+            if self.ordering.is_float:
+                holds = holds & ~np.isnan(np.where(holds, lows, 0.0))
+            return Extremes(lows, highs, holds)
+        pairs = [pc.min_max(self.page_values(page)) for page in np.flatnonzero(holds).tolist()]
+        kind = self.values.type
+        lows[holds] = self.ordering.keys(pa.array([pair["min"] for pair in pairs], type=kind))
+        highs[holds] = self.ordering.keys(pa.array([pair["max"] for pair in pairs], type=kind))
+        return Extremes(lows, highs, holds)
+
+    def _sums(self, marks: npt.NDArray[Any]) -> Counts:
+        assert self.present is not None
+        totals = np.concatenate([[0], np.cumsum(marks, dtype=np.int64)])
+        return np.asarray(totals[self.first_values + self.present] - totals[self.first_values])
+
+
+def read_chunk(
+    data: bytes,
+    meta: ColumnMetaData,
+    num_rows: int,
+    reader: LeafReader,
+    findings: Findings,
+    *,
+    levels: bool,
+    total_order: bool,
+) -> CheckedChunk:
+    """Read a chunk, noting what its own pages contradict.
+
+    Args:
+        data: Its bytes.
+        meta: What the footer says of it.
+        num_rows: Rows in the row group.
+        reader: Decodes the leaf's values.
+        findings: Where to note.
+        levels: Whether histograms of levels are wanted.
+        total_order: Whether the footer declares IEEE 754's total order for the leaf.
+    """
+    leaf = reader.leaf
+    walked, is_whole = _walk(data, meta, findings)
+    pages = [page for page in walked if page.is_data]
+    counted: list[PageLevels] | None = None
+    # of a leaf that is flat and at most optional, values and nulls tell the same
+    if not leaf.is_flat or (levels and leaf.max_definition_level > 1):
+        try:
+            counted = [count_levels(data, page, meta, leaf) for page in pages]
+        except FormatError as error:
+            findings.add("unchecked", f"repetition and definition levels cannot be read: {error.message}")
+    rows = _rows(leaf, pages, counted)
+    if rows is not None and rows.sum() != num_rows:
+        findings.add("row-count", f"the pages hold {rows.sum()} rows, the footer says {num_rows}")
+    column: pa.ChunkedArray | None = None
+    ordering: Ordering | None = None
+    try:
+        ordering = reader.ordering
+        if pages:
+            column = reader.read(data, meta, num_rows, as_dictionary=False)
+    except FormatError as error:
+        findings.add("unreadable-pages", error.message)
+    present = None
+    if column is not None:
+        num_values = np.array([page.num_values for page in pages], dtype=np.int64)
+        present = present_counts(num_values, counted, column)
+        if present is None or present.sum() != len(column) - column.null_count:
+            findings.add("unchecked", "which values stand in which page cannot be told")
+            present = column = None
+        else:
+            column = column.drop_null() if column.null_count else column
+    elif not pages:
+        present = np.empty(0, dtype=np.int64)
+    start, _ = chunk_range(meta)
+    return CheckedChunk(
+        leaf,
+        meta,
+        start,
+        num_rows,
+        walked,
+        is_whole,
+        pages,
+        counted,
+        rows,
+        present,
+        column,
+        ordering,
+        total_order,
+        data,
+        reader,
+    )
+
+
+def _walk(data: bytes, meta: ColumnMetaData, findings: Findings) -> tuple[list[Page], bool]:
+    """The pages, as far as they can be found, and whether these are all."""
+    pages: list[Page] = []
+    offset = values = 0
+    while offset < len(data) and values < meta.num_values:
+        try:
+            page = parse_page(data, offset)
+        except CorruptFileError as error:
+            findings.add("unreadable-pages", f"at byte {offset} of the chunk: {error.message}")
+            return pages, False
+        pages.append(page)
+        if page.is_data:
+            values += page.num_values
+        offset = page.stop
+    if values != meta.num_values:
+        findings.add("value-count", f"the pages hold {values} values, the footer says {meta.num_values}")
+    return pages, values == meta.num_values
+
+
+def _rows(leaf: Leaf, pages: Sequence[Page], levels: Sequence[PageLevels] | None) -> Counts | None:
+    if leaf.is_flat:
+        return np.array([page.num_values for page in pages], dtype=np.int64)
+    if levels is not None:
+        return np.array([page.num_rows for page in levels], dtype=np.int64)
+    claims = [page.header.data_page_header_v2 for page in pages]
+    if any(claim is None for claim in claims):
+        return None
+    return np.array([claim.num_rows for claim in claims if claim is not None], dtype=np.int64)

@@ -1,0 +1,108 @@
+"""What embedded indexes are asked about values that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.arrow.comparison import sortable_type
+from intarsia.errors import PredicateError
+from intarsia.predicate import Like, Not, Predicate, RegexpLike, bind, contains, ends_with
+from intarsia.predicate.bound import LEAF_TYPES, BoundCompare, BoundIn, BoundNull, BoundPrefix, Path
+from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.predicate.nodes import escaped
+
+#: So many of a row group's distinct values are asked for, spread over all of them.
+SAMPLED_VALUES = 100
+
+
+def questions(
+    path: Path, kind: pa.DataType, values: pa.Array, most_values: int = SAMPLED_VALUES
+) -> Iterator[BoundLeaf]:
+    """Predicates about values that are there, each of which matches some rows or none.
+
+    Args:
+        path: The column.
+        kind: The type that it is compared as.
+        values: Values of some rows, which may be dictionary-encoded.
+        most_values: So many of the distinct values are asked for.
+
+    Yields:
+        Equality for each sampled value; and for some, each other way to ask.
+    """
+    yield BoundNull(path, kind)
+    yield BoundNull(path, kind, negated=True)
+    sample = _sample(values, kind, most_values)
+    is_float = pa.types.is_floating(kind)
+    for value in sample:
+        yield BoundCompare(path, kind, "=", value)
+    few = [sample[place] for place in sorted({0, len(sample) // 2, len(sample) - 1})] if sample else []
+    operators: tuple[Literal["<>", "<", "<=", ">", ">="], ...] = ("<>", "<", "<=", ">", ">=")
+    for value in few:
+        for op in operators:
+            yield BoundCompare(path, kind, op, value, or_nan=is_float and op == "<>")
+        if is_float:  # NOT (x < value)
+            yield BoundCompare(path, kind, ">=", value, or_nan=True)
+        if pa.types.is_string(kind) and (prefix := value.as_py()[:1].encode()):
+            yield BoundPrefix(path, kind, prefix)
+            yield BoundPrefix(path, kind, prefix, negated=True)
+    if len(few) > 1:
+        yield BoundIn(path, kind, tuple(few))
+        yield BoundIn(path, kind, tuple(few), negated=True)
+    if pa.types.is_string(kind):
+        yield from _text_questions(path, kind, _some_texts(sample))
+
+
+def _text_questions(path: Path, kind: pa.DataType, texts: list[str]) -> Iterator[BoundLeaf]:
+    """Patterns that are more than prefixes; each text meets those that are made of it."""
+    schema = pa.schema([pa.field("c", kind)])
+    for text in texts:
+        for pattern in _patterns(text):
+            try:
+                leaf = bind(pattern, schema)
+            except PredicateError:  # a text that no pattern may have
+                continue
+            if isinstance(leaf, LEAF_TYPES):
+                yield replace(leaf, path=path)
+
+
+def _patterns(text: str) -> Iterator[Predicate]:
+    middle = len(text) // 2
+    inner, head, tail = text[max(0, middle - 2) : middle + 3], text[:2], text[-3:]
+    yield contains("c", inner)
+    yield Not(contains("c", inner))
+    yield ends_with("c", tail)
+    yield Like("c", f"%{escaped(inner.swapcase())}%", ignore_case=True)
+    yield Like("c", f"%{escaped(tail.swapcase())}", ignore_case=True)
+    yield Like("c", f"{escaped(head)}%{escaped(tail)}")
+    plain = "".join(char if char.isascii() and char.isalnum() else "." for char in inner)
+    yield RegexpLike("c", plain)
+    yield RegexpLike("c", plain.swapcase(), ignore_case=True)
+
+
+def _some_texts(sample: list[pa.Scalar]) -> list[str]:
+    """The first, the middle and the last text, and the longest, of which most pieces can be cut."""
+    texts = [text for value in sample if (text := value.as_py())]
+    if not texts:
+        return []
+    return list(dict.fromkeys((texts[0], texts[len(texts) // 2], texts[-1], max(texts, key=len))))
+
+
+def _sample(values: pa.Array, kind: pa.DataType, most_values: int) -> list[pa.Scalar]:
+    """Distinct values in ascending order, all or some spread over them; no null, NaN or minus zero."""
+    distinct = values.dictionary if pa.types.is_dictionary(values.type) else values
+    distinct = pc.unique(distinct.cast(sortable_type(distinct.type))).drop_null()
+    if pa.types.is_floating(kind):
+        numbers = distinct.to_numpy(zero_copy_only=False)
+        distinct = pa.array(np.unique(numbers[~np.isnan(numbers)] + numbers.dtype.type(0)))
+    else:
+        distinct = distinct.take(pc.array_sort_indices(distinct))
+    if not len(distinct):
+        return []
+    places = np.linspace(0, len(distinct) - 1, min(most_values, len(distinct))).astype(np.int64)
+    return list(distinct.take(pa.array(places)).cast(kind))

@@ -1,0 +1,113 @@
+"""The order that a row group claims for its rows (``sorting_columns``), against the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.check.verification.findings import Findings
+from intarsia.embed.leaf_values import LeafReader
+from intarsia.errors import FormatError
+from intarsia.file import ParquetInput
+from intarsia.format.footer import chunk_range
+from intarsia.format.page_header import walk_pages
+
+_SORTING_COLUMNS = "sorting_columns"
+
+Steps = npt.NDArray[np.int8]
+
+
+def check_sorting(
+    file: ParquetInput, row_group: int, readers: Sequence[LeafReader], findings: Findings
+) -> None:
+    """Compare each row of a row group with the next, one sorting column at a time.
+
+    Args:
+        file: The file.
+        row_group: Ordinal of the row group.
+        readers: Decode the leaves of the file.
+        findings: Where to note.
+    """
+    group = file.footer.metadata.row_groups[row_group]
+    if not group.sorting_columns or group.num_rows < 2:
+        return
+    findings.checked["sorting_orders"] += 1
+    tied: npt.NDArray[np.bool_] | None = None  # with the next row, by the columns so far
+    for claim in group.sorting_columns:
+        if not 0 <= claim.column_idx < len(readers):
+            message = f"the rows are said to be sorted by column {claim.column_idx}, there are {len(readers)}"
+            findings.at(row_group, None).add("sorting-column", message, index=_SORTING_COLUMNS)
+            return
+        reader = readers[claim.column_idx]
+        place = findings.at(row_group, reader.leaf.name)
+        values = _values(file, row_group, reader, place)
+        if values is None:
+            return
+        try:
+            found = steps(values, descending=claim.descending, nulls_first=claim.nulls_first)
+        except pa.ArrowException as error:  # text that is no UTF-8
+            place.add("unchecked", f"its values cannot be compared: {error}", index=_SORTING_COLUMNS)
+            return
+        tied = np.ones(len(found), dtype=bool) if tied is None else tied
+        breaks = np.flatnonzero(tied & (found < 0))
+        if len(breaks):
+            order = f"{'descending' if claim.descending else 'ascending'}, "
+            order += f"nulls {'first' if claim.nulls_first else 'last'}"
+            message = f"the rows are said to be sorted ({order}), but row {breaks[0] + 1} of the row group "
+            message += f"has to come before row {breaks[0]}"
+            message += f", and {len(breaks) - 1} more are out of order" if len(breaks) > 1 else ""
+            place.add("rows-not-sorted", message, index=_SORTING_COLUMNS)
+            return
+        tied &= found == 0
+
+
+def steps(values: pa.Array, *, descending: bool, nulls_first: bool) -> Steps:
+    """From each row to the next: 1 if they are in order, 0 if they are equal, -1 if they are not in order.
+
+    NaN, and zeros of two signs, are in order with everything: writers place them differently.
+
+    Example:
+        >>> steps(pa.array([None, 1, 1, 3, 2]), descending=False, nulls_first=True).tolist()
+        [1, 0, 1, -1]
+    """
+    if pa.types.is_float16(values.type):
+        values = values.cast(pa.float32())
+    here, following = values[:-1], values[1:]
+    valid = values.is_valid().to_numpy(zero_copy_only=False)
+    is_here, is_next = valid[:-1], valid[1:]
+    found = np.ones(len(here), dtype=np.int8)
+    found[_mask(pc.less(here, following) if descending else pc.greater(here, following))] = -1
+    same = _mask(pc.equal(here, following))
+    if pa.types.is_floating(values.type):
+        signs = np.signbit(values.fill_null(0).to_numpy(zero_copy_only=False))
+        same &= signs[:-1] == signs[1:]
+    found[same | ~(is_here | is_next)] = 0
+    found[(is_here & ~is_next) if nulls_first else (~is_here & is_next)] = -1
+    return found
+
+
+def _mask(found: pa.Array) -> npt.NDArray[np.bool_]:
+    return np.array(found.fill_null(False).to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def _values(file: ParquetInput, row_group: int, reader: LeafReader, findings: Findings) -> pa.Array | None:
+    """The values of a sorting column, a row each; None if they have no order, which is then noted."""
+    try:
+        meta = file.footer.chunk_metadata(row_group, reader.leaf)
+        if not reader.leaf.is_flat or reader.ordering is None:
+            findings.add("unchecked", "rows cannot be sorted by such a column", index=_SORTING_COLUMNS)
+            return None
+        data = file.source.read(*chunk_range(meta))
+        num_rows = file.footer.metadata.row_groups[row_group].num_rows
+        if not any(page.is_data for page in walk_pages(data, meta.num_values)):
+            return None
+        column = reader.read(data, meta, num_rows, as_dictionary=False)
+    except FormatError:  # said where the chunk itself is checked
+        return None
+    if len(column) != num_rows:
+        return None
+    return column.combine_chunks()

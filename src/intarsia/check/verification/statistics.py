@@ -1,0 +1,155 @@
+"""Statistics of a chunk, and of a page in its header, against the values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.check.inspection import human_value
+from intarsia.check.inspection.values import shown
+from intarsia.check.verification.bounds import bound_key, check_bounds, has_bounds_order, shown_key
+from intarsia.check.verification.chunk import CheckedChunk
+from intarsia.check.verification.findings import Findings
+from intarsia.file import ParquetInput
+from intarsia.format.structs import Statistics
+from intarsia.format.writers import distrusts_deprecated_statistics
+from intarsia.indexes.statistics import column_order_is_known
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Which statistics are meant, and the values that they are about.
+
+    Attributes:
+        chunk: The chunk.
+        findings: Where to note.
+        index: ``"Statistics"``, or ``"PageHeader"``.
+        page: The page; None for the whole chunk.
+    """
+
+    chunk: CheckedChunk
+    findings: Findings
+    index: str
+    page: int | None
+
+    def add(self, rule: str, message: str) -> None:
+        self.findings.add(rule, message, index=self.index, page=self.page)
+
+    def sum(self, by_page: npt.NDArray[np.int64] | None) -> int | None:
+        if by_page is None:
+            return None
+        return int(by_page.sum() if self.page is None else by_page[self.page])
+
+    @property
+    def values(self) -> pa.ChunkedArray | None:
+        if self.chunk.values is None or self.page is None:
+            return self.chunk.values
+        return self.chunk.page_values(self.page)
+
+
+def check_statistics(
+    file: ParquetInput, chunk: CheckedChunk, statistics: Statistics, findings: Findings
+) -> None:
+    """Compare the statistics in the footer with the values."""
+    findings.checked["statistics"] += 1
+    _check(file, statistics, _Place(chunk, findings, "Statistics", None))
+
+
+def check_page_statistics(file: ParquetInput, chunk: CheckedChunk, findings: Findings) -> None:
+    """Compare the statistics in page headers with the values of the pages."""
+    for ordinal, page in enumerate(chunk.pages):
+        header = page.header.data_page_header or page.header.data_page_header_v2
+        if header is not None and header.statistics is not None:
+            findings.checked["page_statistics"] += 1
+            _check(file, header.statistics, _Place(chunk, findings, "PageHeader", ordinal))
+
+
+def _check(file: ParquetInput, statistics: Statistics, place: _Place) -> None:
+    chunk = place.chunk
+    _check_count("null-count", "nulls", statistics.null_count, place.sum(chunk.null_counts), place)
+    _check_count("nan-count", "NaNs", statistics.nan_count, place.sum(chunk.nan_counts), place)
+    _check_distinct_count(statistics.distinct_count, place)
+    pairs = [(statistics.min_value, statistics.max_value, True)]
+    # the deprecated bounds compare as signed numbers: of other types nobody may use them
+    if not distrusts_deprecated_statistics(chunk.leaf):
+        pairs.append((statistics.min, statistics.max, False))
+    for low, high, is_current in pairs:
+        if low is None and high is None:
+            continue
+        if is_current:
+            is_declared = column_order_is_known(file.footer, chunk.leaf)
+            if not has_bounds_order(
+                chunk.leaf, chunk, place.findings, index=place.index, page=place.page, is_declared=is_declared
+            ):
+                continue
+        if chunk.ordering is not None:
+            _check_pair(low, high, place)
+            if is_current:
+                _check_exactness(statistics, place)
+        if (statistics.min, statistics.max) == (low, high):
+            break  # both pairs are the same: once is enough
+
+
+def _check_count(rule: str, what: str, claimed: int | None, actual: int | None, place: _Place) -> None:
+    if claimed is None:
+        return
+    if claimed < 0:
+        place.add("null-count-invalid", f"they count {claimed} {what}")
+    elif actual is not None and claimed != actual:
+        place.add(rule, f"they count {claimed} {what}, there are {actual}")
+
+
+def _check_distinct_count(claimed: int | None, place: _Place) -> None:
+    if claimed is None or place.values is None or place.chunk.ordering is None:
+        return
+    values = place.values
+    if place.chunk.ordering.is_float:  # nobody says whether NaN, and zeros of two signs, count once
+        numbers = place.chunk.keys(values)
+        fewest = len(np.unique(numbers[~np.isnan(numbers)]))
+        most = len(np.unique(numbers.view(np.int64)))
+    else:
+        fewest = most = len(pc.unique(values))
+    if not fewest <= claimed <= most:
+        place.add("distinct-count", f"they count {claimed} distinct values, there are {most}")
+
+
+def _check_pair(low: bytes | None, high: bytes | None, place: _Place) -> None:
+    present = place.sum(place.chunk.present)
+    if present == 0:
+        return  # bounds of nothing
+    keys = [
+        None
+        if raw is None
+        else bound_key(place.chunk, raw, which, place.findings, index=place.index, page=place.page)
+        for raw, which in ((low, "lower"), (high, "upper"))
+    ]
+    pairs = (low or b"", keys[0]), (high or b"", keys[1])
+    check_bounds(place.chunk, *pairs, place.findings, index=place.index, page=place.page)
+
+
+def _check_exactness(statistics: Statistics, place: _Place) -> None:
+    """A bound that is said to be a value has to be one."""
+    chunk, extremes = place.chunk, place.chunk.extremes
+    if extremes is None:
+        return
+    pages = np.flatnonzero(extremes.holds) if place.page is None else np.array([place.page])
+    if not extremes.holds[pages].any():
+        return
+    assert chunk.ordering is not None
+    claims = (
+        (statistics.is_min_value_exact, statistics.min_value, extremes.lows[pages].min(), "lower"),
+        (statistics.is_max_value_exact, statistics.max_value, extremes.highs[pages].max(), "upper"),
+    )
+    for is_exact, raw, actual, which in claims:
+        if not is_exact or raw is None:
+            continue
+        encoded = chunk.ordering.encode(actual)
+        bound = human_value(chunk.leaf, raw)
+        # compared as values: zeros of both signs are one, and so are decimals with leading zero bytes
+        if raw != encoded and bound != human_value(chunk.leaf, encoded):
+            message = f"the {which} bound {shown(bound)} is said to be exact, "
+            place.add("bound-not-exact", message + f"but {shown_key(chunk, actual)} is")

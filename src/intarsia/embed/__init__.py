@@ -1,0 +1,19 @@
+"""Indexes for files that exist: attached without touching a data byte, and detached without a trace."""
+
+from intarsia.embed.attach import attach
+from intarsia.embed.bloom import Bloom
+from intarsia.embed.detach import detach
+from intarsia.embed.page_index import PageIndex
+from intarsia.embed.report import AttachReport, DetachReport, Skipped
+from intarsia.embed.statistics import Statistics
+
+__all__ = [
+    "AttachReport",
+    "Bloom",
+    "DetachReport",
+    "PageIndex",
+    "Skipped",
+    "Statistics",
+    "attach",
+    "detach",
+]

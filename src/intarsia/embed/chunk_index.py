@@ -1,0 +1,137 @@
+"""The page index of one column chunk, computed from its bytes.
+
+Refusals are `IndexBuildError`: what the specification forbids to index stays without an index.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from intarsia.embed.chunk import NO_ORDER, Chunk
+from intarsia.embed.chunk_pages import LocatedPages
+from intarsia.embed.page_bounds import PageBounds, cut_max, cut_min, page_bounds
+from intarsia.embed.page_counts import present_counts
+from intarsia.embed.stated_pages import ToldPages, stated_pages
+from intarsia.errors import FormatError, IndexBuildError
+from intarsia.format.structs import ColumnIndex, OffsetIndex, PageEncodingStats, Type
+from intarsia.rows.bounds import boundary_order
+from intarsia.rows.ordering import Ordering
+
+Counts = npt.NDArray[np.int64]
+
+#: Bounds leave NaN out, as the specification asks, and readers of today do not look at ``nan_counts``.  To
+#: Spark, DuckDB and DataFusion NaN is greater than every number, so by such bounds they skip pages whose NaN
+#: match ``x > 5``.  parquet-java writes no column index then, either.
+HOLDS_NAN = (
+    "it holds NaN, and readers to which NaN is the greatest number would skip it by bounds without NaN"
+)
+
+
+@dataclass(frozen=True)
+class ChunkIndex:
+    """What could be computed for a chunk.
+
+    Attributes:
+        offset_index: Where the pages are.
+        column_index: Their bounds; None where there may be none.
+        encoding_stats: Encodings of the pages.
+        reason: Why there is no column index; None if there is one.
+    """
+
+    offset_index: OffsetIndex
+    column_index: ColumnIndex | None
+    encoding_stats: list[PageEncodingStats]
+    reason: str | None = None
+
+
+def index_chunk(chunk: Chunk, *, refusal: str | None = None) -> ChunkIndex:
+    """Compute the page index of a chunk.
+
+    Args:
+        chunk: The chunk.
+        refusal: Why there is to be no column index, if there is to be none.
+
+    Raises:
+        IndexBuildError: If the pages may not even have an OffsetIndex; the message is the reason.
+        FormatError: If the pages are damaged.
+    """
+    found = chunk.pages
+    stats = found.encoding_stats()
+    if refusal is not None:
+        return ChunkIndex(found.offset_index(chunk.start), None, stats, refusal)
+    try:
+        index, value_bytes = _column_index(chunk, found)
+    except (FormatError, IndexBuildError) as error:
+        return ChunkIndex(found.offset_index(chunk.start), None, stats, str(error))
+    reason = None if index is not None else HOLDS_NAN
+    return ChunkIndex(found.offset_index(chunk.start, value_bytes), index, stats, reason)
+
+
+def _column_index(chunk: Chunk, found: LocatedPages) -> tuple[ColumnIndex | None, Counts | None]:
+    """The column index, or None where NaN forbids it; and the bytes of each page's values, if known."""
+    leaf, ordering = chunk.leaf, chunk.reader.ordering
+    if ordering is None:
+        raise IndexBuildError(NO_ORDER)
+    present, bounds = stated_pages(chunk) or _decoded_pages(chunk, found, ordering)
+    null_counts = found.num_values - present
+    holds = present > 0
+    value_bytes = None
+    if leaf.type == Type.BYTE_ARRAY and not ordering.decimal:
+        value_bytes = _spread(bounds.value_bytes, holds)
+    if bounds.nan_counts is not None and bounds.nan_counts.any() and not chunk.total_order:
+        return None, value_bytes
+    minima = [cut_min(bound, ordering) for bound in bounds.minima]
+    maxima = [cut_max(bound, ordering) for bound in bounds.maxima]
+    order = boundary_order(ordering.decode(minima), ordering.decode(maxima))
+    nan_counts = None if bounds.nan_counts is None else _spread(bounds.nan_counts, holds).tolist()
+    levels = found.levels or ()
+    index = ColumnIndex(
+        null_pages=(~holds).tolist(),
+        min_values=_fill(minima, holds),
+        max_values=_fill(maxima, holds),
+        boundary_order=int(order),
+        null_counts=null_counts.tolist(),
+        repetition_level_histograms=(
+            [count for page in levels for count in page.repetition.histogram.tolist()]
+            if leaf.max_repetition_level
+            else None
+        ),
+        definition_level_histograms=(
+            [count for page in levels for count in page.definition.histogram.tolist()]
+            if leaf.max_definition_level > 1
+            else None
+        ),
+        nan_counts=nan_counts,
+    )
+    return index, value_bytes
+
+
+def _decoded_pages(chunk: Chunk, found: LocatedPages, ordering: Ordering) -> ToldPages:
+    """What the values of the pages are."""
+    present = present_counts(found.num_values, found.levels, chunk.column)
+    if present is None:
+        raise IndexBuildError(f"its pages claim {chunk.num_rows} rows, {len(chunk.column)} were decoded")
+    values = chunk.values
+    if len(values) != present.sum():
+        raise IndexBuildError(f"its levels tell of {present.sum()} values, {len(values)} were decoded")
+    starts = (np.cumsum(present) - present)[present > 0]
+    if not len(starts):
+        return ToldPages(present, PageBounds([], [], np.empty(0, np.int64) if ordering.is_float else None))
+    return ToldPages(present, page_bounds(values, starts, ordering, total_order=chunk.total_order))
+
+
+def _spread(counts: Counts | None, holds: npt.NDArray[np.bool_]) -> Counts:
+    """Counts of the pages that hold a value, with 0 for the others."""
+    spread = np.zeros(len(holds), dtype=np.int64)
+    if counts is not None:
+        spread[holds] = counts
+    return spread
+
+
+def _fill(bounds: list[bytes], holds: npt.NDArray[np.bool_]) -> list[bytes]:
+    """Bounds of the pages that hold a value, with empty ones for the others."""
+    given = iter(bounds)
+    return [next(given) if held else b"" for held in holds.tolist()]

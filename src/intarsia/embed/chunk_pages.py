@@ -1,0 +1,105 @@
+"""The pages of a column chunk, and the rows of each.
+
+Refusals are `IndexBuildError`: such pages may have no OffsetIndex.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from intarsia.embed.leaf_values import LeafReader
+from intarsia.embed.page_counts import count_levels
+from intarsia.errors import IndexBuildError
+from intarsia.format.footer import Leaf
+from intarsia.format.levels import PageLevels
+from intarsia.format.page_header import Page, walk_pages
+from intarsia.format.structs import ColumnMetaData, OffsetIndex, PageEncodingStats, PageLocation
+
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LocatedPages:
+    """The pages of a chunk and the rows in them.
+
+    Attributes:
+        pages: Every page, the dictionary page included.
+        data: The data pages.
+        levels: Levels of each data page, where nesting made it necessary to count them.
+        num_rows: Rows of each data page.
+    """
+
+    pages: Sequence[Page]
+    data: Sequence[Page]
+    levels: Sequence[PageLevels] | None
+    num_rows: Counts
+
+    @property
+    def num_values(self) -> Counts:
+        """Values of each data page, nulls and empty lists included."""
+        return np.array([page.num_values for page in self.data], dtype=np.int64)
+
+    @property
+    def first_rows(self) -> Counts:
+        """First row of each data page, relative to the row group."""
+        return np.cumsum(self.num_rows) - self.num_rows
+
+    def offset_index(self, chunk_start: int, value_bytes: Counts | None = None) -> OffsetIndex:
+        """The pages as an OffsetIndex.
+
+        Args:
+            chunk_start: Byte offset of the chunk in the file.
+            value_bytes: Bytes of the values of each page, where they are known.
+        """
+        locations = [
+            PageLocation(chunk_start + page.start, page.stop - page.start, first_row)
+            for page, first_row in zip(self.data, self.first_rows.tolist(), strict=True)
+        ]
+        return OffsetIndex(locations, None if value_bytes is None else value_bytes.tolist())
+
+    def encoding_stats(self) -> list[PageEncodingStats]:
+        """How many pages there are of each type and encoding."""
+        counts = Counter((page.header.type, page.encoding) for page in self.pages if page.encoding >= 0)
+        return [
+            PageEncodingStats(kind, encoding, count) for (kind, encoding), count in sorted(counts.items())
+        ]
+
+
+def chunk_pages(chunk: bytes, meta: ColumnMetaData, num_rows: int, reader: LeafReader) -> LocatedPages:
+    """Walk the pages of a chunk and find the rows of each.
+
+    Raises:
+        IndexBuildError: If the pages may not have an OffsetIndex; the message is the reason.
+        FormatError: If the pages are damaged.
+    """
+    return locate_pages(chunk, walk_pages(chunk, meta.num_values), meta, num_rows, reader.leaf)
+
+
+def locate_pages(
+    chunk: bytes, pages: Sequence[Page], meta: ColumnMetaData, num_rows: int, leaf: Leaf
+) -> LocatedPages:
+    """Find the rows of each page of a chunk whose pages are known; see `chunk_pages`."""
+    data = [page for page in pages if page.is_data]
+    if not data:
+        raise IndexBuildError("it has no data pages")
+    levels = None
+    rows = [page.num_values for page in data]
+    if leaf.max_repetition_level or leaf.max_definition_level > 1:
+        levels = [count_levels(chunk, page, meta, leaf) for page in data]
+        rows = [counted.num_rows for counted in levels]
+        if not all(counted.starts_row for counted in levels):
+            raise IndexBuildError("a page starts within a row")
+    if not all(rows):
+        raise IndexBuildError("a page is empty")
+    for page, counted in zip(data, rows, strict=True):
+        two = page.header.data_page_header_v2
+        if two is not None and two.num_rows != counted:
+            raise IndexBuildError(f"a page's header claims {two.num_rows} rows, its levels {counted}")
+    if sum(rows) != num_rows:
+        raise IndexBuildError(f"its pages hold {sum(rows)} rows, the row group has {num_rows}")
+    return LocatedPages(pages, data, levels, np.array(rows, dtype=np.int64))

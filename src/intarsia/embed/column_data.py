@@ -1,0 +1,231 @@
+"""The values of a file's columns, as an index being built asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from intarsia.arrow.struct_fields import field_values
+from intarsia.embed.chunk_pages import chunk_pages
+from intarsia.embed.leaf_values import LeafReader, leaf_paths, may_be_dictionary
+from intarsia.errors import CorruptFileError, IndexBuildError, PredicateError
+from intarsia.file import ChunkKey, ParquetInput
+from intarsia.file.decode import check_positions
+from intarsia.format import thrift
+from intarsia.format.footer import Leaf, chunk_range
+from intarsia.format.structs import OffsetIndex, Type
+from intarsia.indexes.base import Layout
+from intarsia.indexes.dictionary import is_all_dictionary
+from intarsia.indexes.sample import take_rows
+from intarsia.predicate.columns import resolve_column
+from intarsia.predicate.nodes import ColumnName
+from intarsia.rows.selection import Rows
+from intarsia.storage import SourceFile
+
+_NANOSECONDS_OF_MICROSECOND = 1_000
+_NANOSECONDS_OF_SECOND = 1_000_000_000
+
+
+class FileColumns:
+    """A file's columns; implements `intarsia.indexes.base.ColumnData`.
+
+    Args:
+        file: The original file.
+        offset_index: Gives the bytes of a chunk's OffsetIndex if they are known and to be believed, so that
+            pages need not be walked.
+    """
+
+    def __init__(self, file: ParquetInput, offset_index: Callable[[ChunkKey], bytes | None]) -> None:
+        self._file = file
+        self._offset_index = offset_index
+        self._int96_units: dict[int, str | None] = {}
+        footer = file.footer
+        self.layout = Layout(footer.num_rows, footer.row_group_starts, _PageEdges(self))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The file's schema, as `pyarrow.parquet.read_table` gives it."""
+        return self._file.arrow_schema
+
+    def rows(self, ordinals: Rows) -> pa.Table:
+        """Some whole rows, of all columns; ordinals ascend."""
+        edges = self._file.footer.row_group_starts
+        groups = np.searchsorted(edges, ordinals, side="right") - 1
+        parts = []
+        for row_group in np.unique(groups).tolist():
+            table = self._read_columns(row_group, range(len(self._file.footer.leaves)), self._reader)
+            parts.append(take_rows(table, ordinals[groups == row_group] - edges[row_group]))
+        return pa.concat_tables(parts) if parts else pa.Table.from_batches([], self._file.arrow_schema)
+
+    def type_of(self, column: ColumnName) -> pa.DataType:
+        """Arrow's type of a column (dotted, or a path).
+
+        Raises:
+            ColumnNotFoundError: If there is no such column.
+            IndexBuildError: If it lies in a list or map, or is a group of columns.
+        """
+        return self._file.leaf_types[self.leaf(column).ordinal]
+
+    def batches(self, column: ColumnName) -> Iterator[tuple[int, pa.Array]]:
+        """A column (dotted) from its first row to its last, a row group or less at a time."""
+        return self._batches(self.leaf(column), encoded=False)
+
+    def encoded_batches(self, column: ColumnName) -> Iterator[tuple[int, pa.Array]]:
+        """The same; texts that all lie in a dictionary come as dictionary arrays, which is much faster."""
+        leaf = self.leaf(column)
+        return self._batches(leaf, encoded=may_be_dictionary(leaf) and _is_text(self.type_of(column)))
+
+    def _batches(self, leaf: Leaf, *, encoded: bool) -> Iterator[tuple[int, pa.Array]]:
+        dictionary_reader = self._open(read_dictionary=[".".join(leaf.path)]) if encoded else None
+        row = 0
+        for row_group, group in enumerate(self._file.footer.metadata.row_groups):
+            if group.num_rows == 0:
+                continue
+            meta = self._file.footer.chunk_metadata(row_group, leaf)  # raises if it cannot be read
+            # pyarrow would make one dictionary of plain pages, too, but slowly
+            reader = dictionary_reader if is_all_dictionary(meta) else None
+            for chunk in self._read(row_group, leaf, reader or self._reader).chunks:
+                yield row, chunk
+                row += len(chunk)
+
+    def int96_unit(self, columns: Iterable[ColumnName]) -> str | None:
+        """What Arrow's nanoseconds are worth for INT96 columns, of which it keeps the lowest 64 bits only.
+
+        Returns:
+            ``"us"`` if every value is a number of whole microseconds and Arrow has it as it is; ``"ns"`` if
+            some have nanoseconds; None if some come out as other times (Arrow's end in 2262), or if none of
+            the columns is INT96.
+        """
+        units = {self._int96_unit(leaf) for leaf in map(self.leaf, columns) if leaf.type == Type.INT96}
+        return None if not units or None in units else "ns" if "ns" in units else "us"
+
+    def _int96_unit(self, leaf: Leaf) -> str | None:
+        if leaf.ordinal not in self._int96_units:
+            self._int96_units[leaf.ordinal] = self._find_int96_unit(leaf)
+        return self._int96_units[leaf.ordinal]
+
+    def _find_int96_unit(self, leaf: Leaf) -> str | None:
+        unit = "us"
+        # of seconds, no INT96 has more than 64 bits hold
+        in_seconds = self._open(coerce_int96_timestamp_unit="s")
+        for row_group, group in enumerate(self._file.footer.metadata.row_groups):
+            if group.num_rows == 0:
+                continue
+            nanoseconds, seconds = (
+                self._read(row_group, leaf, reader).drop_null().cast(pa.int64()).to_numpy()
+                for reader in (self._reader, in_seconds)
+            )
+            if (nanoseconds // _NANOSECONDS_OF_SECOND != seconds).any():
+                return None
+            if (nanoseconds % _NANOSECONDS_OF_MICROSECOND).any():
+                unit = "ns"
+        return unit
+
+    def leaf(self, column: ColumnName) -> Leaf:
+        """The leaf that a dotted name, or a path, means."""
+        try:
+            path = resolve_column(self._file.arrow_schema, column).path
+        except PredicateError as error:
+            raise IndexBuildError(f"{self._file.path}: no index on {column!r}: {error}") from error
+        leaf = self._file.leaves_by_path.get(path)
+        if leaf is None or leaf.ordinal not in self._file.leaf_types:
+            raise IndexBuildError(f"{self._file.path}: {column!r} is no column with one value a row")
+        return leaf
+
+    def _read(self, row_group: int, leaf: Leaf, reader: Any) -> pa.ChunkedArray:
+        column = self._read_columns(row_group, [leaf.ordinal], reader).column(0)
+        if pa.types.is_dictionary(column.type):
+            check_positions(column)
+        return field_values(column, leaf.path[1:])
+
+    def _read_columns(self, row_group: int, leaves: Sequence[int], reader: Any) -> pa.Table:
+        """Some leaves of a row group, with as many rows as the footer says, or an error."""
+        names = ", ".join(repr(self._file.footer.leaves[leaf].name) for leaf in leaves)
+        try:
+            table = reader.read_row_group(row_group, column_indices=list(leaves), use_threads=False)
+        except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+            raise CorruptFileError(
+                f"{names} of row group {row_group} cannot be decoded: {error}", path=self._file.path
+            ) from error
+        # rows are numbered by what the footer says; other counts would shift all that follow
+        num_rows = self._file.footer.metadata.row_groups[row_group].num_rows
+        for held in (table.num_rows, *(len(column) for column in table.columns)):
+            if held != num_rows:
+                raise CorruptFileError(
+                    f"{names} of row group {row_group} gave {held} rows, not {num_rows}", path=self._file.path
+                )
+        return table
+
+    @cached_property
+    def _reader(self) -> Any:
+        return self._open()
+
+    def _open(self, **options: Any) -> Any:
+        source, metadata = SourceFile(self._file.source), self._file.arrow_metadata
+        return pq.ParquetFile(source, metadata=metadata, pre_buffer=False, **options).reader
+
+    def page_edges(self, column: str) -> Rows:
+        """First row of each data page of a column, and the number of rows at the end.
+
+        Raises:
+            IndexBuildError: If its pages do not tell which rows they hold.
+        """
+        leaf = self.leaf(column)
+        footer = self._file.footer
+        edges = [footer.row_group_starts[-1:]]
+        for row_group, group in reversed(list(enumerate(footer.metadata.row_groups))):
+            if group.num_rows:
+                edges.append(
+                    footer.row_group_starts[row_group] + self._first_rows(ChunkKey(row_group, leaf.ordinal))
+                )
+        return np.concatenate(edges[::-1]).astype(np.int64)
+
+    def _first_rows(self, key: ChunkKey) -> Rows:
+        known = self._offset_index(key)
+        if known is not None:
+            index, _ = thrift.parse(OffsetIndex, known)
+            return np.array([location.first_row_index for location in index.page_locations], dtype=np.int64)
+        footer = self._file.footer
+        leaf = footer.leaves[key.leaf]
+        meta = footer.chunk_metadata(key.row_group, leaf)
+        reader = LeafReader.of(leaf_paths(footer.metadata.schema)[key.leaf], leaf)
+        num_rows = footer.metadata.row_groups[key.row_group].num_rows
+        try:
+            return chunk_pages(self._file.source.read(*chunk_range(meta)), meta, num_rows, reader).first_rows
+        except IndexBuildError as error:
+            raise IndexBuildError(
+                f"{self._file.path}: the rows of the pages of {leaf.name!r} are not known: {error}; "
+                "index it by row group"
+            ) from error
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    return any(is_kind(kind) for is_kind in kinds)
+
+
+class _PageEdges(Mapping[str, Rows]):
+    """Page edges of the columns that are asked for."""
+
+    def __init__(self, columns: FileColumns) -> None:
+        self._columns = columns
+        self._known: dict[str, Rows] = {}
+
+    def __getitem__(self, column: str) -> Rows:
+        if column not in self._known:
+            self._known[column] = self._columns.page_edges(column)
+        return self._known[column]
+
+    def __contains__(self, column: object) -> bool:
+        return isinstance(column, str)  # a name that is none raises when it is asked for
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)

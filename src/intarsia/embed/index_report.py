@@ -1,0 +1,194 @@
+"""What attaching to many files did, file by file and in all."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from intarsia.embed.report import AttachReport
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class FileOutcome:
+    """What became of one file.
+
+    Attributes:
+        path: The file.
+        bytes_before: Its length before; 0 if it could not be read.
+        bytes_after: Its length now.
+        built: Names of the indexes that were built.
+        kept: Names of those that were there already.
+        skipped: What has no index, or one of hardly any use, and why: ``column``, ``index``, ``reason``,
+            perhaps ``row_group``.
+        error: Why the file was left as it was; None if all went well.
+        seconds: How long it took.
+    """
+
+    path: str
+    bytes_before: int = 0
+    bytes_after: int = 0
+    built: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    skipped: tuple[dict[str, Any], ...] = ()
+    error: str | None = None
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, report: AttachReport) -> FileOutcome:
+        """What attaching to a file reported."""
+        return cls(
+            report.path,
+            report.bytes_before,
+            report.bytes_after,
+            report.built,
+            report.kept,
+            tuple(report.to_dict()["skipped"]),
+            seconds=report.seconds,
+        )
+
+    @property
+    def changed(self) -> bool:
+        """Whether the file was replaced."""
+        return bool(self.built) or self.bytes_before != self.bytes_after
+
+    def to_json(self) -> str:
+        """As text, to cross from an executor to the driver."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> FileOutcome:
+        """The inverse of `to_json`."""
+        values = json.loads(text)
+        for name in ("built", "kept", "skipped"):
+            values[name] = tuple(values[name])
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class IndexReport:
+    """What `intarsia.spark.index`, or the command, did to a lake; ``str(report)`` is for people.
+
+    Attributes:
+        per_file: Every file, ordered by path.
+        seconds: How long the whole took.
+
+    Example:
+        >>> print(IndexReport((FileOutcome("a.parquet", 900_000, 1_000_000, ("page_index",)),), 0.5))
+        indexed 1 of 1 files in 0.5 s
+        100.0 kB added to 900.0 kB (11.1%)
+    """
+
+    per_file: tuple[FileOutcome, ...] = field(repr=False)
+    seconds: float
+
+    @property
+    def files_total(self) -> int:
+        """Files that were found."""
+        return len(self.per_file)
+
+    @property
+    def files_indexed(self) -> int:
+        """Files that were replaced by ones with more indexes."""
+        return sum(file.error is None and file.changed for file in self.per_file)
+
+    @property
+    def files_unchanged(self) -> int:
+        """Files that had all indexes already, or can have none of them."""
+        return sum(file.error is None and not file.changed for file in self.per_file)
+
+    @property
+    def files_failed(self) -> int:
+        """Files that could not be indexed, and were left as they were."""
+        return sum(file.error is not None for file in self.per_file)
+
+    @property
+    def failed(self) -> list[dict[str, str]]:
+        """``path`` and ``error`` of each file that failed."""
+        return [{"path": file.path, "error": file.error} for file in self.per_file if file.error is not None]
+
+    @property
+    def skipped(self) -> list[dict[str, Any]]:
+        """``path``, ``column``, ``index`` and ``reason`` of what has no index."""
+        return [{"path": file.path, **note} for file in self.per_file for note in file.skipped]
+
+    @property
+    def bytes_before(self) -> int:
+        """Length of all files before."""
+        return sum(file.bytes_before for file in self.per_file)
+
+    @property
+    def bytes_after(self) -> int:
+        """Length of all files now."""
+        return sum(file.bytes_after for file in self.per_file)
+
+    @property
+    def bytes_added(self) -> int:
+        """How much longer the files became; negative if indexes gave way to smaller ones."""
+        return self.bytes_after - self.bytes_before
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON has it."""
+        return {
+            "files": {
+                "total": self.files_total,
+                "indexed": self.files_indexed,
+                "unchanged": self.files_unchanged,
+                "failed": self.files_failed,
+            },
+            "bytes": {"before": self.bytes_before, "after": self.bytes_after, "added": self.bytes_added},
+            "seconds": self.seconds,
+            "skipped": self.skipped,
+            "failed": self.failed,
+            "per_file": [json.loads(file.to_json()) for file in self.per_file],
+        }
+
+    def __str__(self) -> str:
+        failures = [f"failed: {file['path']}: {file['error']}" for file in self.failed]
+        return self._told([*self._notes(), *failures])
+
+    def summary(self) -> str:
+        """The same without what failed, of which only the number is told."""
+        return self._told(self._notes())
+
+    def _notes(self) -> list[str]:
+        """Why some columns have no index, or one of no use; what holds for many files is told once."""
+        files_of: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+        for note in self.skipped:
+            files_of[note["index"], note["column"], note["reason"]].add(note["path"])
+        return [
+            f"skipped: {index} of {column}: {reason} ({_count(len(files))})"
+            for (index, column, reason), files in files_of.items()
+        ]
+
+    def _told(self, notes: list[str]) -> str:
+        rest = [
+            f"{count} {word}"
+            for count, word in ((self.files_unchanged, "unchanged"), (self.files_failed, "failed"))
+            if count
+        ]
+        lines = [
+            f"indexed {self.files_indexed} of {self.files_total} files in {self.seconds:.1f} s"
+            + (f" ({', '.join(rest)})" if rest else "")
+        ]
+        if self.bytes_added:
+            share = f" ({self.bytes_added / self.bytes_before:.1%})" if self.bytes_before else ""
+            lines.append(f"{_size(self.bytes_added)} added to {_size(self.bytes_before)}{share}")
+        more = [f"… and {len(notes) - _SHOWN} more notes"] if len(notes) > _SHOWN else []
+        return "\n".join([*lines, *notes[:_SHOWN], *more])
+
+
+def _count(files: int) -> str:
+    return "1 file" if files == 1 else f"{files} files"
+
+
+def _size(count: int) -> str:
+    amount = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(amount) < 1000:
+            return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"

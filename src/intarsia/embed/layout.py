@@ -1,0 +1,115 @@
+"""The bytes that follow the original file, in the order of ``docs/format.md``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from intarsia.embed.blobs import Blob
+from intarsia.embed.chunk_state import ChunkState, Placed, state_of
+from intarsia.embed.footer_edit import FooterEdit
+from intarsia.embed.original import Original
+from intarsia.errors import IndexBuildError
+from intarsia.file import ChunkKey
+from intarsia.format.blob import BLOB_ALIGNMENT_BYTES
+from intarsia.format.directory import DIRECTORY_VERSION, KEY, Directory
+from intarsia.format.fingerprint import layout_fingerprint
+from intarsia.format.footer import MAGIC
+from intarsia.storage import ByteRange
+
+
+def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey, ChunkState]) -> list[bytes]:
+    """Everything that is to follow the original file, its new footer included.
+
+    Args:
+        original: The file.
+        blobs: Embedded indexes.
+        states: The standard structures that each chunk is to have.
+
+    Returns:
+        Pieces to be written one after the other; none, if the original needs no addition.
+
+    Raises:
+        IndexBuildError: If an index needs a footer key that is taken.
+    """
+    footer = original.file.footer
+    before = {
+        key: state_of(footer.metadata.row_groups[key.row_group].columns[key.leaf], footer.start)
+        for key in states
+    }
+    changed = {
+        key: state for key, state in states.items() if replace(state, encoding_stats=()) != before[key]
+    }
+    if not blobs and not changed:
+        return []
+    tail = _Tail(original.length)
+    edit = FooterEdit(footer.raw)
+    fingerprint = layout_fingerprint(footer.metadata)
+    entries = []
+    owners = dict.fromkeys(footer.key_values, "the original file")
+    for blob in blobs:
+        pieces = blob.pieces(fingerprint)
+        if pieces:
+            tail.align(BLOB_ALIGNMENT_BYTES)
+        entries.append(blob.entry.moved(tail.position) if pieces else blob.entry)
+        for name, value in blob.footer_keys(tail.position).items():
+            if name in owners:
+                raise IndexBuildError(
+                    f"{blob.entry.name} needs the footer key {name.decode()!r}, which {owners[name]} has; "
+                    "there is room for one in a file"
+                )
+            owners[name] = blob.entry.name
+            edit.set_key_value(name, value)
+        for piece in pieces:
+            tail.append(piece)
+    for key, state in changed.items():
+        if state.column_index != before[key].column_index:
+            edit.set_column_index(*key, tail.place(state.column_index))
+    for key, state in changed.items():
+        if state.offset_index != before[key].offset_index:
+            edit.set_offset_index(*key, tail.place(state.offset_index))
+        if state.encoding_stats:
+            edit.set_encoding_stats(*key, state.encoding_stats)
+    for key, state in changed.items():
+        if state.bloom_filter != before[key].bloom_filter:
+            edit.set_bloom_filter(*key, tail.place(state.bloom_filter))
+    if footer.metadata.column_orders is None and any(map(_has_added_bounds, states.values())):
+        for key, state in states.items():
+            if isinstance(state.column_index, ByteRange):  # its bounds had no meaning, and must not get one
+                edit.set_column_index(*key, None)
+        edit.add_column_orders(len(footer.leaves))
+    for key, state in changed.items():
+        if state.statistics is not None:
+            edit.set_statistics(*key, state.statistics)
+    directory = Directory(DIRECTORY_VERSION, original.length, fingerprint, tail.position, tuple(entries))
+    edit.set_key_value(KEY, directory.to_json())
+    raw = edit.to_bytes()
+    return [*tail.pieces, raw, len(raw).to_bytes(4, "little"), MAGIC]
+
+
+def _has_added_bounds(state: ChunkState) -> bool:
+    """Whether bounds were added, which have a meaning only under a declared order."""
+    if isinstance(state.column_index, bytes):
+        return True
+    return state.statistics is not None and state.statistics.min_value is not None
+
+
+class _Tail:
+    """Pieces of the file, and where the next one goes."""
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+        self.pieces: list[bytes] = []
+
+    def append(self, piece: bytes) -> ByteRange:
+        start = self.position
+        self.pieces.append(piece)
+        self.position += len(piece)
+        return ByteRange(start, self.position)
+
+    def align(self, alignment_bytes: int) -> None:
+        self.append(bytes(-self.position % alignment_bytes))
+
+    def place(self, index: Placed) -> ByteRange | None:
+        """Where an index lies: where it did, or here."""
+        return self.append(index) if isinstance(index, bytes) else index

@@ -1,0 +1,202 @@
+"""The values of one leaf, as plain as pyarrow gives them, out of the bytes of one column chunk.
+
+The chunk is wrapped under a small footer of its own, whose schema is the path to this one leaf with every
+name and annotation taken off that does not change how the leaf is ordered.  So bounds are computed from what
+is stored, not from what an Arrow schema or an extension type makes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from intarsia.errors import CorruptFileError
+from intarsia.file.decode import check_positions
+from intarsia.format import thrift
+from intarsia.format.footer import MAGIC, Leaf
+from intarsia.format.structs import (
+    ColumnChunk,
+    ColumnMetaData,
+    FileMetaData,
+    IntType,
+    LogicalType,
+    RowGroup,
+    SchemaElement,
+    Type,
+)
+from intarsia.rows.ordering import Ordering, ordering_for
+
+#: Annotated bytes whose stored form is their value; the others (DECIMAL, FLOAT16) are decoded.
+_PLAIN_BYTES = frozenset(("STRING", "ENUM", "JSON", "BSON", "UUID"))
+
+INT96_BYTES = 12
+
+
+@dataclass(frozen=True)
+class LeafReader:
+    """Decodes chunks of one leaf.
+
+    Attributes:
+        leaf: The leaf.
+        elements: The schema reduced to the path of the leaf, the root first.
+    """
+
+    leaf: Leaf
+    elements: tuple[SchemaElement, ...]
+
+    @classmethod
+    def of(cls, path: Sequence[SchemaElement], leaf: Leaf) -> LeafReader:
+        """The reader of a leaf, given its path as `leaf_paths` has it."""
+        root = SchemaElement("root", num_children=1)
+        groups = [
+            SchemaElement(f"c{depth}", repetition_type=element.repetition_type, num_children=1)
+            for depth, element in enumerate(path[:-1])
+        ]
+        return cls(leaf, (root, *groups, _plain(path[-1], leaf, f"c{len(groups)}")))
+
+    @property
+    def stored(self) -> LeafReader:
+        """A reader of the leaf in a type whose PLAIN encoding is what the file stores."""
+        plain = self.elements[-1]._replace(logicalType=None, converted_type=None)
+        if self.leaf.type == Type.INT96:  # pyarrow has no type for its bytes, but these are laid out alike
+            plain = plain._replace(type=Type.FIXED_LEN_BYTE_ARRAY, type_length=INT96_BYTES)
+        return LeafReader(self.leaf, (*self.elements[:-1], plain))
+
+    @property
+    def _path(self) -> list[str]:
+        return [element.name for element in self.elements[1:]]
+
+    @cached_property
+    def arrow_type(self) -> pa.DataType:
+        """Arrow's type of the leaf's values.
+
+        Raises:
+            CorruptFileError: If pyarrow makes nothing of the schema.
+        """
+        schema = self._open(b"", []).schema_arrow
+        kind = schema.field(0).type
+        while pa.types.is_nested(kind):
+            kind = kind.field(0).type
+        return kind
+
+    @cached_property
+    def ordering(self) -> Ordering | None:
+        """How the leaf's values compare; None where Parquet defines no order."""
+        return ordering_for(self.leaf, self.arrow_type)
+
+    def read(
+        self, chunk: bytes, meta: ColumnMetaData, num_rows: int, *, as_dictionary: bool
+    ) -> pa.ChunkedArray:
+        """Decode a chunk.
+
+        Args:
+            chunk: Its bytes.
+            meta: What the footer says of it.
+            num_rows: Rows in the row group.
+            as_dictionary: Give dictionary arrays, which saves spreading out strings.
+
+        Returns:
+            For a flat leaf one value a row; for one in a list or map all values of the innermost lists, with
+            nothing for an empty or null list.
+
+        Raises:
+            CorruptFileError: If pyarrow cannot decode it, or not all of it.
+        """
+        element = self.elements[-1]
+        moved = ColumnMetaData(
+            meta.type if element.type == self.leaf.type else Type.FIXED_LEN_BYTE_ARRAY,
+            meta.encodings,
+            self._path,
+            meta.codec,
+            meta.num_values,
+            meta.total_uncompressed_size,
+            len(chunk),
+            0,  # pyarrow takes the pages as they come, the dictionary page first if there is one
+        )
+        group = RowGroup([ColumnChunk(0, meta_data=moved)], len(chunk), num_rows)
+        file = self._open(chunk, [group], as_dictionary=as_dictionary)
+        try:
+            column = file.reader.read_all(use_threads=False).column(0)
+        except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+            raise CorruptFileError(
+                f"pyarrow cannot decode the pages: {error}", struct="ColumnChunk"
+            ) from error
+        if len(column) != num_rows:  # it stops at a page without values, and says nothing
+            raise CorruptFileError(f"pyarrow decodes {len(column)} of {num_rows} rows", struct="ColumnChunk")
+        while pa.types.is_nested(column.type):
+            column = _innermost(column)
+        if as_dictionary:
+            check_positions(column)
+        return column
+
+    def _open(self, chunk: bytes, groups: list[RowGroup], *, as_dictionary: bool = False) -> Any:
+        num_rows = sum(group.num_rows for group in groups)
+        footer = thrift.serialize(FileMetaData(2, list(self.elements), num_rows, groups))
+        file = b"".join((MAGIC, footer, len(footer).to_bytes(4, "little"), MAGIC))
+        try:
+            return pq.ParquetFile(
+                pa.BufferReader(chunk),  # not copied, as it were if the footer stood behind it
+                metadata=pq.read_metadata(pa.BufferReader(file)),
+                pre_buffer=False,
+                read_dictionary=self._path if as_dictionary else None,
+            )
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise CorruptFileError(
+                f"pyarrow cannot read the schema: {error}", struct="SchemaElement"
+            ) from error
+
+
+def may_be_dictionary(leaf: Leaf) -> bool:
+    """Whether pyarrow can give a leaf's values as dictionary arrays, which saves spreading out texts."""
+    is_text = leaf.type == Type.BYTE_ARRAY and leaf.kind != "DECIMAL"
+    return is_text and len(leaf.path) == 1 and leaf.is_flat
+
+
+def leaf_paths(schema: Sequence[SchemaElement]) -> list[list[SchemaElement]]:
+    """For each leaf, the schema elements from the root's child down to it.
+
+    Args:
+        schema: The flattened schema, already checked to be one tree.
+    """
+    paths: list[list[SchemaElement]] = []
+    groups: list[SchemaElement] = []
+    open_children: list[int] = [schema[0].num_children or 0]
+    for element in schema[1:]:
+        while open_children[-1] == 0:  # the innermost group is complete
+            open_children.pop()
+            groups.pop()
+        open_children[-1] -= 1
+        if element.num_children:
+            groups.append(element)
+            open_children.append(element.num_children)
+        elif element.type is not None:
+            paths.append([*groups, element])
+    return paths
+
+
+def _plain(element: SchemaElement, leaf: Leaf, name: str) -> SchemaElement:
+    """The leaf's element with only what decides how its values are decoded and ordered."""
+    logical, converted = element.logicalType, element.converted_type
+    if leaf.type in (Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY):
+        if leaf.kind is None or leaf.kind in _PLAIN_BYTES:
+            logical = converted = None
+    elif leaf.logical is not None and (integer := leaf.logical.INTEGER) is not None:
+        # Arrow would cut a number to the declared width; what is stored and compared has all its bits
+        width = 32 if leaf.type == Type.INT32 else 64
+        logical, converted = LogicalType(INTEGER=IntType(width, integer.isSigned)), None
+    return element._replace(name=name, field_id=None, logicalType=logical, converted_type=converted)
+
+
+def _innermost(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """One level down: the values of lists, or the one field of structs (null where the struct is)."""
+    chunks = []
+    for chunk in column.chunks:
+        flat = chunk.flatten()
+        chunks.append(flat[0] if isinstance(flat, list) else flat)
+    kind = column.type.field(0).type
+    return pa.chunked_array(chunks, type=kind)

@@ -1,0 +1,184 @@
+"""Bounds and counts of the pages of one chunk, from its values; no Python runs for a row.
+
+Source: ``ColumnIndex`` and ``ColumnOrder`` in ``parquet.thrift``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.format.structs import Type
+from intarsia.rows.ordering import MAX_BOUND_BYTES, Ordering, truncate_max, truncate_min
+
+Counts = npt.NDArray[np.int64]
+
+
+class PageBounds(NamedTuple):
+    """What is known of the pages that hold a value.
+
+    Attributes:
+        minima, maxima: Bounds as the file holds them, whole.
+        nan_counts: NaNs in each page; None for types without NaN.
+        value_bytes: Bytes of the values of each page, for BYTE_ARRAY; else None.
+    """
+
+    minima: list[bytes]
+    maxima: list[bytes]
+    nan_counts: Counts | None = None
+    value_bytes: Counts | None = None
+
+
+def page_bounds(
+    values: pa.ChunkedArray, starts: Counts, ordering: Ordering, *, total_order: bool
+) -> PageBounds:
+    """Bounds of pages.
+
+    Args:
+        values: The values of all pages, without nulls.
+        starts: Where in ``values`` each page that holds a value starts; ascending, at least one.
+        ordering: How the values compare.
+        total_order: Whether floats follow IEEE 754's total order, instead of the type's own.
+    """
+    if ordering.is_float:
+        return _float_bounds(_numbers(values), starts, ordering, total_order=total_order)
+    if ordering.wire is not None:
+        numbers = _numbers(values)
+        return PageBounds(
+            _split(np.minimum.reduceat(numbers, starts), ordering),
+            _split(np.maximum.reduceat(numbers, starts), ordering),
+        )
+    if ordering.decimal:
+        lows, highs = _each_page(values, starts)
+        return PageBounds(
+            [ordering.encode(key) for key in ordering.keys(lows)],
+            [ordering.encode(key) for key in ordering.keys(highs)],
+        )
+    if pa.types.is_dictionary(values.type):
+        lows, highs, value_bytes = _by_rank(values, starts)
+    else:
+        lows, highs = _each_page(values, starts)
+        value_bytes = None
+        if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
+            value_bytes = np.add.reduceat(pc.binary_length(values).to_numpy(), starts, dtype=np.int64)
+    return PageBounds(lows.to_pylist(), highs.to_pylist(), value_bytes=value_bytes)
+
+
+def cut_min(bound: bytes, ordering: Ordering) -> bytes:
+    """A lower bound, short enough for an index."""
+    return truncate_min(bound, MAX_BOUND_BYTES, text=ordering.is_text) if may_be_cut(ordering) else bound
+
+
+def cut_max(bound: bytes, ordering: Ordering) -> bytes:
+    """An upper bound, short enough for an index."""
+    return truncate_max(bound, MAX_BOUND_BYTES, text=ordering.is_text) if may_be_cut(ordering) else bound
+
+
+def may_be_cut(ordering: Ordering) -> bool:
+    """Whether a start of a bound is a bound."""
+    # a shorter value is no value of a fixed-length type, and another number
+    return ordering.is_bytes and ordering.leaf.type == Type.BYTE_ARRAY
+
+
+def _count_by_page(marks: npt.NDArray[Any], starts: Counts) -> Counts:
+    """Sums of ``marks`` over stretches that begin at ``starts`` (none of them empty)."""
+    return np.asarray(np.add.reduceat(marks, starts, dtype=np.int64))
+
+
+def _numbers(values: pa.ChunkedArray) -> npt.NDArray[Any]:
+    """Numbers in the order of the type, in as few bits as they have."""
+    array = values.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks else pa.array([], values.type)
+    kind = array.type
+    if pa.types.is_boolean(kind):
+        array = array.cast(pa.uint8())
+    elif pa.types.is_temporal(kind):
+        array = array.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+    elif pa.types.is_decimal(kind):  # in an INT32 or INT64: the low word holds all of the number
+        words = np.frombuffer(array.buffers()[1], dtype="<i8").reshape(-1, kind.byte_width // 8)
+        return np.asarray(words[array.offset : array.offset + len(array), 0])
+    return np.asarray(array.to_numpy(zero_copy_only=False))
+
+
+def _split(bounds: npt.NDArray[Any], ordering: Ordering) -> list[bytes]:
+    """Each number as its bytes in the file."""
+    wire = ordering.wire
+    assert wire is not None
+    raw = bounds.astype(wire).tobytes()
+    return [raw[place : place + wire.itemsize] for place in range(0, len(raw), wire.itemsize)]
+
+
+def _float_bounds(
+    numbers: npt.NDArray[Any], starts: Counts, ordering: Ordering, *, total_order: bool
+) -> PageBounds:
+    nan = np.isnan(numbers)
+    nan_counts = _count_by_page(nan, starts)
+    if total_order:
+        minima, maxima = _total_order_bounds(numbers, nan, nan_counts, starts)
+        return PageBounds(_split(minima, ordering), _split(maxima, ordering), nan_counts)
+    if numbers.dtype == np.float16:
+        numbers = numbers.astype(np.float32)  # NumPy has no fast half floats
+    low, high = (np.fmin, np.fmax) if nan_counts.any() else (np.minimum, np.maximum)  # the latter are faster
+    minima, maxima = low.reduceat(numbers, starts), high.reduceat(numbers, starts)
+    # the sign of zero is not ordered by the type, so bounds of zero must cover both
+    minima[minima == 0] = -0.0
+    maxima[maxima == 0] = 0.0
+    return PageBounds(_split(minima, ordering), _split(maxima, ordering), nan_counts)
+
+
+def _total_order_bounds(
+    numbers: npt.NDArray[Any], nan: npt.NDArray[np.bool_], nan_counts: Counts, starts: Counts
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Bounds by IEEE 754's total order: of the numbers, or of the NaNs in a page that has nothing else."""
+    integer = np.dtype(f"i{numbers.dtype.itemsize}")
+    limits = np.iinfo(integer)
+    bits = numbers.view(integer)
+    keys = np.where(bits < 0, bits ^ limits.max, bits)  # negative floats descend as integers
+    sizes = np.diff(np.append(starts, len(numbers)))
+    hide = nan & np.repeat(nan_counts < sizes, sizes)
+    minima = np.minimum.reduceat(np.where(hide, limits.max, keys), starts)
+    maxima = np.maximum.reduceat(np.where(hide, limits.min, keys), starts)
+    low, high = (np.where(found < 0, found ^ limits.max, found) for found in (minima, maxima))
+    return low.view(numbers.dtype), high.view(numbers.dtype)
+
+
+def _each_page(values: pa.ChunkedArray, starts: Counts) -> tuple[pa.Array, pa.Array]:
+    """Extremes of each page by pyarrow, which compares bytes as unsigned."""
+    stops = np.append(starts[1:], len(values)).tolist()
+    found = [
+        pc.min_max(values.slice(start, stop - start))
+        for start, stop in zip(starts.tolist(), stops, strict=True)
+    ]
+    return (
+        pa.array([pair["min"] for pair in found], type=values.type),
+        pa.array([pair["max"] for pair in found], type=values.type),
+    )
+
+
+def _by_rank(values: pa.ChunkedArray, starts: Counts) -> tuple[pa.Array, pa.Array, Counts]:
+    """Extremes of each page of dictionary arrays: only the dictionary's values are compared."""
+    array = values.unify_dictionaries().combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0)
+    dictionary = array.dictionary
+    order = pc.sort_indices(dictionary).to_numpy()
+    rank = np.empty(len(order), dtype=np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    lengths = pc.binary_length(dictionary).to_numpy()
+    lows, highs, value_bytes = [], [], []
+    # a page at a time stays in a core's cache, which is three times as fast
+    for positions in np.split(array.indices.to_numpy(), starts[1:]):
+        ranks = rank[positions]
+        lows.append(ranks.min())
+        highs.append(ranks.max())
+        value_bytes.append(lengths[positions].sum(dtype=np.int64))
+    return (
+        dictionary.take(pa.array(order[lows])),
+        dictionary.take(pa.array(order[highs])),
+        np.array(value_bytes, dtype=np.int64),
+    )

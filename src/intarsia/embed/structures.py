@@ -1,0 +1,147 @@
+"""Completing the standard structures of a file, one column chunk at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar, Protocol
+
+from intarsia.embed.chunk import Chunk
+from intarsia.embed.chunk_state import ChunkState, chunks_of
+from intarsia.embed.leaf_values import LeafReader, leaf_paths
+from intarsia.embed.report import Skipped
+from intarsia.file import ChunkKey, ParquetInput
+from intarsia.format.structs import ColumnChunk
+
+#: Chunks that are worked on at the same time; each takes as much memory as its values.
+_THREADS = 2
+
+#: Smaller chunks are done one after the other: Python's own work outweighs decoding and hashing.
+_SMALL_CHUNK_BYTES = 64 << 10
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one structure of one chunk.
+
+    Attributes:
+        state: The structures of the chunk, completed.
+        built: True if something was added, False if it was there already, None if there is none now.
+        reason: What could not be added, and why.
+    """
+
+    state: ChunkState
+    built: bool | None
+    reason: str | None = None
+
+
+class Structure(Protocol):
+    """A structure that Parquet defines for column chunks, and that can be added to those that lack it."""
+
+    kind: ClassVar[str]
+
+    @property
+    def name(self) -> str:
+        """What reports call it; of one name there is one in a file."""
+
+    def leaves(self, file: ParquetInput) -> Collection[int]:
+        """Ordinals of the leaves that it is about.
+
+        Raises:
+            IndexBuildError: If these columns cannot have it.
+            ColumnNotFoundError: If there is no such column.
+        """
+
+    def complete(self, chunk: Chunk, state: ChunkState) -> Outcome:
+        """Add it to a chunk that has rows, unless what is there can be believed."""
+
+
+@dataclass
+class StructureCompleter:
+    """Completes the structures of a file.
+
+    A chunk is read and decoded once for all structures that need it, and let go before the next one.
+
+    Args:
+        file: The original file.
+        states: What each chunk has; brought up to date by `run`.
+    """
+
+    file: ParquetInput
+    states: dict[ChunkKey, ChunkState]
+    skipped: list[Skipped] = field(default_factory=list)
+    built: Counter[str] = field(default_factory=Counter)
+    kept: Counter[str] = field(default_factory=Counter)
+
+    @cached_property
+    def _readers(self) -> list[LeafReader]:
+        footer = self.file.footer
+        paths = leaf_paths(footer.metadata.schema)
+        return [LeafReader.of(path, leaf) for path, leaf in zip(paths, footer.leaves, strict=True)]
+
+    def work(self, structures: Sequence[Structure]) -> list[tuple[ChunkKey, list[Structure]]]:
+        """The chunks that structures are about.
+
+        Raises:
+            IndexBuildError: If a column cannot have what was asked for.
+            ColumnNotFoundError: If there is no such column.
+        """
+        by_leaf: dict[int, list[Structure]] = {}
+        for structure in structures:
+            for ordinal in structure.leaves(self.file):
+                by_leaf.setdefault(ordinal, []).append(structure)
+        return [(key, by_leaf[key.leaf]) for key, _ in chunks_of(self.file.footer) if key.leaf in by_leaf]
+
+    def run(
+        self, work: Sequence[tuple[ChunkKey, Sequence[Structure]]], advance: Callable[[str], None]
+    ) -> None:
+        """Complete chunks; ``advance`` is called after each with the name of its column."""
+        names = [leaf.name for leaf in self.file.footer.leaves]
+        with ThreadPoolExecutor(self._threads) as pool:
+            # decoding and hashing leave Python's lock alone most of the time
+            for (key, structures), outcomes in zip(work, pool.map(self._complete, work), strict=True):
+                for structure, outcome in zip(structures, outcomes, strict=False):
+                    self._note(key, structure, outcome)
+                advance(names[key.leaf])
+
+    @property
+    def _threads(self) -> int:
+        sizes = [
+            chunk.meta_data.total_compressed_size
+            for _, chunk in chunks_of(self.file.footer)
+            if chunk.meta_data is not None
+        ]
+        return _THREADS if sum(sizes) >= _SMALL_CHUNK_BYTES * len(sizes) else 1
+
+    def chunk(self, key: ChunkKey) -> Chunk | None:
+        """A chunk of the original file; None if it lies in another one."""
+        found: ColumnChunk = self.file.footer.metadata.row_groups[key.row_group].columns[key.leaf]
+        if found.file_path or found.meta_data is None:
+            return None
+        return Chunk(self.file, key, found.meta_data, self._readers[key.leaf])
+
+    def _complete(self, item: tuple[ChunkKey, Sequence[Structure]]) -> list[Outcome]:
+        """What becomes of each structure of one chunk; nothing for one without rows."""
+        key, structures = item
+        if self.file.footer.metadata.row_groups[key.row_group].num_rows == 0:
+            return []  # no pages, nothing to say of them
+        chunk, state = self.chunk(key), self.states[key]
+        outcomes = []
+        for structure in structures:
+            if chunk is None:
+                outcomes.append(Outcome(state, None, "it lies in another file"))
+            else:
+                outcomes.append(structure.complete(chunk, state))
+                state = outcomes[-1].state
+        return outcomes
+
+    def _note(self, key: ChunkKey, structure: Structure, outcome: Outcome) -> None:
+        self.states[key] = outcome.state
+        self.built[structure.name] += outcome.built is True
+        self.kept[structure.name] += outcome.built is False
+        if outcome.reason is not None:
+            column = self.file.footer.leaves[key.leaf].name
+            self.skipped.append(Skipped(column, key.row_group, structure.name, outcome.reason))

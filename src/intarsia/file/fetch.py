@@ -1,0 +1,84 @@
+"""The bytes of planned pages: asked for together, and never twice."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+
+from intarsia.file import ParquetInput
+from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse
+from intarsia.file.decode import FetchedPages, pages_use_dictionary
+from intarsia.storage import ByteRange
+
+
+class PageCache:
+    """The pages of one row group, so that no phase reads again what another has read."""
+
+    def __init__(self, file: ParquetInput) -> None:
+        self._file = file
+        self._bytes: dict[ByteRange, bytes] = {}
+        self._held: list[ByteRange] = []
+        self._dictionaries = 0
+
+    def is_new(self, plan: ChunkPlan) -> bool:
+        """Whether pages of the plan are yet to be read."""
+        return any(self._holder(place) is None for place in plan.pages)
+
+    def take_dictionary_count(self) -> int:
+        """Dictionary pages read since the last call."""
+        count, self._dictionaries = self._dictionaries, 0
+        return count
+
+    def fetch(self, plans: Sequence[ChunkPlan]) -> list[FetchedPages]:
+        """The bytes of the plans: data pages first, dictionaries with them or only where a page needs one."""
+        at_once = {
+            plan.dictionary for plan in plans if plan.dictionary_use is DictionaryUse.ALWAYS and plan.pages
+        }
+        self._read([place for plan in plans for place in plan.pages], at_once)
+        data = {id(plan): b"".join(self._cut(place) for place in plan.pages) for plan in plans}
+        needed: dict[int, ByteRange | None] = {}
+        for plan in plans:
+            uses = plan.dictionary in at_once
+            if plan.dictionary_use is DictionaryUse.SOME_PAGES:
+                uses = pages_use_dictionary(plan, data[id(plan)])
+            needed[id(plan)] = plan.dictionary if uses else None
+        self._read([], {place for place in needed.values() if place is not None})
+        return [
+            FetchedPages(
+                plan, data[id(plan)], self._bytes[place] if (place := needed[id(plan)]) is not None else b""
+            )
+            for plan in plans
+        ]
+
+    def _read(self, data: Sequence[ByteRange], dictionaries: set[ByteRange | None]) -> None:
+        fresh = [place for place in dictionaries if place is not None and place not in self._bytes]
+        missing = [*fresh, *(place for place in dict.fromkeys(data) if self._holder(place) is None)]
+        if missing:
+            # a dictionary page may be known since it was pruned by, and a whole chunk starts with one
+            heads = [self._known_head(place) for place in missing]
+            rest = [
+                ByteRange(place.start + len(head), place.stop)
+                for place, head in zip(missing, heads, strict=True)
+            ]
+            self._dictionaries += sum(place.length > 0 for place in rest[: len(fresh)])
+            for place, head, tail in zip(missing, heads, self._file.source.read_ranges(rest), strict=True):
+                self._bytes[place] = head + tail if head else tail
+            self._held = sorted(self._bytes)
+
+    def _known_head(self, place: ByteRange) -> bytes:
+        head = self._file.dictionaries.pop(place.start, b"")
+        return head if len(head) <= place.length else b""
+
+    def _holder(self, place: ByteRange) -> ByteRange | None:
+        """The range that was read and holds ``place``: later phases want fewer pages of the same run."""
+        nearest = bisect.bisect_right(self._held, place.start, key=_start) - 1
+        return self._held[nearest] if nearest >= 0 and place.stop <= self._held[nearest].stop else None
+
+    def _cut(self, place: ByteRange) -> memoryview:
+        holder = self._holder(place)
+        assert holder is not None  # `_read` came first
+        return memoryview(self._bytes[holder])[place.start - holder.start : place.stop - holder.start]
+
+
+def _start(place: ByteRange) -> int:
+    return place.start

@@ -1,0 +1,95 @@
+"""A file's schema as Parquet's leaves and as Arrow's types, made once for all files that share it.
+
+A lake's files mostly have one schema.  Building it costs more than pruning a small file does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property, lru_cache
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from intarsia.arrow.struct_fields import field_type
+from intarsia.errors import CorruptFileError
+from intarsia.format import datafusion, directory, thrift
+from intarsia.format.footer import MAGIC, Footer, Leaf, shared_leaves
+from intarsia.format.structs import FileMetaData, KeyValue, SchemaElement
+
+#: Keys of the key/value metadata that say where indexes lie in one file, and would lie in a copy.
+INDEX_KEYS = (directory.KEY, datafusion.KEY)
+
+#: Schemas that are remembered.
+_REMEMBERED = 64
+
+
+class FileSchema:
+    """The schema of a file, independent of its row groups.
+
+    Args:
+        elements: The flattened schema.
+        key_values: The footer's key/value metadata, index keys left out; Arrow's own schema is one.
+        leaves: The leaves of the schema.
+    """
+
+    def __init__(
+        self,
+        elements: tuple[SchemaElement, ...],
+        key_values: tuple[tuple[bytes, bytes], ...],
+        leaves: tuple[Leaf, ...],
+    ) -> None:
+        self._elements = elements
+        self._key_values = key_values
+        self.leaves = leaves
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        """What ``pyarrow.parquet.read_table`` gives, without keys that point into one file.
+
+        Raises:
+            CorruptFileError: If pyarrow cannot make anything of it.
+        """
+        entries = [KeyValue(key, value) for key, value in self._key_values]
+        footer = thrift.serialize(FileMetaData(2, list(self._elements), 0, [], entries or None))
+        # a file of nothing but a footer without row groups: pyarrow reads no more than that
+        data = MAGIC + footer + len(footer).to_bytes(4, "little") + MAGIC
+        try:
+            return pq.ParquetFile(pa.BufferReader(data)).schema_arrow
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise CorruptFileError(
+                f"pyarrow cannot read the schema: {error}", struct="SchemaElement"
+            ) from error
+
+    @cached_property
+    def leaves_by_path(self) -> Mapping[tuple[str, ...], Leaf]:
+        """Leaves by their path; of equal paths the first."""
+        out: dict[tuple[str, ...], Leaf] = {}
+        for leaf in self.leaves:
+            out.setdefault(leaf.path, leaf)
+        return out
+
+    @cached_property
+    def leaf_types(self) -> Mapping[int, pa.DataType]:
+        """Arrow's type of each leaf that is in no list or map, by its ordinal."""
+        out: dict[int, pa.DataType] = {}
+        for leaf in self.leaves:
+            if not leaf.is_flat:
+                continue
+            kind = field_type(self.arrow.field(leaf.root_ordinal).type, leaf.path[1:])
+            if kind is not None:
+                out[leaf.ordinal] = kind
+        return out
+
+
+def file_schema(footer: Footer) -> FileSchema:
+    """The schema of a footer, shared with other footers that have the same."""
+    key_values = tuple((key, value) for key, value in footer.key_values.items() if key not in INDEX_KEYS)
+    return _file_schema(tuple(footer.metadata.schema), key_values)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _file_schema(
+    elements: tuple[SchemaElement, ...], key_values: tuple[tuple[bytes, bytes], ...]
+) -> FileSchema:
+    return FileSchema(elements, key_values, shared_leaves(elements))

@@ -1,0 +1,291 @@
+"""Many files as one table: `open` and `Table`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from intarsia.lake.discovery import find_files
+from intarsia.lake.scan import Scan
+from intarsia.lake.table_files import TableFiles
+from intarsia.predicate import Where, parse_predicate
+from intarsia.read.aggregate import Aggregate
+from intarsia.read.approximate import ApproximateCount
+from intarsia.read.report import ScanReport
+
+
+def open(
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, distinct_index: str | None = None
+) -> Table:
+    """Open a Parquet file or a lake of them.
+
+    Args:
+        source: A file, a folder, a glob, or a list of these; a local path or a URL (no glob then). Folders
+            named ``column=value`` below a folder, or from a glob's first wildcard on, become partition
+            columns; a file that is named by itself has none.
+        distinct_index: The column (dotted if it is nested) whose distinct values other programs laid into
+            the files in the form of DataFusion's example, under the footer key ``distinct_index_offset``.
+            Nothing in such a file says what column they are of, and nothing shows that they are not of an
+            earlier version of the file, where a writer copied the key together with the bytes: files are
+            skipped by them on your word. A key that leads to anything else is noticed, and ignored with
+            a warning. What `Distinct` wrote is used without being named.
+
+    Returns:
+        A table; nothing but the listing was read.
+
+    Raises:
+        FileNotFoundError: If nothing is there, or no Parquet file in a folder.
+        ObjectStoreError: If a store behind a URL cannot be reached, refuses, or is not known.
+
+    Example:
+        >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+        >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+        >>> pq.write_table(pa.table({"x": range(1000)}), path)
+        >>> ia.open(path).scan(where="x = 42").to_arrow().to_pylist()
+        [{'x': 42}]
+    """
+    return Table(find_files(source), distinct_index=distinct_index)
+
+
+class Table(TableFiles):
+    """Parquet files as one table.
+
+    The schema is that of the first file, with the partition columns at its end, as in
+    ``pyarrow.parquet.read_table``. A column that another file lacks is null there; one that has
+    another type there is cast.
+
+    Attributes:
+        files: The files: those of a folder or glob by path, those of a list as they were listed. Each has
+            ``path``, ``size_bytes`` and ``partition``.
+        schema: The schema; the first file's footer is read for it.
+        distinct_index: See `open`.
+    """
+
+    def __repr__(self) -> str:
+        num_files = len(self.files)
+        more = f" and {num_files - 1} more" if num_files > 1 else ""
+        return f"Table({self.files[0].path!r}{more})"
+
+    def scan(
+        self, where: Where = None, columns: Sequence[str] | None = None, limit: int | None = None
+    ) -> Scan:
+        """A scan, not yet run.
+
+        Rows come in the order of the files, and within a file in its order.
+
+        NaN compares as in Arrow: only ``<>``, ``NOT …`` and ``IS NOT NULL`` match it. (Aggregates take it for
+        greater than every number, as SQL does, and `intarsia.spark.read` compares as Spark.)
+
+        Args:
+            where: SQL text such as ``"user = 42 AND country IN ('Singapore')"``, pyarrow's
+                ``[("user", "=", 42)]`` form, or nodes such as ``ia.Comparison("user", "=", 42)``; None for
+                all rows. docs/cli.md says what the SQL may hold.
+            columns: Columns of the result; a dotted path is a field of a struct. None for all.
+            limit: At most so many rows.
+
+        Returns:
+            The scan: an Arrow stream of the rows, which also counts them.
+
+        Raises:
+            ValueError: If ``limit`` is negative.
+            PredicateError: If ``where`` cannot be understood, or compares what cannot be compared.
+            ColumnNotFoundError: If a column is not there; near matches are named.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+            >>> pq.write_table(pa.table({"x": range(1000), "y": ["a", "b"] * 500}), path)
+            >>> table = ia.open(path)
+            >>> table.scan("x < 3", columns=["y"]).to_arrow().to_pylist()
+            [{'y': 'a'}, {'y': 'b'}, {'y': 'a'}]
+            >>> where = ia.And((ia.Comparison("x", "<", 3), ia.In("y", ("a", "c"))))
+            >>> [table.scan(condition).count() for condition in (where, str(where), [("x", "<", 3)])]
+            [2, 2, 3]
+        """
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit is {limit}; it must be 0 or more")
+        return Scan(self, parse_predicate(where), columns, limit)
+
+    def explain(
+        self, where: Where = None, columns: Sequence[str] | None = None, *, analyze: bool = False
+    ) -> ScanReport:
+        """What a scan would read, what each index excludes, and about how many rows match.
+
+        Where a predicate's rows are only known once its columns are read, the pages of the other columns
+        are those of all candidate rows: an upper bound. So is ``bytes_planned``, what reading them takes;
+        ``bytes_read`` is what planning took. ``rows_estimated`` is what histograms and samples say, or None.
+
+        Args:
+            where: As for `scan`.
+            columns: As for `scan`.
+            analyze: Run the scan, too, and drop its rows: then what was read stands beside the estimate.
+                Without it no data page is read, and ``rows_matched`` is None.
+
+        Returns:
+            The plan; ``to_dict()`` gives it as JSON holds it, with the keys that docs/cli.md lists.
+
+        Raises:
+            PredicateError: If ``where`` cannot be understood, or compares what cannot be compared.
+            ColumnNotFoundError: If a column is not there; near matches are named.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+            >>> pq.write_table(pa.table({"x": range(1000)}), path, row_group_size=100)
+            >>> plan = ia.open(path).explain("x < 42")
+            >>> plan.row_groups_total, plan.row_groups_read, plan.rows_candidate
+            (10, 1, 100)
+            >>> plan.pruned_by["statistics", "x"].row_groups
+            9
+        """
+        return self.scan(where, columns).explain(analyze=analyze)
+
+    def count(self, where: Where = None) -> int:
+        """How many rows match.
+
+        Rows that indexes show to match are not read; without ``where`` only footers are.
+        ``table.scan(where).count()`` does the same, and leaves a report in the scan.
+
+        Args:
+            where: As for `scan`.
+
+        Raises:
+            PredicateError: If ``where`` cannot be understood, or compares what cannot be compared.
+            ColumnNotFoundError: If a column is not there; near matches are named.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+            >>> pq.write_table(pa.table({"x": range(1000)}), path)
+            >>> ia.open(path).count("x < 42")
+            42
+        """
+        return self.scan(where, []).count()
+
+    def aggregate(self, functions: Mapping[str, Sequence[str] | str], where: Where = None) -> Aggregate:
+        """Count, add up or find the extremes of the rows that match, as SQL does.
+
+        Nulls are ignored, and ``sum``, ``min``, ``max`` and ``avg`` of nothing are None. NaN is greater than
+        every number, and a sum with NaN is NaN. Integers and decimals are added exactly; ``avg`` of integers
+        is a float, of decimals a ``Decimal`` with four digits more, halves rounded away from zero. Floats are
+        added in double precision, pairwise within pieces that depend on what is read and what indexes tell:
+        the result may differ from another sum of the same rows in the last digits.
+
+        Row groups and granules that match as a whole are answered from statistics and `ZoneMap` indexes, so
+        that only the pages at the edges are read. `explain` tells what a scan of the same columns would read.
+
+        Args:
+            functions: For each column (dotted if it is nested), of ``"count"`` (rows where it is not null),
+                ``"sum"``, ``"min"``, ``"max"`` and ``"avg"``; ``"*"`` has ``"count"`` alone, and counts rows.
+            where: As for `scan`.
+
+        Returns:
+            A ``dict`` with Python's values, which also has the ``report``. A value that Python cannot hold
+            (nanoseconds) stays a pyarrow scalar.
+
+        Raises:
+            ValueError: If a function is unknown, or the column's type has none such.
+            PredicateError: If ``where`` cannot be understood, or compares what cannot be compared.
+            ColumnNotFoundError: If a column is not there; near matches are named.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+            >>> pq.write_table(pa.table({"x": range(1000), "y": [1, None] * 500}), path)
+            >>> table = ia.open(path)
+            >>> table.aggregate({"x": ["sum", "max"], "y": ["count", "avg"]}, where="x < 100")
+            {'x': {'sum': 4950, 'max': 99}, 'y': {'count': 50, 'avg': 1.0}}
+            >>> answer = table.aggregate({"x": ["min", "max"]})
+            >>> answer["x"], answer.report.row_groups_read
+            ({'min': 0, 'max': 999}, 0)
+        """
+        return self.scan(where, []).aggregate(functions)
+
+    def approx_distinct(self, column: str, where: Where = None) -> ApproximateCount:
+        """About how many distinct values a column has; null is none.
+
+        Sketches of `Hll` indexes are added up, and only what they do not cover is read: files without one,
+        and with ``where`` the granules of which not every row is known to match. Of a partition column the
+        number is exact.
+
+        Args:
+            column: The column, dotted if it is nested.
+            where: As for `scan`.
+
+        Returns:
+            The estimate, with bounds (95 %) and what was read; ``int()`` rounds it.
+
+        Raises:
+            PredicateError: If ``where`` cannot be understood, or compares what cannot be compared.
+            ColumnNotFoundError: If a column is not there; near matches are named.
+            UnsupportedFeatureError: If values of the column's type are not counted.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+            >>> pq.write_table(pa.table({"x": [1, 2, 3, None] * 1000}), path)
+            >>> _ = ia.attach(path, [ia.Hll("x")])
+            >>> count = ia.open(path).approx_distinct("x")
+            >>> int(count), count.report.rows_candidate
+            (3, 0)
+        """
+        return self.scan(where, []).approx_distinct(column)
+
+    def sketches(self, column: str, lg_config_k: int = 12) -> pa.Table:
+        """A HyperLogLog sketch of each file's distinct values, for Spark.
+
+        Spark estimates and adds up by ``hll_sketch_estimate`` and ``hll_union_agg``, also with sketches of
+        its own ``hll_sketch_agg`` over the same column; see `Hll` for the types that it has no sketch of.
+        Files without an `Hll` index are read.
+
+        Args:
+            column: The column, dotted if it is nested.
+            lg_config_k: Binary logarithm of the most registers; Spark adds only sketches that have the same,
+                and its default is 12.
+
+        Returns:
+            The columns ``path`` (string) and ``sketch`` (binary).
+
+        Raises:
+            ValueError: If ``lg_config_k`` is not from 4 to 21.
+            ColumnNotFoundError: If the column is not there; near matches are named.
+            UnsupportedFeatureError: If values of its type are not counted.
+
+        Example:
+            >>> rows = ia.open("lake").sketches("user")                                    # doctest: +SKIP
+            >>> spark.createDataFrame(rows).selectExpr(                                    # doctest: +SKIP
+            ...     "hll_sketch_estimate(hll_union_agg(sketch))")
+        """
+        return self.scan(None, []).sketches(column, lg_config_k)
+
+    def sample(self, n: int | None = None, seed: int | None = None) -> pa.Table:
+        """Rows of the table, drawn uniformly and without replacement; their order means nothing.
+
+        Rows that files have inlaid (`Sample`) are taken first, and no data is read where these suffice. Of
+        other files the rows are read that are drawn, from the pages that hold them.
+
+        Args:
+            n: How many rows; all, if there are no more. None: as many as the files' samples very likely have
+                rows for, or 1,000 if there are none.
+            seed: The same seed draws the same rows, if the files are the same. Which rows a file has inlaid
+                does not depend on it: samples with different seeds may have many rows in common.
+
+        Returns:
+            The rows, with the table's schema. ``table.scan(columns=…).sample(…)`` gives some columns of them,
+            and a report of what was read.
+
+        Raises:
+            ValueError: If ``n`` or ``seed`` is negative.
+            TypeError: If ``n`` or ``seed`` is no whole number.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+            >>> pq.write_table(pa.table({"x": range(1000)}), path)
+            >>> _ = ia.attach(path, [ia.Sample(100)])
+            >>> ia.open(path).sample(seed=1).num_rows
+            100
+        """
+        return self.scan().sample(n, seed)

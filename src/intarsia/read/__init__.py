@@ -1,0 +1,1 @@
+"""From a predicate to the rows of one file: prune, plan, read, and report."""

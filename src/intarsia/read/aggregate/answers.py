@@ -1,0 +1,303 @@
+"""What indexes tell of granules of a column, so that their pages need not be read.
+
+Of each granule that lies wholly in rows which surely match, a summary is taken from the cheapest of: the
+row groups' statistics, zone maps, column indexes (nulls only).
+
+A page index may say the wrong rows of a page, which shows when the page is read (contract C1). So of pages
+that are not read, none may lie beside rows that are not looked at, either: there, a row too many or too few
+would pass unnoticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from intarsia.arrow.comparison import compares_alike, comparison_type
+from intarsia.file import ChunkKey, ParquetInput
+from intarsia.format.footer import Leaf
+from intarsia.format.writers import distrusts_exact_bounds, distrusts_null_counts
+from intarsia.indexes.column_index import ColumnIndexes
+from intarsia.indexes.embedded import EmbeddedIndexes
+from intarsia.indexes.statistics import statistics_bounds
+from intarsia.indexes.summaries import sum_type, summary_schema
+from intarsia.indexes.zonemap import OpenZoneMap, ZoneMap
+from intarsia.predicate.bound import BoundNull, Path
+from intarsia.read.prune import PruneStep
+from intarsia.rows.bounds import Bools, Bounds
+from intarsia.rows.ordering import Keys, Ordering, ordering_for
+from intarsia.rows.selection import Rows, RowSelection
+
+
+class Needs(NamedTuple):
+    """What has to be known of a column's granule: the number of its nulls, its bounds, its sum."""
+
+    nulls: bool
+    bounds: bool
+    sum: bool
+
+
+class Granules(NamedTuple):
+    """What an index tells of some granules.
+
+    Attributes:
+        name: The index's name in reports.
+        starts: First row of each granule.
+        stops: Row after the last of each granule.
+        summaries: A row for each, of `summary_schema`.
+        told: For each, whether what is needed is told, and exactly.
+    """
+
+    name: str
+    starts: Rows
+    stops: Rows
+    summaries: pa.Table
+    told: Bools
+
+
+class Answer(NamedTuple):
+    """Rows that need not be read.
+
+    Attributes:
+        rows: The rows.
+        summaries: What they come to, of `summary_schema`.
+        steps: Which index told what.
+    """
+
+    rows: RowSelection
+    summaries: list[pa.Table]
+    steps: list[PruneStep]
+
+
+class Asked(NamedTuple):
+    """A column of a file, and what is to be known of it.
+
+    Attributes:
+        file: The file.
+        embedded: Its embedded indexes.
+        leaf: The column.
+        kind: The comparison type of the result, null if only nulls are counted.
+        needs: What has to be known.
+        cost_bytes: About how many bytes it would take to read some rows.
+    """
+
+    file: ParquetInput
+    embedded: EmbeddedIndexes
+    leaf: Leaf
+    kind: pa.DataType
+    needs: Needs
+    cost_bytes: Callable[[RowSelection], int]
+
+    @property
+    def file_kind(self) -> pa.DataType:
+        """The comparison type of the column in this file."""
+        return comparison_type(self.file.leaf_types[self.leaf.ordinal])
+
+
+def answer(asked: Asked, candidates: RowSelection, certain: RowSelection) -> Answer:
+    """What indexes tell of rows.
+
+    Args:
+        asked: What is to be known.
+        candidates: Rows that might match; for the report.
+        certain: Those of them that surely match.
+    """
+    found = Answer(RowSelection.none(), [], [])
+    if asked.kind != pa.null() and not compares_alike(asked.file_kind, asked.kind):
+        return found  # another type here than in the table: each value has to be converted
+    for source in (_statistics, _zone_maps, _column_index):
+        left = certain - found.rows
+        if left.is_empty:
+            break
+        for granules in source(asked, left, candidates - found.rows):
+            found = _take(found, granules, asked, candidates, certain)
+    return found
+
+
+def _take(
+    found: Answer, granules: Granules, asked: Asked, candidates: RowSelection, certain: RowSelection
+) -> Answer:
+    starts, stops = granules.starts, granules.stops
+    hit = granules.told & (starts < stops) & (certain - found.rows).covers(starts, stops)
+    if not hit.any():
+        return found
+    rows = RowSelection.union_of(starts[hit], stops[hit])
+    summaries = _as_kind(granules.summaries.filter(pa.array(hit)), asked.kind)
+    before = candidates - found.rows
+    step = PruneStep(granules.name, asked.leaf.name, before, before - rows)
+    return Answer(found.rows | rows, [*found.summaries, summaries], [*found.steps, step])
+
+
+def _as_kind(summaries: pa.Table, kind: pa.DataType) -> pa.Table:
+    """Summaries over values that widen to another type."""
+    schema = summary_schema(kind)
+    if kind == pa.null():
+        nothing = pa.nulls(len(summaries))
+        return pa.table([nothing] * 3 + summaries.columns[3:], schema=schema)
+    return summaries.cast(schema)
+
+
+# --- what a page index says, and nobody sees -----------------------------------------------------------
+
+
+def confirmed(
+    file: ParquetInput, paths: Iterable[Path], candidates: RowSelection, certain: RowSelection
+) -> RowSelection:
+    """The certain rows without the pages at their borders that nothing but the page index puts there.
+
+    Args:
+        file: The file.
+        paths: The predicate's columns.
+        candidates: The rows that might match.
+        certain: Those of them that surely match.
+    """
+    index = ColumnIndexes(file)
+    for path in paths:
+        leaf = file.leaves_by_path.get(path)
+        for row_group in range(len(file.footer.metadata.row_groups) if leaf is not None else 0):
+            assert leaf is not None
+            bounds = index.bounds(ChunkKey(row_group, leaf.ordinal))
+            if bounds is not None:
+                beside = _is_beside_skipped(bounds, candidates)
+                certain = certain - RowSelection.union_of(bounds.starts[beside], bounds.stops[beside])
+    return certain
+
+
+def _is_beside_skipped(pages: Bounds, seen: RowSelection) -> Bools:
+    """For each page of a row group, whether the row before or after it is none that is looked at."""
+    before = (pages.starts > pages.starts[0]) & ~seen.overlaps(pages.starts - 1, pages.starts)
+    after = (pages.stops < pages.stops[-1]) & ~seen.overlaps(pages.stops, pages.stops + 1)
+    return np.asarray(before | after)
+
+
+# --- statistics ----------------------------------------------------------------------------------------
+
+
+def _statistics(asked: Asked, left: RowSelection, _seen: RowSelection) -> Iterator[Granules]:
+    """Row groups by their statistics in the footer."""
+    footer = asked.file.footer
+    starts, stops = footer.row_group_starts[:-1], footer.row_group_starts[1:]
+    if asked.needs.sum or not left.covers(starts, stops).any():
+        return
+    ordering = ordering_for(asked.leaf, asked.file.leaf_types[asked.leaf.ordinal])
+    bounds = statistics_bounds(footer, asked.leaf, ordering)
+    told = np.ones(len(bounds), dtype=bool)
+    schema = summary_schema(asked.file_kind if asked.needs.bounds else pa.null())
+    low = high = pa.nulls(len(bounds), schema.field("min").type)
+    if asked.needs.nulls:
+        told &= bounds.null_counts >= 0
+    if asked.needs.bounds and ordering is not None:
+        valued = bounds.known & (bounds.nan_counts == 0) & _are_exact(asked, ordering)
+        try:
+            low, high = _values(ordering, bounds.minima, valued), _values(ordering, bounds.maxima, valued)
+        except (pa.ArrowException, OverflowError, ValueError):  # not values of the column's type
+            valued = np.zeros(len(bounds), dtype=bool)
+        told &= valued | bounds.all_null
+    elif asked.needs.bounds:
+        told &= bounds.all_null
+    nulls = np.maximum(bounds.null_counts, 0)
+    summaries = _summaries(schema, low, high, stops - starts, nulls)
+    yield Granules("statistics", starts, stops, summaries, told)
+
+
+def _are_exact(asked: Asked, ordering: Ordering) -> Bools:
+    """For each row group, whether its bounds are values of the column.
+
+    Byte arrays may have been cut, which the writer has to deny; numbers are not cut, but it may admit it.
+    """
+    footer = asked.file.footer
+    exact = np.zeros(len(footer.metadata.row_groups), dtype=bool)
+    if ordering.units_per_arrow != (1, 1) or distrusts_null_counts(footer.created_by, asked.leaf):
+        return exact
+    doubted = _may_be_arrow_dictionary(asked) and distrusts_exact_bounds(footer.created_by, asked.leaf)
+    for row_group in range(len(exact)):
+        meta = footer.chunk_metadata(row_group, asked.leaf)
+        statistics = meta.statistics
+        if statistics is None or (
+            doubted and meta.dictionary_page_offset is not None and statistics.null_count != 0
+        ):
+            continue
+        flags = statistics.is_min_value_exact, statistics.is_max_value_exact
+        exact[row_group] = flags == (True, True) if ordering.is_bytes else False not in flags
+    return exact
+
+
+def _may_be_arrow_dictionary(asked: Asked) -> bool:
+    """Whether a column may have come from an Arrow dictionary; the Arrow schema tells, if it is there."""
+    stored = asked.file.footer.key_values.get(b"ARROW:schema")
+    return stored is None or pa.types.is_dictionary(asked.file.leaf_types[asked.leaf.ordinal])
+
+
+def _values(ordering: Ordering, keys: Keys, valued: Bools) -> pa.Array:
+    """The values that keys stand for, null where there is none."""
+    kind = comparison_type(ordering.arrow_type)
+    pairs = zip(keys.tolist(), valued.tolist(), strict=True)
+    items: list[Any] = [key if is_valued else None for key, is_valued in pairs]
+    if ordering.is_bytes:
+        return pa.array(items, pa.binary()).cast(kind)
+    if pa.types.is_decimal(kind):
+        return pa.array([None if item is None else _decimal(item, kind.scale) for item in items], kind)
+    if pa.types.is_boolean(kind):
+        return pa.array([None if item is None else bool(item) for item in items])
+    if pa.types.is_temporal(kind):
+        return pa.array(items, pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind)
+    return pa.array(items, pa.from_numpy_dtype(ordering.dtype)).cast(kind)
+
+
+def _decimal(units: int, scale: int) -> Decimal:
+    return Decimal((int(units < 0), tuple(map(int, str(abs(units)))), -scale))
+
+
+# --- column index --------------------------------------------------------------------------------------
+
+
+def _column_index(asked: Asked, left: RowSelection, seen: RowSelection) -> Iterator[Granules]:
+    """Pages by the number of their nulls; their bounds may have been cut."""
+    if asked.needs.bounds or asked.needs.sum:
+        return
+    index = ColumnIndexes(asked.file)
+    keys = index.keys(BoundNull(asked.leaf.path, asked.file_kind), left)
+    asked.file.load_page_index(keys, keys)
+    for key in keys:
+        bounds = index.bounds(key)
+        if bounds is not None:
+            nothing = pa.nulls(len(bounds))
+            nulls = np.maximum(bounds.null_counts, 0)
+            num_rows = bounds.stops - bounds.starts
+            counts = _summaries(summary_schema(pa.null()), nothing, nothing, num_rows, nulls)
+            told = (bounds.null_counts >= 0) & ~_is_beside_skipped(bounds, seen)
+            yield Granules("column_index", bounds.starts, bounds.stops, counts, told)
+
+
+def _summaries(schema: pa.Schema, low: pa.Array, high: pa.Array, num_rows: Rows, nulls: Rows) -> pa.Table:
+    """Summaries without sums and NaN."""
+    sums = pa.nulls(len(low), schema.field("sum").type)
+    nans = np.zeros(len(low), dtype=np.int64)
+    return pa.table([low, high, sums, pa.array(num_rows), pa.array(nulls), pa.array(nans)], schema=schema)
+
+
+# --- zone maps -----------------------------------------------------------------------------------------
+
+
+def _zone_maps(asked: Asked, left: RowSelection, _seen: RowSelection) -> Iterator[Granules]:
+    """Granules by their zone maps, where reading one costs less than the rows."""
+    for entry in asked.embedded.entries:
+        if entry.kind != ZoneMap.kind or asked.leaf.path not in entry.columns:
+            continue
+        if asked.embedded.cost_bytes(entry) >= asked.cost_bytes(left):
+            continue
+        opened = asked.embedded.open(entry)
+        if not isinstance(opened, OpenZoneMap):
+            continue
+        kind = opened.summaries.schema.field("min").type
+        if kind != asked.file_kind:
+            asked.file.distrust(entry.name, f"it is about values of type {kind}, not {asked.file_kind}")
+            continue
+        told = opened.exact.copy() if asked.needs.bounds else np.ones(len(opened.exact), dtype=bool)
+        if asked.needs.sum and sum_type(kind) == pa.null():
+            told[:] = False
+        yield Granules(entry.name, opened.edges[:-1], opened.edges[1:], opened.summaries, told)

@@ -1,0 +1,145 @@
+"""From summaries to the numbers that were asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from intarsia.arrow.comparison import comparison_type
+from intarsia.indexes.summaries import sum_type
+from intarsia.read.output_columns import OutputColumn
+from intarsia.read.report import ScanReport
+
+#: What may be asked of a column.
+FUNCTIONS = ("count", "sum", "min", "max", "avg")
+
+#: Asks for the rows, not for a column.
+ROWS = "*"
+
+#: An average of decimals has so many digits more than they.
+AVERAGE_DIGITS = 4
+
+
+class Aggregate(dict[str, dict[str, Any]]):
+    """The answer: for each column what was asked of it, such as ``{"amount": {"sum": 12, "count": 3}}``.
+
+    Attributes:
+        report: What was read to find it, and in ``answered_by`` what was not.
+    """
+
+    def __init__(self, values: Mapping[str, dict[str, Any]], report: ScanReport) -> None:
+        super().__init__(values)
+        self.report = report
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of one column.
+
+    Attributes:
+        name: The column as it was named.
+        functions: Of `FUNCTIONS`.
+        column: The column; None for the rows themselves.
+    """
+
+    name: str
+    functions: tuple[str, ...]
+    column: OutputColumn | None
+
+    @property
+    def kind(self) -> pa.DataType:
+        """The type in which values are compared and added up; null if only nulls count."""
+        if self.column is None or set(self.functions) <= {"count"}:
+            return pa.null()
+        return comparison_type(self.column.type)
+
+    def value(self, function: str, summary: Mapping[str, pa.Scalar]) -> Any:
+        """The answer, by a summary of all rows that match."""
+        num_rows, nulls, nans = (summary[name].as_py() for name in ("num_rows", "null_count", "nan_count"))
+        count = num_rows - nulls
+        if function == "count":
+            return count
+        if count == 0:
+            return None
+        if function in ("min", "max"):
+            # NaN is greater than every number
+            is_nan = nans > 0 if function == "max" else nans == count
+            return math.nan if is_nan else self._python(summary[function])
+        total = summary["sum"].as_py()
+        if pa.types.is_integer(self.kind):
+            return int(total) if function == "sum" else int(total) / count
+        if function == "sum" or not pa.types.is_decimal(self.kind):
+            return total if function == "sum" else total / count
+        return _decimal_average(total, count, self.kind.scale)
+
+    def _python(self, scalar: pa.Scalar) -> Any:
+        assert self.column is not None
+        if isinstance(self.column.type, pa.BaseExtensionType):
+            storage = pa.array([scalar], scalar.type).cast(self.column.type.storage_type)
+            scalar = self.column.type.wrap_array(storage)[0]
+        kind = scalar.type
+        try:
+            if pa.types.is_temporal(kind) and getattr(kind, "unit", None) == "ns":
+                # to Python's own types, whether or not pandas is there; refused if that loses anything
+                scalar_in_us = scalar.cast(_microseconds(kind))
+                return scalar_in_us.as_py()
+            return scalar.as_py()
+        except (ValueError, OverflowError):  # nanoseconds, years beyond 9999
+            return scalar
+
+
+def _microseconds(kind: pa.DataType) -> pa.DataType:
+    """The type in microseconds of one in nanoseconds."""
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    return pa.time64("us") if pa.types.is_time64(kind) else pa.duration("us")
+
+
+def questions(
+    functions: Mapping[str, Sequence[str] | str], columns: Sequence[OutputColumn]
+) -> tuple[Question, ...]:
+    """What is asked, checked.
+
+    Args:
+        functions: As `intarsia.Table.aggregate` takes them.
+        columns: The columns that are named there, in that order; ``"*"`` is none.
+
+    Raises:
+        ValueError: If a function is unknown, or the column's type has none such.
+    """
+    found = iter(columns)
+    out = []
+    for name, wanted in functions.items():
+        column = None if name == ROWS else next(found)
+        asked = (wanted,) if isinstance(wanted, str) else tuple(wanted)
+        for function in asked:
+            _check(name, function, column)
+        out.append(Question(name, asked, column))
+    return tuple(out)
+
+
+def _check(name: str, function: str, column: OutputColumn | None) -> None:
+    if function not in FUNCTIONS:
+        raise ValueError(f"{function!r} of {name!r} is unknown; there are {', '.join(FUNCTIONS)}")
+    if function == "count":
+        return
+    if column is None:
+        raise ValueError(f"{function} of {ROWS!r} has no meaning; name a column, or count")
+    kind = comparison_type(column.type)
+    is_known = not pa.types.is_nested(kind) if function in ("min", "max") else sum_type(kind) != pa.null()
+    if not is_known:
+        raise ValueError(f"{function} of {name!r} has no meaning: it is a {column.type}")
+
+
+def _decimal_average(total: Decimal, count: int, scale: int) -> Decimal:
+    """The average with four digits more, halves rounded away from zero, as Spark has it."""
+    sign, digits, exponent = total.as_tuple()
+    assert isinstance(exponent, int)
+    units = int("".join(map(str, digits))) * 10 ** (scale + AVERAGE_DIGITS + exponent)
+    rounded = (2 * units + count) // (2 * count)
+    return Decimal((sign, tuple(map(int, str(rounded))), -(scale + AVERAGE_DIGITS)))

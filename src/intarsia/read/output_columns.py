@@ -1,0 +1,90 @@
+"""The columns of a result: from names to fields of a schema, and from values to arrays of their type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from intarsia.arrow.struct_fields import field_type
+from intarsia.errors import UnsupportedFeatureError
+from intarsia.predicate import Path, find_column
+
+
+@dataclass(frozen=True)
+class OutputColumn:
+    """One column of a scan's result.
+
+    Attributes:
+        name: Its name in the result.
+        path: Where it lies in the schema: a top-level field, or a field of a struct.
+        type: Its Arrow type.
+    """
+
+    name: str
+    path: Path
+    type: pa.DataType
+
+    def field(self, schema: pa.Schema) -> pa.Field:
+        """The field that it is in the result of a table with a schema."""
+        return schema.field(self.path[0]) if len(self.path) == 1 else pa.field(self.name, self.type)
+
+
+def output_columns(schema: pa.Schema, names: Sequence[str] | None) -> list[OutputColumn]:
+    """The columns of a table that are asked for by name, dotted for fields of structs; None for all.
+
+    Raises:
+        ColumnNotFoundError: If there is no such column.
+    """
+    if names is None:
+        return [OutputColumn(field.name, (field.name,), field.type) for field in schema]
+    if isinstance(names, str):
+        names = [names]
+    out = []
+    for name in names:
+        if schema.get_field_index(name) >= 0:
+            out.append(OutputColumn(name, (name,), schema.field(name).type))
+        else:
+            path, kind = find_column(schema, name)
+            out.append(OutputColumn(path[-1], path, kind))
+    return out
+
+
+def refuse_repeated(schema: pa.Schema, names: Iterable[str], path: str) -> None:
+    """Raise if a name means several columns, which pyarrow's `read_table` does not take either."""
+    for name in names:
+        if (count := len(schema.get_all_field_indices(name))) > 1:
+            raise UnsupportedFeatureError(
+                f"{count} columns are called {name!r}; ask for columns whose names are unique",
+                path=path,
+                struct="SchemaElement",
+            )
+
+
+def type_at(schema: pa.Schema, path: Path) -> pa.DataType | None:
+    """The type of a field, or of a field of structs in it; None if there is no such field, or several."""
+    place = schema.get_field_index(path[0])
+    return None if place < 0 else field_type(schema.field(place).type, path[1:])
+
+
+def rows_without_columns(num_rows: int) -> pa.Table:
+    """A table of so many rows and no columns."""
+    return pa.table({"": pa.nulls(num_rows)}).select([])
+
+
+def concat_rows(tables: Sequence[pa.Table]) -> pa.Table:
+    """One table of all rows, of one table or more; `pyarrow.concat_tables` forgets rows without columns."""
+    if tables[0].num_columns == 0:
+        return rows_without_columns(sum(table.num_rows for table in tables))
+    return pa.concat_tables(tables)
+
+
+def repeat_constant(value: pa.Scalar, num_rows: int, kind: pa.DataType) -> pa.Array:
+    """A column that has one value in all rows, which is of a type's value type if that is a dictionary."""
+    if not pa.types.is_dictionary(kind):
+        return pa.nulls(num_rows, kind) if not value.is_valid else pa.repeat(value, num_rows)
+    if not value.is_valid:
+        return pa.nulls(num_rows, kind)
+    indices = pa.repeat(pa.scalar(0, kind.index_type), num_rows)
+    return pa.DictionaryArray.from_arrays(indices, pa.array([value.as_py()], kind.value_type))

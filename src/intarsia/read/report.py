@@ -1,0 +1,261 @@
+"""What a scan read and what it skipped: counted per file, summed into one report."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from intarsia.errors import IntarsiaWarning
+from intarsia.file import ChunkKey, Ignored, ParquetInput
+from intarsia.file.chunk_plan import data_page_count
+from intarsia.format.footer import Leaf
+from intarsia.read.prune import PruneStep
+
+
+@dataclass
+class PageCounts:
+    """Data pages of one column; the total is None where a writer keeps it to itself."""
+
+    total: int | None = 0
+    read: int = 0
+
+    def add(self, other: PageCounts) -> None:
+        """Sum, unknown if either is."""
+        self.total = None if self.total is None or other.total is None else self.total + other.total
+        self.read += other.read
+
+
+@dataclass
+class FileTally:
+    """What a scan read of one file.
+
+    ``pages`` has an entry for each leaf that the scan retrieves, by its dotted name.
+    """
+
+    row_groups_read: int = 0
+    pages: dict[str, PageCounts] = field(default_factory=dict)
+    dictionary_pages_read: int = 0
+    rows_candidate: int = 0
+    rows_estimated: float | None = None
+    rows_matched: int = 0
+    planned_bytes: int = 0
+    index_bytes: int = 0
+    steps: Sequence[PruneStep] = ()
+    answered: list[PruneStep] = field(default_factory=list)
+
+
+@dataclass
+class PrunedBy:
+    """What one index, asked about one column, excluded: whole files, whole row groups, pages, rows."""
+
+    index: str
+    column: str
+    files: int = 0
+    row_groups: int = 0
+    pages: int = 0
+    rows: int = 0
+
+    def __str__(self) -> str:
+        pages, groups = f"{self.pages:,} pages", f"{self.row_groups:,} row groups"
+        return f"{self.rows:,} rows, {pages}, {groups}, {self.files:,} files by {self.index} of {self.column}"
+
+
+@dataclass
+class ScanReport:
+    """What a scan, or the plan of one, reads and skips, and why.
+
+    Totals of row groups, pages and rows are those of the files whose footers were read: a file that its
+    partition values exclude is never opened. A page total is None where a file does not tell how many pages
+    it has. ``rows_estimated`` is about how many rows match, by what indexes estimate: in a plan only, and
+    None if some file's cannot tell. ``bytes_planned`` is what a plan says that a scan would read on top; None
+    in a scan's own report.
+
+    ``answered_by`` is what an aggregate took from indexes: rows that match and need no look, and the pages of
+    the column that a scan would have read for them.
+
+    Printed, it is a few lines for people.
+
+    Example:
+        >>> print(ScanReport(files_total=2, files_opened=1, rows_total=100, bytes_total=4096))
+        files       0 of 2 read, 1 not even opened
+        row groups  0 of 0 read
+        pages       0 of 0 read
+        rows        0 of 100 might match, 0 do
+        bytes       0 of 4,096 read, by 0 requests
+    """
+
+    files_total: int = 0
+    files_opened: int = 0
+    files_read: int = 0
+    row_groups_total: int = 0
+    row_groups_read: int = 0
+    pages: dict[str, PageCounts] = field(default_factory=dict)
+    dictionary_pages_read: int = 0
+    rows_total: int = 0
+    rows_candidate: int = 0
+    rows_estimated: float | None = None
+    rows_matched: int | None = 0
+    bytes_total: int = 0
+    bytes_read: int = 0
+    bytes_index: int = 0
+    bytes_planned: int | None = None
+    requests: int = 0
+    pruned_by: dict[tuple[str, str], PrunedBy] = field(default_factory=dict)
+    answered_by: dict[tuple[str, str], PrunedBy] = field(default_factory=dict)
+    ignored: list[Ignored] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def add_unopened(self, size_bytes: int, column: str) -> None:
+        """Count a file that its partition values exclude."""
+        self.bytes_total += size_bytes
+        _entry(self.pruned_by, "partition", column).files += 1
+
+    def add_file(self, file: ParquetInput, leaves: Sequence[Leaf], tally: FileTally) -> None:
+        """Count a file whose footer was read."""
+        footer = file.footer
+        self.files_opened += 1
+        self.files_read += tally.row_groups_read > 0
+        self.row_groups_total += len(footer.metadata.row_groups)
+        self.row_groups_read += tally.row_groups_read
+        for name, counts in tally.pages.items():
+            self.pages.setdefault(name, PageCounts()).add(counts)
+        self.dictionary_pages_read += tally.dictionary_pages_read
+        self.rows_total += footer.num_rows
+        self.rows_candidate += tally.rows_candidate
+        if tally.rows_estimated is None or self.rows_estimated is None:
+            self.rows_estimated = None
+        else:
+            self.rows_estimated += tally.rows_estimated
+        if self.rows_matched is not None:
+            self.rows_matched += tally.rows_matched
+        self.bytes_total += file.source.size()
+        self.bytes_read += file.source.counts.bytes
+        self.bytes_index += tally.index_bytes
+        if self.bytes_planned is not None:
+            self.bytes_planned += tally.planned_bytes
+        self.requests += file.source.counts.requests
+        for step in tally.steps:
+            _add_step(_entry(self.pruned_by, step.index, step.column), file, leaves, step)
+        for step in tally.answered:
+            own = [leaf for leaf in leaves if leaf.name == step.column]
+            _add_step(_entry(self.answered_by, step.index, step.column), file, own, step)
+        self.ignored += [note for note in file.ignored if note not in self.ignored]
+
+    def __str__(self) -> str:
+        total, read = self._pages_total, self._pages_read
+        unopened = self.files_total - self.files_opened
+        skipped = f", {unopened:,} not even opened" if unopened else ""
+        estimated = "" if self.rows_estimated is None else f", about {self.rows_estimated:,.0f} by estimate"
+        matched = "" if self.rows_matched is None else f", {self.rows_matched:,} do"
+        index = f", {self.bytes_index:,} of them indexes" if self.bytes_index else ""
+        planned = "" if self.bytes_planned is None else f", at most {self.bytes_planned:,} planned"
+        requests = f", by {self.requests:,} requests"
+        lines = [
+            f"files       {self.files_read:,} of {self.files_total:,} read{skipped}",
+            f"row groups  {self.row_groups_read:,} of {self.row_groups_total:,} read",
+            f"pages       {read:,} of {'an unknown number' if total is None else f'{total:,}'} read",
+            f"rows        {self.rows_candidate:,} of {self.rows_total:,} might match{estimated}{matched}",
+            f"bytes       {self.bytes_read:,} of {self.bytes_total:,} read{index}{planned}{requests}",
+        ]
+        lines += [f"excluded    {entry}" for entry in self.pruned_by.values()]
+        lines += [f"answered    {entry}" for entry in self.answered_by.values()]
+        lines += [f"ignored     {note.file}: {note.index}: {note.reason}" for note in self.ignored]
+        return "\n".join(lines)
+
+    @property
+    def _pages_read(self) -> int:
+        return sum(counts.read for counts in self.pages.values())
+
+    @property
+    def _pages_total(self) -> int | None:
+        totals = [counts.total for counts in self.pages.values()]
+        return None if None in totals else sum(total or 0 for total in totals)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON holds it; the keys are fixed, more may be added."""
+        return {
+            "files": {"total": self.files_total, "read": self.files_read, "opened": self.files_opened},
+            "row_groups": {"total": self.row_groups_total, "read": self.row_groups_read},
+            "pages": {
+                "total": self._pages_total,
+                "read": self._pages_read,
+                "by_column": {
+                    name: {"total": counts.total, "read": counts.read} for name, counts in self.pages.items()
+                },
+                "dictionary_read": self.dictionary_pages_read,
+            },
+            "rows": {
+                "total": self.rows_total,
+                "candidates": self.rows_candidate,
+                "estimated": None if self.rows_estimated is None else round(self.rows_estimated),
+                "matched": self.rows_matched,
+            },
+            "bytes": {
+                "total": self.bytes_total,
+                "read": self.bytes_read,
+                "index": self.bytes_index,
+                "planned": self.bytes_planned,
+            },
+            "requests": self.requests,
+            "pruned_by": [vars(entry).copy() for entry in self.pruned_by.values()],
+            "answered_by": [vars(entry).copy() for entry in self.answered_by.values()],
+            "ignored": [vars(note).copy() for note in self.ignored],
+            "seconds": self.seconds,
+        }
+
+
+def _entry(entries: dict[tuple[str, str], PrunedBy], index: str, column: str) -> PrunedBy:
+    return entries.setdefault((index, column), PrunedBy(index, column))
+
+
+def _add_step(entry: PrunedBy, file: ParquetInput, leaves: Sequence[Leaf], step: PruneStep) -> None:
+    edges = file.footer.row_group_starts
+    before = step.before.overlaps(edges[:-1], edges[1:])
+    after = step.after.overlaps(edges[:-1], edges[1:])
+    entry.files += step.after.is_empty
+    entry.row_groups += int(before.sum() - after.sum())
+    entry.rows += step.before.num_rows - step.after.num_rows
+    for group in np.flatnonzero(before).tolist():
+        entry.pages += sum(_pages_skipped(file, group, leaf, step, bool(after[group])) for leaf in leaves)
+
+
+def _pages_skipped(file: ParquetInput, group: int, leaf: Leaf, step: PruneStep, partly: bool) -> int:
+    """Data pages of a chunk that a step made needless; 0 where the pages are not known."""
+    locations = file.locations(ChunkKey(group, leaf.ordinal))
+    if locations is None:
+        return 0 if partly else data_page_count(file.footer.chunk_metadata(group, leaf)) or 0
+    first = int(file.footer.row_group_starts[group])
+    starts, stops = locations.row_starts + first, locations.row_stops + first
+    return int(step.before.overlaps(starts, stops).sum() - step.after.overlaps(starts, stops).sum())
+
+
+def reasons_by_file(ignored: Iterable[Ignored]) -> dict[str, list[Ignored]]:
+    """Notes grouped by the file that they are about."""
+    out: dict[str, list[Ignored]] = defaultdict(list)
+    for note in ignored:
+        out[note.file].append(note)
+    return out
+
+
+def warn_of_ignored(report: ScanReport) -> None:
+    """One warning for each file of which something was ignored, at the line that called this package."""
+    for path, notes in reasons_by_file(report.ignored).items():
+        more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
+        message = f"{path}: ignored {notes[0].index}: {notes[0].reason}{more}"
+        warnings.warn(message, IntarsiaWarning, stacklevel=_callers_level())
+
+
+def _callers_level() -> int:
+    """The ``stacklevel`` by which `warn_of_ignored` warns of the nearest line outside this package."""
+    package = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        frame, level = frame.f_back, level + 1
+    return level

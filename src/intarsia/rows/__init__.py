@@ -1,0 +1,1 @@
+"""Sets of rows and their algebra, the order of values, and one evaluator for whatever has bounds."""

@@ -1,0 +1,397 @@
+"""How the values of a leaf are ordered, and bounds as bytes, as keys and truncated.
+
+A *key* is what bounds are compared by: one NumPy dtype per leaf, chosen so that the order of keys is the
+order that Parquet defines for the type.
+
+=====================================  ==========================================
+leaf                                   dtype of its keys
+=====================================  ==========================================
+signed integers, date, time, timestamp ``int64`` (timestamps in the file's own unit)
+unsigned integers                      ``uint64``
+float16, float, double                 ``float64``; NaN is no key
+decimal                                ``int64`` up to 18 digits, else Python ``int`` (unscaled)
+boolean                                ``int64``, 0 or 1
+strings, binary, fixed binary, UUID    ``bytes``, compared as unsigned bytes
+=====================================  ==========================================
+
+Types without a defined order (INT96, INTERVAL, VARIANT, GEOMETRY, GEOGRAPHY, unknown logical types) have no
+`Ordering`.  Source: ``ColumnOrder`` in ``parquet.thrift``, ``LogicalTypes.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from intarsia.arrow.comparison import comparison_array, comparison_type
+from intarsia.errors import CorruptFileError
+from intarsia.format.footer import Leaf
+from intarsia.format.structs import ColumnIndex, ConvertedType, Type
+
+Keys = npt.NDArray[Any]
+
+#: Logical types that have no order, whatever their physical type.
+UNORDERED_KINDS = frozenset(("LIST", "MAP", "VARIANT", "GEOMETRY", "GEOGRAPHY", "UNKNOWN"))
+
+_INT64_DIGITS = 18
+
+_WIDTHS = {
+    Type.BOOLEAN: 1,
+    Type.INT32: 4,
+    Type.INT64: 8,
+    Type.FLOAT: 4,
+    Type.DOUBLE: 8,
+}
+
+
+@dataclass(frozen=True)
+class ArrowOrdering:
+    """The order of values as Arrow holds them.
+
+    Attributes:
+        arrow_type: The type that Arrow gives the values.
+        dtype: NumPy dtype of the keys.
+        units_per_arrow: Factors ``(multiply, divide)`` from the integer that Arrow holds to the key.
+    """
+
+    arrow_type: pa.DataType
+    dtype: np.dtype[Any]
+    units_per_arrow: tuple[int, int]
+
+    @property
+    def is_float(self) -> bool:
+        """Whether values may be NaN, and zero has two signs."""
+        return self.dtype == np.float64
+
+    @property
+    def is_bytes(self) -> bool:
+        """Whether keys are bytes, so that bounds may be truncated."""
+        return self.dtype == object and not pa.types.is_decimal(comparison_type(self.arrow_type))
+
+    def keys(self, array: pa.Array) -> Keys:
+        """Keys of the non-null values of an Arrow array of the leaf, in their order.
+
+        Args:
+            array: Values of `arrow_type`, or of the type that it is compared as (a dictionary's value
+                type, a view's plain type, an extension's storage).
+        """
+        plain = comparison_array(array, comparison_type(array.type)).drop_null()
+        kind = plain.type
+        if self.is_bytes:
+            keys = np.empty(len(plain), dtype=object)
+            keys[:] = (
+                plain.cast(pa.binary()).to_pylist() if not pa.types.is_binary(kind) else plain.to_pylist()
+            )
+            return keys
+        if pa.types.is_decimal(kind):
+            return _unscaled(plain, self.dtype)
+        if pa.types.is_boolean(kind):
+            return np.asarray(plain.cast(pa.uint8()).to_numpy(zero_copy_only=False)).astype(self.dtype)
+        if pa.types.is_temporal(kind):
+            plain = plain.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+        keys = _widened(plain.to_numpy(zero_copy_only=False), self.dtype)
+        multiply, divide = self.units_per_arrow
+        if multiply != 1:
+            keys = keys * multiply
+        return np.asarray(keys // divide) if divide != 1 else keys
+
+    def cell(self, key: Any) -> Keys:
+        r"""A key as an array without dimensions, safe to compare with arrays of keys.
+
+        NumPy would make a fixed-width string of bare bytes, which loses their trailing zeros, and a
+        float of a number beside ``uint64``.
+        """
+        cell = np.empty((), dtype=self.dtype)
+        cell[()] = key
+        return cell
+
+    def key(self, scalar: pa.Scalar) -> Any:
+        """The key of one non-null Arrow value, as a Python number or bytes."""
+        key = self.keys(pa.array([scalar], type=scalar.type))[0]
+        return key.item() if isinstance(key, np.generic) else key
+
+
+@dataclass(frozen=True)
+class Ordering(ArrowOrdering):
+    """The order of one leaf's values, and its bounds as a file holds them.
+
+    Attributes:
+        leaf: The leaf.
+        wire: Dtype of a bound's bytes, where it is a plain little-endian number; else None.
+        decimal: Whether bounds are big-endian two's complement (FIXED or BYTE_ARRAY decimals).
+    """
+
+    leaf: Leaf
+    wire: np.dtype[Any] | None
+    decimal: bool
+
+    @property
+    def is_text(self) -> bool:
+        """Whether bounds are UTF-8."""
+        return self.leaf.is_text
+
+    def decode_pages(self, index: ColumnIndex, pages: Sequence[int] | None = None) -> tuple[Keys, Keys]:
+        """Keys of the lower and of the upper bounds of some pages.
+
+        Args:
+            index: Bounds of the leaf's pages.
+            pages: Ordinals of pages; None for all that are not null pages.
+
+        Raises:
+            CorruptFileError: If a bound is none of the leaf's type.
+        """
+        if pages is None:
+            pages = [page for page, is_null in enumerate(index.null_pages) if not is_null]
+        lows = self.decode([index.min_values[page] for page in pages])
+        return lows, self.decode([index.max_values[page] for page in pages])
+
+    def decode(self, bounds: Sequence[bytes]) -> Keys:
+        """Keys of bounds as a file holds them.
+
+        Raises:
+            CorruptFileError: If a bound has the wrong length for its type.
+        """
+        if self.wire is not None:
+            width = self.wire.itemsize
+            if any(len(bound) != width for bound in bounds):
+                raise CorruptFileError(
+                    f"a bound of {self.leaf.name!r} is not {width} bytes long", struct="Statistics"
+                )
+            return _widened(np.frombuffer(b"".join(bounds), dtype=self.wire), self.dtype)
+        keys = np.empty(len(bounds), dtype=self.dtype)
+        if self.decimal:
+            try:
+                keys[:] = [int.from_bytes(bound, "big", signed=True) for bound in bounds]
+            except OverflowError as error:
+                raise CorruptFileError(
+                    f"a bound of {self.leaf.name!r} has more digits than its type", struct="Statistics"
+                ) from error
+        else:
+            keys[:] = bounds
+        return keys
+
+    def encode(self, key: Any) -> bytes:
+        """A key as a file holds it; the inverse of `decode`."""
+        if self.wire is not None:
+            return np.asarray(key).astype(self.wire).tobytes()
+        if self.decimal:
+            number = int(key)
+            width = self.leaf.element.type_length or (number.bit_length() // 8 + 1)
+            return number.to_bytes(width, "big", signed=True)
+        return bytes(key)
+
+
+def arrow_ordering(arrow_type: pa.DataType) -> ArrowOrdering | None:
+    """The order in which Arrow compares values of a type, whatever a file holds; None if it compares none.
+
+    Example:
+        >>> arrow_ordering(pa.timestamp("ns")).dtype
+        dtype('int64')
+    """
+    plain = comparison_type(arrow_type)
+    dtype: Any
+    if pa.types.is_decimal(plain):
+        dtype = np.int64 if plain.precision <= _INT64_DIGITS else object
+    elif pa.types.is_string(plain) or pa.types.is_binary(plain) or pa.types.is_fixed_size_binary(plain):
+        dtype = object
+    elif pa.types.is_unsigned_integer(plain):
+        dtype = np.uint64
+    elif pa.types.is_floating(plain):
+        dtype = np.float64
+    elif pa.types.is_boolean(plain) or pa.types.is_integer(plain) or pa.types.is_temporal(plain):
+        dtype = np.int64
+    else:
+        return None
+    return ArrowOrdering(arrow_type, np.dtype(dtype), (1, 1))
+
+
+def ordering_for(leaf: Leaf, arrow_type: pa.DataType) -> Ordering | None:
+    """The order of a leaf's values; None where Parquet defines none, or Arrow's type does not fit it.
+
+    Args:
+        leaf: The leaf.
+        arrow_type: The type that Arrow gives its values.
+    """
+    kind = leaf.kind
+    if (
+        leaf.type == Type.INT96
+        or kind in UNORDERED_KINDS
+        or leaf.element.converted_type == ConvertedType.INTERVAL
+    ):
+        return None
+    if leaf.logical is not None and kind is None:  # a logical type that is newer than this version
+        return None
+    plain = comparison_type(arrow_type)
+
+    def ordering(
+        dtype: Any, wire: str | None = None, *, decimal: bool = False, units: tuple[int, int] = (1, 1)
+    ) -> Ordering:
+        return Ordering(arrow_type, np.dtype(dtype), units, leaf, np.dtype(wire) if wire else None, decimal)
+
+    if kind == "DECIMAL":
+        assert leaf.logical is not None
+        declared = leaf.logical.DECIMAL
+        assert declared is not None
+        if not pa.types.is_decimal(plain) or plain.scale != declared.scale:
+            return None
+        if leaf.type in (Type.INT32, Type.INT64):
+            return ordering(np.int64, f"<i{_WIDTHS[leaf.type]}")
+        if leaf.type in (Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY):
+            return ordering(np.int64 if declared.precision <= _INT64_DIGITS else object, decimal=True)
+        return None
+    if kind == "FLOAT16":
+        return ordering(np.float64, "<f2") if pa.types.is_float16(plain) else None
+    if leaf.type in (Type.FLOAT, Type.DOUBLE):
+        return ordering(np.float64, f"<f{_WIDTHS[leaf.type]}") if pa.types.is_floating(plain) else None
+    if leaf.type == Type.BOOLEAN:
+        return ordering(np.int64, "<u1") if pa.types.is_boolean(plain) else None
+    if leaf.type in (Type.INT32, Type.INT64):
+        units = _units(leaf, plain)
+        if units is None:
+            return None
+        width = _WIDTHS[leaf.type]
+        integer = leaf.logical.INTEGER if leaf.logical else None
+        if integer is not None and not integer.isSigned:
+            return ordering(np.uint64, f"<u{width}") if pa.types.is_unsigned_integer(plain) else None
+        return None if pa.types.is_unsigned_integer(plain) else ordering(np.int64, f"<i{width}", units=units)
+    if pa.types.is_string(plain) or pa.types.is_binary(plain) or pa.types.is_fixed_size_binary(plain):
+        return ordering(object)
+    return None
+
+
+_UNIT_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_PARQUET_UNITS = {"MILLIS": "ms", "MICROS": "us", "NANOS": "ns"}
+
+
+def _units(leaf: Leaf, plain: pa.DataType) -> tuple[int, int] | None:
+    """Factors from the integer that Arrow holds to the one in the file; None if the types do not fit."""
+    logical = leaf.logical
+    if logical is not None and (time := logical.TIME or logical.TIMESTAMP) is not None:
+        if not (pa.types.is_time(plain) or pa.types.is_timestamp(plain)):
+            return None
+        unit = next(
+            (name for name, value in zip(time.unit._fields, time.unit, strict=True) if value is not None),
+            None,
+        )
+        if unit is None:
+            return None
+        file, arrow = _UNIT_PER_SECOND[_PARQUET_UNITS[unit]], _UNIT_PER_SECOND[plain.unit]
+        # Arrow finer than the file would need a division, and then two of its values may share one key
+        return (file // arrow, 1) if file >= arrow else None
+    if logical is not None and logical.DATE is not None:
+        if pa.types.is_date64(plain):
+            return (1, 86_400_000)
+        return (1, 1) if pa.types.is_date32(plain) else None
+    if pa.types.is_integer(plain) or pa.types.is_duration(plain):
+        return (1, 1)
+    return None
+
+
+def _widened(numbers: Keys, dtype: np.dtype[Any]) -> Keys:
+    """The same numbers in the dtype of keys; a signaling NaN becomes a quiet one without a warning."""
+    with np.errstate(invalid="ignore"):
+        return numbers.astype(dtype)
+
+
+def _unscaled(array: pa.Array, dtype: np.dtype[Any]) -> Keys:
+    """Unscaled integers of a decimal array without nulls."""
+    width = array.type.byte_width
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return np.empty(0, dtype=dtype)
+    raw = memoryview(buffer)[array.offset * width : (array.offset + len(array)) * width]
+    if width <= 8:
+        return np.frombuffer(raw, dtype=f"<i{width}").astype(dtype)
+    if dtype == np.int64:  # at most 18 digits: the low word holds all of the number
+        return np.frombuffer(raw, dtype="<i8").reshape(-1, width // 8)[:, 0].copy()
+    keys = np.empty(len(array), dtype=object)
+    keys[:] = [int.from_bytes(raw[i : i + width], "little", signed=True) for i in range(0, len(raw), width)]
+    return keys
+
+
+# --- truncation --------------------------------------------------------------------------------------
+
+#: Longer bounds of text and binary columns are cut to so many bytes where an index is built.
+MAX_BOUND_BYTES = 64
+
+
+def truncate_min(bound: bytes, limit_bytes: int, *, text: bool) -> bytes:
+    """A lower bound of at most ``limit_bytes`` that is not above ``bound``.
+
+    Args:
+        bound: The exact minimum.
+        limit_bytes: Longest result.
+        text: Whether the bound is UTF-8, and must stay so.
+
+    Example:
+        >>> truncate_min(b"abcdef", 3, text=True)
+        b'abc'
+        >>> truncate_min("árvíztűrő".encode(), 9, text=True).decode()
+        'árvízt'
+    """
+    if len(bound) <= limit_bytes:
+        return bound
+    return _cut_text(bound, limit_bytes) if text else bound[:limit_bytes]
+
+
+def truncate_max(bound: bytes, limit_bytes: int, *, text: bool) -> bytes:
+    r"""An upper bound of at most ``limit_bytes`` that is not below ``bound``, or ``bound`` if there is none.
+
+    Example:
+        >>> truncate_max(b"abcdef", 3, text=True)
+        b'abd'
+        >>> truncate_max(bytes([0xFF, 0xFE, 0xFD, 0xFF, 0xFF, 0xFF]), 5, text=False)
+        b'\xff\xfe\xfe'
+        >>> truncate_max(bytes([0xFF] * 6), 5, text=False) == bytes([0xFF] * 6)
+        True
+    """
+    if len(bound) <= limit_bytes:
+        return bound
+    raised = (
+        _increment_text(_cut_text(bound, limit_bytes), limit_bytes)
+        if text
+        else successor(bound[:limit_bytes])
+    )
+    return bound if raised is None else raised
+
+
+def successor(prefix: bytes) -> bytes | None:
+    r"""The least bytes above everything that starts with ``prefix``; None if there are none.
+
+    Example:
+        >>> successor(b"ab"), successor(b"a\xff"), successor(b"\xff")
+        (b'ac', b'b', None)
+    """
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
+
+
+def _cut_text(text: bytes, limit_bytes: int) -> bytes:
+    """The longest start of UTF-8 bytes that ends between characters."""
+    end = limit_bytes
+    while end > 0 and text[end] & 0xC0 == 0x80:
+        end -= 1
+    return text[:end]
+
+
+def _increment_text(text: bytes, limit_bytes: int) -> bytes | None:
+    """UTF-8 bytes just above ``text`` and within the limit: its last character that can be is raised."""
+    try:
+        characters = text.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    while characters:
+        point = ord(characters[-1]) + 1
+        if 0xD800 <= point <= 0xDFFF:  # surrogates are no characters
+            point = 0xE000
+        if point <= 0x10FFFF:
+            raised = (characters[:-1] + chr(point)).encode("utf-8")
+            if len(raised) <= limit_bytes:  # the next character may take a byte more
+                return raised
+        characters = characters[:-1]
+    return None

@@ -1,0 +1,21 @@
+"""Where bytes come from and where they go: byte ranges, local files, object stores, atomic replacement."""
+
+from intarsia.storage.local import LocalFile, local_path
+from intarsia.storage.objects import MAX_CONCURRENT_REQUESTS, ObjectStoreFile, find_store
+from intarsia.storage.ranges import ByteRange, coalesce
+from intarsia.storage.source import ByteSource, CountedSource, IoCounts, MemorySource, SourceFile
+
+__all__ = [
+    "MAX_CONCURRENT_REQUESTS",
+    "ByteRange",
+    "ByteSource",
+    "CountedSource",
+    "IoCounts",
+    "LocalFile",
+    "MemorySource",
+    "ObjectStoreFile",
+    "SourceFile",
+    "coalesce",
+    "find_store",
+    "local_path",
+]

@@ -1,0 +1,80 @@
+"""Files on a local disk."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from urllib.parse import unquote
+
+from intarsia.storage.ranges import ByteRange
+
+_URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.\-]+)://([^/]*)(/?.*)", re.DOTALL)
+
+
+class LocalFile:
+    """A file on a local disk, read with ``pread`` (no shared file position, so threads may share it).
+
+    The file is opened once: should it be replaced while it is read, the reads go on in the old one.
+    """
+
+    coalesce_bytes = 0
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        self._fd = -1  # for `__del__`, should there be no such file
+        self._fd = os.open(self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
+        self._size = os.fstat(self._fd).st_size
+
+    def size(self) -> int:
+        """Length of the file in bytes, when it was opened."""
+        return self._size
+
+    def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
+        """The bytes of each range; shorter only where the file ends."""
+        return [self._read(start, stop - start) for start, stop in ranges]
+
+    def _read(self, offset: int, length: int) -> bytes:
+        data = os.pread(self._fd, length, offset)
+        if len(data) == length or not data:
+            return data
+        pieces = [data]  # Linux returns at most 2 GiB a call, and any call may be cut short
+        while data and (missing := length - sum(map(len, pieces))) > 0:
+            data = os.pread(self._fd, missing, offset + length - missing)
+            pieces.append(data)
+        return b"".join(pieces)
+
+    def close(self) -> None:
+        """Close the file descriptor; closing twice is harmless."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def local_path(name: str) -> str | None:
+    """The local path that a path or a ``file://`` URL means; None for the URL of an object.
+
+    Raises:
+        FileNotFoundError: If the URL is of a file on another machine.
+
+    Example:
+        >>> local_path("lake/a%20b.parquet"), local_path("file:///lake/a%20b.parquet")
+        ('lake/a%20b.parquet', '/lake/a b.parquet')
+        >>> local_path("file://localhost/lake/"), local_path("s3://bucket/lake/")
+        ('/lake/', None)
+    """
+    url = _URL.fullmatch(name)
+    if url is None:
+        return name
+    scheme, host, rest = url.groups()
+    if scheme.lower() != "file":
+        return None
+    if host.lower() not in ("", "localhost"):
+        raise FileNotFoundError(
+            f"{name}: this names a file on the machine {host!r}; of this machine, a file has three slashes, "
+            "as in file:///lake/x.parquet, and a relative path no file:// at all"
+        )
+    return unquote(rest)

@@ -1,0 +1,89 @@
+"""Objects behind URLs, read through obstore."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from intarsia.errors import ReplacedWhileReadError
+from intarsia.storage.object_errors import object_errors
+from intarsia.storage.ranges import ByteRange
+
+#: Requests to an object store that are under way at once, for one `ByteSource.read_ranges`.
+MAX_CONCURRENT_REQUESTS = 16
+
+
+class ObjectStoreFile:
+    """An object behind a URL (``s3://``, ``gs://``, ``az://``, ``https://``), read through obstore.
+
+    Args:
+        store: An obstore store (or any object with obstore's interface).
+        key: The object's path within the store.
+        path: The name to show in messages; the URL it came from.
+
+    The object is read as it was when it was opened: should it be replaced meanwhile, a read fails, since the
+    footer of one object says nothing about the bytes of another.
+    """
+
+    #: As obstore does by itself; doing it here keeps the count honest.
+    coalesce_bytes = 1 << 20
+
+    def __init__(self, store: Any, key: str, path: str) -> None:
+        import obstore
+
+        self.path = path
+        self._store = store
+        self._key = key
+        with object_errors(path):
+            meta = obstore.head(store, key)
+        self._size = int(meta["size"])
+        self.e_tag: str | None = meta.get("e_tag")
+
+    def size(self) -> int:
+        """Length of the object in bytes, when it was opened."""
+        return self._size
+
+    def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
+        """The bytes of each range, fetched concurrently.
+
+        Raises:
+            ReplacedWhileReadError: If the object is no longer the one that was opened.
+            ObjectStoreError: If the store cannot be reached, or refuses.
+        """
+        if len(ranges) < 2:
+            return [self._read(place) for place in ranges]
+        with ThreadPoolExecutor(min(len(ranges), MAX_CONCURRENT_REQUESTS)) as pool:
+            return list(pool.map(self._read, ranges))
+
+    def _read(self, place: ByteRange) -> bytes:
+        import obstore
+
+        with object_errors(self.path):
+            result = obstore.get(self._store, self._key, options={"range": (place.start, place.stop)})
+            data = bytes(result.bytes())
+        found = result.meta.get("e_tag")
+        # compared here: a weak ETag cannot be sent as a condition, and some servers do not know conditions
+        if self.e_tag is not None and found is not None and found != self.e_tag:
+            raise ReplacedWhileReadError(
+                "the object was replaced while it was read; open it again", path=self.path, offset=place.start
+            )
+        return data
+
+    def close(self) -> None:
+        """Nothing is held between requests."""
+
+
+def find_store(url: str) -> tuple[Any, str]:
+    """The obstore store that the URL of an object or a folder of them means, and the path within it.
+
+    Raises:
+        ObjectStoreError: If obstore knows no such store, or it needs what the environment does not say.
+    """
+    from obstore.store import from_url
+
+    scheme, separator, rest = url.partition("://")
+    bucket, _, key = rest.partition("/")
+    plain: Any = {"client_options": {"allow_http": True}} if scheme.lower() == "http" else {}
+    with object_errors(url):
+        return from_url(f"{scheme}{separator}{bucket}", **plain), key

@@ -1,0 +1,177 @@
+"""Where bytes come from: a size, and ranges of bytes, coalesced and counted.
+
+A source knows nothing of Parquet.  Callers ask for many ranges at once (`read_ranges`), so that a
+local file can read them one after the other and an object store can fetch them together.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from intarsia.errors import CorruptFileError
+from intarsia.storage.ranges import ByteRange, coalesce, cut
+
+
+class ByteSource(Protocol):
+    """What a reader needs of a storage: a name, a size, and ranges of bytes.
+
+    Implementations are safe to use from several threads, or are used from one.
+    """
+
+    path: str
+    #: Ranges closer than this many bytes are worth one request (0 for local files).
+    coalesce_bytes: int
+
+    def size(self) -> int:
+        """Length of the file in bytes."""
+        ...
+
+    def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
+        """The bytes of each range, in the order asked; each range is one request."""
+        ...
+
+    def close(self) -> None:
+        """Release what is held; reading afterwards is an error."""
+        ...
+
+
+class MemorySource:
+    """Bytes in memory, as a source.
+
+    Example:
+        >>> MemorySource(b"abcdef").read_ranges([ByteRange(1, 3)])
+        [b'bc']
+    """
+
+    coalesce_bytes = 0
+
+    def __init__(self, data: bytes, path: str = "<memory>") -> None:
+        self.path = path
+        self._data = data
+
+    def size(self) -> int:
+        """Length in bytes."""
+        return len(self._data)
+
+    def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
+        """The bytes of each range."""
+        return [self._data[start:stop] for start, stop in ranges]
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@dataclass
+class IoCounts:
+    """What was asked of a storage."""
+
+    requests: int = 0
+    bytes: int = 0
+
+
+class CountedSource:
+    """Another source, with every request counted after coalescing; several threads may use it.
+
+    Example:
+        >>> source = CountedSource(MemorySource(b"abcdef"))
+        >>> source.read_ranges([ByteRange(0, 2), ByteRange(2, 4)])
+        [b'ab', b'cd']
+        >>> source.counts.requests, source.counts.bytes
+        (1, 4)
+    """
+
+    def __init__(self, source: ByteSource) -> None:
+        self._source = source
+        self.path = source.path
+        self.coalesce_bytes = source.coalesce_bytes
+        self.counts = IoCounts()
+        self._counting = threading.Lock()
+
+    def size(self) -> int:
+        """Length of the file in bytes."""
+        return self._source.size()
+
+    def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
+        """The bytes of each range.
+
+        Neighbours are fetched in one request; ranges may overlap and come in any order.
+
+        Raises:
+            CorruptFileError: If a range lies outside the file.
+        """
+        size = self.size()
+        for start, stop in ranges:
+            if start < 0 or stop < start or stop > size:
+                raise CorruptFileError(
+                    f"bytes {start} to {stop} were named, but the file has {size}; it is truncated, or its "
+                    "metadata belongs to another file",
+                    path=self.path,
+                    offset=start,
+                )
+        requests = coalesce(ranges, self.coalesce_bytes)
+        fetched = self._source.read_ranges(requests)
+        for request, data in zip(requests, fetched, strict=True):
+            if len(data) != request.length:
+                raise CorruptFileError(
+                    f"asked for {request.length} bytes, got {len(data)}: the file shrank while it was read",
+                    path=self.path,
+                    offset=request.start,
+                )
+        with self._counting:
+            self.counts.requests += len(requests)
+            self.counts.bytes += sum(request.length for request in requests)
+        if len(requests) == len(ranges) and list(ranges) == requests:
+            return fetched
+        return cut(ranges, requests, fetched)
+
+    def read(self, start: int, stop: int) -> bytes:
+        """The bytes of one range."""
+        return self.read_ranges([ByteRange(start, stop)])[0]
+
+    def close(self) -> None:
+        """Close the source underneath."""
+        self._source.close()
+
+
+class SourceFile(io.RawIOBase):
+    """A counted source as a Python file, for libraries that want to seek and read by themselves."""
+
+    def __init__(self, source: CountedSource) -> None:
+        super().__init__()
+        self._source = source
+        self._position = 0
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def seekable(self) -> bool:
+        """Always."""
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Move to an offset; see `io.RawIOBase.seek`."""
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._source.size()}[whence]
+        self._position = base + offset
+        return self._position
+
+    def tell(self) -> int:
+        """The position."""
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        """Up to ``size`` bytes from the position, in one request."""
+        end = self._source.size()
+        stop = end if size < 0 else min(end, self._position + size)
+        data = self._source.read(self._position, stop) if stop > self._position else b""
+        self._position += len(data)
+        return data
+
+    def readall(self) -> bytes:
+        """All bytes from the position to the end."""
+        return self.read()

@@ -1,0 +1,126 @@
+"""The page index that pyarrow wrote, mended while nobody has seen the file yet.
+
+pyarrow writes bounds as long as the values are up to a limit, and beyond that none at all; and it leaves NaN
+out of bounds, which lets readers to whom NaN is the greatest number lose rows.  Here bounds are cut, missing
+ones are computed, and those of chunks that hold NaN go, as `PageIndex` has it for files that exist.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from intarsia.embed.chunk import NO_ORDER, Chunk
+from intarsia.embed.chunk_index import HOLDS_NAN, index_chunk
+from intarsia.embed.chunk_state import ChunkState, Placed, chunks_of, state_of
+from intarsia.embed.footer_edit import FooterEdit
+from intarsia.embed.page_bounds import cut_max, cut_min, may_be_cut
+from intarsia.embed.page_index import PageIndex
+from intarsia.embed.report import Skipped
+from intarsia.embed.structures import StructureCompleter
+from intarsia.errors import IndexBuildError
+from intarsia.file import ChunkKey, ParquetInput
+from intarsia.format import thrift
+from intarsia.format.footer import MAGIC
+from intarsia.format.structs import ColumnIndex
+from intarsia.rows.bounds import boundary_order
+from intarsia.rows.ordering import MAX_BOUND_BYTES, Ordering
+from intarsia.storage import ByteRange
+from intarsia.storage.replace import write_all
+
+#: The structures of every chunk.
+States: TypeAlias = Mapping[ChunkKey, ChunkState]
+
+
+def mend_page_index(file: ParquetInput, fd: int, nan_chunks: Container[ChunkKey]) -> list[Skipped]:
+    """Cut, complete and drop the bounds of pages in a file that pyarrow has just written.
+
+    Args:
+        file: The file.
+        fd: The same file, open for writing; what is read of it later must be read anew.
+        nan_chunks: The chunks that hold NaN.
+
+    Returns:
+        The chunks that have no bounds, and why.
+    """
+    before = {key: state_of(chunk, file.footer.start) for key, chunk in chunks_of(file.footer)}
+    after, skipped = dict(before), []
+    completer = StructureCompleter(file, {})
+    for key, state in before.items():
+        chunk = completer.chunk(key)
+        assert chunk is not None  # it lies in this file
+        try:
+            column_index = _bounds(chunk, state.column_index, holds_nan=key in nan_chunks)
+        except IndexBuildError as error:
+            skipped.append(Skipped(chunk.leaf.name, key.row_group, PageIndex.kind, str(error)))
+            column_index = None
+        after[key] = replace(state, column_index=column_index)
+    if after != before:
+        _write_tail(file, fd, before, after)
+    return skipped
+
+
+def _bounds(chunk: Chunk, place: Placed, *, holds_nan: bool) -> Placed:
+    """The ColumnIndex that a chunk is to have.
+
+    Raises:
+        IndexBuildError: If it can have none.
+    """
+    if holds_nan:
+        raise IndexBuildError(HOLDS_NAN)
+    ordering = chunk.reader.ordering
+    if ordering is None:
+        raise IndexBuildError(NO_ORDER)
+    if place is None:  # some values were too long for pyarrow
+        found = index_chunk(chunk)
+        if found.column_index is None:
+            raise IndexBuildError(found.reason or NO_ORDER)
+        return thrift.serialize(found.column_index)
+    if not may_be_cut(ordering):
+        return place
+    index, _ = thrift.parse(ColumnIndex, chunk.bytes_of(place))
+    if max(map(len, [*index.min_values, *index.max_values]), default=0) <= MAX_BOUND_BYTES:
+        return place
+    return thrift.serialize(_cut(index, ordering))
+
+
+def _cut(index: ColumnIndex, ordering: Ordering) -> ColumnIndex:
+    index = index._replace(
+        min_values=[cut_min(bound, ordering) for bound in index.min_values],
+        max_values=[cut_max(bound, ordering) for bound in index.max_values],
+    )
+    return index._replace(boundary_order=int(boundary_order(*ordering.decode_pages(index))))
+
+
+def _write_tail(file: ParquetInput, fd: int, before: States, after: States) -> None:
+    """Write the page index and the footer anew, in the order in which pyarrow does."""
+    places = [place for state in before.values() for place in (state.column_index, state.offset_index)]
+    start = min((place.start for place in places if isinstance(place, ByteRange)), default=file.footer.start)
+    pieces: list[bytes] = []
+    edit, position = FooterEdit(file.footer.raw), start
+
+    def put(place: Placed) -> ByteRange | None:
+        nonlocal position
+        if place is None:
+            return None
+        data = place if isinstance(place, bytes) else file.source.read(place.start, place.stop)
+        pieces.append(data)
+        position += len(data)
+        return ByteRange(position - len(data), position)
+
+    for key, state in after.items():
+        edit.set_column_index(*key, put(state.column_index))
+    for key, state in after.items():
+        edit.set_offset_index(*key, put(state.offset_index))
+    raw = edit.to_bytes()
+    write_tail(fd, start, [*pieces, raw, len(raw).to_bytes(4, "little"), MAGIC])
+
+
+def write_tail(fd: int, keep_bytes: int, tail: Sequence[bytes]) -> None:
+    """Give an open file a new end, in place."""
+    os.ftruncate(fd, keep_bytes)
+    os.lseek(fd, keep_bytes, os.SEEK_SET)
+    for piece in tail:
+        write_all(fd, piece)

@@ -1,0 +1,73 @@
+"""The columns of a table that was just written, for indexes to be built on without reading it back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+import pyarrow as pa
+
+from intarsia.arrow.struct_fields import field_type, field_values
+from intarsia.embed.column_data import FileColumns
+from intarsia.file import ChunkKey, ParquetInput
+from intarsia.predicate.nodes import ColumnName
+
+
+class TableColumns(FileColumns):
+    """A file's columns, out of the table that it was written from.
+
+    What a reader gets back is what counts: a column whose type Parquet changes, or whose values it could, is
+    read back from the file.
+
+    Args:
+        table: The table, its rows in the order of the file's.
+        file: The file.
+        offset_index: As for `FileColumns`.
+    """
+
+    def __init__(
+        self, table: pa.Table, file: ParquetInput, offset_index: Callable[[ChunkKey], bytes | None]
+    ) -> None:
+        super().__init__(file, offset_index)
+        self._table = table
+
+    def batches(self, column: ColumnName) -> Iterator[tuple[int, pa.Array]]:
+        """See `FileColumns.batches`."""
+        path = self.leaf(column).path
+        kind = field_type(self._table.schema.field(path[0]).type, path[1:])
+        if kind is None or kind != self.type_of(column) or not _comes_back_as_it_is(kind):
+            yield from super().batches(column)
+            return
+        edges = self.layout.row_group_edges.tolist()
+        whole = self._table.column(path[0])
+        for row, stop in pairwise(edges):
+            for chunk in whole.slice(row, stop - row).chunks:
+                yield row, field_values(chunk, path[1:])
+                row += len(chunk)
+
+    def encoded_batches(self, column: ColumnName) -> Iterator[tuple[int, pa.Array]]:
+        """The table's own values; nothing has to be decoded."""
+        return self.batches(column)
+
+
+def _comes_back_as_it_is(kind: pa.DataType) -> bool:
+    """Whether Parquet keeps every value of a type; dates in milliseconds, say, lose their time of day."""
+    if pa.types.is_dictionary(kind):
+        return _comes_back_as_it_is(kind.value_type)
+    if pa.types.is_timestamp(kind):
+        return bool(kind.unit != "s")
+    return any(
+        check(kind)
+        for check in (
+            pa.types.is_boolean,
+            pa.types.is_integer,
+            pa.types.is_floating,
+            pa.types.is_decimal,
+            pa.types.is_string,
+            pa.types.is_large_string,
+            pa.types.is_binary,
+            pa.types.is_large_binary,
+            pa.types.is_fixed_size_binary,
+            pa.types.is_date32,
+        )
+    )

@@ -1,0 +1,491 @@
+"""Attaching and detaching: what stays, what is added, and that doing it again changes nothing."""
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+
+from intarsia.embed import PageIndex, attach, detach
+from intarsia.errors import (
+    ColumnNotFoundError,
+    CorruptFileError,
+    IndexBuildError,
+    IndexPayloadError,
+    UnsupportedFeatureError,
+)
+from intarsia.file import ParquetInput
+from intarsia.format import thrift
+from intarsia.format.blob import unframe
+from intarsia.format.directory import belongs, parse_directory
+from intarsia.format.structs import OffsetIndex
+from intarsia.indexes.distinct import Distinct
+from intarsia.indexes.sample import Sample
+from tests.embed.tables import drawn_tables, edit_footer, page_indexes
+
+
+@dataclass(frozen=True)
+class Rows:
+    """An index of somebody else: every value as text, and the page edges it was given."""
+
+    kind: ClassVar[str] = "rows"
+    version: ClassVar[int] = 3
+
+    column: str
+    granularity: str = "page"
+    salt: int = 0
+
+    @property
+    def columns(self):
+        return (self.column,)
+
+    def build(self, chunk):
+        edges = chunk.layout.edges(self.granularity, self.column).tolist()
+        values, expected = [], 0
+        for first_row, piece in chunk.batches(self.column):
+            assert first_row == expected
+            expected += len(piece)
+            assert piece.type == chunk.type_of(self.column)
+            values += piece.to_pylist()
+        assert expected == chunk.layout.num_rows
+        return json.dumps([edges, [str(value) for value in values]]).encode()
+
+    def open(self, payload, layout):
+        raise NotImplementedError
+
+
+def content(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def rows_of(source):
+    """Equal for equal rows, NaN and all; an error's name where pyarrow cannot read what pyarrow wrote.
+
+    (It cannot where it put an empty page before a list column's last row.)
+    """
+    sink = pa.BufferOutputStream()
+    try:
+        table = pq.ParquetFile(source).read().replace_schema_metadata(None).combine_chunks()
+    except pa.ArrowInvalid as error:
+        return str(error)
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def directory_of(path):
+    with ParquetInput.open(path) as file:
+        directory = parse_directory(file.footer.key_values[b"intarsia"])
+        assert belongs(directory, file.footer) is None
+        return directory
+
+
+def payload_of(path, name):
+    directory = directory_of(path)
+    entry = next(entry for entry in directory.entries if entry.name == name)
+    blob = content(path)[entry.offset : entry.offset + entry.length]
+    assert entry.offset % 8 == 0
+    return unframe(blob, directory.fingerprint, entry.xxh3)
+
+
+@pytest.fixture
+def table():
+    return pa.table(
+        {
+            "n": pa.array(range(1000), pa.int64()),
+            "s": pa.array([f"v{i % 7}" if i % 11 else None for i in range(1000)]).dictionary_encode(),
+            "deep": pa.array([{"x": i * 0.5} if i % 5 else None for i in range(1000)]),
+            "l": pa.array([[i, None] if i % 3 else [] for i in range(1000)]),
+        }
+    )
+
+
+@pytest.fixture
+def path(tmp_path, table):
+    path = str(tmp_path / "t.parquet")
+    pq.write_table(table, path, row_group_size=300, data_page_size=200, write_batch_size=50)
+    return path
+
+
+ALL = [PageIndex(), Distinct("s"), Rows("n"), Rows("deep.x", "row_group")]
+
+
+@settings(max_examples=40)
+@given(drawn=drawn_tables())
+def test_original_stays_whole_and_comes_back(drawn, tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("attach") / "a.parquet")
+    drawn.write(path)
+    before = content(path)
+    flat = [field.name for field in drawn.table.schema if pa.types.is_integer(field.type)]
+    indexes = [PageIndex(), *(Rows(name, "row_group") for name in flat[:1])]
+    report = attach(path, indexes)
+    after = content(path)
+    assert after[: len(before)] == before
+    assert report.bytes_after == len(after)
+    assert rows_of(path) == rows_of(pa.BufferReader(before))
+    again = attach(path, indexes)
+    assert content(path) == after
+    assert not again.built
+    detached = detach(path)
+    assert content(path) == before
+    assert detached.detached == (after != before)
+    assert not detach(path).detached
+
+
+def test_attaching_twice_is_attaching_once(path):
+    attach(path, ALL)
+    once, stat = content(path), os.stat(path)
+    report = attach(path, ALL)
+    assert content(path) == once
+    assert os.stat(path) == stat or os.stat(path).st_ino == stat.st_ino  # not even written again
+    assert report.built == ()
+    assert set(report.kept) == {"page_index", "distinct(s):page", "rows(n):page", "rows(deep.x):row_group"}
+    assert not report.changed
+
+
+def test_one_after_the_other_is_all_at_once(path, tmp_path):
+    other = str(tmp_path / "other.parquet")
+    shutil.copyfile(path, other)
+    attach(path, ALL)
+    for index in ALL:
+        attach(other, [index])
+    assert content(other) == content(path)
+
+
+def test_attaching_more_keeps_what_was_there(path):
+    attach(path, [Rows("n"), Distinct("s")])
+    before = payload_of(path, "rows(n):page")
+    report = attach(path, [PageIndex()])
+    assert report.built == ("page_index",)
+    assert sorted(report.kept) == ["distinct(s):page", "rows(n):page"]
+    assert payload_of(path, "rows(n):page") == before
+    report = attach(path, [Distinct("n", "file")])
+    assert len(directory_of(path).entries) == 3
+    found, _ = page_indexes(path)
+    assert all(offset_index for _, offset_index in found.values())
+
+
+def test_other_parameters_take_the_place_of_the_old(path):
+    attach(path, [Rows("n"), Rows("s")])
+    report = attach(path, [Rows("n", salt=1)])
+    assert (report.built, report.kept) == (("rows(n):page",), ("rows(s):page",))
+    assert [entry.parameters["salt"] for entry in directory_of(path).entries] == [1, 0]
+    attach(path, [Rows("n", "file")])
+    assert len(directory_of(path).entries) == 3
+
+
+def test_columns_and_pages_are_given_as_they_are(path, table):
+    attach(path, [Rows("n"), Rows("deep.x"), Rows("s", "row_group")])
+    found, _ = page_indexes(path)
+    assert not any(offset_index for _, offset_index in found.values())  # the edges come from the pages
+    edges, values = json.loads(payload_of(path, "rows(n):page"))
+    assert values == [str(value) for value in table["n"].to_pylist()]
+    attach(path, [PageIndex()])
+    found, footer = page_indexes(path)
+    starts = footer.row_group_starts
+    assert edges == [
+        int(starts[group]) + location.first_row_index
+        for (group, leaf), (_, offset_index) in found.items()
+        if leaf == 0
+        for location in offset_index.page_locations
+    ] + [1000]
+    assert len(edges) > 8
+    _, values = json.loads(payload_of(path, "rows(deep.x):page"))
+    assert values == [str(value and value["x"]) for value in table["deep"].to_pylist()]
+    edges, values = json.loads(payload_of(path, "rows(s):row_group"))
+    assert edges == [0, 300, 600, 900, 1000]
+    assert values == [str(value) for value in table["s"].to_pylist()]
+
+
+def test_keys_of_others_and_unknown_fields_survive(path):
+    def change(tree):
+        tree.set(32767, thrift.BINARY, b"an extension")
+        group = tree.get(4).items[0]
+        group.set(900, thrift.I64, 7)
+        group.get(1).items[0].set(901, thrift.STRUCT, thrift.Struct({1: (thrift.BOOL_TRUE, True)}))
+        group.get(1).items[0].get(3).set(902, thrift.LIST, thrift.List(thrift.I32, [1, 2, 3]))
+        tree.get(5).items.append(
+            thrift.Struct({1: (thrift.BINARY, b"\xff\x00"), 2: (thrift.BINARY, b"bytes")})
+        )
+        tree.get(5).items.append(thrift.Struct({1: (thrift.BINARY, b"no value")}))
+
+    tree = edit_footer(path, change)
+    attach(path, ALL)
+    with ParquetInput.open(path) as file:
+        new, _ = thrift.parse_tree(file.footer.raw)
+    assert new.get(32767) == b"an extension"
+    group = new.get(4).items[0]
+    assert group.get(900) == 7
+    assert group.get(1).items[0].get(901) == thrift.Struct({1: (thrift.BOOL_TRUE, True)})
+    assert group.get(1).items[0].get(3).get(902).items == [1, 2, 3]
+    assert new.get(5).items[:-1] == tree.get(5).items
+    assert new.get(5).items[-1].get(1) == b"intarsia"
+
+
+def test_copied_directory_is_stale_and_gives_way(path, tmp_path):
+    attach(path, ALL)
+    copy = str(tmp_path / "copy.parquet")
+    pq.write_table(pq.read_table(path).replace_schema_metadata(pq.ParquetFile(path).metadata.metadata), copy)
+    with ParquetInput.open(copy) as file:
+        assert belongs(parse_directory(file.footer.key_values[b"intarsia"]), file.footer) is not None
+    before = content(copy)
+    with pytest.raises(IndexPayloadError, match="not about this file"):
+        detach(copy)
+    assert content(copy) == before
+    assert not attach(copy, []).changed
+    report = attach(copy, [Rows("n")])
+    assert report.stale is not None
+    assert report.bytes_original == len(before)
+    assert [entry.kind for entry in directory_of(copy).entries] == ["rows"]
+    detach(copy)
+    assert content(copy) == before
+
+
+def test_directory_of_a_later_version_is_left_alone(path):
+    entry = {1: (thrift.BINARY, b"intarsia"), 2: (thrift.BINARY, b'{"version":2}')}
+    edit_footer(path, lambda tree: tree.get(5).items.append(thrift.Struct(entry)))
+    before = content(path)
+    for action in (lambda: attach(path, ALL), lambda: detach(path)):
+        with pytest.raises(IndexPayloadError, match="upgrade"):
+            action()
+    assert content(path) == before
+
+
+def test_damaged_blob_is_left_out_or_built_anew(path):
+    attach(path, [Rows("n"), Rows("s")])
+    whole = content(path)
+    entry = directory_of(path).entries[0]
+    damaged = bytearray(whole)
+    damaged[entry.offset + 60] ^= 1
+    with open(path, "wb") as file:
+        file.write(damaged)
+    report = attach(path, [Rows("n")])
+    assert report.built == ("rows(n):page",)
+    assert report.skipped == ()
+    assert {entry.name for entry in directory_of(path).entries} == {"rows(n):page", "rows(s):page"}
+    with open(path, "wb") as file:
+        file.write(damaged)
+    report = attach(path, [PageIndex()])
+    assert ["damaged" in note.reason for note in report.skipped] == [True]
+    assert [entry.name for entry in directory_of(path).entries] == ["rows(s):page"]
+
+
+def test_damaged_page_index_that_was_added_is_built_anew(path):
+    attach(path, [PageIndex()])
+    whole = content(path)
+    with ParquetInput.open(path) as file:
+        chunk = file.footer.metadata.row_groups[0].columns[0]
+    for place in (chunk.offset_index_offset + 3, chunk.column_index_offset + 1):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0xFF
+        with open(path, "wb") as file:
+            file.write(damaged)
+        attach(path, [PageIndex()])
+        assert content(path) == whole
+
+
+def test_encoding_stats_are_added_once(path):
+    attach(path, [PageIndex()])
+    with ParquetInput.open(path) as file:
+        stats = file.footer.metadata.row_groups[0].columns[0].meta_data.encoding_stats
+    assert stats
+    assert [stat.page_type for stat in stats]
+
+
+def test_page_index_that_is_there_stays_where_it_is(tmp_path, table):
+    path = str(tmp_path / "own.parquet")
+    pq.write_table(table, path, write_page_index=True, data_page_size=200, write_batch_size=50)
+    before = content(path)
+    report = attach(path, [PageIndex()])
+    assert report.kept == ("page_index",)
+    assert content(path) == before
+    attach(path, [Rows("n")])
+    old, _ = page_indexes(path)
+    with ParquetInput.open(path) as file:
+        chunk = file.footer.metadata.row_groups[0].columns[0]
+    assert chunk.offset_index_offset < len(before)
+    assert old[0, 0][0] is not None
+
+
+def test_offset_index_alone_gets_its_column_index(tmp_path):
+    path = str(tmp_path / "alone.parquet")
+    table = pa.table({"x": [1.0, 2.0, 3.0, 4.0]})
+    pq.write_table(table, path, write_page_index=True)
+
+    def without_column_index(tree):
+        chunk = tree.get(4).items[0].get(1).items[0]
+        chunk.remove(6)
+        chunk.remove(7)
+
+    place = edit_footer(path, without_column_index).get(4).items[0].get(1).items[0].get(4)
+    attach(path, [PageIndex()])
+    found, new = page_indexes(path)
+    assert found[0, 0][0].nan_counts == [0]
+    assert new.metadata.row_groups[0].columns[0].offset_index_offset == place
+
+
+def test_wrong_offset_index_is_replaced(tmp_path):
+    """One that contradicts the pages is found when bounds are missing; `verify` finds the others."""
+    path = str(tmp_path / "wrong.parquet")
+    pq.write_table(
+        pa.table({"x": range(100)}), path, write_page_index=True, data_page_size=50, write_batch_size=10
+    )
+    good, _ = page_indexes(path)
+    raw = bytearray(content(path))
+    with ParquetInput.open(path) as file:
+        chunk = file.footer.metadata.row_groups[0].columns[0]
+    start, stop = chunk.offset_index_offset, chunk.offset_index_offset + chunk.offset_index_length
+    index, _ = thrift.parse(OffsetIndex, bytes(raw[start:stop]))
+    locations = list(index.page_locations)
+    locations[2] = locations[2]._replace(first_row_index=locations[1].first_row_index)
+    raw[start:stop] = thrift.serialize(OffsetIndex(locations)).ljust(stop - start, b"\0")[: stop - start]
+    with open(path, "wb") as file:
+        file.write(raw)
+    attach(path, [PageIndex()])
+    found, _ = page_indexes(path)
+    assert found[0, 0][1].page_locations == good[0, 0][1].page_locations
+
+
+def test_bounds_without_column_orders_get_no_meaning(path):
+    """Declaring an order would make bounds count that so far did not; so they go."""
+    edit_footer(path, lambda tree: tree.remove(7))
+    before = content(path)
+    attach(path, [Rows("n")])
+    with ParquetInput.open(path) as file:
+        assert file.footer.metadata.column_orders is None
+        assert file.footer.metadata.row_groups[0].columns[0].meta_data.statistics.max_value is not None
+    attach(path, [PageIndex()])
+    with ParquetInput.open(path) as file:
+        metadata = file.footer.metadata
+        assert len(metadata.column_orders) == len(file.footer.leaves)
+        for group in metadata.row_groups:
+            for chunk in group.columns:
+                statistics = chunk.meta_data.statistics
+                assert statistics.max_value is None
+                assert statistics.min_value is None
+                assert statistics.null_count is not None
+    attach(path, [PageIndex()])
+    detach(path)
+    assert content(path) == before
+
+
+def test_empty_files(tmp_path):
+    for rows in (0, 3):
+        for groups in (True, False):
+            path = str(tmp_path / f"{rows}{groups}.parquet")
+            table = pa.table({"a": pa.array(range(rows), pa.int32()), "l": pa.array([[1]] * rows)})
+            with pq.ParquetWriter(path, table.schema) as writer:
+                if groups:
+                    writer.write_table(table)
+            before = content(path)
+            report = attach(path, [PageIndex(), Rows("a"), Distinct("a")])
+            assert report.skipped == ()
+            assert pq.read_table(path).num_rows == (rows if groups else 0)
+            detach(path)
+            assert content(path) == before
+
+
+def test_progress_counts_to_the_end(path):
+    seen = []
+    attach(path, ALL, progress=lambda *step: seen.append(step))
+    totals = {total for _, total, _ in seen}
+    assert totals == {4 * 4 + 3}
+    assert [done for done, _, _ in seen] == list(range(1, 20))
+    assert {"n", "deep.x", "distinct(s):page"} <= {label for _, _, label in seen}
+
+
+def test_report_is_json(path):
+    report = attach(path, [PageIndex(), Rows("n")]).to_dict()
+    assert json.loads(json.dumps(report)) == report
+    assert report["bytes_added"] == report["bytes_after"] - report["bytes_before"] > 0
+    assert json.dumps(detach(path).to_dict())
+
+
+# --- refusals --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("index", "error"),
+    [
+        (Rows("nope"), ColumnNotFoundError),
+        (Rows("deep"), IndexBuildError),
+        (Rows("l"), IndexBuildError),
+        (Rows("n", "galaxy"), IndexBuildError),
+        (Rows("n", salt=object()), IndexBuildError),
+        ("n", IndexBuildError),
+    ],
+)
+def test_impossible_indexes_leave_the_file_alone(path, index, error):
+    before = content(path)
+    with pytest.raises(error):
+        attach(path, [PageIndex(), index])
+    assert content(path) == before
+    assert os.listdir(os.path.dirname(path)) == ["t.parquet"]
+
+
+def test_the_same_index_twice_is_a_mistake(path):
+    with pytest.raises(IndexBuildError, match="twice"):
+        attach(path, [Rows("n"), Rows("n", salt=1)])
+
+
+@pytest.mark.parametrize("cut", [0, 1, 11, 200, -1, -4, -9])
+def test_truncated_files(path, cut):
+    whole = content(path)
+    with open(path, "wb") as file:
+        file.write(whole[:cut])
+    for action in (lambda: attach(path, ALL), lambda: detach(path)):
+        with pytest.raises(CorruptFileError, match=r"t\.parquet"):
+            action()
+    assert content(path) == whole[:cut]
+
+
+@pytest.mark.parametrize(
+    "index", [*(Distinct(name, granularity="row_group") for name in ("n", "t", "s.x")), Sample(40)], ids=repr
+)
+def test_a_row_group_that_holds_fewer_rows_than_it_claims(tmp_path, index):
+    path = str(tmp_path / "t.parquet")
+    numbers = range(30)
+    columns = {"n": numbers, "t": [str(n) for n in numbers], "s": [{"x": n} for n in numbers]}
+    pq.write_table(pa.table(columns), path, row_group_size=10)
+
+    def claim_more(footer):
+        footer.set(3, thrift.I64, 40)
+        footer.get(4).items[1].set(3, thrift.I64, 20)
+
+    edit_footer(path, claim_more)
+    before = content(path)
+    with pytest.raises(CorruptFileError, match=r"t\.parquet.*row group 1 gave 10 rows, not 20"):
+        attach(path, [index])
+    assert content(path) == before
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        attach(str(tmp_path / "none.parquet"), [PageIndex()])
+
+
+def test_file_without_columns(tmp_path):
+    path = str(tmp_path / "none.parquet")
+    pq.write_table(pa.table({}), path)
+    with pytest.raises(UnsupportedFeatureError, match="no columns"):
+        attach(path, [PageIndex()])
+
+
+def test_types_without_order_get_an_offset_index(tmp_path):
+    path = str(tmp_path / "int96.parquet")
+    table = pa.table({"t": pa.array([1, 2, None], pa.timestamp("ns"))})
+    pq.write_table(table, path, use_deprecated_int96_timestamps=True)
+    report = attach(path, [PageIndex()])
+    assert [(note.column, note.row_group, note.reason) for note in report.skipped] == [
+        ("t", None, "its type has no defined order")
+    ]
+    found, _ = page_indexes(path)
+    assert found[0, 0][0] is None
+    assert found[0, 0][1].page_locations[0].first_row_index == 0
+    assert attach(path, [PageIndex()]).built == ()

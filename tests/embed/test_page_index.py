@@ -1,0 +1,333 @@
+"""The page index that is computed, against the rows themselves and against pyarrow's own."""
+
+import struct
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+
+from intarsia.embed import PageIndex, attach
+from intarsia.embed.decompress import decompress
+from intarsia.errors import CorruptFileError
+from intarsia.format import thrift
+from intarsia.format.structs import (
+    BoundaryOrder,
+    ColumnChunk,
+    ColumnMetaData,
+    ColumnOrder,
+    CompressionCodec,
+    DataPageHeader,
+    Empty,
+    Encoding,
+    FileMetaData,
+    PageHeader,
+    PageType,
+    RowGroup,
+    SchemaElement,
+)
+from tests.embed.tables import (
+    FLAT,
+    NESTED,
+    drawn_tables,
+    edit_footer,
+    expected_page,
+    leaf_columns,
+    page_indexes,
+)
+
+MAX_BOUND_BYTES = 64
+
+
+def check_bounds(index, page, expected, kind):
+    low, high = index.min_values[page], index.max_values[page]
+    cuttable = kind in (pa.string(), pa.large_string(), pa.binary())
+    if not cuttable:
+        assert (low, high) == (expected["low"], expected["high"])
+        return
+    assert low <= expected["low"]
+    assert high >= expected["high"]
+    if len(expected["low"]) <= MAX_BOUND_BYTES:
+        assert low == expected["low"]
+    else:
+        assert len(low) <= MAX_BOUND_BYTES
+        assert expected["low"].startswith(low)
+    if len(expected["high"]) <= MAX_BOUND_BYTES:
+        assert high == expected["high"]
+    else:
+        assert len(high) <= MAX_BOUND_BYTES or high == expected["high"]
+    if kind != pa.binary():
+        low.decode()
+        high.decode()
+
+
+@settings(max_examples=150)
+@given(drawn=drawn_tables())
+def test_every_page_says_what_its_rows_hold(drawn, tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("oracle") / "a.parquet")
+    drawn.write(path)
+    report = attach(path, [PageIndex()])
+    found, footer = page_indexes(path)
+    columns = list(leaf_columns(drawn.table))
+    reasons = {(note.column, note.row_group): note.reason for note in report.skipped}
+    for (row_group, ordinal), (column_index, offset_index) in found.items():
+        leaf = footer.leaves[ordinal]
+        name, nullable, column_kind, path_in_it, kind = columns[ordinal]
+        start, stop = footer.row_group_starts[row_group : row_group + 2].tolist()
+        reason = reasons.get((leaf.name, None)) or reasons.get((leaf.name, row_group))
+        if offset_index is None:
+            assert start == stop or reason in ("a page starts within a row", "a page is empty")
+            continue
+        firsts = [location.first_row_index for location in offset_index.page_locations]
+        assert firsts[0] == 0
+        assert firsts == sorted(set(firsts))
+        pages = [
+            expected_page(
+                drawn.values[name][start + first : min(stop, start + after)],
+                nullable,
+                column_kind,
+                path_in_it,
+                kind,
+                leaf,
+            )
+            for first, after in zip(firsts, [*firsts[1:], stop - start], strict=True)
+        ]
+        if any(page["nans"] for page in pages):
+            assert column_index is None
+            assert reason.startswith("it holds NaN")
+            continue
+        assert column_index is not None, reason
+        assert column_index.null_counts == [page["nulls"] for page in pages]
+        assert column_index.null_pages == [page["values"] == 0 for page in pages]
+        if pa.types.is_floating(kind):
+            assert column_index.nan_counts == [page["nans"] for page in pages]
+        else:
+            assert column_index.nan_counts is None
+        for number, page in enumerate(pages):
+            if page["values"]:
+                check_bounds(column_index, number, page, kind)
+            else:
+                assert column_index.min_values[number] == column_index.max_values[number] == b""
+        if leaf.max_repetition_level:
+            assert column_index.repetition_level_histograms == [
+                n for page in pages for n in page["repetitions"]
+            ]
+        if leaf.max_definition_level > 1:
+            assert column_index.definition_level_histograms == [
+                n for page in pages for n in page["definitions"]
+            ]
+        if kind in (pa.string(), pa.large_string(), pa.binary()):
+            assert offset_index.unencoded_byte_array_data_bytes == [page["bytes"] for page in pages]
+        orders = [page["order"] for page in pages if page["values"]]
+        if not any(len(bound) > MAX_BOUND_BYTES for bound in (page["low"] or b"" for page in pages)):
+            ascending = all(a[0] <= b[0] and a[-1] <= b[-1] for a, b in pairwise(orders))
+            descending = all(a[0] >= b[0] and a[-1] >= b[-1] for a, b in pairwise(orders))
+            if not pa.types.is_floating(kind):
+                expected = (
+                    BoundaryOrder.ASCENDING
+                    if ascending
+                    else BoundaryOrder.DESCENDING
+                    if descending
+                    else BoundaryOrder.UNORDERED
+                )
+                if (
+                    column_index.boundary_order != expected
+                ):  # cut bounds may be in order where whole ones are not
+                    assert any(len(b) >= MAX_BOUND_BYTES for b in column_index.max_values)
+
+
+@settings(max_examples=100)
+@given(drawn=drawn_tables())
+def test_as_pyarrow_would_have_written_it(drawn, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("twice")
+    plain, indexed = str(folder / "plain.parquet"), str(folder / "indexed.parquet")
+    drawn.write(plain)
+    drawn.write(indexed, write_page_index=True)
+    attach(plain, [PageIndex()])
+    columns = list(leaf_columns(drawn.table))
+    mine, footer = page_indexes(plain)
+    theirs, _ = page_indexes(indexed)
+    assert mine.keys() == theirs.keys()
+    for key, (column_index, offset_index) in mine.items():
+        their_column_index, their_offset_index = theirs[key]
+        if offset_index is None or their_offset_index is None:
+            continue
+        # sizes differ: without a page index pyarrow puts statistics into the headers of pages
+        rows, their_rows = (
+            [location.first_row_index for location in index.page_locations]
+            for index in (offset_index, their_offset_index)
+        )
+        if rows != their_rows:
+            assert not footer.leaves[key[1]].is_flat  # pyarrow cuts pages elsewhere when it writes an index
+            continue
+        if column_index is None:  # pyarrow leaves it out only where a page holds nothing but NaN
+            assert pa.types.is_floating(columns[key[1]][-1])
+            continue
+        for name in ("null_pages", "null_counts"):
+            assert getattr(column_index, name) == getattr(their_column_index, name)
+        for name in ("repetition_level_histograms", "definition_level_histograms"):
+            if getattr(column_index, name) and getattr(their_column_index, name):
+                assert getattr(column_index, name) == getattr(their_column_index, name)
+        for name in ("min_values", "max_values"):
+            for bound, their_bound in zip(
+                getattr(column_index, name), getattr(their_column_index, name), strict=True
+            ):
+                assert bound == their_bound or len(their_bound) > MAX_BOUND_BYTES
+
+
+def test_every_type_is_drawn_by_the_tests_above():
+    """A type that pyarrow writes and that is not in the lists would go untested."""
+    for kind in (*FLAT, *NESTED):
+        assert pq.ParquetWriter(pa.BufferOutputStream(), pa.schema({"a": kind})) is not None
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_chunks_with_nan_have_no_bounds(tmp_path, version):
+    """Readers to which NaN is the greatest number would skip pages by them; see `test_readers`."""
+    path = str(tmp_path / "nan.parquet")
+    table = pa.table({"x": [1.0, float("nan"), 2.0, 2.5], "y": [1.0, 0.0, 3.0, -0.0]})
+    pq.write_table(
+        table, path, data_page_size=1, write_batch_size=2, use_dictionary=False, data_page_version=version
+    )
+    report = attach(path, [PageIndex()])
+    found, _ = page_indexes(path)
+    assert found[0, 0][0] is None
+    assert len(found[0, 0][1].page_locations) == 2
+    assert found[0, 1][0].nan_counts == [0, 0]
+    assert found[0, 1][0].min_values == [struct.pack("<d", -0.0)] * 2
+    assert [(note.column, note.reason[:12]) for note in report.skipped] == [("x", "it holds NaN")]
+    assert attach(path, [PageIndex()]).built == ()
+
+
+def test_total_order_says_everything_of_nan(tmp_path):
+    """Readers that know this order look at nan_counts."""
+    path = str(tmp_path / "total.parquet")
+    nan, negative_nan = (np.uint64(bits).view(np.float64) for bits in (0x7FF8 << 48, 0xFFF8 << 48))
+    rows = [1.0, nan, nan, negative_nan, 0.0, -0.0, -2.0, -1.0]
+    pq.write_table(pa.table({"x": rows}), path, data_page_size=1, write_batch_size=2, use_dictionary=False)
+    edit_footer(
+        path, lambda tree: tree.get(7).items[0].fields.update({2: tree.get(7).items[0].fields.pop(1)})
+    )
+    assert attach(path, [PageIndex()]).skipped == ()
+    found, _ = page_indexes(path)
+    index = found[0, 0][0]
+    assert index.nan_counts == [1, 2, 0, 0]
+    assert index.min_values == [struct.pack("<d", value) for value in (1.0, negative_nan, -0.0, -2.0)]
+    assert index.max_values == [struct.pack("<d", value) for value in (1.0, nan, 0.0, -1.0)]
+
+
+def test_orders_of_later_versions(tmp_path):
+    path = str(tmp_path / "later.parquet")
+    pq.write_table(pa.table({"x": [1, 2], "y": [1, 2]}), path)
+    edit_footer(
+        path, lambda tree: tree.get(7).items[0].fields.update({9: tree.get(7).items[0].fields.pop(1)})
+    )
+    report = attach(path, [PageIndex()])
+    assert [(note.column, note.reason) for note in report.skipped] == [
+        ("x", "its column order is not known to this version")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pages", "reason"),
+    [
+        ([[0, 1, 0], [0]], None),
+        ([[0, 1], [1, 0, 0]], "a page starts within a row"),
+        ([[0, 1], [], [0, 0]], "a page is empty"),
+        ([[0, 1], [0]], "its pages hold 2 rows, the row group has 3"),
+    ],
+)
+def test_pages_that_may_have_no_offset_index(tmp_path, pages, reason):
+    """A list column with handmade pages; the numbers are repetition levels."""
+    path = str(tmp_path / "handmade.parquet")
+    write_list_pages(path, pages, num_rows=3)
+    report = attach(path, [PageIndex()])
+    found, _ = page_indexes(path)
+    if reason is None:
+        assert found[0, 0][0].null_counts == [0, 0]
+        assert found[0, 0][0].repetition_level_histograms == [2, 1, 1, 0]
+        assert [location.first_row_index for location in found[0, 0][1].page_locations] == [0, 2]
+    else:
+        assert [note.reason for note in report.skipped] == [reason]
+        assert found[0, 0] == (None, None)
+
+
+def write_list_pages(path, pages, num_rows):
+    """A file of one ``list<int32>`` column, required throughout, from repetition levels."""
+    body, value = b"PAR1", 0
+    for levels in pages:
+        runs = b"".join(bytes([1 << 1, level]) for level in levels)
+        ones = bytes([len(levels) << 1, 1]) if levels else b""
+        data = b"".join(len(part).to_bytes(4, "little") + part for part in (runs, ones))
+        for _ in levels:
+            data += value.to_bytes(4, "little")
+            value += 1
+        header = DataPageHeader(len(levels), Encoding.PLAIN, Encoding.RLE, Encoding.RLE)
+        body += thrift.serialize(PageHeader(PageType.DATA_PAGE, len(data), len(data), header)) + data
+    schema = [
+        SchemaElement("schema", num_children=1),
+        SchemaElement("l", repetition_type=0, num_children=1, converted_type=3),
+        SchemaElement("list", repetition_type=2, num_children=1),
+        SchemaElement("element", type=1, repetition_type=0),
+    ]
+    size = len(body) - 4
+    meta = ColumnMetaData(1, [0, 3], ["l", "list", "element"], 0, value, size, size, 4)
+    group = RowGroup([ColumnChunk(4, meta_data=meta)], size, num_rows)
+    orders = [ColumnOrder(TYPE_ORDER=Empty())]
+    footer = thrift.serialize(FileMetaData(2, schema, num_rows, [group], column_orders=orders))
+    with open(path, "wb") as file:
+        file.write(body + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+
+
+@pytest.mark.parametrize("codec", [CompressionCodec.LZO, 77])
+def test_codec_that_nobody_has(tmp_path, codec):
+    """Flat columns still get an OffsetIndex, and numbers bounds: that takes only page headers."""
+    path = str(tmp_path / "lzo.parquet")
+    pq.write_table(pa.table({"x": ["a", "b"], "l": [[1], [2]], "n": [1, 2]}), path, compression="snappy")
+
+    def claim(tree):
+        for chunk in tree.get(4).items[0].get(1).items:
+            chunk.get(3).set(4, thrift.I32, int(codec))
+
+    edit_footer(path, claim)
+    report = attach(path, [PageIndex()])
+    assert len(report.skipped) == 2
+    found, _ = page_indexes(path)
+    assert found[0, 0][0] is None
+    assert found[0, 0][1] is not None
+    assert found[0, 1] == (None, None)
+    assert found[0, 2][0].min_values == [(1).to_bytes(8, "little")]
+
+
+@pytest.mark.parametrize("framing", ["hadoop", "hadoop blocks", "frame", "bare"])
+def test_lz4_in_every_framing(framing):
+    data = bytes(range(256)) * 8
+
+    def hadoop(piece):
+        packed = pa.compress(piece, codec="lz4_raw", asbytes=True)
+        return len(piece).to_bytes(4, "big") + len(packed).to_bytes(4, "big") + packed
+
+    body = {
+        "hadoop": lambda: hadoop(data),
+        "hadoop blocks": lambda: hadoop(data[:1000]) + hadoop(data[1000:]),
+        "frame": lambda: pa.compress(data, codec="lz4", asbytes=True),
+        "bare": lambda: pa.compress(data, codec="lz4_raw", asbytes=True),
+    }[framing]()
+    assert decompress(body, CompressionCodec.LZ4, len(data)) == data
+    with pytest.raises(CorruptFileError):
+        decompress(body[:-3], CompressionCodec.LZ4, len(data))
+
+
+def test_positions_outside_the_dictionary(tmp_path):
+    """pyarrow passes them on in dictionary arrays."""
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"s": ["a", "b"] * 8}), path, compression="none", write_statistics=False)
+    data = path.read_bytes()
+    # one bit a value, 16 values packed in 2 bytes: instead 2 bits a value, and a run of 16 times entry 3
+    assert data.count(b"\x01\x05\xaa\xaa") == 1
+    path.write_bytes(data.replace(b"\x01\x05\xaa\xaa", b"\x02\x20\x03\x00"))
+    report = attach(path, [PageIndex()])
+    (note,) = report.skipped
+    assert "entry 3 of 2 in the dictionary" in note.reason

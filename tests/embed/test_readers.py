@@ -1,0 +1,114 @@
+"""Every reader gets the same rows from a retrofitted file as from the original (contract C6)."""
+
+import datetime as dt
+import decimal
+import math
+import shutil
+import warnings
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from intarsia.embed import Bloom, PageIndex, Statistics, attach
+from intarsia.indexes.distinct import Distinct
+
+
+def rows():
+    for i in range(2000):
+        yield {
+            "id": i,
+            "small": i % 100,
+            "user": None if i % 13 == 0 else f"user-{i * 7919 % 211}",
+            "amount": math.nan if i % 97 == 0 else i / 4,
+            "price": decimal.Decimal(i).scaleb(-2),
+            "when": dt.datetime(2024, 1, 1) + dt.timedelta(minutes=i),
+            "day": dt.date(2024, 1, 1) + dt.timedelta(days=i // 50),
+            "flag": i % 2 == 0,
+            "long": "x" * 100 + str(i),
+            "tags": [f"t{i % 5}"] * (i % 4),
+            "place": {"lat": float(i), "name": f"n{i % 3}"},
+        }
+
+
+FLAT_COLUMNS = ["id", "small", "user", "amount", "price", "when", "day", "flag", "long"]
+
+
+@pytest.fixture(scope="module", params=["1.0", "2.0"])
+def files(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("readers")
+    original, retrofitted = str(folder / "original.parquet"), str(folder / "retrofitted.parquet")
+    table = pa.Table.from_pylist(list(rows()))
+    pq.write_table(
+        table,
+        original,
+        row_group_size=700,
+        data_page_size=500,
+        write_batch_size=100,
+        data_page_version=request.param,
+    )
+    shutil.copyfile(original, retrofitted)
+    standard = [PageIndex(), Statistics(), Bloom("id"), Bloom("user"), Bloom("price"), Bloom("tags")]
+    attach(retrofitted, [*standard, Distinct("user"), Distinct("small", "row_group")])
+    return original, retrofitted
+
+
+def test_pyarrow(files):
+    original, retrofitted = files
+    assert str(pq.read_table(original).to_pylist()) == str(pq.read_table(retrofitted).to_pylist())
+    chunk = pq.ParquetFile(retrofitted).metadata.row_group(0).column(0)
+    assert chunk.has_column_index
+    assert chunk.has_offset_index
+
+
+FILTERS = [
+    "id = 1234",
+    "id >= 1990",
+    "\"user\" = 'user-7'",
+    '"user" IS NULL',
+    "amount > 480",
+    "long >= 'xxx'",
+]
+
+
+def test_duckdb(files):
+    duckdb = pytest.importorskip("duckdb")
+    for where in ["true", *FILTERS]:
+        a, b = (
+            duckdb.sql(f"SELECT * FROM read_parquet('{path}') WHERE {where} ORDER BY id").fetchall()
+            for path in files
+        )
+        assert str(a) == str(b)
+
+
+def test_polars(files):
+    polars = pytest.importorskip("polars")
+    for where in ["true", *FILTERS]:
+        a, b = (
+            polars.SQLContext(t=polars.scan_parquet(path))
+            .execute(f"SELECT * FROM t WHERE {where} ORDER BY id")
+            .collect()
+            for path in files
+        )
+        assert str(a.to_dicts()) == str(b.to_dicts())
+
+
+def test_datafusion(files):
+    """DataFusion prunes pages by the ColumnIndex, and reads rows by the OffsetIndex."""
+    datafusion = pytest.importorskip("datafusion")
+    config = datafusion.SessionConfig({"datafusion.execution.parquet.pushdown_filters": "true"})
+    for where in ["true", *FILTERS]:
+        results = []
+        for path in files:
+            context = datafusion.SessionContext(config)
+            context.register_parquet("t", path)
+            results.append(context.sql(f"SELECT * FROM t WHERE {where} ORDER BY id").to_pydict())
+        assert str(results[0]) == str(results[1])
+
+
+def test_fastparquet(files):
+    fastparquet = pytest.importorskip("fastparquet")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        a, b = (fastparquet.ParquetFile(path).to_pandas(columns=FLAT_COLUMNS) for path in files)
+    assert a.equals(b)

@@ -1,0 +1,477 @@
+"""Replacing a file: old or new at every instant, and everything that travels with it kept (contract C4)."""
+
+import dataclasses
+import errno
+import os
+import stat
+import subprocess
+import sys
+import threading
+import time
+import zlib
+from pathlib import Path
+from typing import ClassVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from intarsia.embed import PageIndex, attach, detach
+from intarsia.errors import IndexBuildError, ReplaceError
+from intarsia.storage import replace
+from intarsia.storage.replace import FileIdentity, remove_leftovers, replace_tail
+from intarsia.storage.sidecar import sidecar_path
+from tests.child import ENVIRONMENT, KILLED_AT_A_CALL, run
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "t.parquet"
+    table = pa.table({"n": range(5000), "s": [f"value {i}" for i in range(5000)]})
+    pq.write_table(table, path, row_group_size=1000)
+    os.utime(path, ns=(1_600_000_000_123_456_789, 1_500_000_000_987_654_321))
+    return path
+
+
+@pytest.fixture(autouse=True, params=["copied in the end", "copied ahead"])
+def ahead(request, monkeypatch):
+    """Everything holds for large files, which are copied while indexes are built, and for small ones."""
+    if request.param == "copied ahead":
+        monkeypatch.setattr(replace, "_AHEAD_BYTES", 0)
+    return request.param == "copied ahead"
+
+
+@pytest.fixture
+def attached(path, tmp_path):
+    """The bytes that attaching ends with."""
+    other = tmp_path / "elsewhere" / "t.parquet"
+    other.parent.mkdir()
+    other.write_bytes(path.read_bytes())
+    attach(other, [PageIndex()])
+    data = other.read_bytes()
+    other.unlink()
+    other.parent.rmdir()
+    return data
+
+
+def hadoop_sidecar(data, stretch_bytes=512):
+    """What Hadoop's ChecksumFileSystem writes."""
+    stretches = (data[start : start + stretch_bytes] for start in range(0, len(data), stretch_bytes))
+    checksums = b"".join(zlib.crc32(stretch).to_bytes(4, "big") for stretch in stretches)
+    return b"crc\0" + stretch_bytes.to_bytes(4, "big") + checksums
+
+
+# --- what travels with a file ----------------------------------------------------------------------
+
+
+def test_mode_and_times_are_kept(path):
+    path.chmod(0o640)
+    before = path.stat()
+    for change in (lambda: attach(path, [PageIndex()]), lambda: detach(path)):
+        change()
+        after = path.stat()
+        assert stat.S_IMODE(after.st_mode) == 0o640
+        assert after.st_mtime_ns == before.st_mtime_ns
+        assert (after.st_uid, after.st_gid) == (before.st_uid, before.st_gid)
+        assert os.listdir(path.parent) == ["t.parquet"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_owner_is_kept(path):
+    os.chown(path, 1234, 2345)
+    path.chmod(0o4750)
+    attach(path, [PageIndex()])
+    after = path.stat()
+    assert (after.st_uid, after.st_gid, stat.S_IMODE(after.st_mode)) == (1234, 2345, 0o4750)
+
+
+def test_owner_that_cannot_be_kept_is_no_failure(path, monkeypatch):
+    def refuse(*args):
+        raise PermissionError(errno.EPERM, "not yours")
+
+    monkeypatch.setattr(os, "fchown", refuse)
+    attach(path, [PageIndex()])
+
+
+@pytest.mark.skipif(not hasattr(os, "setxattr"), reason="no extended attributes here")
+def test_extended_attributes_are_kept(path):
+    try:
+        os.setxattr(path, "user.origin", b"somewhere")
+    except OSError:
+        pytest.skip("the file system has no extended attributes")
+    attach(path, [PageIndex()])
+    assert os.getxattr(path, "user.origin") == b"somewhere"
+
+
+def test_link_stays_and_its_target_is_replaced(path, attached):
+    links = path.parent / "links"
+    links.mkdir()
+    first, second = links / "first.parquet", links / "second.parquet"
+    first.symlink_to(path)
+    second.symlink_to("first.parquet")
+    attach(second, [PageIndex()])
+    assert second.is_symlink()
+    assert first.is_symlink()
+    assert path.read_bytes() == attached
+    assert sorted(os.listdir(links)) == ["first.parquet", "second.parquet"]
+
+
+def test_other_hard_links_keep_the_old_bytes(path, attached):
+    before = path.read_bytes()
+    other = path.parent / "other.parquet"
+    other.hardlink_to(path)
+    attach(path, [PageIndex()])
+    assert (path.read_bytes(), other.read_bytes()) == (attached, before)
+
+
+def test_relative_path(path, attached, monkeypatch):
+    monkeypatch.chdir(path.parent)
+    sidecar = Path(sidecar_path("t.parquet"))
+    sidecar.write_bytes(hadoop_sidecar(path.read_bytes()))
+    attach("t.parquet", [PageIndex()])
+    assert path.read_bytes() == attached
+    assert sidecar.read_bytes() == hadoop_sidecar(attached)
+
+
+# --- the sidecar -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stretch_bytes", [512, 100, 1 << 16])
+def test_sidecar_is_rewritten(path, attached, stretch_bytes):
+    before = path.read_bytes()
+    sidecar = Path(sidecar_path(str(path)))
+    sidecar.write_bytes(hadoop_sidecar(before, stretch_bytes))
+    attach(path, [PageIndex()])
+    assert sidecar.read_bytes() == hadoop_sidecar(attached, stretch_bytes)
+    detach(path)
+    assert sidecar.read_bytes() == hadoop_sidecar(before, stretch_bytes)
+    assert sorted(os.listdir(path.parent)) == [sidecar.name, "t.parquet"]
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"crc\0", b"crc\0\0\0\0\0", b"crc\0\xff\xff\xff\xff", b"something else"]
+)
+def test_damaged_sidecar_gives_way_to_a_right_one(path, attached, damage):
+    sidecar = Path(sidecar_path(str(path)))
+    sidecar.write_bytes(damage)
+    attach(path, [PageIndex()])
+    assert sidecar.read_bytes() == hadoop_sidecar(attached)
+
+
+def test_sidecar_of_another_length_is_computed_anew(path, attached):
+    sidecar = Path(sidecar_path(str(path)))
+    sidecar.write_bytes(hadoop_sidecar(b"x" * 10_000))
+    attach(path, [PageIndex()])
+    assert sidecar.read_bytes() == hadoop_sidecar(attached)
+
+
+def test_sidecar_still_tells_of_rot(path):
+    """Checksums of old bytes are taken over: computing them anew would hide that a byte has changed."""
+    before = path.read_bytes()
+    told = hadoop_sidecar(before)
+    sidecar = Path(sidecar_path(str(path)))
+    sidecar.write_bytes(told)
+    rotten = bytearray(before)
+    rotten[1000] ^= 1
+    path.write_bytes(rotten)
+    replace_tail(str(path), FileIdentity.of(path), len(before), [b"tail"])
+    assert sidecar.read_bytes()[: len(told) - 4] == told[:-4]
+    assert sidecar.read_bytes() == hadoop_sidecar(before + b"tail")
+
+
+def test_sidecar_beside_a_link(path, attached):
+    links = path.parent / "links"
+    links.mkdir()
+    link = links / "link.parquet"
+    link.symlink_to(path)
+    for name in (link, path):
+        Path(sidecar_path(str(name))).write_bytes(hadoop_sidecar(path.read_bytes()))
+    attach(link, [PageIndex()])
+    for name in (link, path):
+        assert Path(sidecar_path(str(name))).read_bytes() == hadoop_sidecar(attached)
+
+
+def test_no_sidecar_none_made(path):
+    attach(path, [PageIndex()])
+    assert not Path(sidecar_path(str(path))).exists()
+
+
+# --- failures --------------------------------------------------------------------------------------
+
+
+def failing(function, error, after=0):
+    """``function``, which fails from the given call on."""
+    calls = [0]
+
+    def call(*args, **kwargs):
+        calls[0] += 1
+        if calls[0] > after:
+            raise error
+        return function(*args, **kwargs)
+
+    return call
+
+
+@pytest.mark.parametrize("name", ["write", "fsync", "replace", "fchmod", "utime"])
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.ENOSPC, "free some space"),
+        (errno.EACCES, "allow"),
+        (errno.EROFS, "read-only"),
+        (errno.EIO, "as it was"),
+    ],
+)
+def test_what_the_system_refuses(path, monkeypatch, name, number, remedy):
+    before = path.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, name, failing(getattr(os, name), OSError(number, os.strerror(number))))
+        with pytest.raises(ReplaceError, match=remedy) as caught:
+            attach(path, [PageIndex()])
+    assert "t.parquet" in str(caught.value)
+    assert path.read_bytes() == before
+    assert os.listdir(path.parent) == ["t.parquet"]
+
+
+def test_disk_full(path):
+    """A real limit: the child may write no file as large as the new one."""
+    before = path.read_bytes()
+    program = (
+        "import resource, signal, sys; from intarsia.embed import attach, PageIndex; "
+        "from intarsia.errors import ReplaceError\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({len(before)}, {len(before)}))\n"
+        "try: attach(sys.argv[1], [PageIndex()])\n"
+        "except ReplaceError as error: print(error)\n"
+    )
+    out = run(program, str(path))
+    assert "larger than the system allows" in out
+    assert path.read_bytes() == before
+    assert os.listdir(path.parent) == ["t.parquet"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_interrupted(path, monkeypatch, error):
+    before = path.read_bytes()
+    for name in ("write", "fsync", "replace"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, failing(getattr(os, name), error()))
+            with pytest.raises(error):
+                attach(path, [PageIndex()])
+        assert path.read_bytes() == before
+        assert os.listdir(path.parent) == ["t.parquet"]
+
+
+@pytest.mark.parametrize("number", [errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP])
+def test_kernel_that_cannot_copy(path, attached, monkeypatch, number):
+    monkeypatch.setattr(os, "copy_file_range", failing(None, OSError(number, "no")), raising=False)
+    monkeypatch.setattr(replace, "_BLOCK_BYTES", 1000)
+    attach(path, [PageIndex()])
+    assert path.read_bytes() == attached
+
+
+def test_kernel_that_copies_in_pieces(path, attached, monkeypatch):
+    whole = os.copy_file_range
+    monkeypatch.setattr(os, "copy_file_range", lambda a, b, n, *offsets: whole(a, b, min(n, 777), *offsets))
+    attach(path, [PageIndex()])
+    assert path.read_bytes() == attached
+
+
+def test_writes_that_are_cut_short(path, attached, monkeypatch):
+    whole = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: whole(fd, data[:100]))
+    attach(path, [PageIndex()])
+    assert path.read_bytes() == attached
+
+
+# --- copied ahead ----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Watching:
+    """An index that looks about while it is built."""
+
+    kind: ClassVar[str] = "watching"
+    version: ClassVar[int] = 1
+    columns: ClassVar[tuple] = ()
+    looked: ClassVar[list] = []
+
+    folder: str
+
+    def build(self, chunk):
+        self.looked.append([name for name in os.listdir(self.folder) if name.endswith(".tmp")])
+        raise IndexBuildError("seen enough")
+
+    def open(self, payload, layout): ...
+
+
+def test_the_copy_is_begun_before_an_index_is_built_and_goes_when_that_fails(path, ahead, monkeypatch):
+    monkeypatch.setattr(Watching, "looked", [])
+    before = path.read_bytes()
+    with pytest.raises(IndexBuildError, match="seen enough"):
+        attach(path, [Watching(str(path.parent))])
+    assert [len(found) for found in Watching.looked] == [1 if ahead else 0]
+    assert path.read_bytes() == before
+    assert os.listdir(path.parent) == ["t.parquet"]
+
+
+def test_nothing_is_copied_where_nothing_is_to_do(path, monkeypatch):
+    attach(path, [PageIndex()])
+    monkeypatch.setattr(replace, "_temporary", failing(None, AssertionError("a copy is made")))
+    assert attach(path, [PageIndex()]).kept == ("page_index",)
+
+
+def test_what_fails_ahead_is_told(path, monkeypatch):
+    before = path.read_bytes()
+    for name in ("copy_file_range", "fsync"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, failing(None, OSError(errno.ENOSPC, "full")))
+            with pytest.raises(ReplaceError, match="free some space"):
+                attach(path, [PageIndex()])
+        assert path.read_bytes() == before
+        assert os.listdir(path.parent) == ["t.parquet"]
+
+
+# --- others at work --------------------------------------------------------------------------------
+
+
+def test_file_that_changed_meanwhile(path):
+    identity = FileIdentity.of(path)
+    for change in (
+        lambda: path.write_bytes(path.read_bytes() + b"more"),
+        lambda: os.utime(path, ns=(1, 2)),
+        lambda: (path.with_suffix(".new").write_bytes(b"new"), path.with_suffix(".new").rename(path)),
+        path.unlink,
+    ):
+        change()
+        with pytest.raises(ReplaceError, match="while it was being indexed"):
+            replace_tail(str(path), identity, 10, [b"tail"])
+        assert not [name for name in os.listdir(path.parent) if name.endswith(".tmp")]
+
+
+def test_file_that_changes_at_the_last_moment(path, monkeypatch):
+    """It is attached to as it is now, or not at all."""
+    lock, changed = replace._lock, []
+
+    def meddle(fd, *, wait):
+        if not changed and fd_means(fd, path):
+            changed.append(True)
+            pq.write_table(pa.table({"new": [1, 2, 3]}), path.with_suffix(".new"))
+            path.with_suffix(".new").rename(path)
+        return lock(fd, wait=wait)
+
+    monkeypatch.setattr(replace, "_lock", meddle)
+    attach(path, [PageIndex()])
+    assert changed
+    assert pq.read_table(path).column_names == ["new"]
+    assert pq.ParquetFile(path).metadata.row_group(0).column(0).has_column_index
+
+
+def fd_means(fd, path):
+    a, b = os.fstat(fd), os.stat(path)
+    return (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
+
+
+def test_many_at_once(path, attached):
+    """Tasks that are run twice: all succeed, and the file is as if one had run."""
+    failures = []
+
+    def work():
+        try:
+            attach(path, [PageIndex()])
+        except ReplaceError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert path.read_bytes() == attached
+    assert os.listdir(path.parent) == ["t.parquet"]
+
+
+def test_leftovers_of_the_dead_go_and_work_of_the_living_stays(path):
+    dead = path.parent / ".t.parquet.intarsia-0123456789abcdef.tmp"
+    dead.write_bytes(b"half a file")
+    others = [
+        path.parent / name
+        for name in (".u.parquet.intarsia-0.tmp", ".t.parquet.tmp", "t.parquet.intarsia-1.tmp")
+    ]
+    for other in others:
+        other.write_bytes(b"")
+    with replace._temporary(str(path)) as (_, alive):
+        assert remove_leftovers(str(path)) == [str(dead)]
+        assert os.path.exists(alive)
+    assert all(other.exists() for other in others)
+    assert not os.path.exists(alive)
+
+
+# --- killed ----------------------------------------------------------------------------------------
+
+KILLED_AT = (
+    KILLED_AT_A_CALL
+    + """
+from intarsia.embed import attach, detach, PageIndex
+from intarsia.storage import replace
+replace._AHEAD_BYTES = int(sys.argv[3])
+for name in "open close copy_file_range write fsync fchmod utime unlink replace pread".split():
+    if hasattr(os, name):
+        setattr(os, name, counted(getattr(os, name)))
+attach(sys.argv[1], [PageIndex()])
+print(count)
+"""
+)
+
+
+def test_killed_at_every_call_to_the_system(path, attached, ahead):
+    """Whatever the instant, the file is the old or the new one, and the next run leaves nothing behind."""
+    before = path.read_bytes()
+    mtime_ns = path.stat().st_mtime_ns
+    sidecar = Path(sidecar_path(str(path)))
+    sidecar.write_bytes(hadoop_sidecar(before))
+    ahead_bytes = "0" if ahead else "1000000000"
+    calls = int(run(KILLED_AT, str(path), "-1", ahead_bytes))
+    assert path.read_bytes() == attached
+    outcomes = set()
+    # opening and reading the file come first, and change nothing: a few of those are enough
+    for stop in [*range(1, calls - 22, 15), *range(max(1, calls - 22), calls + 1)]:
+        path.write_bytes(before)
+        os.utime(path, ns=(0, mtime_ns))
+        sidecar.write_bytes(hadoop_sidecar(before))
+        assert run(KILLED_AT, str(path), str(stop), ahead_bytes) == ""
+        found = path.read_bytes()
+        assert found in (before, attached)
+        outcomes.add(found == attached)
+        assert not sidecar.exists() or sidecar.read_bytes() == hadoop_sidecar(found)
+        assert pq.read_table(path).num_rows == 5000
+        attach(path, [PageIndex()])
+        assert path.read_bytes() == attached
+        assert path.stat().st_mtime_ns == mtime_ns
+        assert set(os.listdir(path.parent)) <= {"t.parquet", sidecar.name}
+    assert outcomes == {True, False}
+
+
+@pytest.mark.slow
+def test_killed_at_random_times(path, attached):
+    """Attaching and detaching in a loop, killed whenever it happens to be."""
+    before = path.read_bytes()
+    program = (
+        "import sys; from intarsia.embed import attach, detach, PageIndex\n"
+        "print('ready', flush=True)\n"
+        "while True: attach(sys.argv[1], [PageIndex()]); detach(sys.argv[1])\n"
+    )
+    for round_ in range(12):
+        child = subprocess.Popen(
+            [sys.executable, "-c", program, str(path)], env=ENVIRONMENT, stdout=subprocess.PIPE
+        )
+        child.stdout.readline()
+        time.sleep(0.02 + 0.0137 * round_)
+        child.kill()
+        child.wait()
+        child.stdout.close()
+        assert path.read_bytes() in (before, attached)
+        attach(path, [PageIndex()])
+        assert path.read_bytes() == attached
+        assert os.listdir(path.parent) == ["t.parquet"]

@@ -1,0 +1,153 @@
+"""Page headers that state what a page index holds: believed of pyarrow's whole numbers, if the chunk agrees.
+
+That what is built of them is what the rows are is tested in `test_page_index`, along with the rest.
+"""
+
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.embed import chunk_index
+from intarsia.embed.leaf_values import LeafReader
+from intarsia.file import ParquetInput
+from intarsia.format import thrift
+from intarsia.format.footer import chunk_range
+from intarsia.format.page_header import walk_pages
+from tests.embed.tables import edit_footer, page_indexes
+
+NUMBERS = [7, None, 3, 2**31 - 1, None, None, 0, 5] * 40
+
+STATED = [
+    pa.array(NUMBERS, pa.int32()),
+    pa.array(NUMBERS, pa.int64()),
+    pa.array([None if number is None else -(number % 900) for number in NUMBERS], pa.int16()),
+    pa.array([None if number is None else 2**64 - 1 - number for number in NUMBERS], pa.uint64()),
+    pa.array([None if number is None else 2**32 - 1 - number for number in NUMBERS], pa.uint32()),
+    pa.array([None if number is None else number % 90 for number in NUMBERS], pa.int32()).cast(pa.date32()),
+    pa.array(NUMBERS, pa.int64()).cast(pa.timestamp("us", "UTC")),
+    pa.array([None] * 320, pa.int64()),
+    pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 2] * 80), pa.array([5, 8, 9, 77])),
+]
+DECODED = [
+    pa.array([None if number is None else float(number) for number in NUMBERS]),
+    pa.array([None if number is None else str(number) for number in NUMBERS]),
+    pa.array([None if number is None else Decimal(number) for number in NUMBERS], pa.decimal128(20, 0)),
+    pa.array([number == 3 for number in NUMBERS]),
+    pa.array([{"a": number} for number in NUMBERS]),
+    pa.array([[number] for number in NUMBERS]),
+]
+
+
+@pytest.fixture
+def decodings(monkeypatch):
+    """The leaves that were decoded."""
+    found, read = [], LeafReader.read
+
+    def counting(self, *arguments, **options):
+        found.append(self.leaf.name)
+        return read(self, *arguments, **options)
+
+    monkeypatch.setattr(LeafReader, "read", counting)
+    return found
+
+
+def write(path, values, **options):
+    form = {"data_page_size": 100, "write_batch_size": 20, "row_group_size": 200, **options}
+    pq.write_table(pa.table({"x": values}), path, **form)
+    return str(path)
+
+
+def built(path):
+    """The page index, and which leaves had to be decoded for it."""
+    ia.attach(path, [ia.PageIndex()])
+    found, _ = page_indexes(path)
+    return found
+
+
+def decoded_index(path, monkeypatch):
+    """The page index as the values tell it."""
+    with monkeypatch.context() as patched:
+        patched.setattr(chunk_index, "stated_pages", lambda chunk: None)
+        found = built(path)
+    ia.detach(path)
+    return found
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("use_dictionary", [True, False])
+@pytest.mark.parametrize("values", STATED, ids=lambda values: str(values.type))
+def test_whole_numbers_are_not_decoded(tmp_path, monkeypatch, decodings, values, use_dictionary, version):
+    path = write(tmp_path / "a", values, use_dictionary=use_dictionary, data_page_version=version)
+    expected = decoded_index(path, monkeypatch)
+    assert decodings
+    decodings.clear()
+    assert built(path) == expected
+    assert decodings == []
+    assert all(column_index is not None for column_index, _ in expected.values())
+    assert ia.verify(path).ok
+
+
+@pytest.mark.parametrize("values", DECODED, ids=lambda values: str(values.type))
+def test_other_values_are_decoded(tmp_path, decodings, values):
+    built(write(tmp_path / "a", values))
+    assert decodings
+
+
+def change_statistics(path, change):
+    """Change the statistics in the second page header, where that leaves its length as it is."""
+    with ParquetInput.open(path) as file:
+        leaf = file.footer.leaves[0]
+        meta = file.footer.chunk_metadata(0, leaf)
+        start, stop = chunk_range(meta)
+        data = bytearray(file.source.read(0, file.source.size()))
+    page = [page for page in walk_pages(bytes(data[start:stop]), meta.num_values) if page.is_data][1]
+    tree, _ = thrift.parse_tree(bytes(data[start + page.start : start + page.body_start]))
+    change(tree.struct(5).struct(5))
+    header = thrift.serialize_tree(tree)
+    assert len(header) == page.body_start - page.start
+    data[start + page.start : start + page.body_start] = header
+    with open(path, "wb") as file:
+        file.write(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("a greater maximum", lambda found: found.set(5, thrift.BINARY, (2**62).to_bytes(8, "little"))),
+        ("a lesser minimum", lambda found: found.set(6, thrift.BINARY, bytes(7) + b"\x80")),
+        ("bounds upside down", lambda found: found.set(6, thrift.BINARY, b"\xff" * 7 + b"\x00")),
+        ("another null count", lambda found: found.set(3, thrift.I64, found.get(3) + 1)),
+        ("a negative null count", lambda found: found.set(3, thrift.I64, -1)),
+    ],
+)
+def test_headers_that_do_not_agree_with_the_chunk(tmp_path, monkeypatch, decodings, name, change):
+    path = write(tmp_path / "a", STATED[1], use_dictionary=False, row_group_size=400)
+    expected = decoded_index(path, monkeypatch)
+    decodings.clear()
+    change_statistics(path, change)
+    found = built(path)
+    assert decodings, name
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    "writer", ["parquet-mr version 1.15.0", "parquet-cpp-arrow version 12.0.1", "parquet-cpp-arrow", ""]
+)
+def test_headers_of_other_writers(tmp_path, decodings, writer):
+    path = write(tmp_path / "a", STATED[1])
+    edit_footer(path, lambda tree: tree.set(6, thrift.BINARY, writer.encode()))
+    built(path)
+    assert decodings
+
+
+def test_headers_beside_no_statistics_of_the_chunk(tmp_path, decodings):
+    path = write(tmp_path / "a", STATED[1])
+    edit_footer(
+        path,
+        lambda tree: [chunk.get(3).remove(12) for group in tree.get(4).items for chunk in group.get(1).items],
+    )
+    built(path)
+    assert decodings

@@ -1,0 +1,197 @@
+"""Old or new, never between: whatever the system refuses, and wherever it is killed (contract C4)."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.storage.replace import NewFile, replace_tail
+from intarsia.storage.sidecar import sidecar_path
+from tests.child import KILLED_AT_A_CALL, run
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "t.parquet"
+
+
+def table(start=0):
+    """Long text, so that the page index is mended, too."""
+    return pa.table(
+        {"n": range(start, start + 500), "text": [f"{n:0100}" for n in range(start, start + 500)]}
+    )
+
+
+def write(path, start=0):
+    return ia.write_table(table(start), path, indexes=[ia.Distinct("n")], rows_per_page=50)
+
+
+def test_existing_file_is_replaced_and_keeps_its_mode(path):
+    path.write_bytes(b"old")
+    path.chmod(0o640)
+    with open(path, "rb") as reader:
+        write(path)
+        assert reader.read() == b"old"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert pq.read_table(path).equals(table())
+    assert os.listdir(path.parent) == ["t.parquet"]
+
+
+def test_new_file_has_the_mode_that_the_system_gives(path):
+    write(path)
+    path.with_name("plain").touch()
+    assert path.stat().st_mode == path.with_name("plain").stat().st_mode
+
+
+def test_times_are_of_now(path):
+    path.write_bytes(b"old")
+    os.utime(path, (1, 1))
+    write(path)
+    assert path.stat().st_mtime > 1_000_000
+
+
+def test_link_stays_a_link(path):
+    link = path.with_name("link.parquet")
+    link.symlink_to(path)
+    write(link)
+    assert link.is_symlink()
+    assert pq.read_table(path).equals(table())
+
+
+def test_file_url(tmp_path):
+    path = tmp_path / "with blank.parquet"
+    write(path.as_uri())
+    assert pq.read_table(path).equals(table())
+
+
+def test_sidecar_of_the_old_bytes_goes(path):
+    path.write_bytes(b"old")
+    Path(sidecar_path(str(path))).write_bytes(b"crc\0\0\0\2\0")
+    write(path)
+    assert os.listdir(path.parent) == ["t.parquet"]
+
+
+def test_attach_that_is_about_to_replace_the_old_file_cannot_undo_the_new_one(path):
+    """What was worked out from the old file is refused once the new one is there."""
+    from intarsia.errors import ChangedMeanwhileError
+    from intarsia.storage.replace import FileIdentity
+
+    write(path)
+    identity = FileIdentity.of(path)
+    write(path, start=1000)
+    with pytest.raises(ChangedMeanwhileError):
+        replace_tail(str(path), identity, 10, [b"tail"])
+    assert pq.read_table(path).equals(table(1000))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda path: path.mkdir(), "is no file"),
+        (os.mkfifo, "is no file"),
+    ],
+)
+def test_what_is_no_file_is_left_alone(path, make, message):
+    make(path)
+    with pytest.raises(ia.ReplaceError, match=f"t.parquet: {message}"):
+        write(path)
+    assert os.listdir(path.parent) == ["t.parquet"]
+
+
+def test_no_such_folder(tmp_path):
+    with pytest.raises(ia.ReplaceError, match=r"missing/t.parquet: cannot be written.*make its folder first"):
+        write(tmp_path / "missing" / "t.parquet")
+
+
+def failing(function, error):
+    def call(*args, **kwargs):
+        raise error
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.ENOSPC, "free some space"),
+        (errno.EACCES, "allow this user"),
+        (errno.EROFS, "read-only"),
+        (errno.EIO, "as it was"),
+    ],
+)
+@pytest.mark.parametrize("name", ["open", "ftruncate", "write", "fsync", "replace", "fchmod"])
+def test_what_the_system_refuses(path, monkeypatch, name, number, remedy):
+    path.write_bytes(b"old")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, name, failing(name, OSError(number, os.strerror(number))))
+        with pytest.raises(ia.ReplaceError, match=remedy) as caught:
+            write(path)
+    assert "t.parquet" in str(caught.value)
+    assert ".tmp" not in str(caught.value)
+    assert path.read_bytes() == b"old"
+    assert os.listdir(path.parent) == ["t.parquet"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
+def test_read_only_folder(path):
+    path.parent.chmod(0o500)
+    try:
+        with pytest.raises(ia.ReplaceError, match="allow this user to write in the file's folder"):
+            write(path)
+    finally:
+        path.parent.chmod(0o700)
+
+
+def test_disk_full_while_pyarrow_writes(path):
+    """A real limit: the child may write no file as large as the new one."""
+    path.write_bytes(b"old")
+    program = (
+        "import resource, signal, sys, os, intarsia as ia, pyarrow as pa\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
+        "data = pa.table({'n': [os.urandom(1000) for _ in range(500)]})\n"
+        "try: ia.write_table(data, sys.argv[1])\n"
+        "except ia.ReplaceError as error: print(error)\n"
+    )
+    out = run(program, str(path))
+    assert "larger than the system allows" in out
+    assert path.read_bytes() == b"old"
+    assert os.listdir(path.parent) == ["t.parquet"]
+
+
+# --- killed ----------------------------------------------------------------------------------------
+
+KILLED_AT = (
+    KILLED_AT_A_CALL
+    + """
+import pyarrow as pa, pyarrow.parquet as pq, intarsia as ia
+import intarsia.write.output
+numbers = range(500)
+table = pa.table({"n": numbers, "text": [f"{n:0100}" for n in numbers]})
+for name in "open close write ftruncate fsync fchmod unlink replace".split():
+    setattr(os, name, counted(getattr(os, name)))
+pq.ParquetWriter.write_table = counted(pq.ParquetWriter.write_table)
+ia.write_table(table, sys.argv[1], indexes=[ia.Distinct("n")], rows_per_page=50, row_group_size=100)
+print(count)
+"""
+)
+
+
+def test_killed_at_calls_to_the_system(path):
+    """Whatever the instant, the file is the old or the new one, and the next run leaves nothing behind."""
+    calls = int(run(KILLED_AT, str(path), "-1"))
+    new = path.read_bytes()
+    outcomes = set()
+    for stop in sorted({*range(1, calls, 4), *range(calls - 6, calls + 1)}):
+        path.write_bytes(b"old")
+        assert run(KILLED_AT, str(path), str(stop)) == ""
+        outcomes.add(path.read_bytes() == new)
+        assert path.read_bytes() in (b"old", new)
+        NewFile(str(path)).discard()  # the next run, which does not get far
+        assert os.listdir(path.parent) == ["t.parquet"]
+    assert outcomes == {True, False}

@@ -1,0 +1,222 @@
+"""Batches of any size make the row groups that were asked for, in bounded memory, or no file at all."""
+
+import os
+
+import numpy as np
+import obstore
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from obstore.store import MemoryStore
+
+import intarsia as ia
+from intarsia.storage import target
+
+SCHEMA = pa.schema({"number": pa.int64(), "word": pa.string(), "x": pa.float64()})
+
+
+def rows(start, stop):
+    numbers = range(start, stop)
+    return pa.table(
+        {
+            "number": numbers,
+            "word": [f"word {number % 10}" for number in numbers],
+            "x": [number / 2 if number % 3 else None for number in numbers],
+        },
+        SCHEMA,
+    )
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "t.parquet"
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(0, 40), max_size=12), st.integers(1, 50))
+def test_batches_of_any_size(tmp_path_factory, sizes, row_group_size):
+    """The same bytes as a table written at once, indexes included."""
+    folder = tmp_path_factory.mktemp("sizes", numbered=True)
+    batches, at_once = folder / "batches.parquet", folder / "at_once.parquet"
+    options = {
+        "indexes": [ia.Distinct("word"), ia.Distinct("number", granularity="row_group")],
+        "row_group_size": row_group_size,
+        "rows_per_page": 7,
+        "dictionary": True,
+    }
+    start = 0
+    with ia.Writer(batches, SCHEMA, **options) as writer:
+        for size in sizes:
+            for batch in rows(start, start + size).to_batches():
+                writer.write_batch(batch)
+            start += size
+    report = ia.write_table(rows(0, start), at_once, **options)
+    assert batches.read_bytes() == at_once.read_bytes()
+    assert (writer.report.num_rows, writer.report.built) == (report.num_rows, report.built)
+    assert ia.verify(batches).ok
+
+
+def test_many_small_batches(path):
+    with ia.Writer(path, SCHEMA, indexes=[ia.Distinct("word")], row_group_size=1000) as writer:
+        for start in range(0, 5000, 5):
+            writer.write_table(rows(start, start + 5))
+    assert writer.report.num_row_groups == 5
+    assert pq.read_table(path).equals(rows(0, 5000))
+
+
+def test_dictionaries_of_batches_are_united(path):
+    """Else pyarrow gives up the dictionary at the second batch."""
+    schema = pa.schema({"word": pa.dictionary(pa.int32(), pa.string())})
+    with ia.Writer(path, schema) as writer:
+        for word in "abc":
+            writer.write_table(pa.table({"word": pa.array([word] * 100).dictionary_encode()}))
+    assert pq.read_table(path)["word"].to_pylist() == ["a"] * 100 + ["b"] * 100 + ["c"] * 100
+    assert pq.read_metadata(path).row_group(0).column(0).encodings.count("PLAIN") <= 1
+
+
+def test_memory_is_bounded(path):
+    """Thirty times the row group goes by; a few of them are ever held."""
+    size = 50_000
+    batch = pa.record_batch({"number": np.random.default_rng(0).integers(0, 1 << 60, size)})
+    before = pa.total_allocated_bytes()
+    most = []
+    with ia.Writer(path, batch.schema, row_group_size=size, dictionary=False) as writer:
+        for _ in range(30):
+            writer.write_batch(pa.RecordBatch.from_arrays([pa.concat_arrays([batch.column(0)])], ["number"]))
+            most.append(pa.total_allocated_bytes() - before)
+    assert max(most) < 6 * batch.nbytes
+    assert most[-1] <= max(most[:10])
+
+
+def test_row_groups_are_bounded_in_bytes(path, monkeypatch):
+    monkeypatch.setattr("intarsia.write.writer._ROW_GROUP_BYTES", 1 << 16)
+    table = pa.table({"number": np.arange(100_000)})
+    with ia.Writer(path, table.schema) as writer:
+        writer.write_table(table)  # far more than a row group at once
+        for start in range(0, 100_000, 1000):
+            writer.write_table(table.slice(start, 1000))
+    metadata = pq.read_metadata(path)
+    sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    assert sum(sizes) == 200_000
+    assert all(8_000 <= size <= 8_300 for size in sizes[:-1])
+
+
+def test_sorted_within_row_groups(path):
+    with ia.Writer(path, SCHEMA, sort_by=[("number", "descending")], row_group_size=10) as writer:
+        writer.write_table(rows(0, 25))
+    found = pq.read_table(path)["number"].to_pylist()
+    assert found == [*range(9, -1, -1), *range(19, 9, -1), *range(24, 19, -1)]
+    metadata = pq.read_metadata(path)
+    for group in range(3):
+        assert metadata.row_group(group).sorting_columns == (pq.SortingColumn(0, True, False),)
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_nothing_written(path, write):
+    with ia.Writer(path, SCHEMA, indexes=[ia.Distinct("word")]) as writer:
+        if write:
+            writer.write_table(rows(0, 0))
+    assert (writer.report.num_rows, writer.report.num_row_groups) == (0, 0)
+    assert pq.read_table(path).equals(rows(0, 0))
+
+
+def fail_after(writer, table, error):
+    writer.write_table(table)
+    raise error
+
+
+@pytest.mark.parametrize("error", [ValueError, PermissionError, KeyboardInterrupt])
+@pytest.mark.parametrize("num_rows", [0, 5, 500])
+def test_an_exception_leaves_nothing(path, error, num_rows):
+    path.write_bytes(b"old")
+    writer = ia.Writer(path, SCHEMA, row_group_size=100)
+    with pytest.raises(error, match="mine"), writer:
+        fail_after(writer, rows(0, num_rows), error("mine"))
+    assert path.read_bytes() == b"old"
+    assert os.listdir(path.parent) == ["t.parquet"]
+    assert writer.report is None
+    with pytest.raises(ia.WriteError, match="given up"):
+        writer.close()
+
+
+def test_closing(path):
+    writer = ia.Writer(path, SCHEMA)
+    writer.write_table(rows(0, 5))
+    assert not path.exists()
+    report = writer.close()
+    assert path.exists()
+    assert writer.close() is report
+    with pytest.raises(ia.WriteError, match="closed"):
+        writer.write_table(rows(0, 5))
+
+
+def test_an_index_that_cannot_be_built_in_the_end(path, monkeypatch):
+    """A failure that no schema foretells leaves nothing, either."""
+    whole = ia.Distinct.build
+
+    def build(self, chunk):
+        if chunk.layout.num_rows:
+            raise ia.IndexBuildError("these values cannot be")
+        return whole(self, chunk)
+
+    monkeypatch.setattr(ia.Distinct, "build", build)
+    with (
+        pytest.raises(ia.IndexBuildError, match="these values"),
+        ia.Writer(path, SCHEMA, indexes=[ia.Distinct("word")]) as writer,
+    ):
+        writer.write_table(rows(0, 5))
+    assert os.listdir(path.parent) == []
+
+
+def test_batches_of_another_schema(path):
+    with ia.Writer(path, SCHEMA) as writer:
+        writer.write_table(rows(0, 5))
+        for other, message in (
+            (rows(0, 5).drop_columns("x"), r"\['number', 'word'\]"),
+            (pa.table({"number": ["1"], "word": ["a"], "x": [1.0]}), "'number' is string"),
+            (rows(0, 5).select(["x", "word", "number"]), "it has"),
+        ):
+            with pytest.raises(ia.WriteError, match=message):
+                writer.write_table(other)
+    assert pq.read_table(path).equals(rows(0, 5))
+
+
+def test_errors_before_anything_is_written(path):
+    for options, error in (
+        ({"indexes": [ia.Distinct("wrod")]}, ia.ColumnNotFoundError),
+        ({"indexes": [ia.Distinct("word"), ia.Distinct("word")]}, ia.IndexBuildError),
+        ({"sort_by": "wrod"}, ia.ColumnNotFoundError),
+    ):
+        with pytest.raises(error):
+            ia.Writer(path, SCHEMA, **options)
+    assert os.listdir(path.parent) == []
+
+
+# --- objects ---------------------------------------------------------------------------------------
+
+
+def test_objects(path, monkeypatch):
+    """One put: the object is there when all of it is."""
+    store = MemoryStore()
+    monkeypatch.setattr(target, "find_store", lambda url: (store, url.partition("://")[2]))
+    with ia.Writer("memory://t.parquet", SCHEMA, indexes=[ia.Distinct("word")]) as writer:
+        writer.write_table(rows(0, 500))
+        assert not list(store.list())
+    with ia.Writer(path, SCHEMA, indexes=[ia.Distinct("word")]) as local:
+        local.write_table(rows(0, 500))
+    assert bytes(obstore.get(store, "t.parquet").bytes()) == path.read_bytes()
+    assert local.report.num_bytes == writer.report.num_bytes == path.stat().st_size
+
+
+def test_object_that_is_refused(monkeypatch):
+    store = MemoryStore()
+    monkeypatch.setattr(target, "find_store", lambda url: (store, "t.parquet"))
+
+    def refuse(*rest):
+        raise PermissionError("no")
+
+    monkeypatch.setattr(obstore, "put", refuse)
+    with pytest.raises(ia.ReplaceError, match=r"s3://t\.parquet: cannot be written: no"):
+        ia.write_table(rows(0, 5), "s3://t.parquet")
