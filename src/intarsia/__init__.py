@@ -59,7 +59,9 @@ from intarsia.indexes.ngram import Ngram
 from intarsia.indexes.rowmap import RowMap
 from intarsia.indexes.sample import Sample
 from intarsia.indexes.zonemap import ZoneMap
+from intarsia.lake.data_file import DataFile, FileSource
 from intarsia.lake.scan import Scan
+from intarsia.lake.split import Split
 from intarsia.lake.table import Table, open
 from intarsia.predicate import (
     And,
@@ -78,7 +80,8 @@ from intarsia.predicate import (
 )
 from intarsia.read.aggregate import Aggregate
 from intarsia.read.approximate import ApproximateCount
-from intarsia.read.report import PageCounts, PrunedBy, ScanReport
+from intarsia.read.counts import PageCounts
+from intarsia.read.report import PrunedBy, ScanReport
 
 if TYPE_CHECKING:
     from intarsia.check.inspection import FileInspection, inspect
@@ -107,9 +110,11 @@ __all__ = [
     "Comparison",
     "Constant",
     "CorruptFileError",
+    "DataFile",
     "DetachReport",
     "Distinct",
     "FileInspection",
+    "FileSource",
     "Finding",
     "FormatError",
     "Histogram",
@@ -141,6 +146,7 @@ __all__ = [
     "Scan",
     "ScanReport",
     "Skipped",
+    "Split",
     "Statistics",
     "Table",
     "UnsupportedFeatureError",

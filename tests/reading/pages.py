@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from intarsia.file import ParquetInput
 from intarsia.format.footer import TRAILER_BYTES, chunk_range
 from intarsia.format.page_header import walk_pages
-from intarsia.lake.discovery import TableFile
+from intarsia.lake.data_file import DataFile
 from intarsia.lake.table import Table
 from intarsia.storage import ByteRange, LocalFile
 
@@ -120,18 +120,18 @@ class RecordedFile(LocalFile):
 
 
 @dataclass(frozen=True)
-class RecordedTableFile(TableFile):
+class RecordedDataFile(DataFile):
     """A file of a table that opens as a `RecordedFile`."""
 
     ranges: list = field(default_factory=list)
 
-    def open(self):
+    def open(self, **_):
         return RecordedFile(self.path, self.ranges)
 
 
 def open_recorded(path) -> tuple[Table, list[ByteRange]]:
     """A table of one file, and the list that its reads are written to; empty after the schema was read."""
-    file = RecordedTableFile(str(path), path.stat().st_size)
+    file = RecordedDataFile(str(path), path.stat().st_size)
     table = Table([file])
     assert table.schema  # cached from here on
     file.ranges.clear()

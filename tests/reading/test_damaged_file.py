@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia.format import thrift
 from intarsia.format.structs import ColumnIndex, OffsetIndex
-from intarsia.lake.discovery import TableFile
+from intarsia.lake.data_file import DataFile
 from intarsia.lake.table import Table
 from intarsia.storage import MemorySource
 from tests.reading.exact import assert_same_rows
@@ -29,12 +29,12 @@ ROWS = 300
 SECONDS = 5  # far more than any of these takes, far less than a hang
 
 
-class FileInMemory(TableFile):
+class FileInMemory(DataFile):
     """A file of a table whose bytes are not on a disk."""
 
     data: bytes
 
-    def open(self):
+    def open(self, **_):
         return MemorySource(self.data, NAME)
 
 

@@ -16,7 +16,7 @@ from intarsia.indexes import dictionary
 from intarsia.lake.table import Table
 from tests.reading import tables
 from tests.reading.pages import (
-    RecordedTableFile,
+    RecordedDataFile,
     footer_bytes,
     layout_of,
     open_recorded,
@@ -228,12 +228,12 @@ def test_a_dictionary_as_large_as_its_column_is_not_read(tmp_path):
     assert touched(layout, ranges).dictionaries == {}
 
 
-class _Far(RecordedTableFile):
+class _Far(RecordedDataFile):
     """A file of which a request costs as much as reading so many bytes."""
 
     coalesce_bytes = 0
 
-    def open(self):
+    def open(self, **_):
         source = super().open()
         source.coalesce_bytes = type(self).coalesce_bytes
         return source

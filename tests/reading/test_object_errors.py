@@ -16,7 +16,7 @@ from obstore.store import MemoryStore
 import intarsia as ia
 from intarsia.cli import main
 from intarsia.lake import discovery
-from intarsia.lake.discovery import TableFile
+from intarsia.lake.data_file import DataFile
 from intarsia.lake.table import Table
 from intarsia.storage import ByteRange, ObjectStoreFile, find_store, target
 
@@ -102,7 +102,7 @@ def test_putting_that_is_refused(refuse, monkeypatch):
 def test_objects_that_are_not_there(monkeypatch):
     store = MemoryStore()
     with pytest.raises(FileNotFoundError, match="no such object") as caught:
-        Table([TableFile(URL, 4, (), store, "lake/x.parquet")]).count()
+        Table([DataFile(URL, 4, (), store, "lake/x.parquet")]).count()
     assert_clear(caught)
     monkeypatch.setattr(discovery, "find_store", lambda url: (store, "lake/x.parquet"))
     with pytest.raises(FileNotFoundError, match="no such object or folder") as caught:

@@ -14,7 +14,7 @@ import pytest
 from obstore.store import LocalStore, MemoryStore
 
 import intarsia as ia
-from intarsia.lake.discovery import TableFile
+from intarsia.lake.data_file import DataFile
 from intarsia.lake.table import Table
 from intarsia.storage import ByteRange, LocalFile, ObjectStoreFile
 
@@ -38,7 +38,7 @@ def test_ranges_come_in_the_order_asked():
 def test_replaced_between_two_batches():
     store = MemoryStore()
     size = put(store, [1, 2, 3, 4])
-    batches = iter(Table([TableFile("memory://t.parquet", size, (), store, "t.parquet")]).scan())
+    batches = iter(Table([DataFile("memory://t.parquet", size, (), store, "t.parquet")]).scan())
     assert next(batches).column(0).to_pylist() == [1, 2]
     put(store, [5, 6, 7, 8])  # of the same length
     with pytest.raises(ia.CorruptFileError, match=r"memory://t\.parquet.*replaced while it was read"):
@@ -60,7 +60,7 @@ def requests(monkeypatch):
 
 def test_the_footer_is_fetched_once_for_the_schema_and_the_first_scan(requests):
     store = MemoryStore()
-    table = Table([TableFile("memory://t.parquet", put(store, [1, 2]), (), store, "t.parquet")])
+    table = Table([DataFile("memory://t.parquet", put(store, [1, 2]), (), store, "t.parquet")])
     assert table.schema.names == ["v"]
     assert requests == ["head", "get"]
     assert table.count() == 2
@@ -72,7 +72,7 @@ def test_the_footer_is_fetched_once_for_the_schema_and_the_first_scan(requests):
 
 def test_replaced_between_the_schema_and_the_scan():
     store = MemoryStore()
-    table = Table([TableFile("memory://t.parquet", put(store, [1, 2, 3, 4]), (), store, "t.parquet")])
+    table = Table([DataFile("memory://t.parquet", put(store, [1, 2, 3, 4]), (), store, "t.parquet")])
     assert table.schema.names == ["v"]
     put(store, [5, 6, 7, 8])  # of the same length
     assert table.scan("v > 6").to_arrow()["v"].to_pylist() == [7, 8]
@@ -95,19 +95,19 @@ def pickled(table):
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickled])
 def test_a_table_is_copied_after_its_schema_was_asked(tmp_path, duplicate):
     pq.write_table(pa.table({"v": [1, 2, 3]}), tmp_path / "t.parquet")
-    remote = TableFile("x://t.parquet", 0, (), LocalStore(tmp_path), "t.parquet")
+    remote = DataFile("x://t.parquet", 0, (), LocalStore(tmp_path), "t.parquet")
     for table in (ia.open(tmp_path / "t.parquet"), Table([remote])):
         assert table.schema.names == ["v"]
         other = duplicate(table)
         assert (other.count("v > 1"), table.count("v > 1")) == (2, 2)
 
 
-class KeptTableFile(TableFile):
+class KeptDataFile(DataFile):
     """A local file of a table, which keeps what it opened."""
 
     opened: ClassVar[list[LocalFile]] = []
 
-    def open(self):
+    def open(self, **_):
         self.opened.append(LocalFile(self.path))
         return self.opened[-1]
 
@@ -115,7 +115,7 @@ class KeptTableFile(TableFile):
 def test_a_table_keeps_no_local_file_open(tmp_path):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"v": [1, 2, 3]}), path)
-    assert Table([KeptTableFile(str(path), path.stat().st_size)]).schema.names == ["v"]
-    (source,) = KeptTableFile.opened
+    assert Table([KeptDataFile(str(path), path.stat().st_size)]).schema.names == ["v"]
+    (source,) = KeptDataFile.opened
     with pytest.raises(OSError, match="Bad file descriptor"):
         source.read_ranges([ByteRange(0, 4)])

@@ -18,6 +18,7 @@ class FirstBytes:
     def __init__(self, source: CountedSource, length: int) -> None:
         self.path = source.path
         self.coalesce_bytes = source.coalesce_bytes
+        self.identity = None
         self._source = source
         self._length = length
 

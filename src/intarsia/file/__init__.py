@@ -1,5 +1,6 @@
 """An open Parquet file: its footer, its schema, its page index, and its pages decoded by pyarrow."""
 
-from intarsia.file.parquet_file import REMOTE_TAIL_BYTES, ChunkKey, Ignored, ParquetInput
+from intarsia.file.metadata import ChunkKey, FileMetadata, Ignored
+from intarsia.file.parquet_file import REMOTE_TAIL_BYTES, ParquetInput, read_raw_footer
 
-__all__ = ["REMOTE_TAIL_BYTES", "ChunkKey", "Ignored", "ParquetInput"]
+__all__ = ["REMOTE_TAIL_BYTES", "ChunkKey", "FileMetadata", "Ignored", "ParquetInput", "read_raw_footer"]

@@ -7,9 +7,10 @@ from enum import Enum
 
 import numpy as np
 
+from intarsia.file.metadata import DATA_PAGES, data_page_count
 from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.page_index import PageLocations
-from intarsia.format.structs import DICTIONARY_ENCODINGS, ColumnMetaData, PageType
+from intarsia.format.structs import DICTIONARY_ENCODINGS, ColumnMetaData
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
 
@@ -119,13 +120,6 @@ def dictionary_range(meta: ColumnMetaData, locations: PageLocations | None) -> B
     return ByteRange(start, first_page) if start < first_page <= stop else None
 
 
-def data_page_count(meta: ColumnMetaData) -> int | None:
-    """Data pages of a chunk by its ``encoding_stats``; None where the writer left them out."""
-    if not meta.encoding_stats:
-        return None
-    return sum(stat.count for stat in meta.encoding_stats if stat.page_type in _DATA_PAGES)
-
-
 def dictionary_use(meta: ColumnMetaData) -> DictionaryUse:
     """Whether a chunk's data pages need its dictionary page."""
     if not meta.encoding_stats:
@@ -134,11 +128,8 @@ def dictionary_use(meta: ColumnMetaData) -> DictionaryUse:
     needs = {
         stat.encoding in DICTIONARY_ENCODINGS
         for stat in meta.encoding_stats
-        if stat.page_type in _DATA_PAGES and stat.count
+        if stat.page_type in DATA_PAGES and stat.count
     }
     if len(needs) == 2:
         return DictionaryUse.SOME_PAGES
     return DictionaryUse.ALWAYS if True in needs else DictionaryUse.NEVER
-
-
-_DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)

@@ -1,32 +1,29 @@
-"""One Parquet file, opened: its footer, its leaves as Arrow sees them, and its page index on demand."""
+"""One Parquet file, opened: bytes behind a footer, and its page index on demand."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from intarsia.errors import CorruptFileError, FormatError
-from intarsia.file.schema import FileSchema, file_schema
-from intarsia.format.directory import Directory, FoundDirectory, find_directory
+from intarsia.file.metadata import ChunkKey, FileMetadata, Ignored, RawFooter
+from intarsia.file.schema import FileSchema
+from intarsia.format.directory import Directory, FoundDirectory
 from intarsia.format.footer import (
-    MAGIC,
     SMALLEST_FILE_BYTES,
     TRAILER_BYTES,
     Footer,
     Leaf,
     chunk_range,
     footer_start,
-    parse_footer,
 )
 from intarsia.format.page_index import PageLocations, parse_column_index, parse_offset_index
-from intarsia.format.structs import ColumnIndex
+from intarsia.format.structs import ColumnChunk, ColumnIndex
 from intarsia.format.writers import distrusts_page_index
 from intarsia.storage import ByteRange, ByteSource, CountedSource, LocalFile
 
@@ -34,20 +31,16 @@ from intarsia.storage import ByteRange, ByteSource, CountedSource, LocalFile
 REMOTE_TAIL_BYTES = 64 * 1024
 
 
-class ChunkKey(NamedTuple):
-    """A column chunk: ordinal of the row group, ordinal of the leaf."""
-
-    row_group: int
-    leaf: int
+#: Names a struct of the page index: of which chunk, and ``"OffsetIndex"`` or ``"ColumnIndex"``.
+ChunkStruct: TypeAlias = "tuple[ChunkKey, str]"
 
 
-@dataclass(frozen=True)
-class Ignored:
-    """An index that was there and was not used, and why."""
+class _Wanted(NamedTuple):
+    """A struct of the page index that is to be read."""
 
-    file: str
-    index: str
-    reason: str
+    key: ChunkKey
+    struct: str
+    place: ByteRange
 
 
 class ParquetInput:
@@ -55,30 +48,39 @@ class ParquetInput:
 
     Args:
         source: Where its bytes come from; every read is counted.
+        metadata: What is known of the file already, if it is known that the file has not changed since; then
+            nothing is read.
 
     Attributes:
         source: The counted source.
-        footer: The footer.
-        ignored: Indexes that were there and could not be believed.
+        metadata: The footer, and what was parsed of the page index.
         dictionaries: Dictionary pages that were read to prune by, and their offsets; who needs one takes it.
         distinct_column: The column that distinct values in DataFusion's form are of, by the word of whoever
             opened the file; None if nobody says, and then they are not used.
 
     Raises:
-        CorruptFileError: If it is no Parquet file, or a damaged one.
+        CorruptFileError: If it is not a Parquet file, or a damaged one.
         UnsupportedFeatureError: If its footer is encrypted.
     """
 
-    def __init__(self, source: ByteSource) -> None:
+    def __init__(self, source: ByteSource, metadata: FileMetadata | None = None) -> None:
         self.source = CountedSource(source)
         self.path = source.path
-        self.ignored: list[Ignored] = []
         self.dictionaries: dict[int, bytes] = {}
         self.distinct_column: tuple[str, ...] | None = None
-        self._locations: dict[ChunkKey, PageLocations | None] = {}
-        self._column_indexes: dict[ChunkKey, ColumnIndex | None] = {}
         with self.named_errors():
-            self.footer = self._read_footer()
+            self.metadata = metadata or FileMetadata(self.path, read_raw_footer(self.source))
+            self._footer = self.metadata.footer
+
+    @property
+    def footer(self) -> Footer:
+        """The footer."""
+        return self._footer
+
+    @property
+    def ignored(self) -> list[Ignored]:
+        """Indexes that were found and are not trusted."""
+        return self.metadata.ignored
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> ParquetInput:
@@ -96,7 +98,7 @@ class ParquetInput:
         self.close()
 
     @contextlib.contextmanager
-    def named_errors(self) -> Any:
+    def named_errors(self) -> Iterator[None]:
         """Give this file's name to format errors that leave the block."""
         try:
             yield
@@ -104,41 +106,17 @@ class ParquetInput:
             error.path = error.path or self.path
             raise
 
-    def _read_footer(self) -> Footer:
-        size = self.source.size()
-        hoped = REMOTE_TAIL_BYTES if self.source.coalesce_bytes else TRAILER_BYTES
-        if size < SMALLEST_FILE_BYTES:
-            footer_start(b"", size)
-        tail_start = max(0, size - hoped)
-        tail = self.source.read(tail_start, size)
-        start = footer_start(tail[-TRAILER_BYTES:], size)
-        stop = size - TRAILER_BYTES
-        raw = (
-            tail[start - tail_start : -TRAILER_BYTES]
-            if start >= tail_start
-            else self.source.read(start, stop)
-        )
-        return parse_footer(raw, start, size)
-
     # --- what Arrow makes of the schema ------------------------------------------------------------
 
-    @cached_property
+    @property
     def arrow_metadata(self) -> pq.FileMetaData:
         """The footer as pyarrow holds it."""
-        # a file of nothing but the footer: pyarrow reads no more than that
-        tail = MAGIC + self.footer.raw + len(self.footer.raw).to_bytes(4, "little") + MAGIC
-        with self.named_errors():
-            try:
-                return pq.read_metadata(pa.BufferReader(tail))
-            except (pa.ArrowException, OSError, ValueError) as error:
-                raise CorruptFileError(
-                    f"pyarrow cannot read the footer: {error}", struct="FileMetaData"
-                ) from error
+        return self.metadata.arrow_metadata
 
-    @cached_property
+    @property
     def schema(self) -> FileSchema:
         """The schema, as leaves and as Arrow sees it."""
-        return file_schema(self.footer)
+        return self.metadata.schema
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -159,49 +137,34 @@ class ParquetInput:
 
     # --- what Intarsia added -----------------------------------------------------------------------
 
-    @cached_property
+    @property
     def found_directory(self) -> FoundDirectory | None:
         """The directory in the footer, even one that is not about this file; None if there is none."""
-        return find_directory(self.footer)
+        return self.metadata.found_directory
 
-    @cached_property
+    @property
     def directory(self) -> Directory | None:
         """What Intarsia added to the file; None if nothing, or if the directory is not to be used."""
-        found = self.found_directory
-        if found is None:
-            return None
-        if found.reason is not None:
-            self.distrust("intarsia directory", found.reason)
-            return None
-        return found.directory
-
-    # --- the page index ----------------------------------------------------------------------------
+        return self.metadata.directory
 
     def distrust(self, index: str, reason: str) -> None:
-        """Note that an index was there and is not used."""
-        note = Ignored(self.path, index, reason)
-        if note not in self.ignored:
-            self.ignored.append(note)
-
-    def distrust_page_index(self, row_group: int, reason: str) -> None:
-        """Forget the page index of a row group: its pages did not hold what it says."""
-        self.distrust(f"page index, row group {row_group}", reason)
-        for leaf in self.footer.leaves:
-            self._locations[ChunkKey(row_group, leaf.ordinal)] = None
-            self._column_indexes[ChunkKey(row_group, leaf.ordinal)] = None
+        """Note that an index was found and is not used."""
+        self.metadata.distrust(index, reason)
 
     def distrust_column_index(self, key: ChunkKey, reason: str) -> None:
         """Forget the column index of a chunk: it contradicts itself, or its OffsetIndex."""
         self.distrust(self._index_name("ColumnIndex", key), reason)
-        self._column_indexes[key] = None
+        self.metadata.keep_column_index(key, None)
+
+    # --- the page index ----------------------------------------------------------------------------
 
     def _has_offset_index(self, key: ChunkKey) -> bool:
-        chunk = self.footer.metadata.row_groups[key.row_group].columns[key.leaf]
+        chunk = self._chunk(key)
         return bool(chunk.offset_index_offset and chunk.offset_index_length)
 
     def has_column_index(self, key: ChunkKey) -> bool:
         """Whether the footer says where a ColumnIndex and its OffsetIndex lie."""
-        chunk = self.footer.metadata.row_groups[key.row_group].columns[key.leaf]
+        chunk = self._chunk(key)
         return bool(chunk.column_index_offset and chunk.column_index_length) and self._has_offset_index(key)
 
     def load_page_index(
@@ -211,32 +174,37 @@ class ParquetInput:
 
         What cannot be believed is noted in `ignored`, and is then absent.
         """
-        wanted_columns = [key for key in column_indexes if key not in self._column_indexes]
-        wanted_offsets = [key for key in {*offset_indexes, *wanted_columns} if key not in self._locations]
-        reads: list[tuple[ChunkKey, str, ByteRange]] = []
-        for key in wanted_offsets:
-            self._locations[key] = None
-            chunk = self.footer.metadata.row_groups[key.row_group].columns[key.leaf]
+        columns = [key for key in column_indexes if not self.metadata.knows_column_index(key)]
+        offsets = [key for key in {*offset_indexes, *columns} if not self.metadata.knows_locations(key)]
+        wanted: list[_Wanted] = []
+        for key in offsets:
+            chunk = self._chunk(key)
             if self._believes(key, self._has_offset_index(key)):
                 start = chunk.offset_index_offset or 0
-                reads.append((key, "OffsetIndex", ByteRange(start, start + (chunk.offset_index_length or 0))))
-        for key in wanted_columns:
-            self._column_indexes[key] = None
-            chunk = self.footer.metadata.row_groups[key.row_group].columns[key.leaf]
+                place = ByteRange(start, start + (chunk.offset_index_length or 0))
+                wanted.append(_Wanted(key, "OffsetIndex", place))
+        for key in columns:
+            chunk = self._chunk(key)
             if self._believes(key, self.has_column_index(key)):
                 start = chunk.column_index_offset or 0
-                reads.append((key, "ColumnIndex", ByteRange(start, start + (chunk.column_index_length or 0))))
-        inside = [read for read in reads if self._lies_inside(*read)]
-        blobs = self.source.read_ranges([place for _, _, place in inside])
-        for (key, struct, _), data in sorted(
-            zip(inside, blobs, strict=True), key=lambda item: item[0][1] != "OffsetIndex"
-        ):
-            self._keep(key, struct, data)
+                place = ByteRange(start, start + (chunk.column_index_length or 0))
+                wanted.append(_Wanted(key, "ColumnIndex", place))
+        inside = [item for item in wanted if self._lies_inside(item)]
+        found = self.source.read_ranges([item.place for item in inside])
+        blobs = {(item.key, item.struct): data for item, data in zip(inside, found, strict=True)}
+        # an OffsetIndex first, since it says how many pages a ColumnIndex has to have
+        for key in offsets:
+            self._keep_locations(key, blobs)
+        for key in columns:
+            self._keep_column_index(key, blobs)
+
+    def _chunk(self, key: ChunkKey) -> ColumnChunk:
+        return self.footer.metadata.row_groups[key.row_group].columns[key.leaf]
 
     def _believes(self, key: ChunkKey, there: bool) -> bool:
         if not there:
             return False
-        chunk = self.footer.metadata.row_groups[key.row_group].columns[key.leaf]
+        chunk = self._chunk(key)
         reason = distrusts_page_index(self.footer.created_by, self.footer.leaves[key.leaf])
         if reason is None:
             return True
@@ -245,11 +213,12 @@ class ParquetInput:
         self.distrust(f"page index of {self.footer.leaves[key.leaf].name}", reason)
         return False
 
-    def _lies_inside(self, key: ChunkKey, struct: str, place: ByteRange) -> bool:
+    def _lies_inside(self, wanted: _Wanted) -> bool:
+        place = wanted.place
         inside = self.footer.holds(place.start, place.stop)
         if not inside:
             self.distrust(
-                self._index_name(struct, key),
+                self._index_name(wanted.struct, wanted.key),
                 f"bytes {place.start} to {place.stop} lie outside the file's body",
             )
         return inside
@@ -257,14 +226,25 @@ class ParquetInput:
     def _index_name(self, struct: str, key: ChunkKey) -> str:
         return f"{struct} of {self.footer.leaves[key.leaf].name}, row group {key.row_group}"
 
-    def _keep(self, key: ChunkKey, struct: str, data: bytes) -> None:
-        try:
-            if struct == "OffsetIndex":
-                self._locations[key] = self._parse_locations(key, data)
-            elif (locations := self._locations.get(key)) is not None:
-                self._column_indexes[key] = parse_column_index(data, num_pages=len(locations))
-        except CorruptFileError as error:
-            self.distrust(self._index_name(struct, key), error.message)
+    def _keep_locations(self, key: ChunkKey, blobs: Mapping[ChunkStruct, bytes]) -> None:
+        data = blobs.get((key, "OffsetIndex"))
+        found = None
+        if data is not None:
+            try:
+                found = self._parse_locations(key, data)
+            except CorruptFileError as error:
+                self.distrust(self._index_name("OffsetIndex", key), error.message)
+        self.metadata.keep_locations(key, found, len(data or b""))
+
+    def _keep_column_index(self, key: ChunkKey, blobs: Mapping[ChunkStruct, bytes]) -> None:
+        data, locations = blobs.get((key, "ColumnIndex")), self.locations(key)
+        found = None
+        if data is not None and locations is not None:
+            try:
+                found = parse_column_index(data, num_pages=len(locations))
+            except CorruptFileError as error:
+                self.distrust(self._index_name("ColumnIndex", key), error.message)
+        self.metadata.keep_column_index(key, found, len(data or b""))
 
     def _parse_locations(self, key: ChunkKey, data: bytes) -> PageLocations:
         leaf = self.footer.leaves[key.leaf]
@@ -274,8 +254,27 @@ class ParquetInput:
 
     def locations(self, key: ChunkKey) -> PageLocations | None:
         """Where a chunk's pages lie; None where `load_page_index` found nothing to believe."""
-        return self._locations.get(key)
+        return self.metadata.locations(key)
 
     def column_index(self, key: ChunkKey) -> ColumnIndex | None:
         """A chunk's column index; None where `load_page_index` found nothing to believe."""
-        return self._column_indexes.get(key)
+        return self.metadata.column_index(key)
+
+
+def read_raw_footer(source: CountedSource) -> RawFooter:
+    """The footer of a file, not yet parsed: one request where it lies in the tail that is read at once.
+
+    Raises:
+        CorruptFileError: If it is not a Parquet file, or a truncated one.
+        UnsupportedFeatureError: If its footer is encrypted.
+    """
+    size = source.size()
+    hoped = REMOTE_TAIL_BYTES if source.coalesce_bytes else TRAILER_BYTES
+    if size < SMALLEST_FILE_BYTES:
+        footer_start(b"", size)
+    tail_start = max(0, size - hoped)
+    tail = source.read(tail_start, size)
+    start = footer_start(tail[-TRAILER_BYTES:], size)
+    if start >= tail_start:
+        return RawFooter(tail[start - tail_start : -TRAILER_BYTES], start, size)
+    return RawFooter(source.read(start, size - TRAILER_BYTES), start, size)

@@ -6,15 +6,14 @@ import glob
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 
 from intarsia.errors import FormatError
-from intarsia.storage import ByteSource, LocalFile, ObjectStoreFile, find_store, local_path
+from intarsia.lake.data_file import DataFile
+from intarsia.storage import ObjectIdentity, find_store, local_path
 from intarsia.storage.object_errors import object_errors
 
 #: What Hive and Spark write for a partition value that is null.
@@ -24,32 +23,7 @@ _PARTITION = re.compile(r"^([^=/]+)=([^/]*)$")
 _INT32 = re.compile(r"^-?\d{1,10}$")
 
 
-@dataclass(frozen=True)
-class TableFile:
-    """One file of a table.
-
-    Attributes:
-        path: A local path or a URL.
-        size_bytes: Its length when it was listed.
-        partition: Values that its folders' names give, as text; None for null.
-        store: An obstore store for URLs, else None.
-        key: The path within the store.
-    """
-
-    path: str
-    size_bytes: int
-    partition: tuple[tuple[str, str | None], ...] = ()
-    store: Any = field(default=None, repr=False)
-    key: str = ""
-
-    def open(self) -> ByteSource:
-        """Open the file's bytes."""
-        if self.store is None:
-            return LocalFile(self.path)
-        return ObjectStoreFile(self.store, self.key, self.path)
-
-
-def find_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[TableFile]:
+def find_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[DataFile]:
     """The files that a user means: those of a folder or glob by path, those of a list as they were listed.
 
     Args:
@@ -69,7 +43,7 @@ def find_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
     return found
 
 
-def _find(name: str) -> list[TableFile]:
+def _find(name: str) -> list[DataFile]:
     path = local_path(name)
     if path is None:
         return _find_remote(name)
@@ -121,10 +95,12 @@ def _walk(folder: str) -> Iterable[str]:
                 yield os.path.join(root, name)
 
 
-def _local(path: str, root: str) -> TableFile:
+def _local(path: str, root: str) -> DataFile:
     # a file named alone still shows its partition, as `pyarrow.parquet.read_table` does not: keep to the root
     relative = os.path.relpath(path, root) if root else path
-    return TableFile(path, os.stat(path).st_size, _partition_values(relative.split(os.sep)[:-1]))
+    found = os.stat(path)
+    partition = _partition_values(relative.split(os.sep)[:-1])
+    return DataFile(path, found.st_size, partition, modified=found.st_mtime)
 
 
 def _partition_values(folders: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
@@ -132,7 +108,7 @@ def _partition_values(folders: Sequence[str]) -> tuple[tuple[str, str | None], .
     return tuple((unquote(name), None if value == HIVE_NULL else unquote(value)) for name, value in found)
 
 
-def _find_remote(url: str) -> list[TableFile]:
+def _find_remote(url: str) -> list[DataFile]:
     import obstore
     from obstore.store import HTTPStore
 
@@ -142,8 +118,8 @@ def _find_remote(url: str) -> list[TableFile]:
     try:
         if key and not key.endswith("/"):
             with object_errors(url):
-                meta = obstore.head(store, key)
-            return [TableFile(url, int(meta["size"]), (), store, key)]
+                found = ObjectIdentity.of(obstore.head(store, key))
+            return [DataFile(url, found.size_bytes, (), store, key, found.e_tag, found.modified)]
     except FileNotFoundError:
         if isinstance(store, HTTPStore):
             raise  # a web server that has folders finds them as it finds files
@@ -156,15 +132,18 @@ def _find_remote(url: str) -> list[TableFile]:
         inside = str(item["path"])[len(prefix) :].lstrip("/").split("/")
         if _is_data(inside[-1]) and all(_is_visible(part) or "=" in part for part in inside[:-1]):
             partition = _partition_values(inside[:-1])
+            found, name = ObjectIdentity.of(item), str(item["path"])
             files.append(
-                TableFile(f"{base}/{item['path']}", int(item["size"]), partition, store, str(item["path"]))
+                DataFile(
+                    f"{base}/{name}", found.size_bytes, partition, store, name, found.e_tag, found.modified
+                )
             )
     if not files:
         raise FileNotFoundError(f"{url}: no such object or folder")
     return files
 
 
-def partition_types(files: Sequence[TableFile]) -> dict[str, pa.DataType]:
+def partition_types(files: Sequence[DataFile]) -> dict[str, pa.DataType]:
     """Type of each partition column: ``int32`` where all values fit, else ``string``, as in pyarrow.
 
     Raises:

@@ -4,39 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from numbers import Integral
 
 import pyarrow as pa
 
-from intarsia.file import ParquetInput
-from intarsia.lake.discovery import TableFile, partition_scalar
+from intarsia.lake.ahead import ahead
+from intarsia.lake.binding import TableBinder
+from intarsia.lake.data_file import DataFile
+from intarsia.lake.planning import Excluded, plan_files
+from intarsia.lake.schema import file_view
+from intarsia.lake.split import Split, SplitQuestion, file_identity, make_splits
 from intarsia.lake.table_files import TableFiles
-from intarsia.predicate import (
-    Bound,
-    BoundAnd,
-    BoundConstant,
-    BoundOr,
-    Path,
-    Predicate,
-    bind,
-    evaluate,
-    find_column,
-)
-from intarsia.predicate.bound import conjoin, disjoin
+from intarsia.predicate import Predicate
 from intarsia.read.aggregate import Aggregate, Totals
 from intarsia.read.aggregate.result import ROWS
 from intarsia.read.approximate import ApproximateCount, DistinctValues, FileSize, sample_rows
-from intarsia.read.file_scan import FileScan
+from intarsia.read.counts import ReadCounts
+from intarsia.read.file_plan import FilePlan, count_planned, estimate_rows
+from intarsia.read.file_query import FileQuery
+from intarsia.read.file_rows import Piece, read_rows, read_whole_file
 from intarsia.read.output_columns import (
     OutputColumn,
     concat_rows,
     output_columns,
     refuse_repeated,
-    repeat_constant,
-    type_at,
+    with_constants,
 )
-from intarsia.read.report import ScanReport, warn_of_ignored
+from intarsia.read.report import FileOutcome, ScanReport, warn_of_ignored
 
 
 class Scan:
@@ -68,12 +63,10 @@ class Scan:
         self._table = table
         self._limit = limit
         self._where = predicate
-        self._predicate: Bound | None = None if predicate is None else bind(predicate, table.schema)
-        named = table.distinct_index
-        self._distinct_column = None if named is None else find_column(table.schema, named)[0]
         if columns is None:
             refuse_repeated(table.schema, table.schema.names, table.files[0].path)
         self.columns = output_columns(table.schema, columns)
+        self._binder = TableBinder(table, predicate, self.columns)
         fields = [column.field(table.schema) for column in self.columns]
         self.schema = pa.schema(fields, metadata=table.schema.metadata)
         self.report = ScanReport()
@@ -112,18 +105,45 @@ class Scan:
         report = ScanReport(files_total=len(self._table.files), rows_estimated=0.0)
         if not analyze:
             report.rows_matched, report.bytes_planned = None, 0
-        for file, plan in self._file_scans(report, self.columns):
-            rows = plan.plan()
-            plan.tally.rows_estimated = plan.estimate_rows()
-            if analyze:
-                for _ in plan.batches():
-                    pass
-            else:
-                plan.tally.rows_candidate = rows.num_rows
-                plan.plan_pages(rows)
-            report.add_file(file, plan.leaves, plan.tally)
+        with contextlib.closing(self._planned_files(report, self._binder)) as files:
+            for _, query, plan in files:
+                estimate, index_bytes = estimate_rows(query, plan)
+                counts = ReadCounts(index_bytes=index_bytes)
+                if analyze:
+                    counts = sum((piece.counts for piece in read_rows(query, plan)), counts)
+                else:
+                    counts += count_planned(query, plan.candidates)
+                report.add_file(query, FileOutcome(plan, counts, rows_estimated=estimate))
         report.seconds = time.perf_counter() - started
         return report
+
+    def plan(self, split_bytes: int | None = None) -> list[Split]:
+        """The work that the scan is, in parts that can be done anywhere; see `Table.plan`.
+
+        Raises:
+            ValueError: If the scan has a limit, or ``split_bytes`` is not positive.
+        """
+        self._refuse_limit()
+        if split_bytes is not None and split_bytes < 1:
+            raise ValueError(f"split_bytes is {split_bytes}; it must be 1 or more, or None")
+        splits: list[Split] = []
+        with (
+            self._reporting() as report,
+            contextlib.closing(self._planned_files(report, self._binder)) as files,
+        ):
+            for entry, query, plan in files:
+                question = SplitQuestion(
+                    entry,
+                    file_identity(query.file),
+                    self._where,
+                    file_view(self._table.schema, query.file.arrow_schema),
+                    tuple(self.columns),
+                    self.schema,
+                    query.constants,
+                )
+                splits += make_splits(question, query, plan, split_bytes)
+                report.add_file(query, FileOutcome(plan, count_planned(query, plan.candidates)))
+        return splits
 
     def count(self) -> int:
         """How many rows match; see `Table.count`.
@@ -146,8 +166,8 @@ class Scan:
         self._refuse_limit()
         columns = output_columns(self._table.schema, [name for name in functions if name != ROWS])
         totals = Totals(functions, columns)
-        for _, plan in self._each_file(columns):
-            totals.add_file(plan)
+        for query, plan, record in self._each_file(columns):
+            record(totals.add_file(query, plan))
         return Aggregate(totals.values(), self.report)
 
     def approx_distinct(self, column: str) -> ApproximateCount:
@@ -178,9 +198,9 @@ class Scan:
         asked = self._one_column(column)
         values = DistinctValues(asked, lg_config_k)
         paths, sketches = [], []
-        for file, plan in self._each_file([asked]):
-            paths.append(file.path)
-            sketches.append(values.of_file(file, plan).to_sketch()[0])
+        for query, plan, record in self._each_file([asked]):
+            paths.append(query.file.path)
+            sketches.append(values.of_file(query, plan, record).to_sketch()[0])
         return pa.table({"path": pa.array(paths, pa.string()), "sketch": pa.array(sketches, pa.binary())})
 
     def _one_column(self, name: str) -> OutputColumn:
@@ -193,21 +213,53 @@ class Scan:
         if self._limit is not None:
             raise ValueError(f"this is about all rows, and the scan has limit={self._limit}; scan without")
 
-    def _each_file(
-        self, columns: Sequence[OutputColumn]
-    ) -> Generator[tuple[ParquetInput, FileScan], None, None]:
-        """Each file that is to be asked, in order, and the scan of it; what is read goes into `report`."""
+    @contextlib.contextmanager
+    def _reporting(self) -> Generator[ScanReport, None, None]:
+        """A new report, which is `report` from here on."""
         started = time.perf_counter()
         self.report = report = ScanReport(files_total=len(self._table.files))
         try:
-            for file, plan in self._file_scans(report, columns):
-                try:
-                    yield file, plan
-                finally:
-                    report.add_file(file, plan.leaves, plan.tally)
+            yield report
         finally:
             report.seconds = time.perf_counter() - started
             warn_of_ignored(report)
+
+    def _each_file(
+        self, columns: Sequence[OutputColumn]
+    ) -> Generator[tuple[FileQuery, FilePlan, Callable[[FileOutcome], None]], None, None]:
+        """Each file that is to be asked, in order, its plan, and what takes the outcome for the report."""
+        binder = self._binder if list(columns) == self.columns else self._binder.for_columns(columns)
+        with self._reporting() as report, contextlib.closing(self._planned_files(report, binder)) as files:
+            for _, query, plan in files:
+                outcome = FileOutcome(plan)
+
+                def record(found: FileOutcome) -> None:
+                    nonlocal outcome
+                    outcome = found
+
+                try:
+                    yield query, plan, record
+                finally:
+                    report.add_file(query, outcome)
+
+    def _planned_files(
+        self, report: ScanReport, binder: TableBinder
+    ) -> Generator[tuple[DataFile, FileQuery, FilePlan], None, None]:
+        """Each file that its partition values do not exclude, opened and planned."""
+        table = self._table
+        # with a limit, the first files may suffice
+        at_once = table.files_at_once if self._limit is None else 1
+        planned = plan_files(table.files, binder, table.open_file, at_once)
+        with contextlib.closing(planned):
+            for entry, future in planned:
+                found = future.result()
+                if isinstance(found, Excluded):
+                    report.add_unopened(entry.size_bytes, found.column)
+                    continue
+                try:
+                    yield entry, found.query, found.plan
+                finally:
+                    table.close_file(entry, found.query.file)
 
     def sample(self, n: int | None = None, seed: int | None = None) -> pa.Table:
         """Rows drawn as by `Table.sample`; `report` then tells what was read of data, and how many rows.
@@ -216,7 +268,7 @@ class Scan:
             ValueError: If ``n`` or ``seed`` is negative, or the scan has a condition or a limit.
             TypeError: If ``n`` or ``seed`` is no whole number.
         """
-        if self._predicate is not None or self._limit is not None:
+        if self._where is not None or self._limit is not None:
             raise ValueError("a sample is of all rows: scan without where and limit")
         for name, number in (("n", n), ("seed", seed)):
             if number is not None and not isinstance(number, Integral):
@@ -224,11 +276,12 @@ class Scan:
             if number is not None and number < 0:
                 raise ValueError(f"{name} is {number}; it must be 0 or more")
         sizes, num_bytes, requests = [], 0, 0
-        for entry in self._table.files:
-            with ParquetInput(entry.open()) as file:
-                sizes.append(FileSize.of(file))
-                num_bytes += file.source.counts.bytes
-                requests += file.source.counts.requests
+        for entry, future in ahead(self._table.open_file, self._table.files, self._table.files_at_once):
+            file = future.result()
+            sizes.append(FileSize.of(file))
+            num_bytes += file.source.counts.bytes
+            requests += file.source.counts.requests
+            self._table.close_file(entry, file)
         pieces = list(sample_rows(sizes, self._each_file(self.columns), n, seed, self._finish))
         self.report.bytes_read += num_bytes
         self.report.requests += requests
@@ -237,85 +290,22 @@ class Scan:
     def _tables(self, *, whole_files: bool) -> Iterator[pa.Table]:
         left = self._limit
         with contextlib.closing(self._each_file(self.columns)) as files:
-            for _, plan in files:
-                if plan.predicate is None and whole_files and left is None:
-                    pieces: Iterator[pa.Table] = iter([plan.read_all()])
+            for query, plan, record in files:
+                if query.predicate is None and whole_files and left is None:
+                    pieces: Iterator[Piece] = iter([read_whole_file(query)])
                 else:
-                    pieces = plan.batches(left)
+                    pieces = read_rows(query, plan, left)
+                counts = ReadCounts()
                 for piece in pieces:
+                    counts += piece.counts
+                    record(FileOutcome(plan, counts))
                     if left is not None:
-                        left -= piece.num_rows
-                    yield self._finish(piece, plan)
+                        left -= piece.rows.num_rows
+                    if piece.rows.num_rows:
+                        yield self._finish(piece.rows, query)
                 if left == 0:
                     return
 
-    def _file_scans(
-        self, report: ScanReport, columns: Sequence[OutputColumn]
-    ) -> Iterator[tuple[ParquetInput, FileScan]]:
-        """Each file that its partition values do not exclude, opened, and the scan of it."""
-        for entry in self._table.files:
-            constants = self._partition_constants(entry)
-            excluded_by = self._excluding_column(constants)
-            if excluded_by is not None:
-                report.add_unopened(entry.size_bytes, excluded_by)
-                continue
-            with self._table.open_file(entry) as file:
-                file.distinct_column = self._distinct_column
-                constants |= self._missing_constants(file, columns, constants)
-                with file.named_errors():
-                    scan = FileScan(file, self._predicate, columns, constants)
-                yield file, scan
-
-    def _partition_constants(self, entry: TableFile) -> dict[Path, pa.Scalar]:
-        kinds = self._table.partition_types
-        return {(name,): partition_scalar(value, kinds[name]) for name, value in entry.partition}
-
-    def _excluding_column(self, constants: dict[Path, pa.Scalar]) -> str | None:
-        """The partition columns that alone show that no row of a file matches, if they do."""
-        if self._predicate is None:
-            return None
-        known = _assume_true(self._predicate, set(constants))
-        columns = {path: pa.array([value.as_py()], value.type) for path, value in constants.items()}
-        if evaluate(known, columns, 1)[0].as_py():
-            return None
-        return ", ".join(sorted(".".join(path) for path in known.paths())) or "constant"
-
-    def _missing_constants(
-        self, file: ParquetInput, columns: Sequence[OutputColumn], known: dict[Path, pa.Scalar]
-    ) -> dict[Path, pa.Scalar]:
-        """Nulls for the columns that this file does not have."""
-        wanted: dict[Path, pa.DataType] = {column.path: column.type for column in columns}
-        if self._predicate is not None:
-            for path in self._predicate.paths():
-                wanted.setdefault(path, find_column(self._table.schema, path)[1])
-        refuse_repeated(file.arrow_schema, {path[0] for path in wanted if path not in known}, file.path)
-        return {
-            path: pa.scalar(None, kind)
-            for path, kind in wanted.items()
-            if path not in known and type_at(file.arrow_schema, path) is None
-        }
-
-    def _finish(self, piece: pa.Table, plan: FileScan) -> pa.Table:
+    def _finish(self, rows: pa.Table, query: FileQuery) -> pa.Table:
         """The result's columns in order: those read, and the constants."""
-        read = dict(zip([column.path for column in plan.columns], piece.columns, strict=True))
-        arrays = []
-        for column, field in zip(self.columns, self.schema, strict=True):
-            if column.path in read:
-                array = read[column.path]
-            else:
-                array = repeat_constant(plan.constants[column.path], piece.num_rows, field.type)
-            arrays.append(array)
-        if not arrays:
-            return piece
-        return pa.Table.from_arrays(arrays, schema=self.schema)
-
-
-def _assume_true(node: Bound, known: set[Path]) -> Bound:
-    """The predicate with every leaf replaced by TRUE whose column is not known."""
-    if isinstance(node, BoundAnd):
-        return conjoin([_assume_true(child, known) for child in node.children])
-    if isinstance(node, BoundOr):
-        return disjoin([_assume_true(child, known) for child in node.children])
-    if isinstance(node, BoundConstant) or node.path in known:
-        return node
-    return BoundConstant(True)
+        return with_constants(rows, query.columns, query.constants, self.columns, self.schema)

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from intarsia.lake.data_file import FileSource
 from intarsia.lake.discovery import find_files
 from intarsia.lake.scan import Scan
+from intarsia.lake.split import Split
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Where, parse_predicate
 from intarsia.read.aggregate import Aggregate
@@ -17,12 +19,15 @@ from intarsia.read.report import ScanReport
 
 
 def open(
-    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, distinct_index: str | None = None
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | FileSource,
+    *,
+    distinct_index: str | None = None,
 ) -> Table:
     """Open a Parquet file or a lake of them.
 
     Args:
-        source: A file, a folder, a glob, or a list of these; a local path or a URL (no glob then). Folders
+        source: A file, a folder, a glob, or a list of these; a local path or a URL (no glob then); or a
+            `FileSource`. Folders
             named ``column=value`` below a folder, or from a glob's first wildcard on, become partition
             columns; a file that is named by itself has none.
         distinct_index: The column (dotted if it is nested) whose distinct values other programs laid into
@@ -46,20 +51,24 @@ def open(
         >>> ia.open(path).scan(where="x = 42").to_arrow().to_pylist()
         [{'x': 42}]
     """
-    return Table(find_files(source), distinct_index=distinct_index)
+    files = source.list_files() if isinstance(source, FileSource) else find_files(source)
+    return Table(files, distinct_index=distinct_index)
 
 
 class Table(TableFiles):
     """Parquet files as one table.
 
-    The schema is that of the first file, with the partition columns at its end, as in
-    ``pyarrow.parquet.read_table``. A column that another file lacks is null there; one that has
-    another type there is cast.
+    The columns are those of the first file, with the partition columns at their end, as in
+    ``pyarrow.parquet.read_table``. A column that another file lacks is null there. One that has other types
+    in other files has the widest of them (``int32`` and ``int64``: ``int64``); each file is asked in its own.
+
+    What was parsed of files (footers, page indexes, directories) is remembered, up to 256 MiB of it, as long
+    as a file is what it was.
 
     Attributes:
         files: The files: those of a folder or glob by path, those of a list as they were listed. Each has
             ``path``, ``size_bytes`` and ``partition``.
-        schema: The schema; the first file's footer is read for it.
+        schema: The schema; the footer of every file is read for it, once.
         distinct_index: See `open`.
     """
 
@@ -141,6 +150,42 @@ class Table(TableFiles):
             9
         """
         return self.scan(where, columns).explain(analyze=analyze)
+
+    def plan(
+        self, where: Where = None, columns: Sequence[str] | None = None, *, split_bytes: int | None = None
+    ) -> list[Split]:
+        """A scan as a list of parts that any process can read, such as the tasks of a cluster.
+
+        Indexes are read here, once. A split names its file, row groups and rows, and can be pickled.
+
+        Args:
+            where: As for `scan`.
+            columns: As for `scan`.
+            split_bytes: Cut files, at the borders of row groups, where a split takes about this many bytes to
+                read; None for one split a file.
+
+        Returns:
+            The splits, in the order of the files; files and row groups without candidates are in none. Their
+            rows together are those of the scan.
+
+        Raises:
+            PredicateError: If ``where`` cannot be understood, or compares what cannot be compared.
+            ColumnNotFoundError: If a column is not there; near matches are named.
+            ValueError: If ``split_bytes`` is not positive.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> from concurrent.futures import ThreadPoolExecutor
+            >>> folder = tempfile.mkdtemp()
+            >>> for day in range(3):
+            ...     rows = pa.table({"day": [day] * 4, "x": range(4)})
+            ...     pq.write_table(rows, os.path.join(folder, f"{day}.parquet"))
+            >>> splits = ia.open(folder).plan("day > 0 AND x = 3")
+            >>> with ThreadPoolExecutor() as tasks:  # or Ray, Dask, Spark: whatever runs tasks
+            ...     pa.concat_tables(tasks.map(lambda split: split.to_arrow(), splits)).to_pylist()
+            [{'day': 1, 'x': 3}, {'day': 2, 'x': 3}]
+        """
+        return self.scan(where, columns).plan(split_bytes)
 
     def count(self, where: Where = None) -> int:
         """How many rows match.

@@ -1,66 +1,124 @@
-"""The files of a table, and the schema that they have together."""
+"""The files of a table, what is remembered of them, and the schema that they have together."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from functools import cached_property
 
 import pyarrow as pa
 
-from intarsia.file import ParquetInput
-from intarsia.lake.discovery import TableFile, partition_types
-from intarsia.storage import ObjectStoreFile
+from intarsia.errors import FormatError, ReplacedWhileReadError
+from intarsia.file import FileMetadata, ParquetInput, read_raw_footer
+from intarsia.lake.ahead import ahead
+from intarsia.lake.data_file import DataFile
+from intarsia.lake.discovery import partition_types
+from intarsia.lake.metadata_cache import MetadataCache
+from intarsia.lake.schema import TableSchema, table_schema
+from intarsia.read.report import warn_caller
+from intarsia.storage import CountedSource
+
+#: Files that are opened at once where each takes a request to a far store.
+REMOTE_FILES_AT_ONCE = 32
+
+#: Files that are opened at once on a local disk.
+LOCAL_FILES_AT_ONCE = 2
 
 
 class TableFiles:
-    """Parquet files with one schema: that of the first, with the partition columns at its end.
+    """Parquet files with one schema: the first file's columns in the widest types, and partition columns.
 
     Args:
         files: The files, at least one.
         distinct_index: The column that distinct values in DataFusion's form are about, if files have such.
     """
 
-    def __init__(self, files: Sequence[TableFile], *, distinct_index: str | None = None) -> None:
+    def __init__(self, files: Sequence[DataFile], *, distinct_index: str | None = None) -> None:
         self.files = tuple(files)
         self.distinct_index = distinct_index
-        # the first file and its ETag, for whoever is first to read it
-        self._still_open: list[tuple[ParquetInput, str]] = []
+        self._metadata = MetadataCache()
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_still_open": []}  # a copy opens its files itself
+        return {**self.__dict__, "_metadata": None}  # a copy reads footers itself
 
-    def open_file(self, entry: TableFile) -> ParquetInput:
-        """Open one of the files.
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self._metadata = MetadataCache()
 
-        The first one, if it is an object, is open since its schema was asked for: its footer need not be
-        fetched again, if it still is that object.
+    @property
+    def files_at_once(self) -> int:
+        """How many files are worth opening at once."""
+        is_remote = any(file.is_remote for file in self.files)
+        return min(REMOTE_FILES_AT_ONCE if is_remote else LOCAL_FILES_AT_ONCE, len(self.files))
+
+    def open_file(self, entry: DataFile) -> ParquetInput:
+        """Open one of the files; its footer is read only if it is not known, or the file has changed since.
+
+        A local file costs a stat. An object whose footer is not known costs one request, for the footer; one
+        whose footer is known costs one, too, to see that it is still the same.
         """
-        source = entry.open()
-        if entry is self.files[0] and isinstance(source, ObjectStoreFile):
-            with contextlib.suppress(IndexError):
-                first, e_tag = self._still_open.pop()
-                if e_tag == source.e_tag:
-                    return first
-        return ParquetInput(source)
+        source = entry.open(fresh=entry.path in self._metadata)
+        known = self._metadata.get(entry.path, source.identity)
+        if known is not None:
+            return ParquetInput(source, known)
+        try:
+            file = ParquetInput(source)
+        except ReplacedWhileReadError:  # since it was listed
+            source = entry.open(fresh=True)
+            file = ParquetInput(source)
+        self._metadata.put(entry.path, source.identity, file.metadata)
+        return file
+
+    def close_file(self, entry: DataFile, file: ParquetInput) -> None:
+        """Close a file of `open_file`, and remember what was learnt of it."""
+        file.close()
+        self._metadata.put(entry.path, file.source.identity, file.metadata)
 
     @cached_property
     def partition_types(self) -> dict[str, pa.DataType]:
         """Type of each partition column."""
         return partition_types(self.files)
 
-    @cached_property
+    @property
     def schema(self) -> pa.Schema:
-        """The schema; reads the first file's footer."""
-        source = self.files[0].open()
-        first = ParquetInput(source)
-        schema = first.arrow_schema
-        if isinstance(source, ObjectStoreFile) and source.e_tag is not None:
-            self._still_open.append((first, source.e_tag))
-        else:  # a local file is soon opened again, holds a descriptor, and may be overwritten until the scan
-            first.close()
+        """The schema; reads the footer of every file, once."""
+        return self.table_schema.schema
+
+    @cached_property
+    def table_schema(self) -> TableSchema:
+        """The schema, and which columns have different types in different files.
+
+        A file that is damaged contributes nothing; reading it raises an error.
+        """
+        found = table_schema(self._file_schemas())
+        schema = found.schema
         for name, kind in self.partition_types.items():
             field = pa.field(name, pa.dictionary(pa.int32(), kind))
             place = schema.get_field_index(name)
             schema = schema.append(field) if place < 0 else schema.set(place, field)
-        return schema
+        for note in found.notes:
+            warn_caller(f"{self.files[0].path}: {note}")
+        return TableSchema(schema, found.mixed - self.partition_types.keys(), found.notes)
+
+    def _file_schemas(self) -> list[pa.Schema]:
+        """The schema of each file that can be read; that of the first file has to be."""
+        first, *others = self.files
+        file = self.open_file(first)
+        schemas = [file.arrow_schema]
+        self.close_file(first, file)
+        for _, future in ahead(self._read_types, others, self.files_at_once):
+            # what is wrong with a file is raised when it is read
+            if not isinstance(future.exception(), (FormatError, FileNotFoundError)):
+                schemas.append(future.result())
+        return schemas
+
+    def _read_types(self, entry: DataFile) -> pa.Schema:
+        """The columns of a file; its footer is remembered, but not parsed by this package."""
+        source = entry.open()
+        try:
+            known = self._metadata.get(entry.path, source.identity)
+            if known is None:
+                known = FileMetadata(entry.path, read_raw_footer(CountedSource(source)))
+                self._metadata.put(entry.path, source.identity, known)
+            return known.column_types
+        finally:
+            source.close()

@@ -6,7 +6,8 @@ Both put together what files have inlaid (`Hll`, `Sample`), and read only where 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -14,18 +15,25 @@ import pyarrow as pa
 from intarsia.arrow.comparison import compares_alike, comparison_array, comparison_type
 from intarsia.errors import CorruptFileError, IndexPayloadError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
-from intarsia.file.decode import PageIndexMismatchError
 from intarsia.format.directory import Entry
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.granules import granule_rows
 from intarsia.indexes.hll import MAX_LG_CONFIG_K, MIN_LG_CONFIG_K, DistinctCounter, Hll, OpenHll, is_counted
 from intarsia.indexes.sample import OpenSample, Sample, draw, take_rows
 from intarsia.predicate import Path
-from intarsia.read.file_scan import FileScan
+from intarsia.read.counts import ReadCounts
+from intarsia.read.file_plan import FilePlan, current_plan
+from intarsia.read.file_query import FileQuery
+from intarsia.read.file_rows import read_known_rows, read_rows
 from intarsia.read.output_columns import OutputColumn, concat_rows
 from intarsia.read.prune import PruneStep
-from intarsia.read.report import ScanReport
+from intarsia.read.report import FileOutcome, ScanReport
+from intarsia.read.retry import retry_without_wrong_index
+from intarsia.read.row_group import select_columns
 from intarsia.rows.selection import Rows, RowSelection
+
+#: Takes what was read of a file, for the report.
+Record: TypeAlias = "Callable[[FileOutcome], None]"
 
 #: `Table.sample` gives so many rows where no file has a sample that says how many.
 DEFAULT_SAMPLE_ROWS = 1000
@@ -92,61 +100,69 @@ class DistinctValues:
         self._lg_config_k = lg_config_k
         self.unindexed: list[str] = []
 
-    def count(self, scans: Iterable[tuple[ParquetInput, FileScan]]) -> tuple[float, float, float]:
-        """About how many distinct values the matching rows have, and the bounds of that, by 95 %."""
+    def count(self, files: Iterable[tuple[FileQuery, FilePlan, Record]]) -> tuple[float, float, float]:
+        """About how many distinct values the matching rows have, and the bounds of that, by 95 %.
+
+        Args:
+            files: Each file's query and plan, and what takes the counts of what was read of it.
+        """
         total = DistinctCounter(self._lg_config_k)
         constants: set[object] = set()
         has_sketches = False
-        for file, scan in scans:
-            if self._path in scan.constants:
-                value = scan.constants[self._path]
-                if value.is_valid and value.as_py() not in constants and _has_match(scan):
+        for query, plan, record in files:
+            if self._path in query.constants:
+                value = query.constants[self._path]
+                if value.is_valid and value.as_py() not in constants and _has_match(query, plan, record):
                     constants.add(value.as_py())
             else:
                 has_sketches = True
-                total.merge(self.of_file(file, scan))
+                total.merge(self.of_file(query, plan, record))
         if not has_sketches:  # a partition column
             return float(len(constants)), float(len(constants)), float(len(constants))
         total.add(pa.array(list(constants), self._kind))
         return (total.estimate, *total.bounds(2))
 
-    def of_file(self, file: ParquetInput, scan: FileScan) -> DistinctCounter:
+    def of_file(self, query: FileQuery, plan: FilePlan, record: Record) -> DistinctCounter:
         """The distinct values of the matching rows of a file."""
-        if self._path in scan.constants:
+        if self._path in query.constants:
             counter = DistinctCounter(self._lg_config_k)
-            value = scan.constants[self._path]
-            if value.is_valid and _has_match(scan):
+            value = query.constants[self._path]
+            if value.is_valid and _has_match(query, plan, record):
                 counter.add(pa.array([value.as_py()], self._kind))
             return counter
-        while True:
-            counter = DistinctCounter(self._lg_config_k)
-            candidates = scan.plan()
-            certain = candidates if scan.pruned is None else scan.pruned.certain
-            known = self._add_sketches(file, scan, certain, counter)
-            try:
-                for piece in scan.batches(rows=candidates - known):
-                    for chunk in comparison_array(piece.column(0), self._kind).chunks:
-                        counter.add(chunk)
-                return counter
-            except pa.ArrowException as error:  # such as decimals of more digits than their type has
-                raise CorruptFileError(f"values cannot be counted: {error}", path=file.path) from error
-            except PageIndexMismatchError:
-                scan.pruned = None  # that page index is not believed any more, nor what it told
-                scan.tally.answered.clear()
+        counter, outcome = retry_without_wrong_index(
+            query.file, lambda: self._count_file(query, current_plan(query, plan))
+        )
+        record(outcome)
+        return counter
+
+    def _count_file(self, query: FileQuery, plan: FilePlan) -> tuple[DistinctCounter, FileOutcome]:
+        """The distinct values of a file, under the assumption that its page index is right."""
+        counter = DistinctCounter(self._lg_config_k)
+        before = query.file.source.counts.bytes
+        known, answered = self._add_sketches(query, plan.certain, counter)
+        counts = ReadCounts(index_bytes=query.file.source.counts.bytes - before)
+        try:
+            for piece in read_known_rows(query, plan, plan.candidates - known):
+                counts += piece.counts
+                for chunk in comparison_array(piece.rows.column(0), self._kind).chunks:
+                    counter.add(chunk)
+        except pa.ArrowException as error:  # such as decimals of more digits than their type has
+            raise CorruptFileError(f"values cannot be counted: {error}", path=query.file.path) from error
+        return counter, FileOutcome(plan, counts, tuple(answered))
 
     def _add_sketches(
-        self, file: ParquetInput, scan: FileScan, rows: RowSelection, counter: DistinctCounter
-    ) -> RowSelection:
-        """Count by sketches what granules have of some rows; returns those rows."""
-        known = RowSelection.none()
-        before = file.source.counts.bytes
+        self, query: FileQuery, rows: RowSelection, counter: DistinctCounter
+    ) -> tuple[RowSelection, list[PruneStep]]:
+        """Count by sketches what granules have of some rows; returns those rows, and which index told."""
+        file, known, answered = query.file, RowSelection.none(), []
         is_indexed = False
-        for entry in _sketches_of(scan.embedded, self._path) if self._hashes_alike(file) else ():
+        for entry in _sketches_of(query.embedded, self._path) if self._hashes_alike(file) else ():
             left = rows - known
             if left.is_empty or (entry.granularity == "file" and rows.num_rows < file.footer.num_rows):
                 is_indexed = True  # as far as that goes
                 continue
-            index = scan.embedded.open(entry)
+            index = query.embedded.open(entry)
             if not isinstance(index, OpenHll):
                 continue
             covered = index.covered(rows)
@@ -157,11 +173,10 @@ class DistinctValues:
                 continue
             is_indexed = True
             known = known | granule_rows(index.edges, covered)
-            scan.tally.answered.append(PruneStep(entry.name, ".".join(self._path), left, rows - known))
-        scan.tally.index_bytes += file.source.counts.bytes - before
+            answered.append(PruneStep(entry.name, ".".join(self._path), left, rows - known))
         if not is_indexed and file.footer.num_rows and file.path not in self.unindexed:
             self.unindexed.append(file.path)
-        return known
+        return known, answered
 
     def _hashes_alike(self, file: ParquetInput) -> bool:
         """Whether equal values have equal hashes here and in the table."""
@@ -174,12 +189,16 @@ def _sketches_of(embedded: EmbeddedIndexes, path: Path) -> Iterator[Entry]:
     return (entry for entry in embedded.entries if entry.kind == Hll.kind and entry.columns == (path,))
 
 
-def _has_match(scan: FileScan) -> bool:
+def _has_match(query: FileQuery, plan: FilePlan, record: Record) -> bool:
     """Whether any row of a file matches."""
-    candidates = scan.plan()
-    if scan.pruned is None or not scan.pruned.certain.is_empty:
-        return not candidates.is_empty
-    return any(piece.num_rows for piece in scan.batches(limit=1))
+    if not plan.certain.is_empty or plan.candidates.is_empty:
+        record(FileOutcome(plan))
+        return not plan.candidates.is_empty
+    counts = ReadCounts()
+    for piece in read_rows(query, plan, limit=1):
+        counts += piece.counts
+    record(FileOutcome(plan, counts))
+    return counts.rows_matched > 0
 
 
 # --- rows ------------------------------------------------------------------------------------------------
@@ -228,10 +247,10 @@ def affordable_rows(sizes: Sequence[FileSize]) -> int:
 
 def sample_rows(
     sizes: Sequence[FileSize],
-    scans: Iterable[tuple[ParquetInput, FileScan]],
+    files: Iterable[tuple[FileQuery, FilePlan, Record]],
     n: int | None,
     seed: int | None,
-    shape: Callable[[pa.Table, FileScan], pa.Table],
+    shape: Callable[[pa.Table, FileQuery], pa.Table],
 ) -> Iterator[pa.Table]:
     """Rows of a table, drawn uniformly and without replacement.
 
@@ -240,7 +259,8 @@ def sample_rows(
 
     Args:
         sizes: Of each file.
-        scans: The scans of the same files, without a predicate, in the same order.
+        files: The same files in the same order: their queries, without a predicate, and their plans; and what
+            takes the counts of what was read.
         n: How many rows.
         seed: The same seed draws the same rows; None: others each time.
         shape: Gives a piece the columns of the result.
@@ -251,41 +271,49 @@ def sample_rows(
     rng = np.random.default_rng(seed)
     starts = np.cumsum([0, *(size.num_rows for size in sizes)])
     drawn = draw(int(starts[-1]), affordable_rows(sizes) if n is None else n, rng)
-    for place, (file, scan) in enumerate(scans):
+    for place, (query, plan, record) in enumerate(files):
         start, stop = np.searchsorted(drawn, starts[place : place + 2])
-        if start < stop:
-            for piece in _file_sample(file, scan, drawn[start:stop] - starts[place], rng):
-                scan.tally.rows_matched += piece.num_rows
-                yield shape(piece, scan)
+        if start == stop:
+            continue
+        before = query.file.source.counts.bytes
+        embedded = _open_sample(query)
+        counts = ReadCounts(index_bytes=query.file.source.counts.bytes - before)
+        num_rows = 0
+        for rows, read in _file_sample(query, plan, embedded, drawn[start:stop] - starts[place], rng):
+            counts += read
+            num_rows += rows.num_rows
+            yield shape(rows, query)
+        record(FileOutcome(plan, replace(counts, rows_matched=num_rows)))
 
 
 def _file_sample(
-    file: ParquetInput, scan: FileScan, drawn: Rows, rng: np.random.Generator
-) -> Iterator[pa.Table]:
-    inlaid = _open_sample(file, scan)
-    if inlaid is None:
-        yield _rows_at(scan, drawn)
+    query: FileQuery,
+    plan: FilePlan,
+    embedded: OpenSample | None,
+    drawn: Rows,
+    rng: np.random.Generator,
+) -> Iterator[tuple[pa.Table, ReadCounts]]:
+    if embedded is None:
+        yield _rows_at(query, plan, drawn)
         return
-    yield scan.shape(take_rows(inlaid.rows, draw(len(inlaid.ordinals), len(drawn), rng)))
-    missing = len(drawn) - len(inlaid.ordinals)
+    sampled = take_rows(embedded.rows, draw(len(embedded.ordinals), len(drawn), rng))
+    yield select_columns(query, dict(enumerate(sampled.columns)), sampled.num_rows), ReadCounts()
+    missing = len(drawn) - len(embedded.ordinals)
     if missing > 0:
-        others = draw(file.footer.num_rows - len(inlaid.ordinals), missing, rng)
+        others = draw(query.file.footer.num_rows - len(embedded.ordinals), missing, rng)
         # for each sampled row, how many others precede it
-        gaps = inlaid.ordinals - np.arange(len(inlaid.ordinals))
-        yield _rows_at(scan, others + np.searchsorted(gaps, others, side="right"))
+        gaps = embedded.ordinals - np.arange(len(embedded.ordinals))
+        yield _rows_at(query, plan, others + np.searchsorted(gaps, others, side="right"))
 
 
-def _rows_at(scan: FileScan, ordinals: Rows) -> pa.Table:
+def _rows_at(query: FileQuery, plan: FilePlan, ordinals: Rows) -> tuple[pa.Table, ReadCounts]:
     """Rows by their ordinals, from the pages that hold them."""
     rows = RowSelection.from_rows(ordinals)
-    while True:
-        before = scan.tally.rows_matched
-        try:
-            return concat_rows(list(scan.batches(rows=rows)))
-        except PageIndexMismatchError:  # no longer believed: whole chunks are read
-            continue
-        finally:
-            scan.tally.rows_matched = before  # the caller counts them
+    pieces = retry_without_wrong_index(
+        query.file, lambda: list(read_known_rows(query, current_plan(query, plan), rows))
+    )
+    found = concat_rows([piece.rows for piece in pieces])
+    return found, sum((piece.counts for piece in pieces), ReadCounts())
 
 
 def _sample_of(embedded: EmbeddedIndexes) -> tuple[Entry, Sample] | None:
@@ -296,18 +324,14 @@ def _sample_of(embedded: EmbeddedIndexes) -> tuple[Entry, Sample] | None:
     return None
 
 
-def _open_sample(file: ParquetInput, scan: FileScan) -> OpenSample | None:
-    """A file's sample, if it can be believed."""
-    found = _sample_of(scan.embedded)
-    if found is None:
+def _open_sample(query: FileQuery) -> OpenSample | None:
+    """A file's sample, if it is trusted."""
+    found = _sample_of(query.embedded)
+    index = None if found is None else query.embedded.open(found[0])
+    if found is None or not isinstance(index, OpenSample):
         return None
-    before = file.source.counts.bytes
-    index = scan.embedded.open(found[0])
-    scan.tally.index_bytes += file.source.counts.bytes - before
-    if not isinstance(index, OpenSample):
-        return None
-    here, there = file.arrow_schema, index.rows.schema
+    here, there = query.file.arrow_schema, index.rows.schema
     if (here.names, here.types) != (there.names, there.types):
-        file.distrust(found[0].name, "it has other columns than the file, or columns of other types")
+        query.file.distrust(found[0].name, "it has other columns than the file, or columns of other types")
         return None
     return index

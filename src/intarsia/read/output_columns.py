@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -88,3 +88,31 @@ def repeat_constant(value: pa.Scalar, num_rows: int, kind: pa.DataType) -> pa.Ar
         return pa.nulls(num_rows, kind)
     indices = pa.repeat(pa.scalar(0, kind.index_type), num_rows)
     return pa.DictionaryArray.from_arrays(indices, pa.array([value.as_py()], kind.value_type))
+
+
+def with_constants(
+    rows: pa.Table,
+    read: Sequence[OutputColumn],
+    constants: Mapping[Path, pa.Scalar],
+    columns: Sequence[OutputColumn],
+    schema: pa.Schema,
+) -> pa.Table:
+    """The columns of a result in order, those that were read and those that have one value in all rows.
+
+    Args:
+        rows: What was read.
+        read: The columns of ``rows``.
+        constants: The values of the other columns.
+        columns: The columns of the result.
+        schema: The schema of the result.
+    """
+    if not columns:
+        return rows
+    known = dict(zip([column.path for column in read], rows.columns, strict=True))
+    arrays = [
+        known[column.path]
+        if column.path in known
+        else repeat_constant(constants[column.path], rows.num_rows, field.type)
+        for column, field in zip(columns, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)

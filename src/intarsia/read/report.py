@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import sys
 import warnings
@@ -14,41 +16,28 @@ import numpy as np
 
 from intarsia.errors import IntarsiaWarning
 from intarsia.file import ChunkKey, Ignored, ParquetInput
-from intarsia.file.chunk_plan import data_page_count
 from intarsia.format.footer import Leaf
+from intarsia.read.counts import PageCounts, ReadCounts
+from intarsia.read.file_plan import FilePlan
+from intarsia.read.file_query import FileQuery
 from intarsia.read.prune import PruneStep
 
 
-@dataclass
-class PageCounts:
-    """Data pages of one column; the total is None where a writer keeps it to itself."""
+@dataclass(frozen=True)
+class FileOutcome:
+    """What answering took of one file.
 
-    total: int | None = 0
-    read: int = 0
-
-    def add(self, other: PageCounts) -> None:
-        """Sum, unknown if either is."""
-        self.total = None if self.total is None or other.total is None else self.total + other.total
-        self.read += other.read
-
-
-@dataclass
-class FileTally:
-    """What a scan read of one file.
-
-    ``pages`` has an entry for each leaf that the scan retrieves, by its dotted name.
+    Attributes:
+        plan: What its indexes said.
+        counts: What was read besides, and how many rows match.
+        answered: What indexes answered, so that it was not read.
+        rows_estimated: About how many rows match; None if no index of the file tells.
     """
 
-    row_groups_read: int = 0
-    pages: dict[str, PageCounts] = field(default_factory=dict)
-    dictionary_pages_read: int = 0
-    rows_candidate: int = 0
+    plan: FilePlan
+    counts: ReadCounts = field(default_factory=ReadCounts)
+    answered: tuple[PruneStep, ...] = ()
     rows_estimated: float | None = None
-    rows_matched: int = 0
-    planned_bytes: int = 0
-    index_bytes: int = 0
-    steps: Sequence[PruneStep] = ()
-    answered: list[PruneStep] = field(default_factory=list)
 
 
 @dataclass
@@ -117,34 +106,40 @@ class ScanReport:
         self.bytes_total += size_bytes
         _entry(self.pruned_by, "partition", column).files += 1
 
-    def add_file(self, file: ParquetInput, leaves: Sequence[Leaf], tally: FileTally) -> None:
-        """Count a file whose footer was read."""
-        footer = file.footer
+    def add_file(self, query: FileQuery, outcome: FileOutcome) -> None:
+        """Count a file whose footer was read.
+
+        Args:
+            query: What was asked of it.
+            outcome: What that took.
+        """
+        plan, counts = outcome.plan, outcome.counts
+        file = query.file
         self.files_opened += 1
-        self.files_read += tally.row_groups_read > 0
-        self.row_groups_total += len(footer.metadata.row_groups)
-        self.row_groups_read += tally.row_groups_read
-        for name, counts in tally.pages.items():
-            self.pages.setdefault(name, PageCounts()).add(counts)
-        self.dictionary_pages_read += tally.dictionary_pages_read
-        self.rows_total += footer.num_rows
-        self.rows_candidate += tally.rows_candidate
-        if tally.rows_estimated is None or self.rows_estimated is None:
+        self.files_read += counts.row_groups > 0
+        self.row_groups_total += query.num_row_groups
+        self.row_groups_read += counts.row_groups
+        for name, total in query.total_pages().items():
+            self.pages.setdefault(name, PageCounts()).add(PageCounts(total, counts.pages.get(name, 0)))
+        self.dictionary_pages_read += counts.dictionary_pages
+        self.rows_total += file.footer.num_rows
+        self.rows_candidate += counts.rows_candidate
+        if outcome.rows_estimated is None or self.rows_estimated is None:
             self.rows_estimated = None
         else:
-            self.rows_estimated += tally.rows_estimated
+            self.rows_estimated += outcome.rows_estimated
         if self.rows_matched is not None:
-            self.rows_matched += tally.rows_matched
+            self.rows_matched += counts.rows_matched
         self.bytes_total += file.source.size()
         self.bytes_read += file.source.counts.bytes
-        self.bytes_index += tally.index_bytes
+        self.bytes_index += plan.index_bytes + counts.index_bytes
         if self.bytes_planned is not None:
-            self.bytes_planned += tally.planned_bytes
+            self.bytes_planned += counts.planned_bytes
         self.requests += file.source.counts.requests
-        for step in tally.steps:
-            _add_step(_entry(self.pruned_by, step.index, step.column), file, leaves, step)
-        for step in tally.answered:
-            own = [leaf for leaf in leaves if leaf.name == step.column]
+        for step in plan.steps:
+            _add_step(_entry(self.pruned_by, step.index, step.column), file, query.leaves, step)
+        for step in outcome.answered:
+            own = [leaf for leaf in query.leaves if leaf.name == step.column]
             _add_step(_entry(self.answered_by, step.index, step.column), file, own, step)
         self.ignored += [note for note in file.ignored if note not in self.ignored]
 
@@ -217,12 +212,11 @@ def _entry(entries: dict[tuple[str, str], PrunedBy], index: str, column: str) ->
 
 def _add_step(entry: PrunedBy, file: ParquetInput, leaves: Sequence[Leaf], step: PruneStep) -> None:
     edges = file.footer.row_group_starts
-    before = step.before.overlaps(edges[:-1], edges[1:])
-    after = step.after.overlaps(edges[:-1], edges[1:])
+    before, after = step.before.count_between(edges), step.after.count_between(edges)
     entry.files += step.after.is_empty
-    entry.row_groups += int(before.sum() - after.sum())
-    entry.rows += step.before.num_rows - step.after.num_rows
-    for group in np.flatnonzero(before).tolist():
+    entry.row_groups += int(((before > 0) & (after == 0)).sum())
+    entry.rows += int(before.sum() - after.sum())
+    for group in np.flatnonzero(before != after).tolist():
         entry.pages += sum(_pages_skipped(file, group, leaf, step, bool(after[group])) for leaf in leaves)
 
 
@@ -230,7 +224,7 @@ def _pages_skipped(file: ParquetInput, group: int, leaf: Leaf, step: PruneStep, 
     """Data pages of a chunk that a step made needless; 0 where the pages are not known."""
     locations = file.locations(ChunkKey(group, leaf.ordinal))
     if locations is None:
-        return 0 if partly else data_page_count(file.footer.chunk_metadata(group, leaf)) or 0
+        return 0 if partly else file.metadata.data_pages(leaf)[group] or 0
     first = int(file.footer.row_group_starts[group])
     starts, stops = locations.row_starts + first, locations.row_stops + first
     return int(step.before.overlaps(starts, stops).sum() - step.after.overlaps(starts, stops).sum())
@@ -248,14 +242,14 @@ def warn_of_ignored(report: ScanReport) -> None:
     """One warning for each file of which something was ignored, at the line that called this package."""
     for path, notes in reasons_by_file(report.ignored).items():
         more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
-        message = f"{path}: ignored {notes[0].index}: {notes[0].reason}{more}"
-        warnings.warn(message, IntarsiaWarning, stacklevel=_callers_level())
+        warn_caller(f"{path}: ignored {notes[0].index}: {notes[0].reason}{more}")
 
 
-def _callers_level() -> int:
-    """The ``stacklevel`` by which `warn_of_ignored` warns of the nearest line outside this package."""
+def warn_caller(message: str) -> None:
+    """Warn at the nearest line outside this package."""
     package = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+    inside = (package, functools.__file__, contextlib.__file__)  # decorators of ours run there
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(inside):
         frame, level = frame.f_back, level + 1
-    return level
+    warnings.warn(message, IntarsiaWarning, stacklevel=level)

@@ -187,6 +187,24 @@ class RowSelection:
         inside = (place >= 0) & (self.stops[np.maximum(place, 0)] >= last)
         return np.asarray(inside | (first >= last))
 
+    def count_between(self, edges: Rows) -> Rows:
+        """For each granule ``edges[i]`` to ``edges[i + 1]``, how many of its rows are selected.
+
+        Args:
+            edges: Ascending; one more than there are granules.
+
+        Example:
+            >>> RowSelection.from_ranges([(2, 4), (7, 20)]).count_between(np.array([0, 3, 10, 15]))
+            array([1, 4, 5])
+        """
+        if self.is_empty:
+            return np.zeros(max(0, len(edges) - 1), dtype=np.int64)
+        before = np.concatenate([[0], np.cumsum(self.stops - self.starts)])
+        place = np.searchsorted(self.starts, edges, side="right")  # ranges that start at or before the edge
+        last = np.maximum(place - 1, 0)
+        beyond = np.maximum(self.stops[last] - edges, 0)  # rows of the last such range at or after the edge
+        return np.diff(before[place] - np.where(place > 0, beyond, 0))
+
     def rows(self) -> Rows:
         """Every row, one by one."""
         lengths = self.stops - self.starts

@@ -27,9 +27,11 @@ from intarsia.predicate import (
     evaluate,
 )
 from intarsia.predicate.bound import conjoin, disjoin
-from intarsia.read.file_scan import FileScan
+from intarsia.read.counts import ReadCounts
+from intarsia.read.file_plan import count_planned, plan_file
+from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import OutputColumn
-from intarsia.read.report import ScanReport
+from intarsia.read.report import FileOutcome, ScanReport
 from intarsia.spark.int96 import as_nanoseconds, is_int96
 from intarsia.spark.listing import LakeFile
 from intarsia.spark.spark_types import holds_as_is, partition_value
@@ -110,15 +112,16 @@ class FilePlanner:
                     return self._partition_leaf(leaf, file)
                 return self._file_leaf(leaf, opened)
 
-            scan = FileScan(
+            query = FileQuery.of(
                 opened, self._bound(self._predicate, leaf_in_file), self._output(opened.arrow_schema)
             )
-            rows = scan.plan()
-            scan.tally.rows_candidate = rows.num_rows
-            if self._count_pages:
-                scan.plan_pages(rows)
+            plan = plan_file(query)
+            rows = plan.candidates
+            counts = (
+                count_planned(query, rows) if self._count_pages else ReadCounts(rows_candidate=rows.num_rows)
+            )
             with self._lock:
-                self.report.add_file(opened, scan.leaves, scan.tally)
+                self.report.add_file(query, FileOutcome(plan, counts))
             return not rows.is_empty
 
     def _bound(self, node: Predicate, leaf: Callable[[_Leaf], Bound]) -> Bound:

@@ -1,7 +1,7 @@
 """Where bytes come from and where they go: byte ranges, local files, object stores, atomic replacement."""
 
 from intarsia.storage.local import LocalFile, local_path
-from intarsia.storage.objects import MAX_CONCURRENT_REQUESTS, ObjectStoreFile, find_store
+from intarsia.storage.objects import MAX_CONCURRENT_REQUESTS, ObjectIdentity, ObjectStoreFile, find_store
 from intarsia.storage.ranges import ByteRange, coalesce
 from intarsia.storage.source import ByteSource, CountedSource, IoCounts, MemorySource, SourceFile
 
@@ -13,6 +13,7 @@ __all__ = [
     "IoCounts",
     "LocalFile",
     "MemorySource",
+    "ObjectIdentity",
     "ObjectStoreFile",
     "SourceFile",
     "coalesce",

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Sequence
 from urllib.parse import unquote
 
 from intarsia.storage.ranges import ByteRange
+
+#: File systems record when a file was written at least this finely.
+_CLOCK_TICK_SECONDS = 2.0
 
 _URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.\-]+)://([^/]*)(/?.*)", re.DOTALL)
 
@@ -24,7 +28,11 @@ class LocalFile:
         self.path = os.fspath(path)
         self._fd = -1  # for `__del__`, should there be no such file
         self._fd = os.open(self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
-        self._size = os.fstat(self._fd).st_size
+        found = os.fstat(self._fd)
+        self._size = found.st_size
+        # a file that was written a moment ago may be written again within the same tick of its clock
+        is_settled = time.time() - found.st_mtime > _CLOCK_TICK_SECONDS
+        self.identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns) if is_settled else None
 
     def size(self) -> int:
         """Length of the file in bytes, when it was opened."""

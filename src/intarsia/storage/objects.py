@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 from intarsia.errors import ReplacedWhileReadError
 from intarsia.storage.object_errors import object_errors
@@ -14,6 +14,33 @@ from intarsia.storage.ranges import ByteRange
 MAX_CONCURRENT_REQUESTS = 16
 
 
+class ObjectIdentity(NamedTuple):
+    """What a store says of an object when it is listed, or asked about.
+
+    Attributes:
+        size_bytes: Its length.
+        e_tag: Changes whenever the object does; None if the store has none.
+        modified: When it was written last, in seconds since 1970; None if the store does not say.
+    """
+
+    size_bytes: int
+    e_tag: str | None
+    modified: float | None
+
+    @classmethod
+    def of(cls, meta: Mapping[str, Any]) -> ObjectIdentity:
+        """What obstore says of an object."""
+        modified = meta.get("last_modified")
+        return cls(
+            int(meta["size"]), meta.get("e_tag"), None if modified is None else float(modified.timestamp())
+        )
+
+    @property
+    def is_conclusive(self) -> bool:
+        """Whether an object that has the same identity has the same bytes."""
+        return self.e_tag is not None
+
+
 class ObjectStoreFile:
     """An object behind a URL (``s3://``, ``gs://``, ``az://``, ``https://``), read through obstore.
 
@@ -21,6 +48,7 @@ class ObjectStoreFile:
         store: An obstore store (or any object with obstore's interface).
         key: The object's path within the store.
         path: The name to show in messages; the URL it came from.
+        known: What a listing said of it; None to ask the store.
 
     The object is read as it was when it was opened: should it be replaced meanwhile, a read fails, since the
     footer of one object says nothing about the bytes of another.
@@ -29,16 +57,14 @@ class ObjectStoreFile:
     #: As obstore does by itself; doing it here keeps the count honest.
     coalesce_bytes = 1 << 20
 
-    def __init__(self, store: Any, key: str, path: str) -> None:
-        import obstore
-
+    def __init__(self, store: Any, key: str, path: str, known: ObjectIdentity | None = None) -> None:
         self.path = path
         self._store = store
         self._key = key
-        with object_errors(path):
-            meta = obstore.head(store, key)
-        self._size = int(meta["size"])
-        self.e_tag: str | None = meta.get("e_tag")
+        found = known or ask_identity(store, key, path)
+        self._size = found.size_bytes
+        self.e_tag = found.e_tag
+        self.identity = found if found.is_conclusive else None
 
     def size(self) -> int:
         """Length of the object in bytes, when it was opened."""
@@ -72,6 +98,18 @@ class ObjectStoreFile:
 
     def close(self) -> None:
         """Nothing is held between requests."""
+
+
+def ask_identity(store: Any, key: str, path: str) -> ObjectIdentity:
+    """What a store says of an object; one request.
+
+    Raises:
+        ObjectStoreError: If the store cannot be reached, or refuses.
+    """
+    import obstore
+
+    with object_errors(path):
+        return ObjectIdentity.of(obstore.head(store, key))
 
 
 def find_store(url: str) -> tuple[Any, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,6 +26,11 @@ class ByteSource(Protocol):
     path: str
     #: Ranges closer than this many bytes are worth one request (0 for local files).
     coalesce_bytes: int
+
+    @property
+    def identity(self) -> Hashable | None:
+        """Two sources of one path with equal identities have the same bytes; None if that cannot be told."""
+        ...
 
     def size(self) -> int:
         """Length of the file in bytes."""
@@ -49,6 +54,7 @@ class MemorySource:
     """
 
     coalesce_bytes = 0
+    identity = None
 
     def __init__(self, data: bytes, path: str = "<memory>") -> None:
         self.path = path
@@ -89,6 +95,7 @@ class CountedSource:
         self._source = source
         self.path = source.path
         self.coalesce_bytes = source.coalesce_bytes
+        self.identity = source.identity
         self.counts = IoCounts()
         self._counting = threading.Lock()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,33 @@ import pyarrow as pa
 
 from intarsia.arrow.comparison import comparison_array
 from intarsia.errors import CorruptFileError
-from intarsia.file.decode import PageIndexMismatchError
 from intarsia.indexes.summaries import merge_summaries, one_summary, summarize
 from intarsia.read.aggregate.answers import Answer, Asked, Needs, answer, confirmed
 from intarsia.read.aggregate.result import Question, questions
-from intarsia.read.file_scan import FileScan
+from intarsia.read.claims import check_row_counts
+from intarsia.read.counts import ReadCounts
+from intarsia.read.file_plan import FilePlan, current_plan
+from intarsia.read.file_query import FileQuery
+from intarsia.read.file_rows import read_known_rows
 from intarsia.read.output_columns import OutputColumn
+from intarsia.read.report import FileOutcome
+from intarsia.read.retry import retry_without_wrong_index
 from intarsia.rows.selection import RowSelection
 
 _ALL = np.zeros(1, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class FileTotals:
+    """What the matching rows of one file come to.
+
+    Attributes:
+        outcome: What finding that out took.
+        summaries: For each question one row of `intarsia.indexes.summaries.summary_schema`.
+    """
+
+    outcome: FileOutcome
+    summaries: Mapping[Question, pa.Table]
 
 
 class Totals:
@@ -30,7 +49,7 @@ class Totals:
         columns: The columns that are named there, in that order.
 
     Raises:
-        ValueError: If a function is unknown, or the column's type has none such.
+        ValueError: If a function is unknown, or is not defined for the column's type.
     """
 
     def __init__(self, functions: Mapping[str, Sequence[str] | str], columns: Sequence[OutputColumn]) -> None:
@@ -48,66 +67,78 @@ class Totals:
             }
         return out
 
-    def add_file(self, scan: FileScan) -> None:
+    def add_file(self, query: FileQuery, plan: FilePlan) -> FileOutcome:
         """Add the rows of a file that match.
 
         Args:
-            scan: A scan of all columns that are asked about; its tally is filled in.
+            query: About all columns that are named.
+            plan: What the indexes of the file say.
         """
-        found = None
-        while found is None:
-            found = self._try_file(scan)
-        for question, summaries in found.items():
-            self._summaries[question].append(merge_summaries(pa.concat_tables(summaries), _ALL))
 
-    def _try_file(self, scan: FileScan) -> dict[Question, list[pa.Table]] | None:
-        try:
-            return _FileTotals(scan, self._questions).run()
-        except PageIndexMismatchError:
-            scan.pruned = None  # that page index is not believed any more, nor what it told
-            return None
+        def attempt() -> FileTotals:
+            return _FileReading(query, current_plan(query, plan), self._questions).run()
+
+        totals = retry_without_wrong_index(query.file, attempt)
+        for question, summary in totals.summaries.items():
+            self._summaries[question].append(summary)
+        return totals.outcome
 
 
-class _FileTotals:
-    def __init__(self, scan: FileScan, asked: Sequence[Question]) -> None:
-        self.scan = scan
-        self.candidates = scan.plan()
-        self.certain = self.candidates
-        if scan.pruned is not None and scan.predicate is not None:
-            paths = scan.predicate.paths()
-            self.certain = confirmed(scan.file, paths, self.candidates, scan.pruned.certain)
-        self.summaries = {question: [one_summary(question.kind, None, 0, 0)] for question in asked}
-        self.rows_matched = 0
+class _FileReading:
+    """Adds up one file, under the assumption that its page index is right."""
 
-    def run(self) -> dict[Question, list[pa.Table]]:
-        """Summaries for each question."""
-        tally = self.scan.tally
-        tally.answered.clear()
-        before = self.scan.file.source.counts.bytes
-        left: dict[RowSelection, list[Question]] = {}
-        for question, summaries in self.summaries.items():
-            answered = self._answer(question)
-            summaries += answered.summaries
-            tally.answered += answered.steps
-            left.setdefault(self.candidates - answered.rows, []).append(question)
-        tally.index_bytes += self.scan.file.source.counts.bytes - before
-        everything_left = RowSelection.none()
-        for rows, together in left.items():
-            self._read(rows, together)
-            everything_left = everything_left | rows
-        edges = self.scan.file.footer.row_group_starts
-        tally.row_groups_read = int(everything_left.overlaps(edges[:-1], edges[1:]).sum())
-        tally.rows_candidate = self.candidates.num_rows
-        tally.rows_matched = self.rows_matched
-        return self.summaries
+    def __init__(self, query: FileQuery, plan: FilePlan, asked: Sequence[Question]) -> None:
+        self._query = query
+        self._plan = plan
+        self._asked = asked
+        self._certain = plan.candidates
+        if query.predicate is not None:
+            paths = query.predicate.paths()
+            self._certain = confirmed(query.file, paths, plan.candidates, plan.certain)
+
+    def run(self) -> FileTotals:
+        """Ask indexes first, then read what they do not tell."""
+        query, candidates = self._query, self._plan.candidates
+        before = query.file.source.counts.bytes
+        answers = {question: self._answer(question) for question in self._asked}
+        counts = ReadCounts(index_bytes=query.file.source.counts.bytes - before)
+        summaries = {question: list(answered.summaries) for question, answered in answers.items()}
+        together: dict[RowSelection, list[Question]] = {}
+        for question, answered in answers.items():
+            together.setdefault(candidates - answered.rows, []).append(question)
+        rows_matched, everything_read = 0, RowSelection.none()
+        for rows, asked in together.items():
+            found, read = self._read(rows, asked)
+            for question, pieces in found.items():
+                summaries[question] += pieces
+            counts += read
+            # the same for all: what is known matches, and what was read was counted
+            rows_matched = candidates.num_rows - rows.num_rows + read.rows_matched
+            everything_read |= rows
+        outcome = FileOutcome(
+            self._plan,
+            ReadCounts(
+                row_groups=sum(1 for _ in query.row_groups(everything_read)),
+                pages=counts.pages,
+                dictionary_pages=counts.dictionary_pages,
+                rows_candidate=candidates.num_rows,
+                rows_matched=rows_matched,
+                index_bytes=counts.index_bytes,
+            ),
+            tuple(step for answered in answers.values() for step in answered.steps),
+        )
+        merged = {question: _merged(question, pieces) for question, pieces in summaries.items()}
+        return FileTotals(outcome, merged)
 
     def _answer(self, question: Question) -> Answer:
         """What is known without reading."""
-        column, certain = question.column, self.certain
-        if column is None or column.path in self.scan.constants:
+        column, certain, query = question.column, self._certain, self._query
+        if column is None or column.path in query.constants:
+            if not certain.is_empty:
+                check_row_counts(query.file)
             return Answer(certain, [self._constant(question, certain.num_rows)], [])
-        leaf = self.scan.file.leaves_by_path.get(column.path)
-        if leaf is None or leaf.ordinal not in self.scan.file.leaf_types or certain.is_empty:
+        leaf = query.file.leaves_by_path.get(column.path)
+        if leaf is None or leaf.ordinal not in query.file.leaf_types or certain.is_empty:
             return Answer(RowSelection.none(), [], [])
         functions = set(question.functions)
         needs = Needs(
@@ -115,44 +146,39 @@ class _FileTotals:
             bounds=bool(functions & {"min", "max"}),
             sum=bool(functions & {"sum", "avg"}),
         )
-        cost_bytes = self._reader([question]).estimated_bytes
-        asked = Asked(self.scan.file, self.scan.embedded, leaf, question.kind, needs, cost_bytes)
-        return answer(asked, self.candidates, certain)
+        cost_bytes = query.for_columns([column]).estimated_bytes
+        asked = Asked(query.file, query.embedded, leaf, question.kind, needs, cost_bytes)
+        return answer(asked, self._plan.candidates, certain)
 
     def _constant(self, question: Question, num_rows: int) -> pa.Table:
         """Rows that all hold one value."""
         if question.column is None:
             return one_summary(question.kind, None, num_rows, 0)
-        value = self.scan.constants[question.column.path]
+        value = self._query.constants[question.column.path]
         is_nan = pa.types.is_floating(value.type) and value.is_valid and math.isnan(value.as_py())
         held = None if question.kind == pa.null() else value
         return one_summary(
             question.kind, held, num_rows, 0 if value.is_valid else num_rows, num_rows if is_nan else 0
         )
 
-    def _reader(self, together: Sequence[Question]) -> FileScan:
-        columns = [question.column for question in together if question.column is not None]
-        return FileScan(self.scan.file, self.scan.predicate, columns, self.scan.constants)
-
-    def _read(self, rows: RowSelection, together: Sequence[Question]) -> None:
-        """Add what of some rows matches, for questions about which just these rows are not known."""
-        reader = self._reader(together)
-        reader.pruned = self.scan.pruned
-        places = {column.path: place for place, column in enumerate(reader.columns)}
-        num_matched = self.candidates.num_rows - rows.num_rows  # what is known matches
-        for piece in reader.batches(rows=rows):
-            num_matched += piece.num_rows
-            for question in together:
+    def _read(
+        self, rows: RowSelection, asked: Sequence[Question]
+    ) -> tuple[dict[Question, list[pa.Table]], ReadCounts]:
+        """Summaries of those of some rows that match, for questions about which just these are not known."""
+        columns = [question.column for question in asked if question.column is not None]
+        query = self._query.for_columns(columns)
+        places = {column.path: place for place, column in enumerate(query.columns)}
+        summaries: dict[Question, list[pa.Table]] = {question: [] for question in asked}
+        counts = ReadCounts()
+        for piece in read_known_rows(query, self._plan, rows):
+            counts += piece.counts
+            for question in asked:
                 place = None if question.column is None else places.get(question.column.path)
                 if place is None:
-                    self.summaries[question].append(self._constant(question, piece.num_rows))
+                    summaries[question].append(self._constant(question, piece.rows.num_rows))
                 else:
-                    self.summaries[question] += self._column_summaries(question, piece.column(place))
-        self.rows_matched = num_matched
-        for name, counts in reader.tally.pages.items():
-            self.scan.tally.pages[name].read += counts.read
-        self.scan.tally.dictionary_pages_read += reader.tally.dictionary_pages_read
-        self.scan.tally.index_bytes += reader.tally.index_bytes
+                    summaries[question] += self._column_summaries(question, piece.rows.column(place))
+        return summaries, counts
 
     def _column_summaries(self, question: Question, column: pa.ChunkedArray) -> list[pa.Table]:
         """Summaries of a column that was read."""
@@ -164,5 +190,11 @@ class _FileTotals:
             return [summarize(chunk, _ALL) for chunk in plain.chunks if len(chunk)]
         except pa.ArrowException as error:  # such as decimals of more digits than their type has
             raise CorruptFileError(
-                f"values of {question.name!r} cannot be added up: {error}", path=self.scan.file.path
+                f"values of {question.name!r} cannot be added up: {error}", path=self._query.file.path
             ) from error
+
+
+def _merged(question: Question, summaries: Sequence[pa.Table]) -> pa.Table:
+    """Summaries as one row."""
+    nothing = one_summary(question.kind, None, 0, 0)
+    return merge_summaries(pa.concat_tables([nothing, *summaries]), _ALL)

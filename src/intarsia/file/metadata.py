@@ -1,0 +1,225 @@
+"""What is known of a Parquet file once its footer was read; it holds no source, so it can outlive one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from intarsia.errors import CorruptFileError, FormatError
+from intarsia.file.schema import FileSchema, file_schema
+from intarsia.format.directory import Directory, FoundDirectory, find_directory
+from intarsia.format.footer import MAGIC, Footer, Leaf, parse_footer
+from intarsia.format.page_index import PageLocations
+from intarsia.format.structs import ColumnIndex, ColumnMetaData, PageType
+
+#: Types of pages that hold values.
+DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
+
+#: A parsed struct takes about this many times the memory of its serialized form.
+_PARSED_PER_SERIALIZED = 16
+
+
+class ChunkKey(NamedTuple):
+    """A column chunk: ordinal of the row group, ordinal of the leaf."""
+
+    row_group: int
+    leaf: int
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """An index that was found and not used, and why."""
+
+    file: str
+    index: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class RawFooter:
+    """A footer as it lies in its file.
+
+    Attributes:
+        data: Its bytes, without length and magic.
+        start: Byte offset in the file where they begin.
+        file_length: Length of the file in bytes.
+    """
+
+    data: bytes
+    start: int
+    file_length: int
+
+
+class FileMetadata:
+    """The footer of one file, and what was parsed of it and of its page index so far.
+
+    Several threads may read it and add to it.
+
+    Args:
+        path: The name of the file, for messages.
+        raw: Its footer.
+
+    Attributes:
+        ignored: Indexes that were found and are not trusted.
+    """
+
+    def __init__(self, path: str, raw: RawFooter) -> None:
+        self.path = path
+        self._raw = raw
+        self.ignored: list[Ignored] = []
+        self._locations: dict[ChunkKey, PageLocations | None] = {}
+        self._column_indexes: dict[ChunkKey, ColumnIndex | None] = {}
+        self._data_pages: dict[int, tuple[int | None, ...]] = {}
+        self._page_index_bytes = 0
+        self._wrong_row_groups: frozenset[int] = frozenset()
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory this takes."""
+        footer_bytes = len(self._raw.data)
+        parsed_bytes = (footer_bytes if "footer" in self.__dict__ else 0) + self._page_index_bytes
+        return footer_bytes + _PARSED_PER_SERIALIZED * parsed_bytes
+
+    @cached_property
+    def footer(self) -> Footer:
+        """The footer, parsed.
+
+        Raises:
+            CorruptFileError: If it is damaged.
+        """
+        try:
+            return parse_footer(self._raw.data, self._raw.start, self._raw.file_length)
+        except FormatError as error:
+            error.path = error.path or self.path
+            raise
+
+    # --- what Arrow makes of the schema ------------------------------------------------------------
+
+    @cached_property
+    def arrow_metadata(self) -> pq.FileMetaData:
+        """The footer as pyarrow holds it."""
+        raw = self._raw.data
+        # a file of nothing but the footer: pyarrow reads no more than that
+        tail = MAGIC + raw + len(raw).to_bytes(4, "little") + MAGIC
+        try:
+            return pq.read_metadata(pa.BufferReader(tail))
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise CorruptFileError(
+                f"pyarrow cannot read the footer: {error}", path=self.path, struct="FileMetaData"
+            ) from error
+
+    @cached_property
+    def schema(self) -> FileSchema:
+        """The schema, as leaves and as Arrow sees it."""
+        return file_schema(self.footer)
+
+    @property
+    def column_types(self) -> pa.Schema:
+        """The columns and their types as Arrow has them, by pyarrow alone: the footer is not parsed for it.
+
+        Raises:
+            CorruptFileError: If pyarrow cannot make anything of it.
+        """
+        if "footer" in self.__dict__:
+            return self.schema.arrow
+        try:
+            return self.arrow_metadata.schema.to_arrow_schema()
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise CorruptFileError(
+                f"pyarrow cannot read the schema: {error}", path=self.path, struct="SchemaElement"
+            ) from error
+
+    @property
+    def leaves_by_path(self) -> Mapping[tuple[str, ...], Leaf]:
+        """Leaves by their path; of equal paths the first."""
+        return self.schema.leaves_by_path
+
+    def data_pages(self, leaf: Leaf) -> tuple[int | None, ...]:
+        """Data pages of a leaf in each row group; None where the writer did not record their number."""
+        found = self._data_pages.get(leaf.ordinal)
+        if found is None:
+            groups = range(len(self.footer.metadata.row_groups))
+            found = tuple(data_page_count(self.footer.chunk_metadata(group, leaf)) for group in groups)
+            self._data_pages[leaf.ordinal] = found
+        return found
+
+    # --- what Intarsia added -----------------------------------------------------------------------
+
+    @cached_property
+    def found_directory(self) -> FoundDirectory | None:
+        """The directory in the footer, even one that is not about this file; None if there is none."""
+        return find_directory(self.footer)
+
+    @cached_property
+    def directory(self) -> Directory | None:
+        """What Intarsia added to the file; None if nothing, or if the directory is not to be used."""
+        found = self.found_directory
+        if found is None:
+            return None
+        if found.reason is not None:
+            self.distrust("intarsia directory", found.reason)
+            return None
+        return found.directory
+
+    # --- the page index ----------------------------------------------------------------------------
+
+    def distrust(self, index: str, reason: str) -> None:
+        """Note that an index was found and is not used."""
+        note = Ignored(self.path, index, reason)
+        if note not in self.ignored:
+            self.ignored.append(note)
+
+    def distrust_page_index(self, row_group: int, reason: str) -> None:
+        """Forget the page index of a row group: its pages did not hold what it says."""
+        self.distrust(f"page index, row group {row_group}", reason)
+        self._wrong_row_groups |= {row_group}
+        for leaf in self.footer.leaves:
+            self._locations[ChunkKey(row_group, leaf.ordinal)] = None
+            self._column_indexes[ChunkKey(row_group, leaf.ordinal)] = None
+
+    @property
+    def wrong_row_groups(self) -> frozenset[int]:
+        """Row groups whose page index proved wrong while pages were read."""
+        return self._wrong_row_groups
+
+    def knows_locations(self, key: ChunkKey) -> bool:
+        """Whether a chunk's OffsetIndex was looked for."""
+        return key in self._locations
+
+    def knows_column_index(self, key: ChunkKey) -> bool:
+        """Whether a chunk's ColumnIndex was looked for."""
+        return key in self._column_indexes
+
+    def keep_locations(self, key: ChunkKey, found: PageLocations | None, num_bytes: int = 0) -> None:
+        """Remember where a chunk's pages lie, or that this is not known."""
+        if key.row_group in self._wrong_row_groups:
+            found = None
+        self._locations[key] = found
+        self._page_index_bytes += num_bytes
+
+    def keep_column_index(self, key: ChunkKey, found: ColumnIndex | None, num_bytes: int = 0) -> None:
+        """Remember a chunk's column index, or that there is none to trust."""
+        if key.row_group in self._wrong_row_groups:
+            found = None
+        self._column_indexes[key] = found
+        self._page_index_bytes += num_bytes
+
+    def locations(self, key: ChunkKey) -> PageLocations | None:
+        """Where a chunk's pages lie; None where that was not looked for, or is not trusted."""
+        return self._locations.get(key)
+
+    def column_index(self, key: ChunkKey) -> ColumnIndex | None:
+        """A chunk's column index; None where that was not looked for, or is not trusted."""
+        return self._column_indexes.get(key)
+
+
+def data_page_count(meta: ColumnMetaData) -> int | None:
+    """Data pages of a chunk by its ``encoding_stats``; None where the writer left them out."""
+    if not meta.encoding_stats:
+        return None
+    return sum(stat.count for stat in meta.encoding_stats if stat.page_type in DATA_PAGES)

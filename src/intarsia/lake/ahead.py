@@ -1,0 +1,62 @@
+"""Work done side by side and a little ahead of whoever takes the results, in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+def ahead(
+    work: Callable[[_Item], _Result],
+    items: Iterable[_Item],
+    at_once: int,
+    discard: Callable[[_Result], None] = lambda _: None,
+) -> Generator[tuple[_Item, Future[_Result]], None, None]:
+    """Each item and what became of it, in the order of the items.
+
+    At most ``at_once`` results are under way or waiting to be taken.
+
+    Args:
+        work: What to do with an item; called in several threads.
+        items: The items.
+        at_once: How many are worked on at once; 1 works on each when it is asked for, without a thread.
+        discard: Called with each result that is not taken, should the caller stop early.
+
+    Yields:
+        The item, and its result or exception.
+
+    Example:
+        >>> [(item, future.result()) for item, future in ahead(str, [1, 2, 3], 2)]
+        [(1, '1'), (2, '2'), (3, '3')]
+    """
+    if at_once < 2:
+        for item in items:
+            yield item, _done(work, item)
+        return
+    waiting: deque[tuple[_Item, Future[_Result]]] = deque()
+    with ThreadPoolExecutor(at_once, thread_name_prefix="intarsia") as pool:
+        try:
+            for item in items:
+                waiting.append((item, pool.submit(work, item)))
+                if len(waiting) == at_once:
+                    yield waiting.popleft()
+            while waiting:
+                yield waiting.popleft()
+        finally:
+            for _, future in waiting:
+                if not future.cancel() and future.exception() is None:
+                    discard(future.result())
+
+
+def _done(work: Callable[[_Item], _Result], item: _Item) -> Future[_Result]:
+    future: Future[_Result] = Future()
+    try:
+        future.set_result(work(item))
+    except Exception as error:  # noqa: BLE001  raised again where the result is taken
+        future.set_exception(error)
+    return future

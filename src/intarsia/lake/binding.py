@@ -1,0 +1,130 @@
+"""A question to a table, put to each of its files: names are the table's, types are the file's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from intarsia.errors import PredicateError
+from intarsia.file import ParquetInput
+from intarsia.file.schema import FileSchema
+from intarsia.lake.data_file import DataFile
+from intarsia.lake.discovery import partition_scalar
+from intarsia.lake.schema import file_view
+from intarsia.lake.table_files import TableFiles
+from intarsia.predicate import (
+    Bound,
+    BoundAnd,
+    BoundConstant,
+    BoundOr,
+    Path,
+    Predicate,
+    bind,
+    evaluate,
+    find_column,
+)
+from intarsia.predicate.bound import conjoin, disjoin
+from intarsia.read.file_query import FileQuery
+from intarsia.read.output_columns import OutputColumn, refuse_repeated, type_at
+
+
+@dataclass(frozen=True)
+class _Binding:
+    """The question as files of one schema get it."""
+
+    predicate: Bound | None
+    missing: Mapping[Path, pa.Scalar]
+
+
+class TableBinder:
+    """Puts one question to the files of a table.
+
+    Args:
+        table: The table.
+        predicate: Which rows; None for all.
+        columns: The columns wanted.
+
+    Raises:
+        PredicateError: If the predicate compares what cannot be compared.
+        ColumnNotFoundError: If a column of the predicate is not there.
+    """
+
+    def __init__(
+        self, table: TableFiles, predicate: Predicate | None, columns: Sequence[OutputColumn]
+    ) -> None:
+        self._table = table
+        self._predicate = predicate
+        self._columns = tuple(columns)
+        self._bound = None if predicate is None else bind(predicate, table.schema)
+        named = table.distinct_index
+        self._distinct_column = None if named is None else find_column(table.schema, named)[0]
+        self._bindings: dict[FileSchema, _Binding] = {}
+        paths = self._bound.paths() if self._bound is not None else frozenset()
+        self._paths: dict[Path, pa.DataType] = {column.path: column.type for column in columns}
+        for path in paths:
+            self._paths.setdefault(path, find_column(table.schema, path)[1])
+        # where files disagree about a type, what the table's type says of a literal need not hold in each
+        self._decides_early = not {path[0] for path in paths} & table.table_schema.mixed
+
+    def for_columns(self, columns: Sequence[OutputColumn]) -> TableBinder:
+        """The same question about other columns."""
+        return TableBinder(self._table, self._predicate, columns)
+
+    def excluding_column(self, entry: DataFile) -> str | None:
+        """The partition columns that alone show that no row of a file matches, if they do."""
+        if self._bound is None or not self._decides_early:
+            return None
+        constants = self._partition_constants(entry)
+        known = _assume_true(self._bound, constants.keys())
+        columns = {path: pa.array([value.as_py()], value.type) for path, value in constants.items()}
+        if evaluate(known, columns, 1)[0].as_py():
+            return None
+        return ", ".join(sorted(".".join(path) for path in known.paths())) or "constant"
+
+    def query(self, entry: DataFile, file: ParquetInput) -> FileQuery:
+        """The question to one open file.
+
+        Raises:
+            PredicateError: If this file's types cannot be compared with the predicate's literals.
+        """
+        file.distinct_column = self._distinct_column
+        constants = self._partition_constants(entry)
+        if file.schema not in self._bindings:
+            with file.named_errors():
+                self._bindings[file.schema] = self._bind(file, constants.keys())
+        binding = self._bindings[file.schema]
+        return FileQuery.of(file, binding.predicate, self._columns, {**constants, **binding.missing})
+
+    def _partition_constants(self, entry: DataFile) -> dict[Path, pa.Scalar]:
+        kinds = self._table.partition_types
+        return {(name,): partition_scalar(value, kinds[name]) for name, value in entry.partition}
+
+    def _bind(self, file: ParquetInput, partition: Set[Path]) -> _Binding:
+        here = file.arrow_schema
+        refuse_repeated(here, {path[0] for path in self._paths if path not in partition}, file.path)
+        missing = {
+            path: pa.scalar(None, kind)
+            for path, kind in self._paths.items()
+            if path not in partition and type_at(here, path) is None
+        }
+        if self._predicate is None:
+            return _Binding(None, missing)
+        in_partition = {path[0] for path in partition}
+        own = pa.schema([field for field in here if field.name not in in_partition])
+        try:
+            return _Binding(bind(self._predicate, file_view(self._table.schema, own)), missing)
+        except PredicateError as error:
+            raise PredicateError(f"{file.path}: {error}") from error
+
+
+def _assume_true(node: Bound, known: Set[Path]) -> Bound:
+    """The predicate with every condition replaced by TRUE whose column is not known."""
+    if isinstance(node, BoundAnd):
+        return conjoin([_assume_true(child, known) for child in node.children])
+    if isinstance(node, BoundOr):
+        return disjoin([_assume_true(child, known) for child in node.children])
+    if isinstance(node, BoundConstant) or node.path in known:
+        return node
+    return BoundConstant(True)

@@ -1,0 +1,239 @@
+"""The schema of many files: the first file's columns, each in the widest type that any file has for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from intarsia.arrow.comparison import comparison_type
+
+#: A schema is compared with this many before it.
+_LOOKED_BACK = 8
+
+#: At most this many names are listed in a warning.
+_NAMES_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """What the files of a table have in common.
+
+    Attributes:
+        schema: The columns of the first file, in the widest types.
+        mixed: Columns that do not have the same type in all files.
+        notes: What a user should know: columns that most files lack, while they have others.
+    """
+
+    schema: pa.Schema
+    mixed: frozenset[str]
+    notes: tuple[str, ...]
+
+
+def table_schema(schemas: Iterable[pa.Schema]) -> TableSchema:
+    """The schema of a table.
+
+    Args:
+        schemas: The schema of each file that could be read, at least one, in the order of the files.
+
+    Example:
+        >>> found = table_schema([pa.schema({"a": pa.int32()}), pa.schema({"a": pa.int64(), "b": pa.int8()})])
+        >>> found.schema.field("a").type, found.mixed
+        (DataType(int64), frozenset({'a'}))
+    """
+    counted: list[_Counted] = []
+    for schema in schemas:
+        # files beside each other mostly have one schema; a schema that is counted twice does no harm
+        known = next((seen for seen in counted[:-_LOOKED_BACK:-1] if seen.schema.equals(schema)), None)
+        if known is None:
+            known = _Counted(schema)
+            counted.append(known)
+        known.num_files += 1
+    first = counted[0].schema
+    fields, mixed = [], set()
+    for field in first:
+        kind = field.type
+        for other in counted[1:]:
+            found = _field_of(other.schema, field.name)
+            if found is None or found.type == kind:
+                continue
+            if comparison_type(found.type) != comparison_type(kind):
+                mixed.add(field.name)
+            kind = widest(kind, found.type) or kind
+        fields.append(field.with_type(kind))
+    schema = pa.schema(fields, metadata=first.metadata)
+    return TableSchema(schema, frozenset(mixed), tuple(_notes(counted)))
+
+
+@dataclass
+class _Counted:
+    """A schema, and how many files have it."""
+
+    schema: pa.Schema
+    num_files: int = 0
+
+
+def _notes(counted: Sequence[_Counted]) -> Iterable[str]:
+    first, total = counted[0].schema, sum(one.num_files for one in counted)
+    columns = set(first.names)
+    names = [(set(one.schema.names), one.num_files) for one in counted]
+    for column in first.names:
+        lacking = [(found, num_files) for found, num_files in names if column not in found]
+        others = sorted(set().union(*(found - columns for found, _ in lacking)))
+        num_lacking = sum(num_files for _, num_files in lacking)
+        if others and 2 * num_lacking > total:
+            shown = ", ".join(repr(other) for other in others[:_NAMES_SHOWN])
+            more = f" and {len(others) - _NAMES_SHOWN} more" if len(others) > _NAMES_SHOWN else ""
+            yield (
+                f"{num_lacking:,} of {total:,} files have no column {column!r}, so it is null in their rows; "
+                f"they have {shown}{more}, which the first file lacks. If the column was renamed, as Iceberg "
+                "and Delta do without rewriting files, open the files of each name separately"
+            )
+
+
+def widest(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """The narrowest type that holds the values of two types; None if there is no such type.
+
+    Integers widen among integers (unsigned ones to a wider signed one), to decimals and to ``float64``;
+    floats to wider floats; decimals to more digits; dates to timestamps; times, timestamps and durations to
+    the finer unit; structs and lists as their children do. An ``int64`` in a ``float64`` column, or a
+    timestamp in a finer unit, may still not fit: then reading that value raises an error.
+
+    Example:
+        >>> widest(pa.uint8(), pa.int16()), widest(pa.decimal128(10, 2), pa.decimal128(18, 4))
+        (DataType(int16), Decimal128Type(decimal128(18, 4)))
+        >>> widest(pa.date32(), pa.timestamp("us")), widest(pa.string(), pa.int8())
+        (TimestampType(timestamp[us]), None)
+    """
+    if a.equals(b):
+        return a
+    if pa.types.is_null(a) or pa.types.is_null(b):
+        return b if pa.types.is_null(a) else a
+    if pa.types.is_dictionary(a) or pa.types.is_dictionary(b):
+        values = widest(*(kind.value_type if pa.types.is_dictionary(kind) else kind for kind in (a, b)))
+        return None if values is None else _like_first(a, values)
+    if pa.types.is_integer(a) and pa.types.is_integer(b):
+        return _integer(a, b)
+    if _is_number(a) and _is_number(b):
+        return _number(a, b)
+    if pa.types.is_temporal(a) and pa.types.is_temporal(b):
+        return _temporal(a, b)
+    if pa.types.is_struct(a) and pa.types.is_struct(b):
+        return _struct(a, b)
+    if _is_text(a) and _is_text(b):
+        return a
+    if _is_list(a) and _is_list(b) and type(a) is type(b):
+        item = widest(a.value_type, b.value_type)
+        return None if item is None else type_of_list(a, item)
+    return None
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def type_of_list(like: pa.DataType, item: pa.DataType) -> pa.DataType:
+    """The list type of the same kind over another item type."""
+    field = like.value_field.with_type(item)
+    return pa.large_list(field) if pa.types.is_large_list(like) else pa.list_(field)
+
+
+def _like_first(kind: pa.DataType, values: pa.DataType) -> pa.DataType:
+    return pa.dictionary(kind.index_type, values, kind.ordered) if pa.types.is_dictionary(kind) else values
+
+
+def _integer(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    signed = [pa.types.is_signed_integer(kind) for kind in (a, b)]
+    if signed[0] == signed[1]:
+        return a if a.bit_width > b.bit_width else b
+    unsigned_bits = (b if signed[0] else a).bit_width
+    bits = max((a if signed[0] else b).bit_width, 2 * unsigned_bits)
+    return {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}.get(bits)
+
+
+def _number(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    floats = [kind for kind in (a, b) if pa.types.is_floating(kind)]
+    if len(floats) == 2:
+        return a if a.bit_width > b.bit_width else b
+    if floats:
+        other = b if floats[0] is a else a
+        return pa.float64() if pa.types.is_integer(other) else None
+    digits = [_digits(kind) for kind in (a, b)]
+    scale = max(scale for _, scale in digits)
+    precision = max(whole for whole, _ in digits) + scale
+    if precision > 76 or scale < 0:
+        return None
+    wide = pa.decimal128 if precision <= 38 else pa.decimal256
+    return wide(precision, scale)
+
+
+def _digits(kind: pa.DataType) -> tuple[int, int]:
+    """Decimal digits before and after the point."""
+    if pa.types.is_decimal(kind):
+        return kind.precision - kind.scale, kind.scale
+    return {8: 3, 16: 5, 32: 10}.get(kind.bit_width, 20), 0
+
+
+def _temporal(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    if pa.types.is_date(a) and pa.types.is_date(b):
+        return pa.date64()
+    if pa.types.is_date(a) or pa.types.is_date(b):
+        other = b if pa.types.is_date(a) else a
+        return other if pa.types.is_timestamp(other) and other.tz is None else None
+    for is_kind in (pa.types.is_timestamp, pa.types.is_time, pa.types.is_duration):
+        if is_kind(a) and is_kind(b):
+            if (getattr(a, "tz", None) is None) != (getattr(b, "tz", None) is None):
+                return None
+            unit = max(a.unit, b.unit, key=("s", "ms", "us", "ns").index)
+            if pa.types.is_timestamp(a):
+                return pa.timestamp(unit, a.tz)
+            if pa.types.is_duration(a):
+                return pa.duration(unit)
+            return pa.time32(unit) if unit in ("s", "ms") else pa.time64(unit)
+    return None
+
+
+def _struct(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """The fields of the first, widened; None if the second lacks one, or has it of an unrelated type."""
+    fields = []
+    for field in a:
+        place = b.get_field_index(field.name)
+        kind = widest(field.type, b.field(place).type) if place >= 0 else None
+        if kind is None:
+            return None
+        fields.append(field.with_type(kind))
+    return pa.struct(fields) if len(b) == len(a) else None
+
+
+def file_view(table: Sequence[pa.Field], file: pa.Schema) -> pa.Schema:
+    """The table's columns with the types that they have in one file, where it has them.
+
+    A predicate is bound to this: names are the table's, types are the file's.
+    """
+    return pa.schema([_field_view(field, _field_of(file, field.name)) for field in table])
+
+
+def _field_of(schema: pa.Schema, name: str) -> pa.Field | None:
+    place = schema.get_field_index(name)
+    return None if place < 0 else schema.field(place)
+
+
+def _field_view(table: pa.Field, file: pa.Field | None) -> pa.Field:
+    if file is None:
+        return table
+    if not (pa.types.is_struct(table.type) and pa.types.is_struct(file.type)):
+        return table if pa.types.is_struct(table.type) else table.with_type(file.type)
+    children = []
+    for child in table.type:
+        place = file.type.get_field_index(child.name)
+        children.append(_field_view(child, file.type.field(place) if place >= 0 else None))
+    return table.with_type(pa.struct(children))

@@ -1,0 +1,153 @@
+"""A part of a scan as a value: which rows of which file might match. Any process can read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import xxhash
+
+from intarsia.errors import ReplacedWhileReadError
+from intarsia.file import ParquetInput
+from intarsia.lake.data_file import DataFile
+from intarsia.predicate import Path, Predicate, bind
+from intarsia.read.file_plan import FilePlan
+from intarsia.read.file_query import FileQuery
+from intarsia.read.file_rows import read_rows
+from intarsia.read.output_columns import OutputColumn, concat_rows, with_constants
+from intarsia.rows.selection import RowSelection
+
+
+@dataclass(frozen=True)
+class SplitQuestion:
+    """What every split of one file shares.
+
+    Attributes:
+        file: The file, as it was listed.
+        identity: What the file was when it was planned; see `Split`.
+        predicate: Which rows; None for all.
+        view: The schema to bind the predicate to: the table's names, this file's types.
+        columns: The columns of the result.
+        schema: The schema of the result.
+        constants: Columns that have one value in all rows of the file.
+    """
+
+    file: DataFile
+    identity: str
+    predicate: Predicate | None
+    view: pa.Schema
+    columns: tuple[OutputColumn, ...]
+    schema: pa.Schema
+    constants: Mapping[Path, pa.Scalar]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows of one file that might match, to be read by any process; it can be pickled.
+
+    Every row group of a file is in one split at most, so the rows of all splits are those of the scan.
+
+    Attributes:
+        path: The file.
+        row_groups: Ordinals of the row groups to read.
+        row_ranges: The rows that might match, half open, in the file's numbering.
+        num_bytes: About how many bytes reading them takes.
+
+    Example:
+        >>> import intarsia as ia, pickle, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+        >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+        >>> pq.write_table(pa.table({"x": range(1000)}), path, row_group_size=100)
+        >>> (split,) = ia.open(path).plan("x BETWEEN 250 AND 252")
+        >>> split.row_groups, split.row_ranges
+        ((2,), ((200, 300),))
+        >>> pickle.loads(pickle.dumps(split)).to_arrow()["x"].to_pylist()
+        [250, 251, 252]
+    """
+
+    path: str
+    row_groups: tuple[int, ...]
+    row_ranges: tuple[tuple[int, int], ...]
+    num_bytes: int
+    _question: SplitQuestion = field(repr=False)
+
+    @property
+    def identity(self) -> str:
+        """What the file was when it was planned: its length, and a hash of its footer."""
+        return self._question.identity
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows might match."""
+        return sum(stop - start for start, stop in self.row_ranges)
+
+    def to_arrow(self) -> pa.Table:
+        """Read the rows that match; no index is read again but the page locations.
+
+        Raises:
+            ReplacedWhileReadError: If the file is not the one that was planned.
+            CorruptFileError: If it is damaged where it has to be read.
+        """
+        question = self._question
+        empty = pa.Table.from_batches([], question.schema)
+        return concat_rows([empty, *self._tables()])
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The Arrow PyCapsule protocol."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def _tables(self) -> Iterator[pa.Table]:
+        question = self._question
+        with ParquetInput(question.file.open()) as file:
+            if file_identity(file) != question.identity:
+                raise ReplacedWhileReadError(
+                    "the file was replaced after it was planned; plan again", path=self.path
+                )
+            predicate = None if question.predicate is None else bind(question.predicate, question.view)
+            query = FileQuery.of(file, predicate, question.columns, question.constants)
+            rows = RowSelection.from_ranges(self.row_ranges)
+            stages = () if query.predicate is None else (query.predicate,)
+            for piece in read_rows(query, FilePlan(rows, RowSelection.none(), stages)):
+                yield with_constants(
+                    piece.rows, query.columns, query.constants, question.columns, question.schema
+                )
+
+
+def file_identity(file: ParquetInput) -> str:
+    """What a file is, wherever it is read: its length, and a hash of its footer."""
+    return f"{file.footer.file_length}-{xxhash.xxh3_128_hexdigest(file.footer.raw)}"
+
+
+def make_splits(
+    question: SplitQuestion, query: FileQuery, plan: FilePlan, split_bytes: int | None
+) -> list[Split]:
+    """Cut what is to be read of a file into splits, at the borders of row groups.
+
+    Args:
+        question: What the splits share.
+        query: What is asked of the file.
+        plan: Which rows might match.
+        split_bytes: A split ends where it takes about this much to read; None for one split a file.
+
+    Returns:
+        None of them is empty.
+    """
+    edges = query.file.footer.row_group_starts
+    splits: list[Split] = []
+    groups: list[int] = []
+    num_bytes = 0
+
+    def finish() -> None:
+        rows = plan.candidates.clip(int(edges[groups[0]]), int(edges[groups[-1] + 1]))
+        splits.append(Split(query.file.path, tuple(groups), tuple(rows), num_bytes, question))
+
+    for group, rows in query.row_groups(plan.candidates):
+        group_bytes = query.estimated_bytes(rows.shift(int(edges[group])))
+        if groups and split_bytes is not None and num_bytes + group_bytes > split_bytes:
+            finish()
+            groups, num_bytes = [], 0
+        groups.append(group)
+        num_bytes += group_bytes
+    if groups:
+        finish()
+    return splits

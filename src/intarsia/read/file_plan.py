@@ -1,0 +1,147 @@
+"""A plan for one file: the rows that might match, by its indexes alone. No data page is read for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from intarsia.file import ChunkKey
+from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse, plan_chunk
+from intarsia.format.footer import Leaf
+from intarsia.predicate import Bound
+from intarsia.read.counts import ReadCounts
+from intarsia.read.estimate import Estimates, order_conditions
+from intarsia.read.file_query import FileQuery
+from intarsia.read.prune import PruneStep, prune
+from intarsia.rows.selection import RowSelection
+
+#: An index that estimates is read if it takes at most this part of the bytes of the candidates.
+_ESTIMATE_PART = 8
+
+
+@dataclass(frozen=True)
+class FilePlan:
+    """What indexes say of a question to one file.
+
+    Attributes:
+        candidates: A superset of the rows that match.
+        certain: Rows that are known to match without being read; a subset of the candidates.
+        stages: The predicate in parts, all of which have to be met. The columns of the first part are read
+            first, and those of the next only where its rows are. Empty without a predicate.
+        steps: What each index excluded, in the order they were asked.
+        index_bytes: Bytes read from indexes.
+        wrong_row_groups: Row groups whose page index was known to be wrong when this was planned.
+    """
+
+    candidates: RowSelection
+    certain: RowSelection
+    stages: tuple[Bound, ...] = ()
+    steps: tuple[PruneStep, ...] = ()
+    index_bytes: int = 0
+    wrong_row_groups: frozenset[int] = frozenset()
+
+
+def plan_file(query: FileQuery) -> FilePlan:
+    """Ask the indexes of a file which rows might match."""
+    file, predicate = query.file, query.predicate
+    wrong = file.metadata.wrong_row_groups
+    if predicate is None:
+        everything = RowSelection.all(file.footer.num_rows)
+        return FilePlan(everything, everything, wrong_row_groups=wrong)
+    before = file.source.counts.bytes
+    pruned = prune(
+        file,
+        predicate,
+        constants=query.constants,
+        data_bytes=query.estimated_bytes,
+        embedded=query.embedded,
+    )
+    stages: tuple[Bound, ...] = (predicate,) if query.predicate_paths else ()
+    if len(query.predicate_paths) > 1 and not pruned.candidates.is_empty:
+        stages = tuple(_ordered_conditions(query, predicate, pruned.candidates))
+    index_bytes = file.source.counts.bytes - before
+    return FilePlan(pruned.candidates, pruned.certain, stages, pruned.steps, index_bytes, wrong)
+
+
+def current_plan(query: FileQuery, plan: FilePlan) -> FilePlan:
+    """The plan, made again if a page index that it may rest on has proved wrong since."""
+    is_current = plan.wrong_row_groups == query.file.metadata.wrong_row_groups
+    return plan if is_current else plan_file(query)
+
+
+def _ordered_conditions(query: FileQuery, predicate: Bound, candidates: RowSelection) -> list[Bound]:
+    """The conditions of the predicate, those that keep fewest rows first."""
+    most_bytes = query.estimated_bytes(candidates) // _ESTIMATE_PART
+    estimates = Estimates(query.file, query.embedded, most_bytes)
+    num_rows, possible = query.file.footer.num_rows, max(1, candidates.num_rows)
+
+    def share_of_candidates(condition: Bound) -> float | None:
+        share = estimates.share(condition)
+        return None if share is None else min(1.0, share * num_rows / possible)
+
+    return order_conditions(predicate, share_of_candidates, query.column_bytes)
+
+
+def estimate_rows(query: FileQuery, plan: FilePlan) -> tuple[float | None, int]:
+    """About how many rows match, and the index bytes that it took to say so.
+
+    Returns:
+        The estimate, None if no index of the file gives one; and the bytes.
+    """
+    num_rows = query.file.footer.num_rows
+    if query.predicate is None:
+        return float(num_rows), 0
+    before = query.file.source.counts.bytes
+    share = Estimates(query.file, query.embedded, query.file.source.size()).share(query.predicate)
+    index_bytes = query.file.source.counts.bytes - before
+    if share is None:
+        return None, index_bytes
+    return float(min(max(share * num_rows, plan.certain.num_rows), plan.candidates.num_rows)), index_bytes
+
+
+def count_planned(query: FileQuery, rows: RowSelection) -> ReadCounts:
+    """What reading some rows would read; only OffsetIndexes are read to tell."""
+    before = query.file.source.counts.bytes
+    row_groups, planned_bytes, pages = 0, 0, dict.fromkeys((leaf.name for leaf in query.leaves), 0)
+    for group, wanted in query.row_groups(rows):
+        row_groups += 1
+        for plan in plan_chunks(query, group, query.leaves, wanted):
+            pages[plan.leaf.name] += count_pages(plan)
+            planned_bytes += plan.num_bytes
+            if plan.dictionary is not None and plan.dictionary_use is not DictionaryUse.NEVER:
+                planned_bytes += plan.dictionary.length
+    return ReadCounts(
+        row_groups=row_groups,
+        pages=pages,
+        rows_candidate=rows.num_rows,
+        index_bytes=query.file.source.counts.bytes - before,
+        planned_bytes=planned_bytes,
+    )
+
+
+def plan_chunks(query: FileQuery, group: int, leaves: list[Leaf], rows: RowSelection) -> list[ChunkPlan]:
+    """The pages of some leaves that hold some rows of a row group; reads their OffsetIndexes.
+
+    Args:
+        query: The question.
+        group: Ordinal of the row group.
+        leaves: The leaves.
+        rows: The rows, relative to the row group.
+    """
+    file = query.file
+    file.load_page_index([ChunkKey(group, leaf.ordinal) for leaf in leaves])
+    num_rows = file.footer.metadata.row_groups[group].num_rows
+    return [
+        plan_chunk(
+            leaf,
+            file.footer.chunk_metadata(group, leaf),
+            file.locations(ChunkKey(group, leaf.ordinal)),
+            num_rows,
+            rows,
+        )
+        for leaf in leaves
+    ]
+
+
+def count_pages(plan: ChunkPlan) -> int:
+    """Data pages that a plan reads; 0 for a whole chunk whose pages are not recorded."""
+    return plan.total_pages or 0 if plan.whole else len(plan.page_starts)

@@ -1,0 +1,127 @@
+"""A question to one file: its predicate in the file's own types, the columns wanted, and the constants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from intarsia.file import ParquetInput
+from intarsia.format.footer import Leaf
+from intarsia.indexes.embedded import EmbeddedIndexes
+from intarsia.predicate import Bound, BoundConstant, Path
+from intarsia.read.output_columns import OutputColumn
+from intarsia.rows.selection import RowSelection
+
+
+@dataclass(frozen=True)
+class FileQuery:
+    """What is asked of one open file; `FileQuery.of` makes it.
+
+    Attributes:
+        file: The file.
+        embedded: Its embedded indexes.
+        predicate: Which rows, bound to the file's types; None for all.
+        columns: The columns wanted that are in the file.
+        constants: Columns that are not in the file and have one value in all of its rows: partition columns,
+            and columns that the file lacks (null).
+    """
+
+    file: ParquetInput
+    embedded: EmbeddedIndexes
+    predicate: Bound | None
+    columns: tuple[OutputColumn, ...]
+    constants: Mapping[Path, pa.Scalar]
+
+    @classmethod
+    def of(
+        cls,
+        file: ParquetInput,
+        predicate: Bound | None,
+        columns: Sequence[OutputColumn],
+        constants: Mapping[Path, pa.Scalar] | None = None,
+    ) -> FileQuery:
+        """A question to a file; columns may include those that are constant."""
+        constants = constants or {}
+        if isinstance(predicate, BoundConstant) and predicate.value:
+            predicate = None
+        wanted = tuple(column for column in columns if column.path not in constants)
+        return cls(file, EmbeddedIndexes(file), predicate, wanted, constants)
+
+    def for_columns(self, columns: Sequence[OutputColumn]) -> FileQuery:
+        """The same question about other columns."""
+        return replace(self, columns=tuple(column for column in columns if column.path not in self.constants))
+
+    @cached_property
+    def predicate_paths(self) -> tuple[Path, ...]:
+        """The predicate's columns that are in the file."""
+        paths = self.predicate.paths() if self.predicate is not None else ()
+        return tuple(path for path in paths if path not in self.constants)
+
+    @cached_property
+    def output_leaves(self) -> list[Leaf]:
+        """The leaves of the columns wanted."""
+        return leaves_under(self.file, [column.path for column in self.columns])
+
+    @cached_property
+    def leaves(self) -> list[Leaf]:
+        """The leaves that answering may read, in the order of the schema."""
+        found = {*leaves_under(self.file, self.predicate_paths), *self.output_leaves}
+        return sorted(found, key=lambda leaf: leaf.ordinal)
+
+    @property
+    def num_row_groups(self) -> int:
+        """Row groups of the file."""
+        return len(self.file.footer.metadata.row_groups)
+
+    def total_pages(self) -> dict[str, int | None]:
+        """Data pages of each leaf in the whole file, by its dotted name; None where it is not recorded."""
+        out: dict[str, int | None] = {}
+        for leaf in self.leaves:
+            counts = self.file.metadata.data_pages(leaf)
+            out[leaf.name] = None if None in counts else sum(count or 0 for count in counts)
+        return out
+
+    # --- what rows cost ----------------------------------------------------------------------------
+
+    def row_groups(self, rows: RowSelection) -> Iterator[tuple[int, RowSelection]]:
+        """Row groups that hold some of the rows, and those rows relative to the row group."""
+        edges = self.file.footer.row_group_starts
+        for group in np.flatnonzero(rows.overlaps(edges[:-1], edges[1:])).tolist():
+            start, stop = int(edges[group]), int(edges[group + 1])
+            yield group, rows.clip(start, stop).shift(-start)
+
+    @cached_property
+    def _bytes_per_row(self) -> np.ndarray:
+        """For each row group, about how many bytes of `leaves` a row takes."""
+        footer = self.file.footer
+        sizes = [
+            sum(footer.chunk_metadata(group, leaf).total_compressed_size for leaf in self.leaves)
+            for group in range(self.num_row_groups)
+        ]
+        rows = np.maximum(1, np.diff(footer.row_group_starts))
+        return np.array(sizes, dtype=np.float64) / rows
+
+    def estimated_bytes(self, rows: RowSelection) -> int:
+        """About what reading some rows costs: each chunk's share of its bytes."""
+        if rows.is_empty:
+            return 0
+        return int(rows.count_between(self.file.footer.row_group_starts) @ self._bytes_per_row)
+
+    def column_bytes(self, path: Path) -> int:
+        """Bytes of a column in the whole file; 0 for one that has a constant value."""
+        return sum(
+            self.file.footer.chunk_metadata(group, leaf).total_compressed_size
+            for leaf in leaves_under(self.file, [path])
+            for group in range(self.num_row_groups)
+        )
+
+
+def leaves_under(file: ParquetInput, paths: Sequence[Path]) -> list[Leaf]:
+    """The leaves of fields given by path, in the order of the schema."""
+    wanted = set(paths)
+    depths = {len(path) for path in wanted}
+    return [leaf for leaf in file.footer.leaves if any(leaf.path[:depth] in wanted for depth in depths)]

@@ -1,0 +1,179 @@
+"""Reads the rows of one file by a plan: the predicate's columns, then the rest of the rows that match.
+
+The predicate's columns are read at once, unless an index estimates that one condition keeps few rows: then
+its columns come first, and those of the other conditions only where its rows are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from intarsia.errors import CorruptFileError, FormatError
+from intarsia.file.chunk_plan import plan_chunk
+from intarsia.file.decode import PageDecoder
+from intarsia.file.fetch import PageCache
+from intarsia.read.claims import check_claims
+from intarsia.read.counts import ReadCounts
+from intarsia.read.file_plan import FilePlan
+from intarsia.read.file_query import FileQuery
+from intarsia.read.output_columns import rows_without_columns
+from intarsia.read.retry import retry_without_wrong_index
+from intarsia.read.row_group import RowGroupReader, select_columns
+from intarsia.rows.selection import RowSelection
+from intarsia.storage import SourceFile
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows that match, and what reading them took.
+
+    Attributes:
+        rows: The query's columns; constants are not among them.
+        counts: What was read for these rows and for the rows that proved not to match.
+    """
+
+    rows: pa.Table
+    counts: ReadCounts
+
+
+def read_rows(query: FileQuery, plan: FilePlan, limit: int | None = None) -> Iterator[Piece]:
+    """The matching rows, row group by row group, in the order of the file.
+
+    A page index that proves wrong is dropped, and its row group is read whole instead.
+
+    Args:
+        query: What is asked.
+        plan: Which rows might match.
+        limit: Stop after this many rows.
+    """
+    candidates = plan.candidates
+    if query.predicate is None and limit is not None:
+        candidates = candidates.head(limit)
+    reader = FileReader(query, plan)
+    left = limit
+    for group, wanted in query.row_groups(candidates):
+        if left == 0:
+            return
+        piece = retry_without_wrong_index(query.file, lambda: reader.read(group, wanted))  # noqa: B023
+        if left is not None:
+            rows = piece.rows.slice(0, left)
+            piece = Piece(rows, replace(piece.counts, rows_matched=rows.num_rows))
+            left -= rows.num_rows
+        yield piece
+
+
+def read_known_rows(query: FileQuery, plan: FilePlan, rows: RowSelection) -> Iterator[Piece]:
+    """Those of some rows that match, for a caller that knows all about the other candidates.
+
+    Args:
+        query: What is asked.
+        plan: Which rows might match.
+        rows: The rows to read; those that are not candidates are left out.
+
+    Raises:
+        WrongPageIndexError: If a page index proved wrong: then the rows that the caller knows of may not be
+            what it takes them for, either.
+    """
+    reader = FileReader(query, plan)
+    for group, wanted in query.row_groups(plan.candidates & rows):
+        yield reader.read(group, wanted)
+
+
+class FileReader:
+    """Reads row groups of a file.
+
+    Args:
+        query: What is asked.
+        plan: Which rows might match.
+    """
+
+    def __init__(self, query: FileQuery, plan: FilePlan) -> None:
+        self._query = query
+        self._plan = plan
+        self._decoder = PageDecoder(query.file)
+
+    def read(self, group: int, wanted: RowSelection) -> Piece:
+        """The rows of a row group that match.
+
+        Args:
+            group: Ordinal of the row group.
+            wanted: The rows that might match, relative to the row group.
+
+        Raises:
+            WrongPageIndexError: If the page index of this row group is wrong.
+        """
+        query = self._query
+        num_rows = query.file.footer.metadata.row_groups[group].num_rows
+        if group in query.file.metadata.wrong_row_groups - self._plan.wrong_row_groups:
+            # the plan relied on rows that are not what they seemed: judge the whole row group
+            wanted = RowSelection.all(num_rows)
+        if query.predicate is None and wanted.num_rows == num_rows:
+            return self.read_whole(group)
+        return Piece(*RowGroupReader(query, self._plan.stages, self._decoder, group).read(wanted))
+
+    def read_whole(self, group: int) -> Piece:
+        """All rows of a row group: pyarrow reads by itself, through the counted source."""
+        query = self._query
+        num_rows = query.file.footer.metadata.row_groups[group].num_rows
+        pages = {leaf.name: query.file.metadata.data_pages(leaf)[group] or 0 for leaf in query.output_leaves}
+        counts = ReadCounts(row_groups=1, pages=pages, rows_candidate=num_rows, rows_matched=num_rows)
+        if not query.output_leaves:
+            return Piece(rows_without_columns(num_rows), counts)
+        with query.file.named_errors():
+            return Piece(self._read_by_pyarrow(group, num_rows), counts)
+
+    def _read_by_pyarrow(self, group: int, num_rows: int) -> pa.Table:
+        query = self._query
+        for leaf in query.output_leaves:
+            check_claims(query.file, group, leaf)
+        try:
+            reader = pq.ParquetFile(
+                pa.PythonFile(SourceFile(query.file.source), mode="r"),
+                metadata=query.file.arrow_metadata,
+                pre_buffer=True,
+            ).reader
+            table = reader.read_row_group(
+                group, column_indices=[leaf.ordinal for leaf in query.output_leaves], use_threads=True
+            )
+        except FormatError:
+            raise
+        except (pa.ArrowException, OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # the storage failed, not the file
+            self._decode_whole(group, num_rows)  # names the column that is damaged
+            raise CorruptFileError(f"row group {group} cannot be read: {error}") from error
+        if table.num_rows != num_rows:
+            raise CorruptFileError(f"row group {group} holds {table.num_rows} rows, not {num_rows}")
+        roots = sorted({leaf.root_ordinal for leaf in query.output_leaves})
+        return select_columns(query, dict(zip(roots, table.columns, strict=True)), num_rows)
+
+    def _decode_whole(self, group: int, num_rows: int) -> None:
+        """Decode every column of a row group, its pages unknown, for the error that this raises."""
+        everything = RowSelection.all(num_rows)
+        for leaf in self._query.output_leaves:
+            meta = self._query.file.footer.chunk_metadata(group, leaf)
+            plan = plan_chunk(leaf, meta, None, num_rows, everything)
+            self._decoder.decode(PageCache(self._query.file).fetch([plan]), everything)
+
+
+def read_whole_file(query: FileQuery) -> Piece:
+    """All rows of a file at once, its row groups side by side; for queries without a predicate."""
+    file = query.file
+    reader = FileReader(query, FilePlan(RowSelection.all(file.footer.num_rows), RowSelection.none()))
+    groups = range(query.num_row_groups)
+    if len(groups) < 2:
+        pieces = [reader.read_whole(group) for group in groups]
+    else:
+        # pyarrow decodes the columns of one row group in parallel; several groups at once leave no core idle
+        with ThreadPoolExecutor(min(len(groups), pa.cpu_count())) as pool:
+            pieces = list(pool.map(reader.read_whole, groups))
+    if not query.output_leaves:
+        rows = rows_without_columns(file.footer.num_rows)
+    else:
+        rows = pa.concat_tables([piece.rows for piece in pieces] or [select_columns(query, {}, 0)])
+    return Piece(rows, sum((piece.counts for piece in pieces), ReadCounts()))

@@ -1,0 +1,39 @@
+"""A page index that proves wrong while pages are read is dropped, and the work is done again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from intarsia.file import ParquetInput
+
+_Result = TypeVar("_Result")
+
+
+class WrongPageIndexError(Exception):
+    """The pages of a row group do not hold the rows that its page index says.
+
+    Attributes:
+        row_group: Ordinal of the row group.
+    """
+
+    def __init__(self, row_group: int, reason: str) -> None:
+        super().__init__(reason)
+        self.row_group = row_group
+
+
+def retry_without_wrong_index(file: ParquetInput, work: Callable[[], _Result]) -> _Result:
+    """Do some work, again and again while it finds a page index wrong, which is then no longer used.
+
+    Args:
+        file: The file that is read.
+        work: Plans and reads from the start, whenever it is called.
+
+    Raises:
+        CorruptFileError: If the file is damaged where it has to be read.
+    """
+    while True:
+        try:
+            return work()
+        except WrongPageIndexError as error:  # noqa: PERF203  there is nothing to hoist
+            file.metadata.distrust_page_index(error.row_group, str(error))

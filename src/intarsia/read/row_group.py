@@ -1,0 +1,180 @@
+"""Selected rows of one row group, in phases: the columns of each condition, then the rest of what matches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+
+import numpy as np
+import pyarrow as pa
+
+from intarsia.arrow.struct_fields import field_values
+from intarsia.errors import UnsupportedFeatureError
+from intarsia.file.decode import PageDecoder, PageIndexMismatchError
+from intarsia.file.fetch import PageCache
+from intarsia.format.footer import Leaf
+from intarsia.predicate import Bound, Path, evaluate
+from intarsia.read.claims import check_claims
+from intarsia.read.counts import ReadCounts
+from intarsia.read.file_plan import count_pages, plan_chunks
+from intarsia.read.file_query import FileQuery, leaves_under
+from intarsia.read.output_columns import rows_without_columns
+from intarsia.read.retry import WrongPageIndexError
+from intarsia.rows.selection import RowSelection
+
+
+class RowGroupReader:
+    """Reads selected rows of one row group, once.
+
+    Args:
+        query: What is asked.
+        stages: The predicate in parts; see `intarsia.read.file_plan.FilePlan`.
+        decoder: Decodes pages of the file.
+        group: Ordinal of the row group.
+    """
+
+    def __init__(self, query: FileQuery, stages: Sequence[Bound], decoder: PageDecoder, group: int) -> None:
+        self._query = query
+        self._stages = stages
+        self._decoder = decoder
+        self._group = group
+        self._pages = PageCache(query.file)
+        self._pages_read = dict.fromkeys((leaf.name for leaf in query.leaves), 0)
+        self._index_bytes = 0
+
+    def read(self, wanted: RowSelection) -> tuple[pa.Table, ReadCounts]:
+        """The rows that match, and what reading them took.
+
+        Args:
+            wanted: The rows that might match, relative to the row group.
+
+        Raises:
+            WrongPageIndexError: If pages do not hold the rows that the page index says.
+        """
+        try:
+            rows = self._read(wanted)
+        except PageIndexMismatchError as error:
+            raise WrongPageIndexError(self._group, str(error)) from error
+        counts = ReadCounts(
+            row_groups=1,
+            pages=self._pages_read,
+            dictionary_pages=self._pages.take_dictionary_count(),
+            rows_candidate=wanted.num_rows,
+            rows_matched=rows.num_rows,
+            index_bytes=self._index_bytes,
+        )
+        return rows, counts
+
+    def _read(self, wanted: RowSelection) -> pa.Table:
+        query = self._query
+        rows = wanted
+        values: dict[Path, pa.ChunkedArray] = {}
+        for condition in self._stages:
+            asked = condition.paths()
+            values |= self._predicate_columns(asked - values.keys(), rows)
+            columns = {path: values[path] for path in asked & values.keys()}
+            mask = evaluate(condition, {**self._constant_columns(rows.num_rows), **columns}, rows.num_rows)
+            kept = _keep(rows, mask.to_numpy(zero_copy_only=False))
+            if kept.is_empty:
+                return select_columns(query, {}, 0)
+            if kept.num_rows < rows.num_rows:
+                values = {path: _filter(column, mask) for path, column in values.items()}
+            rows = kept
+        reused = {column.path: values[column.path] for column in query.columns if column.path in values}
+        missing = leaves_under(
+            query.file, [column.path for column in query.columns if column.path not in reused]
+        )
+        decoded = self._decode(missing, rows) if missing else {}
+        return select_columns(query, decoded, rows.num_rows, reused)
+
+    def _predicate_columns(self, paths: Set[Path], rows: RowSelection) -> dict[Path, pa.ChunkedArray]:
+        """Some of the predicate's columns, where they are columns of this file."""
+        asked = [path for path in self._query.predicate_paths if path in paths]
+        if not asked:
+            return {}
+        found = self._decode(leaves_under(self._query.file, asked), rows)
+        return {path: _field(self._query, found, path) for path in asked}
+
+    def _constant_columns(self, num_rows: int) -> dict[Path, pa.Array]:
+        predicate, constants = self._query.predicate, self._query.constants
+        paths = predicate.paths() if predicate is not None else frozenset()
+        return {path: pa.repeat(constants[path], num_rows) for path in paths if path in constants}
+
+    def _decode(self, leaves: list[Leaf], rows: RowSelection) -> dict[int, pa.ChunkedArray]:
+        file = self._query.file
+        before = file.source.counts.bytes
+        plans = plan_chunks(self._query, self._group, leaves, rows)
+        self._index_bytes += file.source.counts.bytes - before
+        for plan in plans:
+            if self._pages.is_new(plan):
+                self._pages_read[plan.leaf.name] += count_pages(plan)
+        with file.named_errors():
+            for plan in plans:
+                if plan.whole:
+                    check_claims(file, self._group, plan.leaf)
+        chunks = self._pages.fetch(plans)
+        with file.named_errors():
+            return self._decoder.decode(chunks, rows)
+
+
+def select_columns(
+    query: FileQuery,
+    fields: Mapping[int, pa.ChunkedArray],
+    num_rows: int,
+    reused: Mapping[Path, pa.ChunkedArray] | None = None,
+) -> pa.Table:
+    """The query's columns, in the table's types.
+
+    Args:
+        query: What is asked.
+        fields: Top-level fields of the file, by their ordinal, each reduced to the leaves that were read.
+        num_rows: Rows in them; 0 needs no fields.
+        reused: Columns that are there already.
+
+    Raises:
+        UnsupportedFeatureError: If values of this file do not fit the table's type.
+    """
+    arrays = []
+    for column in query.columns:
+        if reused and column.path in reused:
+            array = reused[column.path]
+        elif num_rows == 0:
+            array = pa.chunked_array([], type=column.type)
+        else:
+            array = _field(query, fields, column.path)
+        arrays.append(array if array.type == column.type else _cast(query, array, column.name, column.type))
+    if not arrays:
+        return rows_without_columns(num_rows)
+    return pa.Table.from_arrays(arrays, schema=pa.schema([(c.name, c.type) for c in query.columns]))
+
+
+def _field(query: FileQuery, fields: Mapping[int, pa.ChunkedArray], path: Path) -> pa.ChunkedArray:
+    """A field, or a field of structs in it, null where a struct above it is null."""
+    return field_values(fields[query.file.arrow_schema.get_field_index(path[0])], path[1:])
+
+
+def _cast(query: FileQuery, column: pa.ChunkedArray, name: str, kind: pa.DataType) -> pa.ChunkedArray:
+    try:
+        return column.cast(kind)
+    except pa.ArrowException as error:
+        raise UnsupportedFeatureError(
+            f"column {name!r} is {column.type} in this file and {kind} in the table, and its values do not "
+            f"fit: {error}; open the files of each type by themselves",
+            path=query.file.path,
+        ) from error
+
+
+def _keep(rows: RowSelection, flags: np.ndarray) -> RowSelection:
+    """The rows whose flag is set; there is one flag for each row, in order."""
+    if flags.all():
+        return rows
+    if len(rows) == 1:
+        return RowSelection.from_mask(flags, int(rows.starts[0]))
+    return RowSelection.from_rows(rows.rows()[flags])
+
+
+def _filter(column: pa.ChunkedArray, mask: pa.BooleanArray) -> pa.ChunkedArray:
+    """The values whose flag is set, for views too, which pyarrow cannot filter."""
+    if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
+        plain = pa.large_string() if pa.types.is_string_view(column.type) else pa.large_binary()
+        return column.cast(plain).filter(mask).cast(column.type)
+    return column.filter(mask)

@@ -1,0 +1,193 @@
+"""Files of one table with different types: each is asked in its own, the result has the widest."""
+
+from __future__ import annotations
+
+import datetime as dt
+import warnings
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import intarsia as ia
+from intarsia.lake.schema import table_schema, widest
+
+MIDNIGHT = dt.datetime(1970, 1, 2)
+
+#: The first file's type and value, the second's, a condition that meets only the second (or both), how many.
+CASES = {
+    "int32 then int64": (pa.int32(), 1, pa.int64(), 3_000_000_000, "a = 3000000000", 1),
+    "beyond the first type": (pa.int32(), 1, pa.int64(), 3_000_000_000, "a < 99999999999", 2),
+    "int64 then double": (pa.int64(), 1, pa.float64(), 1.5, "a = 1.5", 1),
+    "decimals": (
+        pa.decimal128(10, 2),
+        Decimal("1.23"),
+        pa.decimal128(18, 4),
+        Decimal("1.2345"),
+        "a = 1.2345",
+        1,
+    ),
+    "int64 then decimal": (pa.int64(), 1, pa.decimal128(10, 2), Decimal("1.50"), "a = 1.5", 1),
+    "ms then us": (
+        pa.timestamp("ms"),
+        dt.datetime(2020, 1, 1),
+        pa.timestamp("us"),
+        dt.datetime(2020, 1, 1, 0, 0, 0, 1),
+        "a = TIMESTAMP '2020-01-01 00:00:00.000001'",
+        1,
+    ),
+    "uint8 then int16": (pa.uint8(), 1, pa.int16(), -5, "a = -5", 1),
+    "date then timestamp": (
+        pa.date32(),
+        MIDNIGHT.date(),
+        pa.timestamp("us"),
+        MIDNIGHT,
+        "a = '1970-01-02'",
+        2,
+    ),
+    "date then a moment of that day": (
+        pa.date32(),
+        MIDNIGHT.date(),
+        pa.timestamp("us"),
+        MIDNIGHT.replace(hour=5),
+        "a = '1970-01-02'",
+        1,
+    ),
+    "float32 then float64": (pa.float32(), 0.1, pa.float64(), 0.1, "a = 0.1", 1),
+}
+
+
+@pytest.fixture(params=CASES)
+def case(request, tmp_path):
+    first, a, second, b, where, count = CASES[request.param]
+    pq.write_table(pa.table({"a": pa.array([a], first)}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"a": pa.array([b], second)}), tmp_path / "2.parquet")
+    return tmp_path, widest(first, second), where, count
+
+
+def test_a_literal_is_judged_by_each_files_own_type(case):
+    folder, kind, where, count = case
+    table = ia.open(folder)
+    assert table.schema.field("a").type == kind
+    rows = table.scan(where).to_arrow()
+    assert rows.schema.field("a").type == kind
+    assert (rows.num_rows, table.count(where), len(table.plan(where))) == (count, count, count)
+    assert sum(split.to_arrow().num_rows for split in table.plan(where)) == count
+    assert table.aggregate({"a": ["count", "max"]}, where)["a"]["count"] == count
+
+
+def test_the_order_of_the_files_does_not_matter(case):
+    folder, _, where, count = case
+    reverse = ia.open([folder / "2.parquet", folder / "1.parquet"])
+    assert (reverse.count(where), reverse.scan(where).to_arrow().num_rows) == (count, count)
+
+
+def test_a_partition_condition_beside_a_mixed_column(tmp_path):
+    for year, kind, value in ((2020, pa.int32(), 1), (2021, pa.int64(), 3_000_000_000)):
+        (tmp_path / f"year={year}").mkdir()
+        pq.write_table(pa.table({"a": pa.array([value], kind)}), tmp_path / f"year={year}" / "x.parquet")
+    table = ia.open(tmp_path)
+    assert table.count("a = 3000000000 AND year = 2021") == 1
+    assert table.count("a = 3000000000 OR year = 2020") == 2
+    assert table.count("a = 3000000000 AND year = 2020") == 0
+
+
+def test_types_that_do_not_compare_name_the_file(tmp_path):
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"a": ["x"]}), tmp_path / "2.parquet")
+    with pytest.raises(ia.PredicateError, match=r"2\.parquet.*type string"):
+        ia.open(tmp_path).scan("a = 1").to_arrow()
+
+
+NUMBERS = st.sampled_from(
+    [
+        (pa.int8(), st.integers(-128, 127)),
+        (pa.int16(), st.integers(-(2**15), 2**15 - 1)),
+        (pa.int32(), st.integers(-(2**31), 2**31 - 1)),
+        (pa.int64(), st.integers(-(2**52), 2**52)),
+        (pa.uint8(), st.integers(0, 255)),
+        (pa.uint32(), st.integers(0, 2**32 - 1)),
+        (pa.float32(), st.floats(width=32, allow_nan=False)),
+        (pa.float64(), st.floats(allow_nan=False)),
+        (pa.decimal128(9, 2), st.decimals(-9999, 9999, places=2)),
+        (pa.decimal128(18, 4), st.decimals(-9999, 9999, places=4)),
+    ]
+)
+FILE = NUMBERS.flatmap(
+    lambda kind: st.tuples(
+        st.just(kind[0]), st.lists(st.none() | kind[1] | st.just(1), min_size=1, max_size=6)
+    )
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(FILE, min_size=1, max_size=4), st.data())
+def test_a_mixed_lake_equals_its_values_filtered(tmp_path_factory, files, data):
+    """The oracle: Python's exact comparison of each value with the literal, file by file."""
+    folder = tmp_path_factory.mktemp("mixed")
+    kinds = [kind for kind, _ in files]
+    schema = table_schema([pa.schema({"a": kind}) for kind in kinds]).schema
+    try:
+        for kind in kinds:
+            pa.array([], kind).cast(schema.field("a").type)
+    except pa.ArrowException:
+        return
+    if any(pa.types.is_decimal(kind) for kind in kinds) and any(pa.types.is_floating(kind) for kind in kinds):
+        return  # no type holds both
+    values = [value for _, some in files for value in some if value is not None]
+    literal = data.draw(st.sampled_from([*values, 1, -1, 300, 2**40]) if values else st.just(1))
+    op = data.draw(st.sampled_from(["=", "<>", "<", "<=", ">", ">="]))
+    for place, (kind, some) in enumerate(files):
+        pq.write_table(pa.table({"a": pa.array(some, kind)}), folder / f"{place}.parquet")
+    compare = {
+        "=": lambda v: v == literal,
+        "<>": lambda v: v != literal,
+        "<": lambda v: v < literal,
+        "<=": lambda v: v <= literal,
+        ">": lambda v: v > literal,
+        ">=": lambda v: v >= literal,
+    }[op]
+    stored = [v for kind, some in files for v in pa.array(some, kind).to_pylist() if v is not None]
+    expected = sum(map(compare, stored))
+    table = ia.open(folder)
+    where = ia.Comparison("a", op, literal)
+    assert table.count(where) == expected
+    assert table.scan(where).to_arrow().num_rows == expected
+
+
+def test_widest_is_symmetric_and_holds_both():
+    kinds = [
+        *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+        *(pa.float32(), pa.float64(), pa.decimal128(10, 2), pa.decimal128(18, 4), pa.date32(), pa.string()),
+        *(pa.timestamp("s"), pa.timestamp("ns"), pa.timestamp("us", "UTC"), pa.time32("ms"), pa.time64("us")),
+    ]
+    for a in kinds:
+        for b in kinds:
+            kind = widest(a, b)
+            assert kind == widest(b, a), (a, b)
+            assert kind is None or widest(kind, a) == kind == widest(kind, b), (a, b)
+
+
+def test_renamed_columns_are_warned_about(tmp_path):
+    """Iceberg and Delta rename a column without rewriting files: listed by name, its values are null."""
+    pq.write_table(pa.table({"id": [1], "old": ["x"]}), tmp_path / "1.parquet")
+    for place in (2, 3, 4):
+        pq.write_table(pa.table({"id": [place], "new": ["y"]}), tmp_path / f"{place}.parquet")
+    table = ia.open(tmp_path)
+    with pytest.warns(ia.IntarsiaWarning, match=r"3 of 4 files have no column 'old'.*'new'") as caught:
+        assert table.scan().to_arrow()["old"].to_pylist() == ["x", None, None, None]
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():  # once for a table
+        warnings.simplefilter("error")
+        table.scan("id = 2").to_arrow()
+
+
+def test_columns_that_were_added_or_dropped_are_not_warned_about(tmp_path):
+    pq.write_table(pa.table({"id": [1], "a": ["x"]}), tmp_path / "1.parquet")
+    for place in (2, 3, 4):
+        pq.write_table(pa.table({"id": [place]}), tmp_path / f"{place}.parquet")
+    pq.write_table(pa.table({"id": [5], "a": ["z"], "added": [1]}), tmp_path / "5.parquet")
+    assert ia.open(tmp_path).scan("a IS NULL").to_arrow().num_rows == 3
