@@ -217,7 +217,8 @@ def _struct(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
 def file_view(table: Sequence[pa.Field], file: pa.Schema) -> pa.Schema:
     """The table's columns with the types that they have in one file, where it has them.
 
-    A predicate is bound to this: names are the table's, types are the file's.
+    A predicate is bound to this: names are the table's, types are the file's. Where no type holds the values of
+    both, it is the table's type, and the file's values are cast before they are compared.
     """
     return pa.schema([_field_view(field, _field_of(file, field.name)) for field in table])
 
@@ -231,7 +232,7 @@ def _field_view(table: pa.Field, file: pa.Field | None) -> pa.Field:
     if file is None:
         return table
     if not (pa.types.is_struct(table.type) and pa.types.is_struct(file.type)):
-        return table if pa.types.is_struct(table.type) else table.with_type(file.type)
+        return table if widest(table.type, file.type) is None else table.with_type(file.type)
     children = []
     for child in table.type:
         place = file.type.get_field_index(child.name)

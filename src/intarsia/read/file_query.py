@@ -13,6 +13,7 @@ from intarsia.file import ParquetInput
 from intarsia.format.footer import Leaf
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.predicate import Bound, BoundConstant, Path
+from intarsia.predicate.bound import leaves
 from intarsia.read.output_columns import OutputColumn
 from intarsia.rows.selection import RowSelection
 
@@ -60,6 +61,11 @@ class FileQuery:
         """The predicate's columns that are in the file."""
         paths = self.predicate.paths() if self.predicate is not None else ()
         return tuple(path for path in paths if path not in self.constants)
+
+    @cached_property
+    def compared_types(self) -> Mapping[Path, pa.DataType]:
+        """The type in which each of the predicate's columns is compared."""
+        return {leaf.path: leaf.type for leaf in leaves(self.predicate)} if self.predicate is not None else {}
 
     @cached_property
     def output_leaves(self) -> list[Leaf]:

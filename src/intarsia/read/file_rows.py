@@ -61,7 +61,7 @@ def read_rows(query: FileQuery, plan: FilePlan, limit: int | None = None) -> Ite
             return
         piece = retry_without_wrong_index(query.file, lambda: reader.read(group, wanted))  # noqa: B023
         if left is not None:
-            rows = piece.rows.slice(0, left)
+            rows = piece.rows.slice(0, min(left, piece.rows.num_rows))
             piece = Piece(rows, replace(piece.counts, rows_matched=rows.num_rows))
             left -= rows.num_rows
         yield piece

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 import numpy as np
 import pyarrow as pa
 
+from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.arrow.struct_fields import field_values
 from intarsia.errors import UnsupportedFeatureError
 from intarsia.file.decode import PageDecoder, PageIndexMismatchError
@@ -71,7 +72,7 @@ class RowGroupReader:
         for condition in self._stages:
             asked = condition.paths()
             values |= self._predicate_columns(asked - values.keys(), rows)
-            columns = {path: values[path] for path in asked & values.keys()}
+            columns = {path: self._as_compared(path, values[path]) for path in asked & values.keys()}
             mask = evaluate(condition, {**self._constant_columns(rows.num_rows), **columns}, rows.num_rows)
             kept = _keep(rows, mask.to_numpy(zero_copy_only=False))
             if kept.is_empty:
@@ -93,6 +94,14 @@ class RowGroupReader:
             return {}
         found = self._decode(leaves_under(self._query.file, asked), rows)
         return {path: _field(self._query, found, path) for path in asked}
+
+    def _as_compared(self, path: Path, column: pa.ChunkedArray) -> pa.ChunkedArray:
+        """A column as the predicate means it: of the table's type, where no type holds both."""
+        kind = self._query.compared_types[path]
+        plain = comparison_type(column.type)
+        if plain == kind:
+            return column
+        return _cast(self._query, comparison_array(column, plain), ".".join(path), kind)
 
     def _constant_columns(self, num_rows: int) -> dict[Path, pa.Array]:
         predicate, constants = self._query.predicate, self._query.constants
