@@ -20,7 +20,7 @@ help:  ## Show the targets
 venv: $(VENV)/.dev  ## Install everything for development into .venv (done once, and again when pyproject.toml changes)
 
 demo: $(DEMO_READY)  ## Build a real lake with Spark, index it, and answer five questions twice
-	@$(BIN)/intarsia demo
+	@$(BIN)/python -m examples.demo $(ARGS)
 
 test: $(VENV)/.dev  ## Run every test, Spark included (ARGS='-k name' to choose)
 	@$(PYTEST) $(ARGS)

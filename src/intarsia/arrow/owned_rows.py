@@ -103,7 +103,7 @@ def _needed_bytes(array: pa.Array) -> float:
         return count / 8 + sum(_needed_bytes(array.field(place)) for place in range(kind.num_fields))
     if _is_list_view(kind):
         used = pc.sum(array.sizes, min_count=0).as_py() / max(len(array.values), 1)
-        return 8 * count + _needed_bytes(array.values) * min(1, used)
+        return float(8 * count + _needed_bytes(array.values) * min(1, used))
     if _is_list(kind):
         return 4 * count + _needed_bytes(_items(array))
     if pat.is_fixed_size_list(kind):
