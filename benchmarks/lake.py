@@ -21,7 +21,8 @@ ROWS_PER_FILE = 10_000
 def lake_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
     """A user by a number that is in one file, and by one that is within the bounds of all, but in none."""
     files = max(1, rows // ROWS_PER_FILE)
-    present = np.random.default_rng(5).integers(0, files * ROWS_PER_FILE, repetitions) * 2
+    turns = max(2, repetitions // 3)  # each takes long
+    present = np.random.default_rng(5).integers(0, files * ROWS_PER_FILE, turns) * 2
     absent = present + 1
     return [
         Case(name, lake, [Question("user", user, user + 1) for user in users.tolist()])
