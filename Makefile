@@ -20,7 +20,7 @@ help:  ## Show the targets
 venv: $(VENV)/.dev  ## Install everything for development into .venv (done once, and again when pyproject.toml changes)
 
 demo: $(DEMO_READY)  ## Build a real lake with Spark, index it, and answer five questions twice
-	@$(BIN)/intarsia demo
+	@$(BIN)/python -m examples.demo $(ARGS)
 
 test: $(VENV)/.dev  ## Run every test, Spark included (ARGS='-k name' to choose)
 	@$(PYTEST) $(ARGS)
@@ -37,8 +37,8 @@ fmt: $(VENV)/.dev  ## Format, and mend what can be mended
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.dev  ## Compare with other readers (not part of the tests)
-	@$(BIN)/python -m benchmarks
+bench: $(VENV)/.dev  ## Compare with other readers, outside the tests (ARGS="lookup totals" to choose)
+	@$(BIN)/python -m benchmarks $(ARGS)
 
 clean:  ## Remove .venv and everything that tools left behind
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -1,4 +1,4 @@
-"""Run the benchmarks, and print a table with ratios, or JSON."""
+"""Run the benchmarks, all or some of them, and print tables with ratios, or JSON."""
 
 from __future__ import annotations
 
@@ -8,133 +8,140 @@ import os
 import platform
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.attaching import Attaching, attaching_document, measure_attaching, print_attaching
+from benchmarks import lake, lineitem, memory
+from benchmarks.attaching import attaching_document, measure_attaching, print_attaching
 from benchmarks.data import make_bare_file, make_files
 from benchmarks.engines import ENGINES, version
 from benchmarks.measure import Case, DisagreementError, import_ms, measure
+from benchmarks.reading import lookup_cases, read_cases, total_cases
+from benchmarks.report import print_reading, reading_document
 
-DEFAULT_ROWS = 2_000_000
-FULL_ROWS = 10_000_000
+#: Those that time readers: what is asked of what, and of how many rows.
+READING: dict[str, tuple[Callable[[Path, int, int], list[Case]], int]] = {
+    "read": (read_cases, 2_000_000),
+    "lookup": (lookup_cases, 10_000_000),
+    "totals": (total_cases, 10_000_000),
+    "lineitem": (lineitem.lineitem_cases, lineitem.ROWS),
+    "lake": (lake.lake_cases, lake.FILES * lake.ROWS_PER_FILE),
+}
+MEMORY, ATTACH = "memory", "attach"
+BENCHMARKS = (*READING, MEMORY, ATTACH)
+
+ATTACH_ROWS = 2_000_000
+
+_BENCHMARKS_HELP = """\
+benchmarks:
+  read      a file written in three ways: a point lookup, a range of 10,000 rows, everything
+  lookup    a point lookup and a range in a file of 10,000,000 rows with a page index
+  totals    the count and a sum over 4,000,000 of its rows
+  lineitem  l_partkey = k in TPC-H's lineitem, with and without a RowMap (needs tpchgen-cli)
+  lake      user = x in 1,000 files of 10,000 rows, with and without a Bloom filter
+  memory    what a result of 200 wide rows keeps in memory
+  attach    the time that it takes to attach each kind of index
+
+examples:
+  python -m benchmarks
+  python -m benchmarks lookup totals --repetitions 21
+  make bench ARGS='lake --engines intarsia,duckdb --json'
+"""
 
 
 def main() -> int:
     options = _options()
+    chosen = options.benchmarks or list(BENCHMARKS)
     engines = options.engines.split(",")
-    unknown = [name for name in engines if name not in ENGINES]
-    if unknown or engines[0] != "intarsia":
-        print(f"--engines begins with intarsia; others are {', '.join(list(ENGINES)[1:])}", file=sys.stderr)
-        return 2
-    rows = FULL_ROWS if options.full else options.rows
     folder = Path(options.dir)
-    _tell(f"making files of {rows:,} rows in {folder}")
-    files = make_files(folder, rows)
-    cases: list[Case] = []
-    attaching: list[Attaching] = []
-    if options.only in (None, "read"):
-        try:
-            cases = measure(files, rows, options.repetitions, engines, _tell)
-        except DisagreementError as error:
-            print(f"\nwrong answer: {error}", file=sys.stderr)
-            return 1
-    if options.only in (None, "attach"):
-        full = next(file for file in files if file.name == "default")
-        bare = make_bare_file(folder, rows)
-        attaching = measure_attaching(full, bare, folder, max(2, options.repetitions // 2), _tell)
-    _tell("")
+    document: dict[str, Any] = {
+        "cpus": os.cpu_count(),
+        "python": platform.python_version(),
+        "versions": {engine: version(engine) for engine in engines},
+        "import_ms": round(import_ms(), 1),
+    }
+    if not options.json:
+        print(f"{os.cpu_count()} CPUs, Python {platform.python_version()}", end="; ")
+        print(", ".join(f"{engine} {version(engine)}" for engine in engines))
+        print(f"import intarsia: {document['import_ms']:.0f} ms of processor time beyond pyarrow.parquet")
+    try:
+        for name in chosen:
+            if name == "lineitem" and lineitem.find_program() is None and not options.benchmarks:
+                print(f"\n{name} is left out: it {lineitem.NEEDS}", file=sys.stderr)
+            else:
+                document[name] = _run(name, folder, engines, options)
+    except DisagreementError as error:
+        print(f"\nwrong answer: {error}", file=sys.stderr)
+        return 1
+    except lineitem.MissingProgramError as error:
+        print(error, file=sys.stderr)
+        return 2
     if options.json:
-        print(json.dumps(_document(cases, attaching, rows, engines), indent=2))
-        return 0
-    print(f"{rows:,} rows x 7 columns; {os.cpu_count()} CPUs, Python {platform.python_version()}", end="; ")
-    print(", ".join(f"{engine} {version(engine)}" for engine in engines))
-    if cases:
-        _print(cases, engines)
-    if attaching:
-        print_attaching(attaching, rows)
+        print(json.dumps(document, indent=2))
     return 0
 
 
+def _run(name: str, folder: Path, engines: list[str], options: argparse.Namespace) -> Any:
+    """Run one benchmark; show what it found, unless JSON is wanted of all."""
+    if not options.json:
+        print(f"\n=== {name}")
+    _tell(f"{name}: making files in {folder}")
+    if name == MEMORY:
+        results = memory.measure_memory(folder, min(options.rows or memory.ROWS, memory.ROWS), engines, _tell)
+        _tell("")
+        if not options.json:
+            memory.print_memory(results)
+        return memory.memory_document(results)
+    if name == ATTACH:
+        rows = options.rows or ATTACH_ROWS
+        full = next(file for file in make_files(folder, rows) if file.name == "default")
+        bare = make_bare_file(folder, rows)
+        attaching = measure_attaching(full, bare, folder, max(2, options.repetitions // 2), _tell)
+        _tell("")
+        if not options.json:
+            print_attaching(attaching, rows)
+        return attaching_document(attaching, rows)
+    make_cases, rows = READING[name]
+    cases = make_cases(folder, options.rows or rows, options.repetitions)
+    measure(cases, engines, _tell)
+    _tell("")
+    if not options.json:
+        print_reading(cases, engines)
+    return reading_document(cases)
+
+
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--rows", type=int, default=DEFAULT_ROWS, help="rows of each file (%(default)s)")
-    parser.add_argument("--full", action="store_true", help=f"{FULL_ROWS:,} rows")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=__doc__,
+        epilog=_BENCHMARKS_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("benchmarks", nargs="*", metavar="BENCHMARK", help="which, in this order (all)")
+    parser.add_argument(
+        "--rows", type=int, help="rows of each file or lake (as many as each has its name for)"
+    )
     parser.add_argument("--repetitions", type=int, default=9, help="of each question (%(default)s)")
     parser.add_argument("--engines", default=",".join(ENGINES), help="which readers (%(default)s)")
     folder = os.path.join(tempfile.gettempdir(), "intarsia-benchmarks")
     parser.add_argument("--dir", default=folder, help="where the files are kept (%(default)s)")
-    parser.add_argument("--only", choices=("read", "attach"), help="one half: reading, or attaching indexes")
     parser.add_argument("--json", action="store_true", help="JSON on stdout")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if unknown := set(options.benchmarks) - set(BENCHMARKS):
+        parser.error(
+            f"no benchmark is called {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}"
+        )
+    engines = options.engines.split(",")
+    if engines[0] != "intarsia" or set(engines) - set(ENGINES):
+        parser.error(f"--engines begins with intarsia; others are {', '.join(list(ENGINES)[1:])}")
+    return options
 
 
 def _tell(text: str) -> None:
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[2K{text}")
         sys.stderr.flush()
-
-
-def _document(cases: list[Case], attaching: list[Attaching], rows: int, engines: list[str]) -> dict[str, Any]:
-    out = []
-    for case in cases:
-        medians = {engine: timing.median_ms() for engine, timing in case.timings.items()}
-        base = medians["intarsia"]
-        out.append(
-            {
-                "file": case.file.name,
-                "file_bytes": case.file.size_bytes,
-                "question": case.name,
-                "rows": case.rows,
-                "intarsia_bytes_read": case.bytes_read,
-                "intarsia_requests": case.requests,
-                "ms": {
-                    engine: {
-                        "cold": round(cold, 3),
-                        "warm": round(warm, 3),
-                        "cold_ratio": round(cold / base[0], 3),
-                        "warm_ratio": round(warm / base[1], 3),
-                        "repetitions": len(case.timings[engine].cold),
-                    }
-                    for engine, (cold, warm) in medians.items()
-                },
-            }
-        )
-    return {
-        "rows": rows,
-        "cpus": os.cpu_count(),
-        "python": platform.python_version(),
-        "versions": {engine: version(engine) for engine in engines},
-        "import_ms": round(import_ms(), 1),
-        "cases": out,
-        "attaching": attaching_document(attaching, rows) if attaching else None,
-    }
-
-
-def _print(cases: list[Case], engines: list[str]) -> None:
-    print("Median ms with a new object (cold), and with it once more (warm); in brackets: times Intarsia's.")
-    print("All columns of the rows are read. Every answer was compared with the others': they agree.")
-    file = None
-    for case in cases:
-        if case.file != file:
-            file = case.file
-            print(f"\n{file.name}: {file.size_bytes / 1e6:.0f} MB, {file.about}")
-            print(f"{'':<22}" + "".join(f"{engine:>17}" for engine in engines))
-        base = case.timings["intarsia"].median_ms()
-        for place, label in enumerate(("cold", "warm")):
-            cells = [_cell(case.timings[engine].median_ms()[place], base[place]) for engine in engines]
-            line = f"  {case.name if label == 'cold' else '':<15} {label}" + "".join(
-                f"{cell:>17}" for cell in cells
-            )
-            print(line)
-        print(f"  {'':<16}(Intarsia read {case.bytes_read / 1e6:.2f} MB in {case.requests} requests)")
-    print(f"\nimport intarsia: {import_ms():.0f} ms of processor time beyond pyarrow.parquet")
-
-
-def _cell(ms: float, base: float) -> str:
-    shown = f"{ms:.1f}" if ms < 100 else f"{ms:,.0f}"
-    ratio = ms / base
-    return f"{shown} ({ratio:.0f}x)" if ratio >= 9.95 else f"{shown} ({ratio:.1f}x)"
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ USERS = 1_000_000
 
 @dataclass(frozen=True)
 class File:
-    """A file that is read.
+    """A file that is read, or a folder of files.
 
     Attributes:
         name: What it is called in the tables.
@@ -39,31 +39,41 @@ class File:
 
     @property
     def size_bytes(self) -> int:
-        return Path(self.path).stat().st_size
+        path = Path(self.path)
+        return sum(file.stat().st_size for file in ([path] if path.is_file() else path.iterdir()))
 
 
 def make_files(folder: Path, rows: int) -> list[File]:
     """The same rows three times: tuned, by pyarrow's defaults, and the latter with a page index attached."""
-    folder.mkdir(parents=True, exist_ok=True)
-    tuned, plain, attached = (
-        folder / f"{name}-{rows}-v{VERSION}.parquet" for name in ("tuned", "default", "attached")
-    )
-    if not tuned.exists():
-        _write(
-            tuned, rows, write_page_index=True, max_rows_per_page=ROWS_PER_PAGE, use_dictionary=["country"]
-        )
+    tuned = make_tuned_file(folder, rows)
+    plain, attached = (folder / f"{name}-{rows}-v{VERSION}.parquet" for name in ("default", "attached"))
     if not plain.exists():
         _write(plain, rows)
     if not attached.exists():
-        part = attached.with_suffix(".part")
-        shutil.copyfile(plain, part)
-        ia.attach(part, [ia.PageIndex()])
-        part.rename(attached)
+        _attach_to_copy(plain, attached, ia.PageIndex())
     return [
-        File("tuned", str(tuned), "page index, pages of 20,000 rows, row groups of 1,000,000"),
+        tuned,
         File("default", str(plain), "pyarrow's defaults, no page index"),
         File("attached", str(attached), "the same after ia.attach(path, [ia.PageIndex()])"),
     ]
+
+
+def make_tuned_file(folder: Path, rows: int) -> File:
+    """The rows as whoever looks for few of them would write them."""
+    path = folder / f"tuned-{rows}-v{VERSION}.parquet"
+    if not path.exists():
+        _write(path, rows, write_page_index=True, max_rows_per_page=ROWS_PER_PAGE, use_dictionary=["country"])
+    return File(
+        "tuned", str(path), f"{rows:,} rows, page index, pages of 20,000 rows, row groups of 1,000,000"
+    )
+
+
+def make_zoned_file(folder: Path, rows: int) -> File:
+    """The tuned file with sums of each page inlaid."""
+    path = folder / f"zoned-{rows}-v{VERSION}.parquet"
+    if not path.exists():
+        _attach_to_copy(Path(make_tuned_file(folder, rows).path), path, ia.ZoneMap("amount"))
+    return File("zoned", str(path), "the same after ia.attach(path, [ia.ZoneMap('amount')])")
 
 
 def make_bare_file(folder: Path, rows: int) -> File:
@@ -74,7 +84,15 @@ def make_bare_file(folder: Path, rows: int) -> File:
     return File("bare", str(path), "pyarrow's defaults, no statistics")
 
 
+def _attach_to_copy(source: Path, path: Path, index: object) -> None:
+    part = path.with_suffix(".part")
+    shutil.copyfile(source, part)
+    ia.attach(part, [index])
+    part.rename(path)
+
+
 def _write(path: Path, rows: int, **options: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
     with pq.ParquetWriter(part, next(_tables(1)).schema, **options) as writer:
         for table in _tables(rows):

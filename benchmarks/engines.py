@@ -1,9 +1,9 @@
-"""The readers: each opens a file (cold), and answers on what it has opened (warm)."""
+"""The readers: each opens a file or folder (cold), and answers on what it has opened (warm)."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, Protocol
 
@@ -11,31 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-
-@dataclass(frozen=True)
-class Question:
-    """Rows whose ``id`` lies in ``start, stop`` (half open); None for all rows."""
-
-    start: int | None = None
-    stop: int | None = None
-
-    @property
-    def where(self) -> str | None:
-        if self.start is None:
-            return None
-        if self.stop == self.start + 1:
-            return f"id = {self.start}"
-        return f"id >= {self.start} AND id < {self.stop}"
+from benchmarks.questions import Question
 
 
 class Opened(Protocol):
     """A reader that has opened a file."""
 
     def ask(self, question: Question) -> Any:
-        """The rows, all columns of them, in memory in the reader's own form."""
+        """The rows, in memory in the reader's own form; the number that a total comes to."""
 
     def to_arrow(self, answer: Any) -> pa.Table:
-        """The rows as Arrow has them; not timed."""
+        """Rows as Arrow has them; not timed."""
 
 
 class Intarsia:
@@ -44,10 +30,16 @@ class Intarsia:
 
         self._table = ia.open(path)
 
-    def ask(self, question: Question) -> pa.Table:
-        scan = self._table.scan(question.where)
+    def ask(self, question: Question) -> Any:
+        # of the scan, only the report is kept: an answer must not outlive its turn
+        if question.total is not None:
+            function = "count" if question.total == "*" else "sum"
+            totals = self._table.aggregate({question.total: function}, question.where)
+            self.report = totals.report
+            return totals[question.total][function]
+        scan = self._table.scan(question.where, question.columns)
         answer = scan.to_arrow()
-        self.report = scan.report  # the answer itself must not outlive its turn
+        self.report = scan.report
         return answer
 
     def to_arrow(self, answer: pa.Table) -> pa.Table:
@@ -58,13 +50,19 @@ class Pyarrow:
     def __init__(self, path: str) -> None:
         self._dataset = ds.dataset(path)
 
-    def ask(self, question: Question) -> pa.Table:
-        if question.start is None:
-            return self._dataset.to_table()
-        if question.stop == question.start + 1:
-            return self._dataset.to_table(filter=pc.field("id") == question.start)
-        wanted = (pc.field("id") >= question.start) & (pc.field("id") < question.stop)
-        return self._dataset.to_table(filter=wanted)
+    def ask(self, question: Question) -> Any:
+        chosen = None
+        if question.start is not None:
+            column = pc.field(question.column)
+            chosen = (column >= question.start) & (column < question.stop)
+            if question.is_point:
+                chosen = column == question.start
+        if question.total == "*":
+            return self._dataset.count_rows(filter=chosen)
+        if question.total is not None:
+            return pc.sum(self._dataset.to_table([question.total], filter=chosen)[0]).as_py()
+        columns = None if question.columns is None else list(question.columns)
+        return self._dataset.to_table(columns, filter=chosen)
 
     def to_arrow(self, answer: pa.Table) -> pa.Table:
         return answer
@@ -78,12 +76,16 @@ class Polars:
         self._frame = pl.scan_parquet(path)
 
     def ask(self, question: Question) -> Any:
-        column = self._pl.col("id")
-        if question.start is None:
-            return self._frame.collect()
-        if question.stop == question.start + 1:
-            return self._frame.filter(column == question.start).collect()
-        return self._frame.filter((column >= question.start) & (column < question.stop)).collect()
+        frame, column = self._frame, self._pl.col(question.column)
+        if question.is_point:
+            frame = frame.filter(column == question.start)
+        elif question.start is not None:
+            frame = frame.filter((column >= question.start) & (column < question.stop))
+        if question.total == "*":
+            return frame.select(self._pl.len()).collect().item()
+        if question.total is not None:
+            return frame.select(self._pl.col(question.total).sum()).collect().item()
+        return (frame if question.columns is None else frame.select(question.columns)).collect()
 
     def to_arrow(self, answer: Any) -> pa.Table:
         return answer.to_arrow()
@@ -94,11 +96,13 @@ class DuckDB:
         import duckdb
 
         self._connection = duckdb.connect()
-        self._sql = f"SELECT * FROM read_parquet('{path}')"
+        self._source = (
+            f"read_parquet('{path}/*.parquet')" if os.path.isdir(path) else f"read_parquet('{path}')"
+        )
 
-    def ask(self, question: Question) -> pa.Table:
-        where = f" WHERE {question.where}" if question.where else ""
-        return self._connection.sql(self._sql + where).to_arrow_table()
+    def ask(self, question: Question) -> Any:
+        relation = self._connection.sql(question.sql(self._source))
+        return relation.to_arrow_table() if question.total is None else relation.fetchall()[0][0]
 
     def to_arrow(self, answer: pa.Table) -> pa.Table:
         return answer
@@ -111,15 +115,15 @@ class DataFusion:
         self._context = datafusion.SessionContext()
         self._context.register_parquet("t", path)
 
-    def ask(self, question: Question) -> pa.Table:
-        where = f" WHERE {question.where}" if question.where else ""
-        return self._context.sql(f"SELECT * FROM t{where}").to_arrow_table()
+    def ask(self, question: Question) -> Any:
+        answer = self._context.sql(question.sql("t")).to_arrow_table()
+        return answer if question.total is None else answer[0][0].as_py()
 
     def to_arrow(self, answer: pa.Table) -> pa.Table:
         return answer
 
 
-#: Readers by name; Intarsia first, since the others are compared with it.
+#: Readers by name; Intarsia first, since it is compared with the others.
 ENGINES: dict[str, Callable[[str], Opened]] = {
     "intarsia": Intarsia,
     "pyarrow": Pyarrow,

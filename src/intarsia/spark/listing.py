@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +19,7 @@ from intarsia.lake.discovery import HIVE_NULL, find_files
 from intarsia.storage import ByteSource, LocalFile
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 _SCHEME = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.\-]*):(?://[^/]*)?(?=/)")
 _GLOB = re.compile(r"[\\*?\[\]{}]")
@@ -79,11 +80,22 @@ class Listing:
     base_path: str | None
 
 
+def uncached(spark: SparkSession) -> DataFrameReader:
+    """A reader whose frames never come from Spark's cache, on classic sessions and on Connect.
+
+    Spark puts cached data in the place of every relation that has the same paths and the same options as a
+    cached one. Such a frame names no input files, and has the rows that the files held when it was cached.
+    An option that no other frame has keeps them apart; Spark itself does not know it.
+    """
+    return spark.read.option("intarsia.read", str(uuid.uuid4()))
+
+
 def list_files(frame: DataFrame, paths: Sequence[str]) -> Listing | None:
-    """The files of a frame that ``spark.read.parquet(*paths)`` gave.
+    """The files of a frame that ``uncached(spark).parquet(*paths)`` gave.
 
     Returns:
-        None where it cannot be told where partition columns begin.
+        None where it cannot be told where partition columns begin, and where Spark names no file: that is no
+        proof that there are none.
     """
     files = []
     roots: dict[str, None] = {}
@@ -100,6 +112,8 @@ def list_files(frame: DataFrame, paths: Sequence[str]) -> Listing | None:
         if depth < len(segments):
             roots[root] = None
         files.append(LakeFile(path, tuple(segments[depth:-1])))
+    if not files:
+        return None
     if not any("=" in folder for file in files for folder in file.folders):
         return Listing(tuple(files), None)
     # Spark takes one base path only; with several it could not be told which columns each file has
@@ -108,7 +122,7 @@ def list_files(frame: DataFrame, paths: Sequence[str]) -> Listing | None:
 
 def list_by_spark(spark: SparkSession, path: str) -> list[str]:
     """Files below a path that only Spark can list, as URIs; their content is not read."""
-    frame = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(path)
+    frame = uncached(spark).format("binaryFile").option("recursiveFileLookup", "true").load(path)
     return [row[0] for row in frame.select("path").collect()]
 
 

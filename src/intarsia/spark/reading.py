@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from intarsia.predicate import And, Constant, Or, Path, Predicate
 from intarsia.read.report import ScanReport, warn_of_ignored
 from intarsia.spark.job import is_connect
-from intarsia.spark.listing import Listing, list_files
+from intarsia.spark.listing import Listing, list_files, uncached
 from intarsia.spark.planning import FilePlanner
 from intarsia.spark.spark_types import SparkColumn, resolve
 from intarsia.spark.where import weaken
@@ -37,6 +37,10 @@ def read(
     The same rows as ``spark.read.parquet(path).where(where)``: the files are chosen here, once, by partition
     values and by every index that they hold; Spark's native reader reads them, and applies ``where``.
 
+    What the session has cached of the lake is neither used nor changed: the rows are those of the files as
+    they are now, also where ``spark.read.parquet(path)`` would still give cached rows of files that other
+    programs have replaced. The frame that is returned can be cached like any other.
+
     Args:
         spark: The session; classic or Connect.
         path: As ``spark.read.parquet`` takes it: a folder, a file, a glob, or a list of these.
@@ -56,7 +60,7 @@ def read(
         >>> flights.groupBy("dest").count().show()  # doctest: +SKIP
     """
     paths = _paths(path)
-    whole = spark.read.parquet(*paths)
+    whole = uncached(spark).parquet(*paths)
     frame = whole if where is None else whole.where(where)
     if isinstance(where, str):
         listing = _listing(spark, whole, paths)
@@ -65,7 +69,7 @@ def read(
             kept = planner.surviving(listing.files) if planner is not None else list(listing.files)
             if planner is not None:
                 warn_of_ignored(planner.report)
-            if not kept:
+            if listing.files and not kept:  # each file was judged, and none may match
                 frame = frame.limit(0)
             elif len(kept) < len(listing.files):
                 frame = _over(spark, whole, listing, [file.spark_path for file in kept]).where(where)
@@ -93,7 +97,7 @@ def explain(
     """
     started = time.perf_counter()
     paths = _paths(path)
-    whole = spark.read.parquet(*paths)
+    whole = uncached(spark).parquet(*paths)
     if where is not None:
         whole.where(where).schema  # noqa: B018  Spark's own opinion of it comes first
     listing = _listing(spark, whole, paths)
@@ -200,7 +204,7 @@ def _is_trivial(predicate: Predicate) -> bool:
 
 def _over(spark: SparkSession, whole: DataFrame, listing: Listing, files: Sequence[str]) -> DataFrame:
     """A frame over some of the files, with the schema of all."""
-    reader = spark.read.schema(whole.schema)
+    reader = uncached(spark).schema(whole.schema)
     if listing.base_path is not None:
         reader = reader.option("basePath", listing.base_path)
     with _listing_on_the_driver(spark, len(files)):

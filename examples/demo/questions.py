@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from intarsia.cli.demo.lakes import Spark
+from examples.demo.lakes import Spark
 
 if TYPE_CHECKING:
     from intarsia.read.report import ScanReport

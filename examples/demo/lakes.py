@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from intarsia.cli.failures import UsageError
-
 #: A ``SparkSession``; its class is known to `intarsia.spark` alone.
 Spark: TypeAlias = Any
 
@@ -21,6 +19,10 @@ MARK = ".intarsia-demo"
 
 #: Files that pandas writes: one for each quarter of the year.
 QUARTERS = 4
+
+
+class FolderTakenError(Exception):
+    """There is something else where the demo's files should go."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +65,11 @@ class Folder:
         """Make it anew; what an earlier run left behind goes.
 
         Raises:
-            UsageError: If something else is there.
+            FolderTakenError: If something else is there.
         """
         if self.path.exists():
             if not self.path.is_dir() or (any(self.path.iterdir()) and not (self.path / MARK).is_file()):
-                raise UsageError(
+                raise FolderTakenError(
                     f"{self.path}: there is something else already; choose another folder with --dir"
                 )
             for part in (self.lake.path, self.files.path):

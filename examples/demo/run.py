@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from intarsia.cli.demo.lakes import Folder, Lake, Spark, load_flights, stderr_to, write_files, write_lake
-from intarsia.cli.demo.questions import (
+from examples.demo.lakes import Folder, Lake, Spark, load_flights, stderr_to, write_files, write_lake
+from examples.demo.questions import (
     Question,
     ask_intarsia,
     ask_pyarrow,
@@ -23,8 +23,8 @@ from intarsia.cli.demo.questions import (
     questions,
     same_rows,
 )
-from intarsia.cli.demo.steps import Steps
-from intarsia.cli.demo.view import Answer, answers_table
+from examples.demo.steps import Steps
+from examples.demo.view import Answer, answers_table
 from intarsia.cli.terminal import duration, show, size
 
 if TYPE_CHECKING:
@@ -176,6 +176,7 @@ def _this_command() -> str:
     """How the command can be called from here."""
     if shutil.which("intarsia"):
         return "intarsia"
-    if os.path.basename(sys.argv[0]) == "intarsia":
-        return shlex.quote(os.path.relpath(sys.argv[0]))
+    beside = os.path.join(os.path.dirname(sys.executable), "intarsia")
+    if os.access(beside, os.X_OK):
+        return shlex.quote(os.path.relpath(beside))
     return f"{shlex.quote(os.path.relpath(sys.executable))} -m intarsia"

@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from intarsia.cli.demo.lakes import Lake
-from intarsia.cli.demo.questions import Question
+from examples.demo.lakes import Lake
+from examples.demo.questions import Question
 from intarsia.cli.terminal import count, size
 
 if TYPE_CHECKING:

@@ -1,0 +1,63 @@
+"""TPC-H's lineitem as `tpchgen-cli` writes it, with a `RowMap` of a column that is not sorted."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import intarsia as ia
+from benchmarks.data import VERSION, File
+from benchmarks.measure import Case
+from benchmarks.questions import Question
+
+#: Of scale factor 1.
+ROWS = 6_001_215
+PARTS = 200_000
+
+_PROGRAM = "tpchgen-cli"
+NEEDS = f"needs {_PROGRAM}: pip install {_PROGRAM}"
+
+
+class MissingProgramError(Exception):
+    """The program that makes the data is not installed."""
+
+
+def lineitem_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
+    """About 30 rows of 6 million by their part, in a file without an index of parts, and with one."""
+    scale = round(rows / ROWS, 3)
+    parts = np.random.default_rng(11).integers(1, int(PARTS * scale) + 1, repetitions).tolist()
+    columns = ("l_orderkey", "l_extendedprice")
+    questions = [Question("l_partkey", part, part + 1, columns) for part in parts]
+    return [Case("l_partkey = k", file, questions) for file in _make_files(folder, scale)]
+
+
+def _make_files(folder: Path, scale: float) -> list[File]:
+    plain, attached = (
+        folder / f"{name}-{scale}-v{VERSION}.parquet" for name in ("lineitem", "lineitem-attached")
+    )
+    if not plain.exists():
+        program = find_program()
+        if program is None:
+            raise MissingProgramError(f"lineitem {NEEDS}")
+        made = folder / "tpch"
+        command = [program, "parquet", "-s", str(scale), "--tables=lineitem", f"--output-dir={made}"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        (made / "lineitem.parquet").rename(plain)
+    if not attached.exists():
+        part = attached.with_suffix(".part")
+        shutil.copyfile(plain, part)
+        ia.attach(part, [ia.RowMap("l_partkey")])
+        part.rename(attached)
+    return [
+        File("lineitem", str(plain), f"TPC-H at scale factor {scale:g}, as tpchgen writes it"),
+        File("attached", str(attached), "the same after ia.attach(path, [ia.RowMap('l_partkey')])"),
+    ]
+
+
+def find_program() -> str | None:
+    """The program that makes the data, from this environment or from the path."""
+    return shutil.which(_PROGRAM, path=str(Path(sys.executable).parent)) or shutil.which(_PROGRAM)

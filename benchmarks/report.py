@@ -1,0 +1,87 @@
+"""The figures of readers: a table with ratios, or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks.measure import Case
+
+
+def reading_document(cases: Sequence[Case]) -> list[dict[str, Any]]:
+    """The figures for JSON."""
+    return [_document(case) for case in cases]
+
+
+def _document(case: Case) -> dict[str, Any]:
+    medians = {engine: timing.median_ms() for engine, timing in case.timings.items()}
+    base = medians["intarsia"]
+    return {
+        "file": case.file.name,
+        "file_bytes": case.file.size_bytes,
+        "question": case.name,
+        "rows": case.rows,
+        "intarsia_bytes_read": case.bytes_read,
+        "intarsia_requests": case.requests,
+        "failures": case.failures,
+        "of_best_peer": _rounded(case.ratios(_peers(case))),
+        "of_datafusion": _rounded(case.ratios(["datafusion"])),
+        "ms": {
+            engine: {
+                "cold": round(cold, 3),
+                "warm": round(warm, 3),
+                "cold_ratio": round(cold / base[0], 3),
+                "warm_ratio": round(warm / base[1], 3),
+                "repetitions": len(case.timings[engine].cold),
+            }
+            for engine, (cold, warm) in medians.items()
+        },
+    }
+
+
+def print_reading(cases: Sequence[Case], engines: Sequence[str]) -> None:
+    """The figures as a table."""
+    print("Median ms with a new object (cold), and with it once more (warm); in brackets: times Intarsia's.")
+    print(
+        "Every answer was compared with the others': they agree. Below each: Intarsia's time in parts of the"
+    )
+    print("best other reader's and of DataFusion's, cold and warm, and what Intarsia read.")
+    file = None
+    for case in cases:
+        if case.file != file:
+            file = case.file
+            print(f"\n{file.name}: {file.size_bytes / 1e6:.0f} MB, {file.about}")
+            print(f"{'':<28}" + "".join(f"{engine:>17}" for engine in engines))
+        base = case.timings["intarsia"].median_ms()
+        for place, label in enumerate(("cold", "warm")):
+            cells = [
+                _cell(case.timings[engine].median_ms()[place], base[place])
+                if engine in case.timings
+                else "fails"
+                for engine in engines
+            ]
+            name = case.name if label == "cold" else ""
+            print(f"  {name:<21} {label}" + "".join(f"{cell:>17}" for cell in cells))
+        notes = [
+            f"{ratios[0]:.2f} and {ratios[1]:.2f} of {label}"
+            for label, peers in (("the best", _peers(case)), ("DataFusion", ["datafusion"]))
+            if (ratios := case.ratios(peers)) is not None
+        ]
+        notes.append(f"read {case.bytes_read / 1e6:.2f} MB in {case.requests} requests")
+        print(f"  {'':<16}({'; '.join(notes)})")
+        for engine, why in case.failures.items():
+            print(f"  {'':<16}({engine} fails: {why[:80]})")
+
+
+def _peers(case: Case) -> list[str]:
+    return [engine for engine in case.timings if engine != "intarsia"]
+
+
+def _rounded(ratios: tuple[float, float] | None) -> dict[str, float] | None:
+    return None if ratios is None else {"cold": round(ratios[0], 3), "warm": round(ratios[1], 3)}
+
+
+def _cell(ms: float, base: float) -> str:
+    shown = f"{ms:.1f}" if ms < 100 else f"{ms:,.0f}"
+    ratio = ms / base
+    return f"{shown} ({ratio:.0f}x)" if ratio >= 9.95 else f"{shown} ({ratio:.1f}x)"

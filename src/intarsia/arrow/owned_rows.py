@@ -1,0 +1,214 @@
+"""Results that own their rows: copied where they keep much more memory alive than they show.
+
+A slice of an Arrow array keeps all of its buffers. So a few rows out of decoded pages keep these pages in
+memory for as long as somebody holds the rows. Rows are copied where the copy is small beside what it frees.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
+
+Rows = TypeVar("Rows", pa.Table, pa.RecordBatch, pa.ChunkedArray, pa.Array)
+
+#: A column is copied if its buffers hold more than this many times the bytes of its rows.
+_TIMES = 2
+
+#: Below this there is nothing to gain.
+_FEW_BYTES = 4096
+
+#: Views of at most this many bytes hold the value itself.
+_INLINE_BYTES = 12
+_VIEW_BYTES = 16
+
+_INDIRECT = frozenset(
+    kind.id for kind in (pa.string_view(), pa.binary_view(), pa.dictionary(pa.int8(), pa.null()), pa.uuid())
+)
+
+
+def own_rows(rows: Rows) -> Rows:
+    """The same rows, with buffers that hold little beside them, and no struct at an offset.
+
+    Each column is judged by itself. It is copied if its buffers hold more than twice what its rows need; of a
+    large dictionary only the values that are used are copied then. So no column of the result keeps more than
+    about twice its size alive, as long as each of its buffers is an allocation of its own. Unions are not
+    copied.
+
+    Structs that begin at an offset are rebuilt around slices of their fields, without a copy of the values:
+    DataFusion 55 panics when it takes nested structs with offsets.
+
+    Args:
+        rows: A table, record batch, chunked array or array.
+
+    Returns:
+        The same values, of the same type, in the same chunks; ``rows`` itself where there is nothing to do.
+        Deciding takes time by columns and chunks, and for views also by rows: their lengths are added up.
+
+    Example:
+        >>> table = pa.table({"text": ["x" * 1000] * 1000}).slice(500, 2)
+        >>> table.get_total_buffer_size(), own_rows(table).get_total_buffer_size()
+        (1004004, 2012)
+    """
+    if isinstance(rows, pa.Array):
+        return _own_chunks(rows, [rows])[0]
+    if isinstance(rows, pa.ChunkedArray):
+        chunks = rows.chunks
+        owned = _own_chunks(rows, chunks)
+        return rows if _same(owned, chunks) else pa.chunked_array(owned, type=rows.type)
+    columns = rows.columns
+    owned = [own_rows(column) for column in columns]
+    return rows if _same(owned, columns) else type(rows).from_arrays(owned, schema=rows.schema)
+
+
+def _same(new: list[Any], old: list[Any]) -> bool:
+    return all(map(operator.is_, new, old))
+
+
+def _own_chunks(column: pa.Array | pa.ChunkedArray, chunks: list[pa.Array]) -> list[pa.Array]:
+    """Chunks are judged together: they may be slices of the same buffers."""
+    held = column.get_total_buffer_size()
+    if held > _FEW_BYTES and held - _FEW_BYTES > _TIMES * sum(map(_needed_bytes, chunks)):
+        return [_rebuilt(chunk, _copied) for chunk in chunks]
+    return [chunk if _begins_at_zero(chunk) else _rebuilt(chunk, _as_it_is) for chunk in chunks]
+
+
+def _needed_bytes(array: pa.Array) -> float:
+    """About how many bytes a copy would have.
+
+    ``nbytes`` would do, if it did not count all data of views and list views, and all values of dictionaries.
+    """
+    kind, count = array.type, len(array)
+    if count == 0:
+        return 0
+    if _is_flat(kind):
+        return float(array.nbytes)
+    if isinstance(array, pa.ExtensionArray):
+        return _needed_bytes(array.storage)
+    if pat.is_union(kind):
+        return float(array.get_total_buffer_size())
+    if _is_view(kind):
+        views = np.frombuffer(array.buffers()[1], np.int32, 4 * count, _VIEW_BYTES * array.offset)
+        lengths = views[::4]
+        return _VIEW_BYTES * count + int(lengths.sum(where=lengths > _INLINE_BYTES, dtype=np.int64))
+    if pat.is_dictionary(kind):
+        values = array.dictionary
+        return float(array.indices.nbytes) + _needed_bytes(values) * min(1, count / max(len(values), 1))
+    if pat.is_struct(kind):
+        return count / 8 + sum(_needed_bytes(array.field(place)) for place in range(kind.num_fields))
+    if _is_list_view(kind):
+        used = pc.sum(array.sizes, min_count=0).as_py() / max(len(array.values), 1)
+        return float(8 * count + _needed_bytes(array.values) * min(1, used))
+    if _is_list(kind):
+        return 4 * count + _needed_bytes(_items(array))
+    if pat.is_fixed_size_list(kind):
+        return count / 8 + _needed_bytes(_items(array))
+    return float(array.nbytes)
+
+
+def _begins_at_zero(array: pa.Array) -> bool:
+    """Whether no struct of it is at an offset, and no fixed-size list that holds structs."""
+    kind = array.type
+    if _is_flat(kind):
+        return True
+    if isinstance(array, pa.ExtensionArray):
+        return _begins_at_zero(array.storage)
+    if pat.is_struct(kind):
+        return array.offset == 0 and all(
+            _begins_at_zero(array.field(place)) for place in range(kind.num_fields)
+        )
+    if pat.is_fixed_size_list(kind):
+        return _begins_at_zero(_items(array))
+    if _is_list(kind) or _is_list_view(kind):
+        return _begins_at_zero(array.values)
+    return True
+
+
+def _rebuilt(array: pa.Array, leaf: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """The array with nested levels that begin at zero, around ``leaf`` of what they end in."""
+    kind = array.type
+    if isinstance(array, pa.ExtensionArray):
+        return pa.ExtensionArray.from_storage(kind, _rebuilt(array.storage, leaf))
+    mask = array.is_null() if array.null_count else None
+    if pat.is_struct(kind) and kind.num_fields:
+        fields = [_rebuilt(array.field(place), leaf) for place in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=mask)
+    if pat.is_fixed_size_list(kind) and kind.list_size:
+        return pa.FixedSizeListArray.from_arrays(_rebuilt(_items(array), leaf), type=kind, mask=mask)
+    if _is_list(kind):
+        offsets = pc.subtract(array.offsets, array.offsets[0])
+        items = _rebuilt(_items(array), leaf)
+        if pat.is_map(kind):
+            return pa.MapArray.from_arrays(offsets, items.field(0), items.field(1), type=kind, mask=mask)
+        return type(array).from_arrays(offsets, items, type=kind, mask=mask)
+    if _is_list_view(kind):
+        array = pa.concat_arrays([array])  # so that the values are those that its rows show
+        return type(array).from_arrays(
+            array.offsets, array.sizes, _rebuilt(array.values, leaf), type=kind, mask=mask
+        )
+    return leaf(array)
+
+
+def _as_it_is(array: pa.Array) -> pa.Array:
+    return array
+
+
+def _copied(array: pa.Array) -> pa.Array:
+    """A copy of an array that is not nested."""
+    if _is_view(array.type):
+        return array.cast(_contiguous(array.type)).cast(array.type)
+    if pat.is_dictionary(array.type):
+        return _copied_dictionary(array)
+    return pa.concat_arrays([array])
+
+
+def _copied_dictionary(array: pa.DictionaryArray) -> pa.DictionaryArray:
+    """A copy, with only the values that are used, in their order, if these are few of many."""
+    kind, values = array.type, array.dictionary
+    used = pc.unique(array.indices.drop_null())
+    if len(values) <= _TIMES * len(used) or values.get_total_buffer_size() <= _FEW_BYTES:
+        return pa.concat_arrays([array])
+    used = used.take(pc.sort_indices(used))
+    places = pc.index_in(array.indices, used).cast(kind.index_type)
+    if _is_view(values.type):
+        values = values.cast(_contiguous(values.type)).take(used).cast(values.type)
+    else:
+        values = values.take(used)
+    return pa.DictionaryArray.from_arrays(places, values, ordered=kind.ordered)
+
+
+def _items(array: pa.Array) -> pa.Array:
+    """The values of lists from the first to the last, null lists' too, without a copy."""
+    if pat.is_fixed_size_list(array.type):
+        size = array.type.list_size
+        return array.values.slice(array.offset * size, len(array) * size)
+    first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
+    return array.values.slice(first, last - first)
+
+
+def _contiguous(kind: pa.DataType) -> pa.DataType:
+    """The type whose values lie side by side in one buffer, for a type of views."""
+    return pa.large_string() if kind == pa.string_view() else pa.large_binary()
+
+
+def _is_flat(kind: pa.DataType) -> bool:
+    """Whether all bytes of its arrays are in their own buffers, row after row; most types are so."""
+    return kind.num_fields == 0 and kind.id not in _INDIRECT
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    return bool(pat.is_string_view(kind) or pat.is_binary_view(kind))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    """Lists and maps: offsets and values."""
+    return bool(pat.is_list(kind) or pat.is_large_list(kind) or pat.is_map(kind))
+
+
+def _is_list_view(kind: pa.DataType) -> bool:
+    return bool(pat.is_list_view(kind) or pat.is_large_list_view(kind))

@@ -1,0 +1,55 @@
+"""The benchmarks run, on few rows, and their readers agree; what they measure is nobody's test."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def run(root, *arguments):
+    command = [sys.executable, "-m", "benchmarks", *arguments]
+    return subprocess.run(command, capture_output=True, check=False, cwd=root, text=True)
+
+
+@pytest.mark.slow
+def test_chosen_benchmarks_as_json(pytestconfig, tmp_path):
+    chosen = ["lookup", "totals", "lake", "memory"]
+    done = run(
+        pytestconfig.rootpath, *chosen, "--rows=20000", "--repetitions=2", "--json", f"--dir={tmp_path}"
+    )
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert [name for name in document if name in chosen] == chosen
+    for name in ("lookup", "totals", "lake"):
+        for case in document[name]:
+            assert not case["failures"], case
+            assert case["of_best_peer"].keys() == case["of_datafusion"].keys() == {"cold", "warm"}
+    found = {(case["file"], case["question"]): case["rows"] for case in document["lake"]}
+    assert found == {
+        (file, question): rows
+        for file in ("lake", "attached")
+        for question, rows in (("user = x", 1), ("user absent", 0))
+    }
+    assert all(case["held"]["pyarrow"] >= case["needed"] for case in document["memory"])
+
+
+def test_a_table(pytestconfig, tmp_path):
+    done = run(
+        pytestconfig.rootpath,
+        "lookup",
+        "--rows=5000",
+        "--repetitions=1",
+        "--engines=intarsia,pyarrow",
+        f"--dir={tmp_path}",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "point lookup" in done.stdout
+    assert "of the best" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [["nope"], ["--engines=pyarrow"], ["--engines=intarsia,nope"]])
+def test_what_there_is_not(pytestconfig, arguments):
+    done = run(pytestconfig.rootpath, *arguments)
+    assert done.returncode == 2
+    assert "intarsia" in done.stderr or "there are read, lookup" in done.stderr
