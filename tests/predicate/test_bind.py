@@ -25,11 +25,14 @@ from intarsia.predicate import (
     In,
     Like,
     Not,
+    Or,
     bind,
+    evaluate,
     leaves,
     parse_sql,
     resolve_column,
 )
+from intarsia.predicate.bind import MAX_NESTING
 
 NOTHING = BoundConstant(False)
 SCHEMA = pa.schema(
@@ -119,6 +122,19 @@ PRINTED = {
     "i8 IN ()": "FALSE",
     "i8 NOT IN ()": "TRUE",
     "i8 IN (NULL)": "FALSE",
+    # single values of one column are joined into a list, among whatever else there is
+    "i8 = 3 OR i8 = 1": "i8 IN (1, 3)",
+    "i8 = 3 OR i64 = 1 OR i8 IN (2, 3) OR i8 IS NULL": "i8 IN (2, 3) OR i64 = 1 OR i8 IS NULL",
+    "i8 <> 3 AND i64 = 1 AND i8 NOT IN (2, 3) AND i8 < 9": "i8 NOT IN (2, 3) AND i64 = 1 AND i8 < 9",
+    "i8 = 3 OR i8 <> 1 OR i8 NOT IN (4, 5)": "i8 = 3 OR i8 <> 1 OR i8 NOT IN (4, 5)",
+    "i8 = 3 AND i8 = 1": "i8 = 3 AND i8 = 1",
+    "i8 <> 3 OR i8 <> 1": "i8 <> 3 OR i8 <> 1",
+    "NOT (i8 = 3 OR i8 = 1)": "i8 NOT IN (1, 3)",
+    "NOT (i8 <> 3 AND i8 <> 1)": "i8 IN (1, 3)",
+    "i8 = 3 OR (i64 = 4 AND i8 = 1)": "i8 = 3 OR (i64 = 4 AND i8 = 1)",
+    "i8 = 3 OR i8 = 3.0 OR i8 = 300": "i8 = 3",
+    "f64 = 0.0 OR f64 = 1.5 OR f64 = -0.0": "f64 IN (0.0, 1.5)",
+    "s = 'b' OR s LIKE 'a' OR s LIKE 'a%'": "s IN ('a', 'b') OR s LIKE 'a%'",
     # three-valued logic and constants
     "i8 = NULL": "FALSE",
     "NOT i8 = NULL": "FALSE",
@@ -193,8 +209,7 @@ def test_leaf_fields():
     assert (like.condition, like.prefix, like.negated) == (r"LIKE 'é\_%x_'", "é_".encode(), True)
     among = bind(parse_sql("s IN ('b', 'a', 'b')"), SCHEMA)
     assert isinstance(among, BoundIn)
-    assert among.array.equals(pa.array(["a", "b"]))
-    assert among.array is among.array
+    assert among.values.equals(pa.array(["a", "b"]))
 
 
 def test_paths_and_leaves():
@@ -314,11 +329,6 @@ def test_what_is_no_predicate_or_literal():
             bind(node, SCHEMA)
     with pytest.raises(PredicateError):
         bind(Like("s", "\ud800%"), SCHEMA)
-    deep = Comparison("i8", "=", 1)
-    for _ in range(5000):
-        deep = Not(deep)
-    with pytest.raises(PredicateError, match="too deeply"):
-        bind(deep, SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -370,6 +380,26 @@ def test_conjunctions_have_several_distinct_children():
     bound = bind(parse_sql("i8 = 1 AND i8 = 1 AND i64 = 1 AND (i64 = 1 AND i64 = 2)"), SCHEMA)
     assert isinstance(bound, BoundAnd)
     assert [str(child) for child in bound.children] == ["i8 = 1", "i64 = 1", "i64 = 2"]
+
+
+def test_nesting_has_a_limit_and_operands_of_one_kind_have_none():
+    one, two = Comparison("i8", "<", 1), Comparison("i64", ">", 2)
+    flat, negations = one, one
+    for number in range(5000):  # without recursion
+        flat = Or((flat, Comparison("i8", ">", number % 100))) if number % 2 else Not(And((Not(flat), two)))
+        negations = Not(negations)
+    assert len(bind(flat, SCHEMA).children) == 52
+    assert bind(negations, SCHEMA) == bind(one, SCHEMA)
+    deep = two
+    for level in range(MAX_NESTING):
+        deep = And((deep, two)) if level % 2 else Or((deep, one))
+    bound = bind(deep, SCHEMA)
+    assert len(list(leaves(bound))) == MAX_NESTING + 1
+    assert str(bound).count("(") == MAX_NESTING - 1
+    columns = {("i8",): pa.array([0, 5], pa.int8()), ("i64",): pa.array([3, 0])}
+    assert evaluate(bound, columns, 2).to_pylist() == [True, False]
+    with pytest.raises(PredicateError, match="nested too deeply: 100 levels"):
+        bind(Or((deep, one)), SCHEMA)
 
 
 REGEX_ERRORS = {

@@ -122,7 +122,7 @@ def looked_up(predicate: BoundLeaf) -> pa.Array | None:
     if not is_lookup(predicate):
         return None
     if isinstance(predicate, BoundIn):
-        return predicate.array
+        return predicate.values
     assert isinstance(predicate, BoundCompare)
     return pa.array([predicate.value], predicate.type)
 

@@ -18,15 +18,17 @@ Literals are never NaN nor -0.0; values of the data may be, and -0.0 equals 0.0.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from intarsia.arrow.comparison import sortable_type
 from intarsia.predicate.nodes import Op, escaped, render_column, render_literal
 from intarsia.predicate.skeleton import Skeleton
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 Path: TypeAlias = tuple[str, ...]
 
@@ -56,24 +58,21 @@ class BoundCompare:
 
 @dataclass(frozen=True, slots=True)
 class BoundIn:
-    """``path [NOT] IN values``; at least two values, unique, in ascending order, without NULL and NaN."""
+    """``path [NOT] IN values``.
+
+    Attributes:
+        values: An array of ``type`` with at least two values: unique, ascending, without NULL and NaN.
+    """
 
     path: Path
     type: pa.DataType
-    values: tuple[pa.Scalar, ...]
+    values: pa.Array
     negated: bool = False
-    _array: list[pa.Array] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __hash__(self) -> int:
-        """Of the ends of the list, so that a long one is as good a key as a short one."""
-        return hash((self.path, self.type, len(self.values), self.values[0], self.values[-1], self.negated))
-
-    @property
-    def array(self) -> pa.Array:
-        """The values as an array of ``type``, made once."""
-        if not self._array:
-            self._array.append(pa.array(self.values, self.type))
-        return self._array[0]
+        """Of three values of the list, so that a long one is as good a key as a short one."""
+        few = (self.values[0], self.values[len(self.values) // 2], self.values[-1])
+        return hash((self.path, self.type, len(self.values), few, self.negated))
 
     @property
     def or_nan(self) -> bool:
@@ -85,7 +84,7 @@ class BoundIn:
         return frozenset((self.path,))
 
     def __str__(self) -> str:
-        values = ", ".join(render_literal(value) for value in self.values[:20])
+        values = ", ".join(map(render_literal, self.values[:20]))
         more = f", … {len(self.values) - 20} more" if len(self.values) > 20 else ""
         return f"{_name(self.path)} {'NOT ' if self.negated else ''}IN ({values}{more})"
 
@@ -233,17 +232,29 @@ def leaves(bound: Bound) -> Iterator[Leaf]:
         yield bound
 
 
-def conjoin(children: list[Bound]) -> Bound:
-    """AND, flattened and simplified."""
+def conjoin(children: Iterable[Bound]) -> Bound:
+    """AND, flattened and simplified; what excludes single values of one column becomes one NOT IN.
+
+    Example:
+        >>> x = [BoundCompare(("x",), pa.int64(), "<>", pa.scalar(value)) for value in (7, 5)]
+        >>> str(conjoin([*x, BoundNull(("y",), pa.int64())]))
+        'x NOT IN (5, 7) AND y IS NULL'
+    """
     return _combine(children, BoundAnd, absorbing=False)
 
 
-def disjoin(children: list[Bound]) -> Bound:
-    """OR, flattened and simplified."""
+def disjoin(children: Iterable[Bound]) -> Bound:
+    """OR, flattened and simplified; what asks for single values of one column becomes one IN.
+
+    Example:
+        >>> x = [BoundCompare(("x",), pa.int64(), "=", pa.scalar(value)) for value in (7, 5)]
+        >>> str(disjoin([*x, BoundNull(("x",), pa.int64())]))
+        'x IN (5, 7) OR x IS NULL'
+    """
     return _combine(children, BoundOr, absorbing=True)
 
 
-def _combine(children: list[Bound], node: type[BoundAnd] | type[BoundOr], *, absorbing: bool) -> Bound:
+def _combine(children: Iterable[Bound], node: type[BoundAnd] | type[BoundOr], *, absorbing: bool) -> Bound:
     kept: dict[Bound, None] = {}  # a dict as an ordered set: what is written twice is judged once
     for child in children:
         if isinstance(child, BoundConstant):
@@ -255,4 +266,54 @@ def _combine(children: list[Bound], node: type[BoundAnd] | type[BoundOr], *, abs
             kept[child] = None
     if not kept:
         return BoundConstant(not absorbing)
-    return next(iter(kept)) if len(kept) == 1 else node(tuple(kept))
+    folded = _fold(list(kept), negated=node is BoundAnd)
+    return folded[0] if len(folded) == 1 else node(tuple(folded))
+
+
+def _fold(children: list[Bound], *, negated: bool) -> list[Bound]:
+    """One list for all values of a column, at the place of the first.
+
+    ``=`` and IN are joined under OR, ``<>`` and NOT IN under AND. They agree on NULL, which neither matches,
+    and on NaN, which the negated ones match.
+    """
+    terms: dict[Path, list[BoundCompare | BoundIn]] = {}
+    for child in children:
+        if _is_membership(child, negated=negated):
+            terms.setdefault(child.path, []).append(child)
+    folded: list[Bound] = []
+    for child in children:
+        if not _is_membership(child, negated=negated) or len(terms[child.path]) == 1:
+            folded.append(child)
+        elif terms[child.path][0] is child:
+            folded.append(_membership(terms[child.path], negated=negated))
+    return folded
+
+
+def _is_membership(child: Bound, *, negated: bool) -> TypeGuard[BoundCompare | BoundIn]:
+    if isinstance(child, BoundIn):
+        return child.negated is negated
+    return isinstance(child, BoundCompare) and child.op == ("<>" if negated else "=")
+
+
+def _membership(terms: list[BoundCompare | BoundIn], *, negated: bool) -> BoundIn:
+    path, type_ = terms[0].path, terms[0].type
+    single = pa.array([term.value for term in terms if isinstance(term, BoundCompare)], type_)
+    lists = [term.values for term in terms if isinstance(term, BoundIn)]
+    return BoundIn(path, type_, ascending(pa.concat_arrays([single, *lists])), negated)
+
+
+def ascending(values: pa.Array) -> pa.Array:
+    """Each value once, in ascending order.
+
+    Args:
+        values: An array of a comparison type, without NULL, NaN and -0.0.
+
+    Example:
+        >>> ascending(pa.array(["b", "a", "b"])).to_pylist()
+        ['a', 'b']
+    """
+    keys = values.cast(sortable_type(values.type))
+    order = pc.sort_indices(keys)
+    keys = keys.take(order)
+    is_new = pc.not_equal(keys[1:], keys[:-1])
+    return values.take(pa.concat_arrays([order[:1], order[1:].filter(is_new)]))

@@ -120,7 +120,7 @@ def _compare(leaf: BoundCompare, values: pa.Array) -> pa.BooleanArray:
 
 
 def _is_in(leaf: BoundIn, values: pa.Array) -> pa.BooleanArray:
-    among = leaf.array
+    among = leaf.values
     if pa.types.is_float16(values.type):
         values, among = values.cast(pa.float32()), among.cast(pa.float32())
     if pa.types.is_floating(values.type):

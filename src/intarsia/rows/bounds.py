@@ -190,7 +190,7 @@ def _surely_holds(leaf: BoundLeaf, bounds: Bounds) -> Bools | None:
 
 
 def _sorted_keys(ordering: ArrowOrdering, leaf: BoundIn) -> Keys:
-    return np.sort(ordering.keys(leaf.array))
+    return np.sort(ordering.keys(leaf.values))
 
 
 def _listed(keys: Keys, wanted: Keys) -> Bools:

@@ -52,8 +52,8 @@ def questions(
             yield BoundPrefix(path, kind, prefix)
             yield BoundPrefix(path, kind, prefix, negated=True)
     if len(few) > 1:
-        yield BoundIn(path, kind, tuple(few))
-        yield BoundIn(path, kind, tuple(few), negated=True)
+        yield BoundIn(path, kind, pa.array(few, kind))
+        yield BoundIn(path, kind, pa.array(few, kind), negated=True)
     if pa.types.is_string(kind):
         yield from _text_questions(path, kind, _some_texts(sample))
 
