@@ -35,6 +35,7 @@ from intarsia.predicate.bound import (
 )
 from intarsia.predicate.coercion import Place, locate
 from intarsia.predicate.columns import resolve_column
+from intarsia.predicate.lists import locate_list
 from intarsia.predicate.literals import plain
 from intarsia.predicate.nodes import (
     NODE_TYPES,
@@ -179,24 +180,15 @@ def _compare(column: Column, op: Op, place: Place, *, negate: bool) -> Bound:
 def _in(node: In, column: Column, *, negated: bool) -> Bound:
     if not node.values:
         return BoundConstant(negated)
-    places: dict[object, Place] = {}
-    has_null = False
-    for value in node.values:
-        literal = plain(value)
-        if literal is None:
-            has_null = True
-        elif not pa.types.is_null(column.type):
-            place = locate(column, literal)
-            if place is not None and place.value is not None and place.side == 0:
-                places[place.key] = place
-    if negated and (has_null or pa.types.is_null(column.type)):
+    if pa.types.is_null(column.type):
         return _NOTHING
-    if not places:
+    values, has_null = locate_list(column, node.values)
+    if negated and has_null:
+        return _NOTHING
+    if len(values) == 0:
         return _null(column, negated=True) if negated else _NOTHING
-    ordered = sorted(places.values(), key=lambda place: place.key)
-    if len(ordered) == 1:
-        return _compare(column, "<>" if negated else "=", ordered[0], negate=False)
-    values = pa.array([place.value for place in ordered], column.type)
+    if len(values) == 1:
+        return _compare(column, "<>" if negated else "=", Place(values[0], 0), negate=False)
     return BoundIn(column.path, column.type, values, negated)
 
 

@@ -18,6 +18,8 @@ from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
+from intarsia.errors import PredicateError
+
 Op: TypeAlias = Literal["=", "<>", "<", "<=", ">", ">="]
 """The comparison operators."""
 
@@ -122,6 +124,8 @@ class In:
     A NULL in the list of a negated ``In`` makes it NULL or FALSE for every row, as SQL has it. An empty list
     holds nothing: then ``In`` is FALSE, and TRUE when negated, for NULL rows too.
 
+    A list, a set, a NumPy or an Arrow array is taken as well, and becomes a tuple.
+
     Example:
         >>> str(In("dest", ("BOS", "LAX"), negated=True))
         "dest NOT IN ('BOS', 'LAX')"
@@ -130,6 +134,12 @@ class In:
     column: ColumnName
     values: tuple[object, ...]
     negated: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.values, (str, bytes)):
+            raise PredicateError(f"IN needs a list of values for {self.column!r}, not {self.values!r:.80}")
+        if not isinstance(self.values, tuple):
+            object.__setattr__(self, "values", tuple(self.values))
 
     def __str__(self) -> str:
         values = ", ".join(render_literal(value) for value in self.values)
