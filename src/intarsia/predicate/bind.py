@@ -50,10 +50,10 @@ from intarsia.predicate.nodes import (
     Or,
     Predicate,
     RegexpLike,
-    render_literal,
 )
 from intarsia.predicate.pattern import parse_pattern
 from intarsia.predicate.regex import check_regex, skeleton_of
+from intarsia.predicate.rendering import render_literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

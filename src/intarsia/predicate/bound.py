@@ -24,7 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import sortable_type
-from intarsia.predicate.nodes import Op, escaped, render_column, render_literal
+from intarsia.predicate.nodes import Op, escaped, render_column
+from intarsia.predicate.rendering import render_literal
 from intarsia.predicate.skeleton import Skeleton
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from intarsia.predicate.literals import (
     parse_time,
     parse_timestamp,
 )
-from intarsia.predicate.nodes import render_literal
+from intarsia.predicate.rendering import render_literal
 
 if TYPE_CHECKING:
     from intarsia.predicate.columns import Column
