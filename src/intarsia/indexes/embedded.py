@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from intarsia.errors import FormatError, IndexPayloadError, IntarsiaError
 from intarsia.file import ParquetInput
+from intarsia.format.arrow_stream import ExpansionBudget
 from intarsia.format.blob import BLOB_HEADER_BYTES, check_blob_header, check_payload, unframe
 from intarsia.format.directory import Directory, Entry
 from intarsia.indexes.base import (
@@ -38,10 +39,12 @@ class EmbeddedIndexes:
 
     Args:
         file: The file.
+        budget: How much memory the indexes that are opened may take; one of their own if it is left out.
     """
 
-    def __init__(self, file: ParquetInput) -> None:
+    def __init__(self, file: ParquetInput, budget: ExpansionBudget | None = None) -> None:
         self._file = file
+        self._budget = ExpansionBudget() if budget is None else budget
         self._indexes: dict[str, Any] = {}
         self._opened: dict[str, OpenIndex | None] = {}
 
@@ -130,7 +133,12 @@ class EmbeddedIndexes:
         def opened() -> OpenIndex:
             if isinstance(index, ProbedIndex) and entry.inline is None:
                 return index.open_source(_ProbedPayload(self._file, self._directory, entry), layout)
-            found: OpenIndex = index.open(self.read(entry), layout)
+            payload = self.read(entry)
+            try:
+                self._budget.take(payload)
+            except ValueError as error:
+                raise IndexPayloadError(str(error)) from error
+            found: OpenIndex = index.open(payload, layout)
             return found
 
         return answer_of(self._file, entry.name, opened)
