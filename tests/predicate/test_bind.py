@@ -9,6 +9,7 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from intarsia.errors import ColumnNotFoundError, PredicateError
@@ -26,7 +27,9 @@ from intarsia.predicate import (
     Like,
     Not,
     Or,
+    RegexpLike,
     bind,
+    contains,
     evaluate,
     leaves,
     parse_sql,
@@ -408,9 +411,55 @@ REGEX_ERRORS = {
     "s ~ 'a(?=b)'": "at character 2: invalid perl operator: (?= (RE2 has no lookahead)",
     r"s ~ '(a)\1'": r"at character 4: invalid escape sequence: \1 (RE2 has no references back)",
     r"s ~ '((\pL){30}){30}'": "repeats too much",
+    "s ~ '" + r"\pL" * 3000 + "'": "split it into several conditions",
     f"s ~ '{'a' * 10_001}'": "has 10,001 characters; the most is 10,000",
     "s ~ '(a{500}){3}'": "invalid repetition size: {3} (the most is 1000 times)",
 }
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        Like("s", "a" * 1_000_000),
+        Like("s", "%" + "a_" * 500_000, ignore_case=True),
+        contains("s", "a" * 1_000_000),
+        RegexpLike("s", "a|" * 500_000),
+    ],
+    ids=["equal", "ilike", "contains", "regex"],
+)
+def test_long_patterns_are_refused_before_any_work(node, monkeypatch):
+    worked = []
+    for name in ("parse_pattern", "skeleton_of"):
+        original = bind.__globals__[name]
+        monkeypatch.setitem(
+            bind.__globals__,
+            name,
+            lambda *told, _original=original, **more: _original(*told, **more) and worked.append(told),
+        )
+    monkeypatch.setattr(pc, "match_substring_regex", lambda *told, **_: worked.append(told))
+    with pytest.raises(
+        PredicateError, match=r"has 1,000,00\d characters; the most is 10,000\. \w+ "
+    ) as caught:
+        bind(node, SCHEMA)
+    assert not worked
+    assert len(str(caught.value)) < 400
+
+
+def test_patterns_up_to_the_limit():
+    columns = {("s",): pa.array(["a" * 9_999, "a" * 9_998 + "b"])}
+    for node in (
+        Like("s", "_" * 9_998 + "b"),
+        Like("s", "%" + "a" * 9_998 + "b", ignore_case=True),
+        RegexpLike("s", "a" * 9_998 + "b"),
+        Like("s", "a" * 9_998 + "b"),
+    ):
+        assert evaluate(bind(node, SCHEMA), columns, 2).to_pylist() == [False, True]
+
+
+def test_a_pattern_that_re2_refuses(monkeypatch):
+    monkeypatch.setattr("intarsia.predicate.pattern.MAX_PATTERN_CHARACTERS", 200_000)
+    with pytest.raises(PredicateError, match=r"the pattern 'ab_____.* is too much for RE2; ask for parts"):
+        bind(Like("s", "ab" + "_" * 150_000), SCHEMA)
 
 
 @pytest.mark.parametrize("text", REGEX_ERRORS, ids=lambda text: text[:40])
@@ -418,6 +467,7 @@ def test_errors_in_regular_expressions(text):
     with pytest.raises(PredicateError) as caught:
         bind(parse_sql(text), SCHEMA)
     assert REGEX_ERRORS[text] in str(caught.value)
+    assert parse_sql(text).regex[:60] in str(caught.value)  # it names the expression
     assert len(str(caught.value)) < 500
 
 

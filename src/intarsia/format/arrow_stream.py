@@ -90,7 +90,7 @@ class ExpansionBudget:
         """Account for a payload that is about to be opened.
 
         Args:
-            payload: An Arrow IPC stream, which takes what it expands to, or any bytes, which take their length.
+            payload: An Arrow IPC stream, which takes what it expands to; other bytes take their length.
 
         Raises:
             ValueError: If it takes more than is left; then nothing is accounted for.

@@ -212,8 +212,11 @@ def _like(node: Like, column: Column, *, negated: bool) -> Bound:
     regex = pattern.regex(ignore_case=ignore_case)
     try:
         pc.match_substring_regex(pa.array([""]), regex)
-    except pa.ArrowInvalid:
-        raise PredicateError(f"the pattern of {str(node)[:80]}… is too long") from None
+    except pa.ArrowInvalid:  # RE2 has a limit of its own, for the program that it makes of the pattern
+        raise PredicateError(
+            f"the pattern {node.pattern[:60]!r}… is too much for RE2; ask for parts of it by several "
+            "conditions joined by AND"
+        ) from None
     return BoundMatch(column.path, column.type, condition, regex, skeleton, negated)
 
 
