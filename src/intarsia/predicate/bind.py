@@ -1,4 +1,4 @@
-"""Unbound predicate x schema -> bound predicate: names resolved, literals exact, NOT pushed to the leaves.
+"""Unbound predicate x schema -> bound predicate: names resolved, literals exact, NOT pushed down.
 
 How a literal that the column's type cannot represent is rewritten (``floor`` is the largest value below it):
 

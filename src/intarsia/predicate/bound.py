@@ -1,13 +1,13 @@
-"""The predicate after binding: leaves hold a path, a type and literals of exactly that type.
+"""The predicate after binding: conditions hold a path, a type and literals of exactly that type.
 
-**Two-valued from here on.** NOT was pushed to the leaves, so a row is selected exactly where a bound node
-is TRUE, and NULL and FALSE need no telling apart: every leaf is simply *true* or *not true* for a row, and
-:class:`BoundAnd` and :class:`BoundOr` are plain intersection and union. There is no bound NOT, and a bound
-node must never be complemented (the rows where ``x < 5`` is not true include those where x is NULL).
+**Two-valued from here on.** NOT was pushed to the conditions, so a row is selected exactly where a bound node
+is TRUE, and NULL and FALSE need no telling apart: every condition is simply *true* or *not true* for a row,
+and :class:`BoundAnd` and :class:`BoundOr` are plain intersection and union. There is no bound NOT, and a
+bound node must never be complemented (the rows where ``x < 5`` is not true include those where x is NULL).
 
 **NULL rows** match :class:`BoundNull` (``IS NULL``) and constants, nothing else.
 
-**NaN rows** match the leaves whose ``or_nan`` is true and the constant TRUE, nothing else. In Arrow,
+**NaN rows** match the conditions whose ``or_nan`` is true and the constant TRUE, nothing else. In Arrow,
 comparing with NaN is false, except ``<>`` which is true. So NOT (x < 5) is true for NaN and becomes ``x >=
 5`` with ``or_nan=True``. Code that prunes by bounds must keep rows that may hold NaN when ``or_nan`` is
 true: Parquet's bounds leave NaN out.
@@ -49,7 +49,7 @@ class BoundCompare:
     or_nan: bool = False
 
     def paths(self) -> frozenset[Path]:
-        """The leaf that this node reads."""
+        """The column that this node reads."""
         return frozenset((self.path,))
 
     def __str__(self) -> str:
@@ -81,7 +81,7 @@ class BoundIn:
         return self.negated and pa.types.is_floating(self.type)
 
     def paths(self) -> frozenset[Path]:
-        """The leaf that this node reads."""
+        """The column that this node reads."""
         return frozenset((self.path,))
 
     def __str__(self) -> str:
@@ -104,7 +104,7 @@ class BoundNull:
         return self.negated and pa.types.is_floating(self.type)
 
     def paths(self) -> frozenset[Path]:
-        """The leaf that this node reads."""
+        """The column that this node reads."""
         return frozenset((self.path,))
 
     def __str__(self) -> str:
@@ -122,7 +122,7 @@ class BoundPrefix:
     or_nan: bool = field(default=False, init=False)
 
     def paths(self) -> frozenset[Path]:
-        """The leaf that this node reads."""
+        """The column that this node reads."""
         return frozenset((self.path,))
 
     def __str__(self) -> str:
@@ -154,7 +154,7 @@ class BoundMatch:
         return self.skeleton.prefix.encode()
 
     def paths(self) -> frozenset[Path]:
-        """The leaf that this node reads."""
+        """The column that this node reads."""
         return frozenset((self.path,))
 
     def __str__(self) -> str:
@@ -182,7 +182,7 @@ class BoundAnd:
     children: tuple[Bound, ...]
 
     def paths(self) -> frozenset[Path]:
-        """The leaves that this node reads."""
+        """The columns that this node reads."""
         return frozenset().union(*(child.paths() for child in self.children))
 
     def __str__(self) -> str:
@@ -198,7 +198,7 @@ class BoundOr:
     children: tuple[Bound, ...]
 
     def paths(self) -> frozenset[Path]:
-        """The leaves that this node reads."""
+        """The columns that this node reads."""
         return frozenset().union(*(child.paths() for child in self.children))
 
     def __str__(self) -> str:
@@ -217,7 +217,7 @@ LEAF_TYPES = (BoundCompare, BoundIn, BoundNull, BoundPrefix, BoundMatch)
 
 
 def leaves(bound: Bound) -> Iterator[Leaf]:
-    """The leaves from left to right, repeated ones repeatedly.
+    """The conditions from left to right, repeated ones repeatedly.
 
     Example:
         >>> from intarsia.predicate import bind, parse_sql
