@@ -40,9 +40,12 @@ def locate_list(column: Column, literals: Sequence[object]) -> tuple[pa.Array, b
     Raises:
         PredicateError: A literal is of a kind that the column's type does not compare with.
     """
-    groups: dict[type, list[Any]] = {}
-    for literal in literals:
-        groups.setdefault(type(literal), []).append(literal)
+    groups: dict[type, list[Any]] = {kind: [] for kind in dict.fromkeys(map(type, literals))}
+    if len(groups) == 1:
+        groups = {kind: list(literals) for kind in groups}
+    else:
+        for literal in literals:
+            groups[type(literal)].append(literal)
     has_null = groups.pop(type(None), None) is not None
     arrays = []
     for kind, group in groups.items():
