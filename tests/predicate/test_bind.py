@@ -29,9 +29,9 @@ from intarsia.predicate import (
     Or,
     RegexpLike,
     bind,
+    conditions,
     contains,
     evaluate,
-    leaves,
     parse_sql,
     resolve_column,
 )
@@ -191,7 +191,7 @@ def test_rewriting(text):
 
 @pytest.mark.parametrize("text", PRINTED)
 def test_values_have_exactly_the_type_of_the_leaf(text):
-    for leaf in leaves(bind(parse_sql(text), SCHEMA)):
+    for leaf in conditions(bind(parse_sql(text), SCHEMA)):
         values = (
             [leaf.value]
             if isinstance(leaf, BoundCompare)
@@ -218,7 +218,7 @@ def test_leaf_fields():
 def test_paths_and_leaves():
     bound = bind(parse_sql("i8 = 1 AND (st.x = 2 OR i8 IS NULL)"), SCHEMA)
     assert bound.paths() == {("i8",), ("st", "x")}
-    assert [leaf.path for leaf in leaves(bound)] == [("i8",), ("st", "x"), ("i8",)]
+    assert [leaf.path for leaf in conditions(bound)] == [("i8",), ("st", "x"), ("i8",)]
     assert bind(parse_sql("TRUE"), SCHEMA).paths() == frozenset()
 
 
@@ -397,7 +397,7 @@ def test_nesting_has_a_limit_and_operands_of_one_kind_have_none():
     for level in range(MAX_NESTING):
         deep = And((deep, two)) if level % 2 else Or((deep, one))
     bound = bind(deep, SCHEMA)
-    assert len(list(leaves(bound))) == MAX_NESTING + 1
+    assert len(list(conditions(bound))) == MAX_NESTING + 1
     assert str(bound).count("(") == MAX_NESTING - 1
     columns = {("i8",): pa.array([0, 5], pa.int8()), ("i64",): pa.array([3, 0])}
     assert evaluate(bound, columns, 2).to_pylist() == [True, False]

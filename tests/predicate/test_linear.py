@@ -18,8 +18,8 @@ from intarsia.predicate import (
     Not,
     Or,
     bind,
+    conditions,
     evaluate,
-    leaves,
     parse_filters,
     parse_predicate,
     parse_sql,
@@ -78,7 +78,7 @@ def test_twice_the_terms_are_twice_the_work(form):
             "bind": calls(lambda: bind(node, SCHEMA)),
             "hash": calls(lambda: hash(bound)),
             "print": calls(lambda: str(bound)),
-            "leaves": calls(lambda: list(leaves(bound))),
+            "leaves": calls(lambda: list(conditions(bound))),
             "evaluate": calls(lambda: evaluate(bound, COLUMNS, 3)),
         }
 
@@ -138,7 +138,7 @@ def test_joined_terms_select_what_each_of_them_selects(type_):
             bound = bind(node, schema)
             assert evaluate(bound, {("x",): array}, 6).to_pylist() == list(map(together, zip(*alone)))  # noqa: B905
             assert oracle.selected(node, {"x": array}, 6) == list(map(together, zip(*alone)))  # noqa: B905
-            found = list(leaves(bound))
+            found = list(conditions(bound))
             negated = together is all
             lists = [leaf for leaf in found if isinstance(leaf, BoundIn) and leaf.negated is negated]
             singles = [
