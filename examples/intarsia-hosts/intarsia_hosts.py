@@ -60,7 +60,7 @@ def hosts_of(urls):  # each once; empty for a text that is no URL
 
 def hosts_asked(predicate):  # of which each matching URL has one; None if that is not certain
     if isinstance(predicate, BoundIn) and not predicate.negated:
-        return hosts_of(predicate.array)
+        return hosts_of(predicate.values)
     if isinstance(predicate, BoundCompare) and predicate.op == "=":
         return hosts_of(pa.array([predicate.value]))
     prefix = b"" if getattr(predicate, "negated", True) else getattr(predicate, "prefix", b"")

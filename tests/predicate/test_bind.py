@@ -9,6 +9,7 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from intarsia.errors import ColumnNotFoundError, PredicateError
@@ -25,11 +26,16 @@ from intarsia.predicate import (
     In,
     Like,
     Not,
+    Or,
+    RegexpLike,
     bind,
-    leaves,
+    conditions,
+    contains,
+    evaluate,
     parse_sql,
     resolve_column,
 )
+from intarsia.predicate.bind import MAX_NESTING
 
 NOTHING = BoundConstant(False)
 SCHEMA = pa.schema(
@@ -119,6 +125,19 @@ PRINTED = {
     "i8 IN ()": "FALSE",
     "i8 NOT IN ()": "TRUE",
     "i8 IN (NULL)": "FALSE",
+    # single values of one column are joined into a list, among whatever else there is
+    "i8 = 3 OR i8 = 1": "i8 IN (1, 3)",
+    "i8 = 3 OR i64 = 1 OR i8 IN (2, 3) OR i8 IS NULL": "i8 IN (2, 3) OR i64 = 1 OR i8 IS NULL",
+    "i8 <> 3 AND i64 = 1 AND i8 NOT IN (2, 3) AND i8 < 9": "i8 NOT IN (2, 3) AND i64 = 1 AND i8 < 9",
+    "i8 = 3 OR i8 <> 1 OR i8 NOT IN (4, 5)": "i8 = 3 OR i8 <> 1 OR i8 NOT IN (4, 5)",
+    "i8 = 3 AND i8 = 1": "i8 = 3 AND i8 = 1",
+    "i8 <> 3 OR i8 <> 1": "i8 <> 3 OR i8 <> 1",
+    "NOT (i8 = 3 OR i8 = 1)": "i8 NOT IN (1, 3)",
+    "NOT (i8 <> 3 AND i8 <> 1)": "i8 IN (1, 3)",
+    "i8 = 3 OR (i64 = 4 AND i8 = 1)": "i8 = 3 OR (i64 = 4 AND i8 = 1)",
+    "i8 = 3 OR i8 = 3.0 OR i8 = 300": "i8 = 3",
+    "f64 = 0.0 OR f64 = 1.5 OR f64 = -0.0": "f64 IN (0.0, 1.5)",
+    "s = 'b' OR s LIKE 'a' OR s LIKE 'a%'": "s IN ('a', 'b') OR s LIKE 'a%'",
     # three-valued logic and constants
     "i8 = NULL": "FALSE",
     "NOT i8 = NULL": "FALSE",
@@ -172,7 +191,7 @@ def test_rewriting(text):
 
 @pytest.mark.parametrize("text", PRINTED)
 def test_values_have_exactly_the_type_of_the_leaf(text):
-    for leaf in leaves(bind(parse_sql(text), SCHEMA)):
+    for leaf in conditions(bind(parse_sql(text), SCHEMA)):
         values = (
             [leaf.value]
             if isinstance(leaf, BoundCompare)
@@ -193,14 +212,13 @@ def test_leaf_fields():
     assert (like.condition, like.prefix, like.negated) == (r"LIKE 'é\_%x_'", "é_".encode(), True)
     among = bind(parse_sql("s IN ('b', 'a', 'b')"), SCHEMA)
     assert isinstance(among, BoundIn)
-    assert among.array.equals(pa.array(["a", "b"]))
-    assert among.array is among.array
+    assert among.values.equals(pa.array(["a", "b"]))
 
 
 def test_paths_and_leaves():
     bound = bind(parse_sql("i8 = 1 AND (st.x = 2 OR i8 IS NULL)"), SCHEMA)
     assert bound.paths() == {("i8",), ("st", "x")}
-    assert [leaf.path for leaf in leaves(bound)] == [("i8",), ("st", "x"), ("i8",)]
+    assert [leaf.path for leaf in conditions(bound)] == [("i8",), ("st", "x"), ("i8",)]
     assert bind(parse_sql("TRUE"), SCHEMA).paths() == frozenset()
 
 
@@ -314,11 +332,6 @@ def test_what_is_no_predicate_or_literal():
             bind(node, SCHEMA)
     with pytest.raises(PredicateError):
         bind(Like("s", "\ud800%"), SCHEMA)
-    deep = Comparison("i8", "=", 1)
-    for _ in range(5000):
-        deep = Not(deep)
-    with pytest.raises(PredicateError, match="too deeply"):
-        bind(deep, SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -372,15 +385,81 @@ def test_conjunctions_have_several_distinct_children():
     assert [str(child) for child in bound.children] == ["i8 = 1", "i64 = 1", "i64 = 2"]
 
 
+def test_nesting_has_a_limit_and_operands_of_one_kind_have_none():
+    one, two = Comparison("i8", "<", 1), Comparison("i64", ">", 2)
+    flat, negations = one, one
+    for number in range(5000):  # without recursion
+        flat = Or((flat, Comparison("i8", ">", number % 100))) if number % 2 else Not(And((Not(flat), two)))
+        negations = Not(negations)
+    assert len(bind(flat, SCHEMA).children) == 52
+    assert bind(negations, SCHEMA) == bind(one, SCHEMA)
+    deep = two
+    for level in range(MAX_NESTING):
+        deep = And((deep, two)) if level % 2 else Or((deep, one))
+    bound = bind(deep, SCHEMA)
+    assert len(list(conditions(bound))) == MAX_NESTING + 1
+    assert str(bound).count("(") == MAX_NESTING - 1
+    columns = {("i8",): pa.array([0, 5], pa.int8()), ("i64",): pa.array([3, 0])}
+    assert evaluate(bound, columns, 2).to_pylist() == [True, False]
+    with pytest.raises(PredicateError, match="nested too deeply: 100 levels"):
+        bind(Or((deep, one)), SCHEMA)
+
+
 REGEX_ERRORS = {
     "s ~ 'ab[c'": "not valid at character 3: missing ]: [c",
     "s ~ 'ab('": "is not valid: missing ): ab(",
     "s ~ 'a(?=b)'": "at character 2: invalid perl operator: (?= (RE2 has no lookahead)",
     r"s ~ '(a)\1'": r"at character 4: invalid escape sequence: \1 (RE2 has no references back)",
     r"s ~ '((\pL){30}){30}'": "repeats too much",
+    "s ~ '" + r"\pL" * 3000 + "'": "split it into several conditions",
     f"s ~ '{'a' * 10_001}'": "has 10,001 characters; the most is 10,000",
     "s ~ '(a{500}){3}'": "invalid repetition size: {3} (the most is 1000 times)",
 }
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        Like("s", "a" * 1_000_000),
+        Like("s", "%" + "a_" * 500_000, ignore_case=True),
+        contains("s", "a" * 1_000_000),
+        RegexpLike("s", "a|" * 500_000),
+    ],
+    ids=["equal", "ilike", "contains", "regex"],
+)
+def test_long_patterns_are_refused_before_any_work(node, monkeypatch):
+    worked = []
+    for name in ("parse_pattern", "skeleton_of"):
+        original = bind.__globals__[name]
+        monkeypatch.setitem(
+            bind.__globals__,
+            name,
+            lambda *told, _original=original, **more: _original(*told, **more) and worked.append(told),
+        )
+    monkeypatch.setattr(pc, "match_substring_regex", lambda *told, **_: worked.append(told))
+    with pytest.raises(
+        PredicateError, match=r"has 1,000,00\d characters; the most is 10,000\. \w+ "
+    ) as caught:
+        bind(node, SCHEMA)
+    assert not worked
+    assert len(str(caught.value)) < 400
+
+
+def test_patterns_up_to_the_limit():
+    columns = {("s",): pa.array(["a" * 9_999, "a" * 9_998 + "b"])}
+    for node in (
+        Like("s", "_" * 9_998 + "b"),
+        Like("s", "%" + "a" * 9_998 + "b", ignore_case=True),
+        RegexpLike("s", "a" * 9_998 + "b"),
+        Like("s", "a" * 9_998 + "b"),
+    ):
+        assert evaluate(bind(node, SCHEMA), columns, 2).to_pylist() == [False, True]
+
+
+def test_a_pattern_that_re2_refuses(monkeypatch):
+    monkeypatch.setattr("intarsia.predicate.pattern.MAX_PATTERN_CHARACTERS", 200_000)
+    with pytest.raises(PredicateError, match=r"the pattern 'ab_____.* is too much for RE2; ask for parts"):
+        bind(Like("s", "ab" + "_" * 150_000), SCHEMA)
 
 
 @pytest.mark.parametrize("text", REGEX_ERRORS, ids=lambda text: text[:40])
@@ -388,6 +467,7 @@ def test_errors_in_regular_expressions(text):
     with pytest.raises(PredicateError) as caught:
         bind(parse_sql(text), SCHEMA)
     assert REGEX_ERRORS[text] in str(caught.value)
+    assert parse_sql(text).regex[:60] in str(caught.value)  # it names the expression
     assert len(str(caught.value)) < 500
 
 

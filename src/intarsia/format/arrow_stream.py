@@ -12,7 +12,15 @@ from __future__ import annotations
 import struct
 
 #: Payloads that expand to more than this are neither written nor opened.
-MAX_EXPANDED_BYTES = 1 << 30
+MAX_EXPANDED_BYTES = 1 << 29
+
+#: Nor are those that expand to more than so many times their own bytes, and to more than this anyway.
+#: A payload of nothing but zeros expands some 30,000 times.
+MAX_EXPANSION = 256
+ALWAYS_EXPANDED_BYTES = 1 << 25
+
+#: The opened indexes of one file hold no more than this together.
+MAX_FILE_EXPANDED_BYTES = 1 << 30
 
 _CONTINUATION = 0xFFFFFFFF
 _DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
@@ -46,14 +54,57 @@ def expanded_bytes(stream: bytes) -> int:
 
 
 def check_expanded(stream: bytes) -> None:
-    """Refuse a stream that takes more than `MAX_EXPANDED_BYTES`.
+    """Refuse a stream that takes more than a payload of its length may.
 
     Raises:
         ValueError: If it does, or is no such stream.
     """
     num_bytes = expanded_bytes(stream)
-    if num_bytes > MAX_EXPANDED_BYTES:
-        raise ValueError(f"it expands to {num_bytes:,} bytes; {MAX_EXPANDED_BYTES:,} is the most")
+    most = min(max(ALWAYS_EXPANDED_BYTES, len(stream) * MAX_EXPANSION), MAX_EXPANDED_BYTES)
+    if num_bytes > most:
+        raise ValueError(
+            f"it expands to {num_bytes:,} bytes; {most:,} is the most for a payload of {len(stream):,}"
+        )
+
+
+class ExpansionBudget:
+    """How much memory several payloads may take together, for as long as they are open.
+
+    Args:
+        most_bytes: The sum that is not exceeded.
+
+    Example:
+        >>> budget = ExpansionBudget(1000)
+        >>> budget.take(bytes(600))
+        >>> budget.take(bytes(600))
+        Traceback (most recent call last):
+            ...
+        ValueError: it takes 600 bytes; 400 of the 1,000 for the indexes of a file are left
+    """
+
+    def __init__(self, most_bytes: int = MAX_FILE_EXPANDED_BYTES) -> None:
+        self.most_bytes = most_bytes
+        self.left_bytes = most_bytes
+
+    def take(self, payload: bytes) -> None:
+        """Account for a payload that is about to be opened.
+
+        Args:
+            payload: An Arrow IPC stream, which takes what it expands to; other bytes take their length.
+
+        Raises:
+            ValueError: If it takes more than is left; then nothing is accounted for.
+        """
+        try:
+            num_bytes = max(expanded_bytes(payload), len(payload))
+        except ValueError:  # some other form
+            num_bytes = len(payload)
+        if num_bytes > self.left_bytes:
+            raise ValueError(
+                f"it takes {num_bytes:,} bytes; {self.left_bytes:,} of the {self.most_bytes:,} "
+                "for the indexes of a file are left"
+            )
+        self.left_bytes -= num_bytes
 
 
 def _expanded_bytes(stream: memoryview) -> int:

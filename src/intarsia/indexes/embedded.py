@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from intarsia.errors import FormatError, IndexPayloadError, IntarsiaError
 from intarsia.file import ParquetInput
+from intarsia.format.arrow_stream import ExpansionBudget
 from intarsia.format.blob import BLOB_HEADER_BYTES, check_blob_header, check_payload, unframe
 from intarsia.format.directory import Directory, Entry
 from intarsia.indexes.base import (
@@ -22,7 +23,7 @@ from intarsia.indexes.base import (
     ProbedIndex,
 )
 from intarsia.indexes.registry import find_index_class, why_unknown
-from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.predicate.bound import Condition
 from intarsia.storage import ByteRange
 
 _Answer = TypeVar("_Answer")
@@ -38,10 +39,12 @@ class EmbeddedIndexes:
 
     Args:
         file: The file.
+        budget: How much memory the indexes that are opened may take; one of their own if it is left out.
     """
 
-    def __init__(self, file: ParquetInput) -> None:
+    def __init__(self, file: ParquetInput, budget: ExpansionBudget | None = None) -> None:
         self._file = file
+        self._budget = ExpansionBudget() if budget is None else budget
         self._indexes: dict[str, Any] = {}
         self._opened: dict[str, OpenIndex | None] = {}
 
@@ -66,7 +69,7 @@ class EmbeddedIndexes:
             self._indexes[entry.name] = found.index
         return self._indexes[entry.name]
 
-    def can_prune(self, entry: Entry, predicate: BoundLeaf) -> bool:
+    def can_prune(self, entry: Entry, predicate: Condition) -> bool:
         """Whether it is worth reading an index for a predicate."""
         if predicate.path not in entry.columns:
             return False
@@ -75,7 +78,7 @@ class EmbeddedIndexes:
             return index is not None
         return bool(answer_of(self._file, entry.name, partial(index.can_prune, predicate)))
 
-    def estimators(self, predicate: BoundLeaf, most_bytes: int) -> Iterator[tuple[str, EstimatingIndex]]:
+    def estimators(self, predicate: Condition, most_bytes: int) -> Iterator[tuple[str, EstimatingIndex]]:
         """Indexes that estimate how many rows match: those about its column, then those about none.
 
         Args:
@@ -130,7 +133,12 @@ class EmbeddedIndexes:
         def opened() -> OpenIndex:
             if isinstance(index, ProbedIndex) and entry.inline is None:
                 return index.open_source(_ProbedPayload(self._file, self._directory, entry), layout)
-            found: OpenIndex = index.open(self.read(entry), layout)
+            payload = self.read(entry)
+            try:
+                self._budget.take(payload)
+            except ValueError as error:
+                raise IndexPayloadError(str(error)) from error
+            found: OpenIndex = index.open(payload, layout)
             return found
 
         return answer_of(self._file, entry.name, opened)

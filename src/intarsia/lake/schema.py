@@ -217,8 +217,8 @@ def _struct(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
 def file_view(table: Sequence[pa.Field], file: pa.Schema) -> pa.Schema:
     """The table's columns with the types that they have in one file, where it has them.
 
-    A predicate is bound to this: names are the table's, types are the file's. Where no type holds the values of
-    both, it is the table's type, and the file's values are cast before they are compared.
+    A predicate is bound to this: names are the table's, types are the file's. Where no type holds the values
+    of both, it is the table's type, and the file's values are cast before they are compared.
     """
     return pa.schema([_field_view(field, _field_of(file, field.name)) for field in table])
 

@@ -1,4 +1,4 @@
-"""Unbound predicate x schema -> bound predicate: names resolved, literals exact, NOT pushed to the leaves.
+"""Unbound predicate x schema -> bound predicate: names resolved, literals exact, NOT pushed down.
 
 How a literal that the column's type cannot represent is rewritten (``floor`` is the largest value below it):
 
@@ -15,7 +15,8 @@ These are right only where NULL and FALSE are the same, which NOT would undo; so
 
 from __future__ import annotations
 
-from typing import Final
+import functools
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,7 +34,8 @@ from intarsia.predicate.bound import (
     disjoin,
 )
 from intarsia.predicate.coercion import Place, locate
-from intarsia.predicate.columns import Column, resolve_column
+from intarsia.predicate.columns import resolve_column
+from intarsia.predicate.lists import locate_list
 from intarsia.predicate.literals import plain
 from intarsia.predicate.nodes import (
     NODE_TYPES,
@@ -48,10 +50,19 @@ from intarsia.predicate.nodes import (
     Or,
     Predicate,
     RegexpLike,
-    render_literal,
 )
 from intarsia.predicate.pattern import parse_pattern
 from intarsia.predicate.regex import check_regex, skeleton_of
+from intarsia.predicate.rendering import render_literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from intarsia.predicate.columns import Column
+    from intarsia.predicate.nodes import ColumnName
+
+#: How many levels of AND within OR (and OR within AND) a predicate may have.
+MAX_NESTING: Final = 100
 
 _OPPOSITE: Final[dict[Op, Op]] = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _NOTHING: Final = BoundConstant(False)
@@ -73,7 +84,8 @@ def bind(predicate: Predicate, schema: pa.Schema) -> Bound:
 
     Raises:
         ColumnNotFoundError: A column does not exist; names near matches.
-        PredicateError: A column cannot be compared, or not with this literal.
+        PredicateError: A column cannot be compared, or not with this literal; or AND and OR are nested more
+            than `MAX_NESTING` levels deep.
 
     Example:
         >>> from intarsia.predicate import parse_sql
@@ -83,23 +95,28 @@ def bind(predicate: Predicate, schema: pa.Schema) -> Bound:
         >>> bind(parse_sql("n = 300"), schema)
         BoundConstant(value=False)
     """
-    try:
-        return _bind(predicate, schema, negate=False)
-    except RecursionError:
-        raise PredicateError("the predicate is nested too deeply") from None
+    # a schema is searched by name from its first field on, so each name is looked up once
+    return _bind(predicate, functools.cache(functools.partial(resolve_column, schema)), negate=False, depth=0)
 
 
-def _bind(node: Predicate, schema: pa.Schema, *, negate: bool) -> Bound:
+def _bind(node: Predicate, resolve: Callable[[ColumnName], Column], *, negate: bool, depth: int) -> Bound:
+    while isinstance(node, Not):
+        node, negate = node.child, not negate
     if isinstance(node, (And, Or)):
-        children = [_bind(child, schema, negate=negate) for child in node.children]
+        if depth == MAX_NESTING:
+            raise PredicateError(
+                f"the predicate is nested too deeply: {MAX_NESTING} levels of AND within OR are the most"
+            )
+        children = [
+            _bind(child, resolve, negate=negated, depth=depth + 1)
+            for child, negated in _operands(node, negate=negate)
+        ]
         return conjoin(children) if isinstance(node, And) is not negate else disjoin(children)
-    if isinstance(node, Not):
-        return _bind(node.child, schema, negate=not negate)
     if isinstance(node, Constant):
         return BoundConstant(node.value is not None and node.value is not negate)
     if not isinstance(node, NODE_TYPES):
         raise PredicateError(f"{node!r} is not a predicate")
-    column = resolve_column(schema, node.column)
+    column = resolve(node.column)
     if isinstance(node, IsNull):
         return _null(column, negated=node.negated is not negate)
     if isinstance(node, Comparison):
@@ -109,6 +126,20 @@ def _bind(node: Predicate, schema: pa.Schema, *, negate: bool) -> Bound:
     if isinstance(node, RegexpLike):
         return _regexp_like(node, column, negated=node.negated is not negate)
     return _like(node, column, negated=node.negated is not negate)
+
+
+def _operands(node: Predicate, *, negate: bool) -> Iterator[tuple[Predicate, bool]]:
+    """The operands of a AND (b AND (c AND …)), each with whether it is negated; without recursion."""
+    is_and = isinstance(node, And) is not negate
+    pending = [(node, negate)]
+    while pending:
+        current, negated = pending.pop()
+        while isinstance(current, Not):
+            current, negated = current.child, not negated
+        if isinstance(current, (And, Or)) and (isinstance(current, And) is not negated) is is_and:
+            pending += [(child, negated) for child in reversed(current.children)]
+        else:
+            yield current, negated
 
 
 def _null(column: Column, *, negated: bool) -> Bound:
@@ -149,24 +180,16 @@ def _compare(column: Column, op: Op, place: Place, *, negate: bool) -> Bound:
 def _in(node: In, column: Column, *, negated: bool) -> Bound:
     if not node.values:
         return BoundConstant(negated)
-    places: dict[object, Place] = {}
-    has_null = False
-    for value in node.values:
-        literal = plain(value)
-        if literal is None:
-            has_null = True
-        elif not pa.types.is_null(column.type):
-            place = locate(column, literal)
-            if place is not None and place.value is not None and place.side == 0:
-                places[place.key] = place
-    if negated and (has_null or pa.types.is_null(column.type)):
+    if pa.types.is_null(column.type):
         return _NOTHING
-    if not places:
+    values, has_null = locate_list(column, node.values)
+    if negated and has_null:
+        return _NOTHING
+    if len(values) == 0:
         return _null(column, negated=True) if negated else _NOTHING
-    ordered = sorted(places.values(), key=lambda place: place.key)
-    if len(ordered) == 1:
-        return _compare(column, "<>" if negated else "=", ordered[0], negate=False)
-    return BoundIn(column.path, column.type, tuple(place.value for place in ordered), negated)
+    if len(values) == 1:
+        return _compare(column, "<>" if negated else "=", Place(values[0], 0), negate=False)
+    return BoundIn(column.path, column.type, values, negated)
 
 
 def _like(node: Like, column: Column, *, negated: bool) -> Bound:
@@ -189,8 +212,11 @@ def _like(node: Like, column: Column, *, negated: bool) -> Bound:
     regex = pattern.regex(ignore_case=ignore_case)
     try:
         pc.match_substring_regex(pa.array([""]), regex)
-    except pa.ArrowInvalid:
-        raise PredicateError(f"the pattern of {str(node)[:80]}… is too long") from None
+    except pa.ArrowInvalid:  # RE2 has a limit of its own, for the program that it makes of the pattern
+        raise PredicateError(
+            f"the pattern {node.pattern[:60]!r}… is too much for RE2; ask for parts of it by several "
+            "conditions joined by AND"
+        ) from None
     return BoundMatch(column.path, column.type, condition, regex, skeleton, negated)
 
 

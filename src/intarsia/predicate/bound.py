@@ -1,13 +1,13 @@
-"""The predicate after binding: leaves hold a path, a type and literals of exactly that type.
+"""The predicate after binding: conditions hold a path, a type and literals of exactly that type.
 
-**Two-valued from here on.** NOT was pushed to the leaves, so a row is selected exactly where a bound node
-is TRUE, and NULL and FALSE need no telling apart: every leaf is simply *true* or *not true* for a row, and
-:class:`BoundAnd` and :class:`BoundOr` are plain intersection and union. There is no bound NOT, and a bound
-node must never be complemented (the rows where ``x < 5`` is not true include those where x is NULL).
+**Two-valued from here on.** NOT was pushed to the conditions, so a row is selected exactly where a bound node
+is TRUE, and NULL and FALSE need no telling apart: every condition is simply *true* or *not true* for a row,
+and :class:`BoundAnd` and :class:`BoundOr` are plain intersection and union. There is no bound NOT, and a
+bound node must never be complemented (the rows where ``x < 5`` is not true include those where x is NULL).
 
 **NULL rows** match :class:`BoundNull` (``IS NULL``) and constants, nothing else.
 
-**NaN rows** match the leaves whose ``or_nan`` is true and the constant TRUE, nothing else. In Arrow,
+**NaN rows** match the conditions whose ``or_nan`` is true and the constant TRUE, nothing else. In Arrow,
 comparing with NaN is false, except ``<>`` which is true. So NOT (x < 5) is true for NaN and becomes ``x >=
 5`` with ``or_nan=True``. Code that prunes by bounds must keep rows that may hold NaN when ``or_nan`` is
 true: Parquet's bounds leave NaN out.
@@ -18,15 +18,18 @@ Literals are never NaN nor -0.0; values of the data may be, and -0.0 equals 0.0.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from intarsia.predicate.nodes import Op, escaped, render_column, render_literal
+from intarsia.arrow.comparison import sortable_type
+from intarsia.predicate.nodes import Op, escaped, render_column
+from intarsia.predicate.rendering import render_literal
 from intarsia.predicate.skeleton import Skeleton
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 Path: TypeAlias = tuple[str, ...]
 
@@ -46,7 +49,7 @@ class BoundCompare:
     or_nan: bool = False
 
     def paths(self) -> frozenset[Path]:
-        """The leaf that this node reads."""
+        """The column that this node reads."""
         return frozenset((self.path,))
 
     def __str__(self) -> str:
@@ -56,24 +59,21 @@ class BoundCompare:
 
 @dataclass(frozen=True, slots=True)
 class BoundIn:
-    """``path [NOT] IN values``; at least two values, unique, in ascending order, without NULL and NaN."""
+    """``path [NOT] IN values``.
+
+    Attributes:
+        values: An array of ``type`` with at least two values: unique, ascending, without NULL and NaN.
+    """
 
     path: Path
     type: pa.DataType
-    values: tuple[pa.Scalar, ...]
+    values: pa.Array
     negated: bool = False
-    _array: list[pa.Array] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __hash__(self) -> int:
-        """Of the ends of the list, so that a long one is as good a key as a short one."""
-        return hash((self.path, self.type, len(self.values), self.values[0], self.values[-1], self.negated))
-
-    @property
-    def array(self) -> pa.Array:
-        """The values as an array of ``type``, made once."""
-        if not self._array:
-            self._array.append(pa.array(self.values, self.type))
-        return self._array[0]
+        """Of three values of the list, so that a long one is as good a key as a short one."""
+        few = (self.values[0], self.values[len(self.values) // 2], self.values[-1])
+        return hash((self.path, self.type, len(self.values), few, self.negated))
 
     @property
     def or_nan(self) -> bool:
@@ -81,11 +81,11 @@ class BoundIn:
         return self.negated and pa.types.is_floating(self.type)
 
     def paths(self) -> frozenset[Path]:
-        """The leaf that this node reads."""
+        """The column that this node reads."""
         return frozenset((self.path,))
 
     def __str__(self) -> str:
-        values = ", ".join(render_literal(value) for value in self.values[:20])
+        values = ", ".join(map(render_literal, self.values[:20]))
         more = f", … {len(self.values) - 20} more" if len(self.values) > 20 else ""
         return f"{_name(self.path)} {'NOT ' if self.negated else ''}IN ({values}{more})"
 
@@ -104,7 +104,7 @@ class BoundNull:
         return self.negated and pa.types.is_floating(self.type)
 
     def paths(self) -> frozenset[Path]:
-        """The leaf that this node reads."""
+        """The column that this node reads."""
         return frozenset((self.path,))
 
     def __str__(self) -> str:
@@ -122,7 +122,7 @@ class BoundPrefix:
     or_nan: bool = field(default=False, init=False)
 
     def paths(self) -> frozenset[Path]:
-        """The leaf that this node reads."""
+        """The column that this node reads."""
         return frozenset((self.path,))
 
     def __str__(self) -> str:
@@ -154,7 +154,7 @@ class BoundMatch:
         return self.skeleton.prefix.encode()
 
     def paths(self) -> frozenset[Path]:
-        """The leaf that this node reads."""
+        """The column that this node reads."""
         return frozenset((self.path,))
 
     def __str__(self) -> str:
@@ -182,7 +182,7 @@ class BoundAnd:
     children: tuple[Bound, ...]
 
     def paths(self) -> frozenset[Path]:
-        """The leaves that this node reads."""
+        """The columns that this node reads."""
         return frozenset().union(*(child.paths() for child in self.children))
 
     def __str__(self) -> str:
@@ -198,7 +198,7 @@ class BoundOr:
     children: tuple[Bound, ...]
 
     def paths(self) -> frozenset[Path]:
-        """The leaves that this node reads."""
+        """The columns that this node reads."""
         return frozenset().union(*(child.paths() for child in self.children))
 
     def __str__(self) -> str:
@@ -207,43 +207,55 @@ class BoundOr:
         )
 
 
-Leaf: TypeAlias = BoundCompare | BoundIn | BoundNull | BoundPrefix | BoundMatch
+Condition: TypeAlias = BoundCompare | BoundIn | BoundNull | BoundPrefix | BoundMatch
 """A node that reads one column; ``path``, ``type`` and ``or_nan`` are common to all."""
 
-Bound: TypeAlias = Leaf | BoundConstant | BoundAnd | BoundOr
+Bound: TypeAlias = Condition | BoundConstant | BoundAnd | BoundOr
 """Any node of a bound predicate."""
 
-LEAF_TYPES = (BoundCompare, BoundIn, BoundNull, BoundPrefix, BoundMatch)
+CONDITION_TYPES = (BoundCompare, BoundIn, BoundNull, BoundPrefix, BoundMatch)
 
 
-def leaves(bound: Bound) -> Iterator[Leaf]:
-    """The leaves from left to right, repeated ones repeatedly.
+def conditions(bound: Bound) -> Iterator[Condition]:
+    """The conditions from left to right, repeated ones repeatedly.
 
     Example:
         >>> from intarsia.predicate import bind, parse_sql
         >>> schema = pa.schema({"a": pa.int64(), "b": pa.int64()})
         >>> bound = bind(parse_sql("a = 1 OR b > 2 AND a IS NULL"), schema)
-        >>> [str(leaf) for leaf in leaves(bound)]
+        >>> [str(leaf) for leaf in conditions(bound)]
         ['a = 1', 'b > 2', 'a IS NULL']
     """
     if isinstance(bound, (BoundAnd, BoundOr)):
         for child in bound.children:
-            yield from leaves(child)
+            yield from conditions(child)
     elif not isinstance(bound, BoundConstant):
         yield bound
 
 
-def conjoin(children: list[Bound]) -> Bound:
-    """AND, flattened and simplified."""
+def conjoin(children: Iterable[Bound]) -> Bound:
+    """AND, flattened and simplified; what excludes single values of one column becomes one NOT IN.
+
+    Example:
+        >>> x = [BoundCompare(("x",), pa.int64(), "<>", pa.scalar(value)) for value in (7, 5)]
+        >>> str(conjoin([*x, BoundNull(("y",), pa.int64())]))
+        'x NOT IN (5, 7) AND y IS NULL'
+    """
     return _combine(children, BoundAnd, absorbing=False)
 
 
-def disjoin(children: list[Bound]) -> Bound:
-    """OR, flattened and simplified."""
+def disjoin(children: Iterable[Bound]) -> Bound:
+    """OR, flattened and simplified; what asks for single values of one column becomes one IN.
+
+    Example:
+        >>> x = [BoundCompare(("x",), pa.int64(), "=", pa.scalar(value)) for value in (7, 5)]
+        >>> str(disjoin([*x, BoundNull(("x",), pa.int64())]))
+        'x IN (5, 7) OR x IS NULL'
+    """
     return _combine(children, BoundOr, absorbing=True)
 
 
-def _combine(children: list[Bound], node: type[BoundAnd] | type[BoundOr], *, absorbing: bool) -> Bound:
+def _combine(children: Iterable[Bound], node: type[BoundAnd] | type[BoundOr], *, absorbing: bool) -> Bound:
     kept: dict[Bound, None] = {}  # a dict as an ordered set: what is written twice is judged once
     for child in children:
         if isinstance(child, BoundConstant):
@@ -255,4 +267,54 @@ def _combine(children: list[Bound], node: type[BoundAnd] | type[BoundOr], *, abs
             kept[child] = None
     if not kept:
         return BoundConstant(not absorbing)
-    return next(iter(kept)) if len(kept) == 1 else node(tuple(kept))
+    folded = _fold(list(kept), negated=node is BoundAnd)
+    return folded[0] if len(folded) == 1 else node(tuple(folded))
+
+
+def _fold(children: list[Bound], *, negated: bool) -> list[Bound]:
+    """One list for all values of a column, at the place of the first.
+
+    ``=`` and IN are joined under OR, ``<>`` and NOT IN under AND. They agree on NULL, which neither matches,
+    and on NaN, which the negated ones match.
+    """
+    terms: dict[Path, list[BoundCompare | BoundIn]] = {}
+    for child in children:
+        if _is_membership(child, negated=negated):
+            terms.setdefault(child.path, []).append(child)
+    folded: list[Bound] = []
+    for child in children:
+        if not _is_membership(child, negated=negated) or len(terms[child.path]) == 1:
+            folded.append(child)
+        elif terms[child.path][0] is child:
+            folded.append(_membership(terms[child.path], negated=negated))
+    return folded
+
+
+def _is_membership(child: Bound, *, negated: bool) -> TypeGuard[BoundCompare | BoundIn]:
+    if isinstance(child, BoundIn):
+        return child.negated is negated
+    return isinstance(child, BoundCompare) and child.op == ("<>" if negated else "=")
+
+
+def _membership(terms: list[BoundCompare | BoundIn], *, negated: bool) -> BoundIn:
+    path, type_ = terms[0].path, terms[0].type
+    single = pa.array([term.value for term in terms if isinstance(term, BoundCompare)], type_)
+    lists = [term.values for term in terms if isinstance(term, BoundIn)]
+    return BoundIn(path, type_, ascending(pa.concat_arrays([single, *lists])), negated)
+
+
+def ascending(values: pa.Array) -> pa.Array:
+    """Each value once, in ascending order.
+
+    Args:
+        values: An array of a comparison type, without NULL, NaN and -0.0.
+
+    Example:
+        >>> ascending(pa.array(["b", "a", "b"])).to_pylist()
+        ['a', 'b']
+    """
+    keys = values.cast(sortable_type(values.type))
+    order = pc.sort_indices(keys)
+    keys = keys.take(order)
+    is_new = pc.not_equal(keys[1:], keys[:-1])
+    return values.take(pa.concat_arrays([order[:1], order[1:].filter(is_new)]))

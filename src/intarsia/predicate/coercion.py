@@ -27,7 +27,7 @@ from intarsia.predicate.literals import (
     parse_time,
     parse_timestamp,
 )
-from intarsia.predicate.nodes import render_literal
+from intarsia.predicate.rendering import render_literal
 
 if TYPE_CHECKING:
     from intarsia.predicate.columns import Column
@@ -42,12 +42,10 @@ class Place:
         side: 0 if the literal is ``value``; 1 if it lies above ``value`` (``None``: above everything) and
             below the next one; -1 if it lies below ``value`` (``None``: below everything) and above the one
             before.
-        key: A Python value that sorts as ``value`` does.
     """
 
     value: pa.Scalar | None
     side: int
-    key: int | float | str | bytes = 0
 
 
 _BELOW_ALL = Place(None, -1)
@@ -65,7 +63,7 @@ def locate(column: Column, literal: object) -> Place | None:
     if pa.types.is_boolean(type_):
         if not isinstance(literal, bool):
             _mismatch(column, literal)
-        return Place(pa.scalar(literal, type_), 0, int(literal))
+        return Place(pa.scalar(literal, type_), 0)
     if pa.types.is_integer(type_):
         return _in_integers(column, literal)
     if pa.types.is_floating(type_):
@@ -78,7 +76,7 @@ def locate(column: Column, literal: object) -> Place | None:
         if not isinstance(literal, str):
             _mismatch(column, literal)
         _utf8(column, literal)
-        return Place(pa.scalar(literal, type_), 0, literal)
+        return Place(pa.scalar(literal, type_), 0)
     if pa.types.is_binary(type_) or pa.types.is_fixed_size_binary(type_):
         return _in_bytes(column, literal)
     raise PredicateError(
@@ -105,7 +103,7 @@ def _in_integers(column: Column, literal: object) -> Place | None:
     if target >= most + 1:
         return _ABOVE_ALL
     floor = target // 1
-    return Place(pa.scalar(int(floor), column.type), int(target != floor), int(floor))
+    return Place(pa.scalar(int(floor), column.type), int(target != floor))
 
 
 def _in_floats(column: Column, literal: object) -> Place | None:
@@ -117,9 +115,9 @@ def _in_floats(column: Column, literal: object) -> Place | None:
     if target is None:
         return None
     if isinstance(target, float):
-        return Place(pa.scalar(target, column.type), 0, target)
+        return Place(pa.scalar(target, column.type), 0)
     floor = _float_floor(target, _FLOATS[column.type.bit_width])
-    return Place(pa.scalar(floor, column.type), 1 if math.isinf(floor) else int(floor != target), floor)
+    return Place(pa.scalar(floor, column.type), 1 if math.isinf(floor) else int(floor != target))
 
 
 def _float_floor(target: Fraction, kind: Any) -> float:
@@ -166,7 +164,7 @@ def _in_decimals(column: Column, literal: object) -> Place | None:
         return _BELOW_ALL
     digits = tuple(int(digit) for digit in str(abs(floor)))
     value = Decimal((int(floor < 0), digits, -scale))
-    return Place(pa.scalar(value, column.type), int(units != floor), floor)
+    return Place(pa.scalar(value, column.type), int(units != floor))
 
 
 def _in_time(column: Column, literal: object) -> Place:
@@ -198,7 +196,7 @@ def _in_time(column: Column, literal: object) -> Place:
         return _BELOW_ALL
     if floor >= 1 << bits - 1:
         return _ABOVE_ALL
-    return Place(pa.scalar(floor, type_), int(rest != 0), floor)
+    return Place(pa.scalar(floor, type_), int(rest != 0))
 
 
 def _in_bytes(column: Column, literal: object) -> Place:
@@ -215,12 +213,12 @@ def _in_bytes(column: Column, literal: object) -> Place:
     if not isinstance(literal, bytes):
         _mismatch(column, literal)
     if pa.types.is_binary(column.type):
-        return Place(pa.scalar(literal, column.type), 0, literal)
+        return Place(pa.scalar(literal, column.type), 0)
     width = column.type.byte_width
     # Longer than the column's values: just above its own start. Shorter: just below itself padded with zeros.
     side = (len(literal) > width) - (len(literal) < width)
     value = literal[:width].ljust(width, b"\0")
-    return Place(pa.scalar(value, column.type), side, value)
+    return Place(pa.scalar(value, column.type), side)
 
 
 def _utf8(column: Column, literal: str) -> bytes:

@@ -130,9 +130,12 @@ def _membership(column: ColumnName, value: object, *, negated: bool) -> Predicat
             f"{'not in' if negated else 'in'} needs a list of values for {column!r}, not {value!r}"
         )
     values = tuple(value)
-    if any(isinstance(item, float) and math.isnan(item) for item in values):
+    kinds = set(map(type, values))  # most lists are long, and of one kind that needs no look at each value
+    if any(issubclass(kind, float) for kind in kinds) and any(map(_is_nan, values)):
         raise PredicateError(f"NaN is in the list for {column!r}; it equals nothing, so no list can hold it")
-    present = tuple(item for item in values if not _is_null(item))
+    present = values
+    if any(issubclass(kind, (type(None), pa.Scalar)) for kind in kinds):
+        present = tuple(item for item in values if not _is_null(item))
     has_null = len(present) < len(values)
     among: Predicate = In(column, present, negated) if present else Constant(negated)
     if has_null and negated:
@@ -140,6 +143,10 @@ def _membership(column: ColumnName, value: object, *, negated: bool) -> Predicat
     if has_null is not negated:
         return Or((among, IsNull(column))) if present else (IsNull(column) if has_null else among)
     return among
+
+
+def _is_nan(item: object) -> bool:
+    return isinstance(item, float) and math.isnan(item)
 
 
 def _is_null(item: object) -> bool:

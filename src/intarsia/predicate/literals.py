@@ -29,6 +29,7 @@ _NUMPY_UNITS = {
     "D": NS_PER_DAY,
     "W": 7 * NS_PER_DAY,
 }
+_DAYS_PER_CYCLE = 146_097
 _EPOCH_ORDINAL = dt.date(1970, 1, 1).toordinal()
 _EXPONENT_LIMIT = (
     400  # beyond every double and every decimal(76): only the sign and the smallness still count
@@ -37,9 +38,10 @@ _EXPONENT_LIMIT = (
 _CLOCK = r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?"
 _TIME = re.compile(_CLOCK, re.ASCII)
 _TIMESTAMP = re.compile(
-    rf"(\d{{4}}-\d\d-\d\d)(?:[ T]{_CLOCK} ?(Z|UTC|[+-]\d\d(?::?\d\d)?)?)?", re.ASCII | re.IGNORECASE
+    rf"(\d{{4}}|[+-]\d{{4,12}})-(\d\d)-(\d\d)(?:[ T]{_CLOCK} ?(Z|UTC|[+-]\d\d(?::?\d\d)?)?)?",
+    re.ASCII | re.IGNORECASE,
 )
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,9})?", re.ASCII | re.IGNORECASE)
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,18})?", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,8 @@ class Temporal:
 def parse_timestamp(text: str) -> Temporal:
     """Reads ``YYYY-MM-DD[ HH:MM[:SS[.fffffffff]][zone]]``, the zone being Z, UTC or an offset.
 
+    Years beyond 0 to 9999 have a sign, as in ISO 8601: ``+12345-01-01``, and ``-0001`` before year 0.
+
     Example:
         >>> parse_timestamp("1970-01-01T00:00:01.000000001+00:00")
         Temporal(kind='timestamp', ns=1000000001, aware=True)
@@ -64,8 +68,8 @@ def parse_timestamp(text: str) -> Temporal:
     match = _TIMESTAMP.fullmatch(text.strip())
     if match is None:
         raise ValueError(text)
-    day, hour, minute, second, fraction, zone = match.groups()
-    ns = (dt.date.fromisoformat(day).toordinal() - _EPOCH_ORDINAL) * NS_PER_DAY
+    year, month, day, hour, minute, second, fraction, zone = match.groups()
+    ns = _day(int(year), int(month), int(day)) * NS_PER_DAY
     if hour is not None:
         ns += _clock_ns(hour, minute, second, fraction)
     if zone is None:
@@ -77,6 +81,25 @@ def parse_timestamp(text: str) -> Temporal:
         offset = (hours * 60 + minutes) * 60 * NS_PER_UNIT["s"]
         ns -= -offset if zone[0] == "-" else offset
     return Temporal("timestamp", ns, aware=True)
+
+
+def _day(year: int, month: int, day: int) -> int:
+    """Days since 1970-01-01; the calendar repeats itself after 400 years."""
+    cycles, year = divmod(year, 400)
+    return dt.date(400 + year, month, day).toordinal() - _EPOCH_ORDINAL + (cycles - 1) * _DAYS_PER_CYCLE
+
+
+def render_day(days: int) -> str:
+    """Days since 1970-01-01 as `parse_timestamp` reads them.
+
+    Example:
+        >>> render_day(0), render_day(-719_529), render_day(2_932_897)
+        ('1970-01-01', '-0001-12-31', '+10000-01-01')
+    """
+    cycles, of_cycle = divmod(days + _EPOCH_ORDINAL - 1, _DAYS_PER_CYCLE)
+    date = dt.date.fromordinal(of_cycle + 1)
+    year = date.year + 400 * cycles
+    return f"{f'{year:04}' if 0 <= year <= 9999 else f'{year:+05}'}-{date.month:02}-{date.day:02}"
 
 
 def parse_time(text: str) -> Temporal:
@@ -143,6 +166,8 @@ def plain(value: object) -> object:
         return Temporal("duration", micros * 1_000 + int(getattr(value, "nanoseconds", 0)))
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value)
+    if isinstance(value, Decimal) and value.is_snan():  # with which Python refuses to compute
+        return Decimal("NaN")
     return value
 
 
@@ -171,7 +196,9 @@ def _numpy_temporal(value: np.datetime64 | np.timedelta64) -> Temporal | None:
 
 
 def _from_arrow(value: pa.Scalar) -> object:
-    if isinstance(value, pa.ExtensionScalar):
+    while (
+        value is not None and value.is_valid and isinstance(value, (pa.ExtensionScalar, pa.DictionaryScalar))
+    ):
         value = value.value
     if value is None or not value.is_valid:
         return None

@@ -8,15 +8,12 @@ is decided by :func:`intarsia.predicate.bind`.
 
 from __future__ import annotations
 
-import datetime as dt
-import math
 import re
-import uuid
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Literal, TypeAlias
 
-import pyarrow as pa
+from intarsia.errors import PredicateError
+from intarsia.predicate.rendering import render_literal
 
 Op: TypeAlias = Literal["=", "<>", "<", "<=", ">", ">="]
 """The comparison operators."""
@@ -25,43 +22,15 @@ ColumnName: TypeAlias = str | tuple[str, ...]
 """A name that may be dotted (``"a.b"``: a column of that name, else a path), or an exact path of parts."""
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_RESERVED = frozenset(
-    [
-        "all",
-        "and",
-        "any",
-        "as",
-        "between",
-        "case",
-        "cast",
-        "distinct",
-        "else",
-        "end",
-        "escape",
-        "exists",
-        "false",
-        "from",
-        "having",
-        "ilike",
-        "in",
-        "interval",
-        "is",
-        "like",
-        "not",
-        "null",
-        "or",
-        "order",
-        "regexp",
-        "rlike",
-        "select",
-        "then",
-        "true",
-        "union",
-        "when",
-        "where",
-        "with",
-    ]
-)
+_RESERVED_WORDS = """
+    all alter and any as between call case cast create cross current_catalog current_date
+    current_time current_timestamp current_user distinct drop else end escape except execute exists
+    explain false fetch for from glob grant having if ilike in inner insert intersect interval into
+    is join lateral like localtime localtimestamp not notnull null on optimize or order outer
+    partitioned_by prepare qualify regexp rename returning revoke rlike rollback select session_user
+    show straight_join tablesample then true uncache union using vacuum when where with xor
+"""
+_RESERVED = frozenset(_RESERVED_WORDS.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +91,8 @@ class In:
     A NULL in the list of a negated ``In`` makes it NULL or FALSE for every row, as SQL has it. An empty list
     holds nothing: then ``In`` is FALSE, and TRUE when negated, for NULL rows too.
 
+    A list, a set, a NumPy or an Arrow array is taken as well, and becomes a tuple.
+
     Example:
         >>> str(In("dest", ("BOS", "LAX"), negated=True))
         "dest NOT IN ('BOS', 'LAX')"
@@ -130,6 +101,12 @@ class In:
     column: ColumnName
     values: tuple[object, ...]
     negated: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.values, (str, bytes)):
+            raise PredicateError(f"IN needs a list of values for {self.column!r}, not {self.values!r:.80}")
+        if not isinstance(self.values, tuple):
+            object.__setattr__(self, "values", tuple(self.values))
 
     def __str__(self) -> str:
         values = ", ".join(render_literal(value) for value in self.values)
@@ -275,48 +252,3 @@ def render_column(column: ColumnName) -> str:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def render_literal(value: object) -> str:
-    """A literal as SQL text that :func:`intarsia.predicate.parse_sql` reads back.
-
-    Example:
-        >>> import datetime
-        >>> render_literal(datetime.date(2020, 1, 31)), render_literal("it's")
-        ("DATE '2020-01-31'", "'it''s'")
-    """
-    if isinstance(value, pa.Scalar):
-        return _render_scalar(value)
-    if value is None or isinstance(value, bool):
-        return {None: "NULL", True: "TRUE", False: "FALSE"}[value]
-    if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return f"X'{bytes(value).hex()}'"
-    if isinstance(value, float) and not math.isfinite(value):
-        return f"CAST('{value}' AS DOUBLE)"
-    if isinstance(value, dt.datetime):
-        return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
-    if isinstance(value, dt.date):
-        return f"DATE '{value.isoformat()}'"
-    if isinstance(value, dt.time):
-        return f"TIME '{value.isoformat()}'"
-    if isinstance(value, dt.timedelta):
-        return f"INTERVAL '{value // dt.timedelta(microseconds=1)}' MICROSECOND"
-    if isinstance(value, uuid.UUID):
-        return f"CAST('{value}' AS UUID)"
-    if isinstance(value, (int, float, Decimal)):
-        return str(value)
-    return repr(value)
-
-
-def _render_scalar(value: pa.Scalar) -> str:
-    if not value.is_valid:
-        return "NULL"
-    if pa.types.is_timestamp(value.type):
-        return f"TIMESTAMP '{value.cast(pa.string()).as_py()}'"
-    if pa.types.is_time(value.type):
-        return f"TIME '{value.cast(pa.string()).as_py()}'"
-    if pa.types.is_duration(value.type):
-        return f"CAST({value.value} AS {value.type})"
-    return render_literal(value.as_py())

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Final
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.nodes import Like, escaped
 from intarsia.predicate.skeleton import Item, Mark, Skeleton, letters
+
+#: A longer pattern is refused.
+MAX_PATTERN_CHARACTERS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +80,15 @@ def parse_pattern(like: Like) -> Pattern:
         ('10%', 1, None)
 
     Raises:
-        PredicateError: The escape is longer than a character, or escapes something that needs none.
+        PredicateError: The pattern is longer than `MAX_PATTERN_CHARACTERS`; the escape is longer than a
+            character, or escapes something that needs none.
     """
+    if len(like.pattern) > MAX_PATTERN_CHARACTERS:
+        raise PredicateError(
+            f"the pattern {like.pattern[:60]!r}… has {len(like.pattern):,} characters; the most is "
+            f"{MAX_PATTERN_CHARACTERS:,}. Compare with a text without wildcards by =, and ask for parts of a "
+            "longer one by several conditions joined by AND"
+        )
     escape = "\\" if like.escape is None else like.escape
     if len(escape) > 1:
         raise PredicateError(f"ESCAPE {escape!r} in {like} must be one character, or empty for none")

@@ -31,8 +31,9 @@ _CONTROL: Final = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "
 _MOST_REPEATED_ITEMS: Final = 64
 _DEEPEST: Final = 50
 
+#: A longer regular expression is refused.
+MAX_REGEX_CHARACTERS: Final = 10_000
 
-_LONGEST: Final = 10_000
 _HINTS: Final = {
     "(?=": "RE2 has no lookahead",
     "(?!": "RE2 has no lookahead; negate the whole condition instead, or ask for two",
@@ -41,7 +42,7 @@ _HINTS: Final = {
     "(?x": "RE2 has no flag x",
     "\\Z": "the end of the text is \\z",
     "bad repetition operator": "RE2 has no possessive repetition, and needs none",
-    "pattern too large": "it repeats too much",
+    "pattern too large": "it repeats too much, or large classes too often; split it into several conditions",
     "invalid repetition size": "the most is 1000 times",
 }
 
@@ -50,12 +51,14 @@ def check_regex(node: RegexpLike) -> None:
     """Has RE2 read a regular expression.
 
     Raises:
-        PredicateError: It is longer than 10,000 characters, or RE2 refuses it; says where.
+        PredicateError: It is longer than `MAX_REGEX_CHARACTERS`, or RE2 refuses it; says where.
     """
     regex = node.regex
-    if len(regex) > _LONGEST:
+    if len(regex) > MAX_REGEX_CHARACTERS:
         raise PredicateError(
-            f"the regular expression {regex[:60]!r}… has {len(regex):,} characters; the most is {_LONGEST:,}"
+            f"the regular expression {regex[:60]!r}… has {len(regex):,} characters; the most is "
+            f"{MAX_REGEX_CHARACTERS:,}. Write alternatives that are plain text as a list, by IN, and split "
+            "others into several conditions joined by OR"
         )
     try:
         pc.match_substring_regex(pa.array([""]), regex, ignore_case=node.ignore_case)

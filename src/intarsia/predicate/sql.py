@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import operator
+import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,6 +43,10 @@ from intarsia.predicate.sql_literals import literal, literal_or_none
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+#: SQL text may have so many names, keywords, literals and signs: half as many values in a list.
+MAX_SQL_WORDS: Final = 250_000
+
+_WORD: Final = re.compile(r"'[^']*'|[\w.]+|[^\w\s]")
 _MIRRORED: Final[dict[Op, Op]] = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _FOLD: Final[dict[Op, Callable[[Any, Any], bool]]] = {
     "=": operator.eq,
@@ -87,7 +93,8 @@ def parse_sql(text: str) -> Predicate:
         text: The predicate.
 
     Raises:
-        PredicateError: The text is no predicate, or says something that is not supported.
+        PredicateError: The text is not a predicate, says something that is not supported, or is longer than
+            `MAX_SQL_WORDS`.
 
     Example:
         >>> parse_sql("5 < delay")
@@ -99,6 +106,7 @@ def parse_sql(text: str) -> Predicate:
     from sqlglot import exp
     from sqlglot.errors import ParseError, SqlglotError, TokenError
 
+    _check_size(text)
     if not text.strip():
         raise PredicateError("the predicate is empty; leave it out to select every row")
     try:
@@ -111,6 +119,16 @@ def parse_sql(text: str) -> Predicate:
         raise PredicateError(f"cannot read the predicate {short(text)}: {reason}") from None
     except RecursionError:
         raise PredicateError(f"the predicate {short(text)} is nested too deeply") from None
+
+
+def _check_size(text: str) -> None:
+    """Refuses what would take sqlglot many seconds and gigabytes, before it starts."""
+    counted = itertools.islice(_WORD.finditer(text), MAX_SQL_WORDS + 1)
+    if sum(1 for _ in counted) > MAX_SQL_WORDS:
+        raise PredicateError(
+            f"the predicate {short(text[:200])} has more than {MAX_SQL_WORDS:,} words, literals and signs; "
+            "pass a long list of values as intarsia.In(column, values), without SQL text"
+        )
 
 
 def _predicate(node: Any) -> Predicate:

@@ -13,20 +13,30 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.literals import NS_PER_DAY, exact, parse_number, parse_time, parse_timestamp
+from intarsia.predicate.literals import (
+    NS_PER_DAY,
+    NS_PER_UNIT,
+    exact,
+    parse_number,
+    parse_time,
+    parse_timestamp,
+)
 from intarsia.predicate.sql_dialect import fragment, short, unsupported
 
 _Number: TypeAlias = int | float | Decimal
 
-_MICROSECONDS: Final = {
-    "MICROSECOND": 1,
-    "MILLISECOND": 1_000,
-    "SECOND": 1_000_000,
-    "MINUTE": 60_000_000,
-    "HOUR": 3_600_000_000,
-    "DAY": 86_400_000_000,
-    "WEEK": 604_800_000_000,
+_NANOSECONDS: Final = {
+    "NANOSECOND": 1,
+    "MICROSECOND": 1_000,
+    "MILLISECOND": 1_000_000,
+    "SECOND": 1_000_000_000,
+    "MINUTE": 60_000_000_000,
+    "HOUR": 3_600_000_000_000,
+    "DAY": NS_PER_DAY,
+    "WEEK": 7 * NS_PER_DAY,
 }
+_LONGEST_TIMEDELTA_NS: Final = 999_999_999 * NS_PER_DAY
+_EPOCH_ORDINAL: Final = dt.date(1970, 1, 1).toordinal()
 _INTEGER_BITS: Final = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 
 
@@ -73,22 +83,25 @@ def _parsed(node: Any, parse: Callable[[Any], Any], value: object) -> Any:
         raise PredicateError(f"{short(str(value))!r} is not valid in {fragment(node)}") from None
 
 
-def _interval(node: Any) -> dt.timedelta:
+def _interval(node: Any) -> dt.timedelta | pa.Scalar:
     unit = node.args.get("unit")
-    scale = None if unit is None else _MICROSECONDS.get(str(unit.name).upper().removesuffix("S"))
+    scale = None if unit is None else _NANOSECONDS.get(str(unit.name).upper().removesuffix("S"))
     if scale is None:
         raise PredicateError(
-            f"cannot use {fragment(node)}: an interval is a count of {', '.join(_MICROSECONDS).lower()}"
+            f"cannot use {fragment(node)}: an interval is a count of {', '.join(_NANOSECONDS).lower()}"
         )
 
-    def parse(count: object) -> dt.timedelta:
+    def parse(count: object) -> dt.timedelta | pa.Scalar:
         number = parse_number(count) if isinstance(count, str) else count
-        micros = exact(number) if isinstance(number, (int, Decimal)) else None
-        if micros is None or micros * scale % 1:
+        ns = exact(number) if isinstance(number, (int, Decimal)) else None
+        if ns is None or ns * scale % 1:
             raise ValueError(count)
-        return dt.timedelta(microseconds=int(micros * scale))
+        ns = int(ns * scale)
+        if ns % 1_000 or abs(ns) > _LONGEST_TIMEDELTA_NS:
+            return _arrow_scalar(ns, pa.duration)
+        return dt.timedelta(microseconds=ns // 1_000)
 
-    return _parsed(node, parse, literal(node.this))  # type: ignore[no-any-return]
+    return _parsed(node, parse, literal(node.this))
 
 
 def _cast(node: Any, value: object) -> object:
@@ -114,21 +127,41 @@ def _cast(node: Any, value: object) -> object:
     raise unsupported(node)
 
 
-def _date(text: str) -> dt.date:
+def _arrow_scalar(ns: int, type_of: Callable[[str], pa.DataType]) -> pa.Scalar:
+    """What Python has no type for: nanoseconds, years beyond 1 to 9999, and very long durations.
+
+    Raises:
+        OverflowError: No unit has so small a part and so large a whole.
+    """
+    for unit, ns_per_unit in reversed(NS_PER_UNIT.items()):
+        units, rest = divmod(ns, ns_per_unit)
+        if rest == 0 and -(1 << 63) <= units < 1 << 63:
+            return pa.scalar(units, type_of(unit))
+    raise OverflowError(ns)
+
+
+def _date(text: str) -> dt.date | pa.Scalar:
     moment = parse_timestamp(text)
-    if moment.aware or moment.ns % NS_PER_DAY:
+    days, of_day = divmod(moment.ns, NS_PER_DAY)
+    if moment.aware or of_day:
         raise ValueError(text)
-    return dt.date(1970, 1, 1) + dt.timedelta(days=moment.ns // NS_PER_DAY)
+    if not _is_in_python(moment.ns):
+        return _arrow_scalar(moment.ns, pa.timestamp)  # the repr() of such a date32 raises an error
+    return dt.date(1970, 1, 1) + dt.timedelta(days=days)
 
 
 def _timestamp(text: str, *, aware: bool = False) -> dt.datetime | pa.Scalar:
-    """A datetime; where there are nanoseconds, which Python does not have, an Arrow scalar."""
     moment = parse_timestamp(text)
-    aware = aware or moment.aware
-    if moment.ns % 1_000:
-        return pa.scalar(moment.ns, pa.timestamp("ns", tz="UTC" if aware else None))
-    epoch = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc if aware else None)
+    zone = "UTC" if aware or moment.aware else None
+    if moment.ns % 1_000 or not _is_in_python(moment.ns):
+        return _arrow_scalar(moment.ns, functools.partial(pa.timestamp, tz=zone))
+    epoch = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc if zone else None)
     return epoch + dt.timedelta(microseconds=moment.ns // 1_000)
+
+
+def _is_in_python(ns: int) -> bool:
+    """Whether Python has this date."""
+    return dt.date.min.toordinal() <= ns // NS_PER_DAY + _EPOCH_ORDINAL <= dt.date.max.toordinal()
 
 
 def _time(text: str) -> dt.time | pa.Scalar:

@@ -13,7 +13,7 @@ from intarsia.file import ParquetInput
 from intarsia.format.footer import Leaf
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.predicate import Bound, BoundConstant, Path
-from intarsia.predicate.bound import leaves
+from intarsia.predicate.bound import conditions
 from intarsia.read.output_columns import OutputColumn
 from intarsia.rows.selection import RowSelection
 
@@ -65,7 +65,7 @@ class FileQuery:
     @cached_property
     def compared_types(self) -> Mapping[Path, pa.DataType]:
         """The type in which each of the predicate's columns is compared."""
-        return {leaf.path: leaf.type for leaf in leaves(self.predicate)} if self.predicate is not None else {}
+        return {found.path: found.type for found in conditions(self.predicate)} if self.predicate else {}
 
     @cached_property
     def output_leaves(self) -> list[Leaf]:

@@ -1,0 +1,166 @@
+"""The literals of a list against a column's type: as whole arrays where they are of one kind."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.errors import PredicateError
+from intarsia.predicate.bound import ascending
+from intarsia.predicate.coercion import locate
+from intarsia.predicate.literals import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from intarsia.predicate.columns import Column
+
+_MOST_EXACT_IN_A_DOUBLE: Final = 2**53
+
+
+def locate_list(column: Column, literals: Sequence[object]) -> tuple[pa.Array, bool]:
+    """The values of a column's type that equal one of the literals.
+
+    Args:
+        column: The column.
+        literals: Of any kinds, with or without NULL.
+
+    Returns:
+        The values as an array of ``column.type``, ascending, each once, without NULL, NaN and -0.0; and
+        whether there is a NULL among the literals.
+
+    Raises:
+        PredicateError: A literal is of a kind that the column's type does not compare with.
+    """
+    groups: dict[type, list[Any]] = {kind: [] for kind in dict.fromkeys(map(type, literals))}
+    if len(groups) == 1:
+        groups = {kind: list(literals) for kind in groups}
+    else:
+        for literal in literals:
+            groups[type(literal)].append(literal)
+    has_null = groups.pop(type(None), None) is not None
+    arrays = []
+    for kind, group in groups.items():
+        array = _together(column, kind, group)
+        if array is None:
+            array, group_has_null = _one_by_one(column, group)
+            has_null = has_null or group_has_null
+        arrays.append(array)
+    if any(isinstance(array, pa.ChunkedArray) for array in arrays):
+        raise PredicateError(f"the list for column {column.name!r} holds 2 GiB of values or more")
+    return ascending(pa.concat_arrays([pa.array([], column.type), *arrays])), has_null
+
+
+def _one_by_one(column: Column, literals: list[object]) -> tuple[pa.Array, bool]:
+    found = []
+    has_null = False
+    for literal in map(plain, literals):
+        if literal is None:
+            has_null = True
+            continue
+        place = locate(column, literal)
+        if place is not None and place.value is not None and place.side == 0:
+            found.append(place.value)
+    return pa.array(found, column.type), has_null
+
+
+def _together(column: Column, kind: type, literals: list[Any]) -> pa.Array | None:
+    """The same for literals of exactly one Python type; None if each has to be looked at."""
+    if issubclass(kind, (np.integer, np.floating)) and np.dtype(kind).itemsize <= 8:
+        literals = [literal.item() for literal in literals]
+        kind = type(literals[0])
+    try:
+        array = _converted(column, kind, literals)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):  # a literal that is none of the values
+        return None
+    return None if array is None or array.null_count else array
+
+
+def _converted(column: Column, kind: type, literals: list[Any]) -> pa.Array | None:
+    """The literals in the column's type, where Arrow's conversion is exact or fails.
+
+    Raises:
+        pa.ArrowException, OverflowError, TypeError, ValueError: A literal has no equal in the type.
+    """
+    type_ = column.type
+    if issubclass(kind, pa.Scalar):  # floats may be NaN, and -0.0
+        is_same = not pa.types.is_floating(type_) and all(literal.type == type_ for literal in literals)
+        return pa.array(literals, type_) if is_same else None
+    if pa.types.is_integer(type_):
+        return _integers(type_, literals) if kind is int else None
+    if pa.types.is_floating(type_):
+        return _floats(type_, kind, literals)
+    if pa.types.is_decimal(type_):
+        return pa.array(literals, type_) if kind in (int, Decimal) and type_.scale >= 0 else None
+    if pa.types.is_string(type_):
+        return pa.array(literals, type_) if kind is str else None
+    if pa.types.is_binary(type_) or pa.types.is_fixed_size_binary(type_):
+        if kind is uuid.UUID:
+            literals = [literal.bytes for literal in literals]
+        elif kind is str and not isinstance(column.declared, pa.UuidType):
+            literals = [literal.encode() for literal in literals]
+        elif kind is not bytes:
+            return None
+        return pa.array(literals, type_)
+    if pa.types.is_date(type_):
+        return pa.array(literals, type_) if kind is dt.date else None
+    if pa.types.is_timestamp(type_):
+        return _timestamps(type_, kind, literals)
+    if pa.types.is_time(type_) and kind is dt.time:
+        has_zone = any(literal.tzinfo is not None for literal in literals)
+        return None if has_zone else pa.array(literals, pa.time64("us")).cast(type_)
+    if pa.types.is_duration(type_) and kind is dt.timedelta:
+        return pa.array(literals, pa.duration("us")).cast(type_)
+    return None
+
+
+def _integers(type_: pa.DataType, literals: list[int]) -> pa.Array:
+    if pa.types.is_uint64(type_) and min(literals) >= 0:
+        return pa.array(literals, type_)
+    numbers = pa.array(literals, pa.int64())
+    if type_.bit_width < 64:
+        bits = type_.bit_width
+        low, high = (
+            (-(1 << bits - 1), (1 << bits - 1) - 1)
+            if pa.types.is_signed_integer(type_)
+            else (0, (1 << bits) - 1)
+        )
+        numbers = numbers.filter(pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high)))
+    return numbers.cast(type_)
+
+
+def _floats(type_: pa.DataType, kind: type, literals: list[Any]) -> pa.Array | None:
+    if kind is int:
+        if max(literals) > _MOST_EXACT_IN_A_DOUBLE or min(literals) < -_MOST_EXACT_IN_A_DOUBLE:
+            return None
+    elif kind is Decimal:  # written with a point, it means the double that any language would read
+        literals = [float(literal) for literal in literals]
+    elif kind is not float:
+        return None
+    numbers: npt.NDArray[np.float64] = np.array(literals, np.float64)
+    if kind is Decimal and np.isinf(numbers).any():  # perhaps only too large for a double
+        return None
+    numbers = numbers[~np.isnan(numbers)] + 0.0  # no negative zero
+    with np.errstate(over="ignore"):
+        narrow = numbers.astype(type_.to_pandas_dtype())
+    return pa.array(narrow[narrow.astype(np.float64) == numbers], type_)
+
+
+def _timestamps(type_: pa.TimestampType, kind: type, literals: list[Any]) -> pa.Array | None:
+    if kind is dt.date:
+        return pa.array(literals, pa.date32()).cast(pa.timestamp(type_.unit)).view(type_)
+    if kind is not dt.datetime:
+        return None
+    aware = {literal.tzinfo is not None for literal in literals}
+    if len(aware) > 1 or (aware == {True} and type_.tz is None):
+        return None
+    zone = "UTC" if aware == {True} else None
+    return pa.array(literals, pa.timestamp("us", zone)).cast(pa.timestamp(type_.unit, zone)).view(type_)

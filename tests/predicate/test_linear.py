@@ -1,0 +1,155 @@
+"""What a predicate of many terms costs: twice the terms are twice the work, counted in calls."""
+
+from __future__ import annotations
+
+import sys
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from intarsia.predicate import (
+    And,
+    BoundIn,
+    Comparison,
+    In,
+    IsNull,
+    Not,
+    Or,
+    bind,
+    conditions,
+    evaluate,
+    parse_filters,
+    parse_predicate,
+    parse_sql,
+)
+from intarsia.predicate.bound import BoundCompare, ascending
+from tests.predicate import oracle, strategies
+
+SCHEMA = pa.schema({f"c{n}": pa.int64() for n in range(20)} | {"x": pa.int64(), "y": pa.string()})
+COLUMNS = {("x",): pa.array([0, 7, None]), ("y",): pa.array(["a", None, "7"])}
+
+FORMS = {
+    "equalities": lambda n: " OR ".join(f"x = {i}" for i in range(n)),
+    "inequalities": lambda n: " AND ".join(f"x <> {i}" for i in range(n)),
+    "ranges": lambda n: " OR ".join(f"x BETWEEN {i} AND {i + 1}" for i in range(n)),
+    "pairs": lambda n: " OR ".join(f"(x = {i} AND y = '{i}')" for i in range(n)),
+    "lists": lambda n: " OR ".join(f"x IN ({i}, {i + 1})" for i in range(n)),
+    "alternating": lambda n: " OR ".join(f"x = {i} OR y = '{i}'" for i in range(n)),
+    "negated": lambda n: "NOT (" + " OR ".join(f"x = {i} AND y < '{i}'" for i in range(n)) + ")",
+    "filters": lambda n: [[("x", "=", i), ("y", "in", ["a", str(i)])] for i in range(n)],
+    "chained": lambda n: _chain([Comparison("x", "<", i) for i in range(n)]),
+}
+
+
+def _chain(terms):
+    """a OR (b OR (c OR …)) and ((… OR b) OR c), the one within the other."""
+    node = terms[0]
+    for number, term in enumerate(terms[1:]):
+        node = Or((node, term)) if number % 2 else Not(And((Not(term), Not(node))))
+    return node
+
+
+def calls(work):
+    """How many calls of Python and C functions ``work`` makes."""
+    count = 0
+
+    def profile(_frame, event, _argument):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(profile)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_twice_the_terms_are_twice_the_work(form):
+    def cost(terms):
+        where = FORMS[form](terms)
+        node = parse_predicate(where)
+        bound = bind(node, SCHEMA)
+        return {
+            "parse": calls(lambda: parse_predicate(where)),
+            "bind": calls(lambda: bind(node, SCHEMA)),
+            "hash": calls(lambda: hash(bound)),
+            "print": calls(lambda: str(bound)),
+            "leaves": calls(lambda: list(conditions(bound))),
+            "evaluate": calls(lambda: evaluate(bound, COLUMNS, 3)),
+        }
+
+    cost(10)  # what is loaded and remembered once
+    few, many = cost(200), cost(400)
+    assert {step: many[step] for step in many if many[step] > 2.1 * few[step] + 100} == {}
+
+
+def test_a_name_is_looked_up_once(monkeypatch):
+    looked_up = []
+    original = bind.__globals__["resolve_column"]
+    monkeypatch.setitem(
+        bind.__globals__, "resolve_column", lambda *told: looked_up.append(told) or original(*told)
+    )
+    bind(parse_sql(FORMS["pairs"](100)), SCHEMA)
+    assert [name for _, name in looked_up] == ["x", "y"]
+
+
+@pytest.mark.parametrize("form", ["equalities", "inequalities", "ranges", "pairs"])
+def test_ten_thousand_terms(form):
+    bound = bind(parse_sql(FORMS[form](10_000)), SCHEMA)
+    assert (
+        evaluate(bound, COLUMNS, 3).to_pylist()
+        == {
+            "equalities": [True, True, False],
+            "inequalities": [False, False, False],
+            "ranges": [True, True, False],
+            "pairs": [False, False, False],
+        }[form]
+    )
+    assert isinstance(bound, BoundIn) is ("equalities" in form)
+
+
+def test_filters_of_one_column_are_one_list():
+    bound = bind(parse_filters([[("x", "=", i)] for i in range(600)]), SCHEMA)
+    assert bound == BoundIn(("x",), pa.int64(), pa.array(range(600)))
+
+
+@pytest.mark.parametrize("type_", strategies.TYPES, ids=str)
+def test_joined_terms_select_what_each_of_them_selects(type_):
+    """Against each term by itself, and against the oracle, which joins nothing."""
+
+    @settings(max_examples=40, deadline=None)
+    @given(st.data())
+    def run(data):
+        literals = strategies.literals(type_)
+        term = (
+            st.builds(Comparison, st.just("x"), st.sampled_from(["=", "=", "<>", "<>", ">="]), literals)
+            | st.builds(In, st.just("x"), st.lists(literals, max_size=3).map(tuple), st.booleans())
+            | st.builds(IsNull, st.just("x"), st.booleans())
+        )
+        terms = data.draw(st.lists(term | term.map(Not), min_size=2, max_size=6))
+        array = data.draw(strategies.arrays(type_, 6))
+        schema = pa.schema({"x": type_})
+        alone = [evaluate(bind(one, schema), {("x",): array}, 6).to_pylist() for one in terms]
+        for node, together in ((Or(tuple(terms)), any), (And(tuple(terms)), all)):
+            bound = bind(node, schema)
+            assert evaluate(bound, {("x",): array}, 6).to_pylist() == list(map(together, zip(*alone)))  # noqa: B905
+            assert oracle.selected(node, {"x": array}, 6) == list(map(together, zip(*alone)))  # noqa: B905
+            found = list(conditions(bound))
+            negated = together is all
+            lists = [leaf for leaf in found if isinstance(leaf, BoundIn) and leaf.negated is negated]
+            singles = [
+                leaf
+                for leaf in found
+                if isinstance(leaf, BoundCompare) and leaf.op == ("<>" if negated else "=")
+            ]
+            assert len(lists) + len(singles) <= 1
+            for leaf in lists:
+                assert leaf.values.type == leaf.type
+                assert leaf.values.equals(ascending(leaf.values))
+                assert len(leaf.values) == len(set(leaf.values)) > 1
+
+    run()

@@ -1,0 +1,123 @@
+"""Long lists: converted as whole arrays, to exactly what one literal after the other gives."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from intarsia.errors import PredicateError
+from intarsia.predicate import BoundIn, In, bind, lists, parse_sql
+from intarsia.predicate.sql import MAX_SQL_WORDS
+from tests.predicate import strategies
+
+UTC = dt.timezone.utc
+NUMBERS = range(10_000)
+START = dt.datetime(2020, 1, 1)
+
+LONG = {
+    "int64": (pa.int64(), list(NUMBERS)),
+    "int8": (pa.int8(), list(NUMBERS)),
+    "uint64": (pa.uint64(), [2**64 - 1 - n for n in NUMBERS]),
+    "of numpy": (pa.int32(), list(np.arange(10_000))),
+    "of pyarrow": (pa.timestamp("ns"), list(pa.array(NUMBERS, pa.timestamp("ns")))),
+    "with NULL": (pa.int64(), [*NUMBERS, None]),
+    "string": (pa.string(), [str(n) for n in NUMBERS]),
+    "binary": (pa.binary(), [str(n) for n in NUMBERS]),
+    "uuid": (pa.uuid(), [uuid.UUID(int=n) for n in NUMBERS]),
+    "float64": (pa.float64(), [n / 8 for n in NUMBERS]),
+    "float16": (pa.float16(), [n / 8 for n in NUMBERS]),
+    "mixed numbers": (pa.float32(), [n / 2 if n % 2 else n for n in NUMBERS]),
+    "written": (pa.float64(), [Decimal(n) / 10 for n in NUMBERS]),
+    "decimal": (pa.decimal128(9, 2), [Decimal(n) / 100 for n in NUMBERS]),
+    "date": (pa.date32(), [START.date() + dt.timedelta(n) for n in NUMBERS]),
+    "naive": (pa.timestamp("s"), [START + dt.timedelta(hours=n) for n in NUMBERS]),
+    "zoned": (
+        pa.timestamp("us", "Europe/Zurich"),
+        [START.replace(tzinfo=UTC) + dt.timedelta(n) for n in NUMBERS],
+    ),
+    "duration": (pa.duration("ms"), [dt.timedelta(n) for n in NUMBERS]),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_long_list_is_not_looked_at_one_by_one(name, monkeypatch):
+    located = []
+    original = lists.locate
+    monkeypatch.setattr(lists, "locate", lambda *told: located.append(told) or original(*told))
+    type_, literals = LONG[name]
+    bound = bind(In("x", literals), pa.schema({"x": type_}))
+    assert not located
+    assert isinstance(bound, BoundIn)
+    assert bound.values.null_count == 0
+    monkeypatch.setattr(lists, "_together", lambda *_: None)
+    assert bound == bind(In("x", literals), pa.schema({"x": type_}))
+    assert len(located) >= len(NUMBERS)
+
+
+@pytest.mark.parametrize("type_", strategies.TYPES, ids=str)
+def test_together_and_one_by_one_are_the_same(type_):
+    schema = pa.schema({"x": type_})
+
+    def bound_or_error(node):
+        try:
+            return bind(node, schema)
+        except PredicateError as error:
+            return type(error)
+
+    @settings(max_examples=60, deadline=None)
+    @given(st.data())
+    def run(data):
+        other = data.draw(st.sampled_from(strategies.TYPES))
+        literals = strategies.literals(type_) | st.none()
+        if data.draw(st.booleans()):
+            literals |= strategies.literals(other)
+        node = In("x", tuple(data.draw(st.lists(literals, max_size=6))), data.draw(st.booleans()))
+        found = bound_or_error(node)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(lists, "_together", lambda *_: None)
+            assert found == bound_or_error(node)
+
+    run()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[3, 1], {3, 1}, np.array([3, 1]), pa.array([3, 1]), pa.chunked_array([[3], [1]]), range(1, 4, 2)],
+)
+def test_what_a_list_may_be(values):
+    schema = pa.schema({"x": pa.int64()})
+    assert bind(In("x", values), schema) == bind(In("x", (1, 3)), schema)
+    assert isinstance(In("x", values).values, tuple)
+
+
+def test_text_is_not_a_list():
+    with pytest.raises(PredicateError, match="IN needs a list of values for 'x', not 'abc'"):
+        In("x", "abc")
+
+
+def test_a_list_in_text_has_a_limit(monkeypatch):
+    """What is too long is refused before sqlglot is asked."""
+    schema = pa.schema({"x": pa.int64()})
+    text = f"x IN ({', '.join(map(str, range(20_000)))})"
+    assert len(bind(parse_sql(text), schema).values) == 20_000
+    words = "word, " * MAX_SQL_WORDS  # one literal
+    assert parse_sql(f"x = '{words}'").value == words
+    parsed = []
+    monkeypatch.setattr("sqlglot.parse_one", lambda *_, **__: parsed.append(1))
+    for long in (
+        f"x IN ({', '.join(['7'] * (MAX_SQL_WORDS // 2))})",
+        " OR ".join(["x = 'a b'"] * (MAX_SQL_WORDS // 4 + 1)),
+        "(" * (MAX_SQL_WORDS + 1),
+    ):
+        with pytest.raises(
+            PredicateError, match=r"more than 250,000 .*pass .* intarsia.In\(column, values\)"
+        ):
+            parse_sql(long)
+    assert not parsed

@@ -1,0 +1,102 @@
+"""Small payloads that expand to much: never decompressed, named in the report, and the rows are right."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.format.arrow_stream import ExpansionBudget, expanded_bytes
+from intarsia.indexes import embedded
+
+COLUMNS = "abcd"
+ROWS = 20_000
+WHERE = " OR ".join(f"{name} BETWEEN 5000 AND 5002" for name in COLUMNS)
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(
+        pa.table({name: range(ROWS) for name in COLUMNS}), path, row_group_size=ROWS, write_statistics=False
+    )
+    return path
+
+
+def bomb():
+    """256 MiB of zeros in some kilobytes."""
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch({"x": np.zeros(1 << 25, np.int64)})
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.fixture
+def counting_pool():
+    """A function that has Arrow allocate from a new pool, which counts."""
+    default = pa.default_memory_pool()
+
+    def count():
+        pool = pa.proxy_memory_pool(default)
+        pa.set_memory_pool(pool)
+        return pool
+
+    yield count
+    pa.set_memory_pool(default)
+
+
+def test_bombs_are_not_expanded(file, monkeypatch, counting_pool):
+    payload = bomb()
+    assert expanded_bytes(payload) > 1000 * len(payload)
+    with monkeypatch.context() as patch:
+        patch.setattr(ia.ZoneMap, "build", lambda *_: payload)
+        ia.attach(file, [ia.ZoneMap(name, 100) for name in COLUMNS])
+    pool = counting_pool()
+    scan = ia.open(file).scan(WHERE)
+    with pytest.warns(ia.IntarsiaWarning, match="expands to 268,435,456 bytes; 33,554,432 is the most"):
+        assert scan.to_arrow()["a"].to_pylist() == [5000, 5001, 5002]
+    assert {note.index for note in scan.report.ignored} == {f"zone_map({name}):100" for name in COLUMNS}
+    assert 0 < pool.max_memory() < expanded_bytes(payload) // 16
+
+
+def test_indexes_of_one_file_share_a_budget(file, monkeypatch):
+    zone_maps = [ia.ZoneMap(name, 10) for name in COLUMNS]
+    ia.attach(file, zone_maps)
+    budgets = []
+
+    def limited(most_bytes):
+        budgets.append(ExpansionBudget(most_bytes))
+        return budgets[-1]
+
+    expected = [5000, 5001, 5002]
+    monkeypatch.setattr(embedded, "ExpansionBudget", functools.partial(limited, 1 << 30))
+    scan = ia.open(file).scan(WHERE)
+    assert scan.to_arrow()["a"].to_pylist() == expected
+    assert not scan.report.ignored
+    taken = max((1 << 30) - budget.left_bytes for budget in budgets)
+    each = taken // len(COLUMNS)
+    for fitting in range(len(COLUMNS)):
+        budgets.clear()
+        most_bytes = each * fitting + each // 2
+        monkeypatch.setattr(embedded, "ExpansionBudget", functools.partial(limited, most_bytes))
+        scan = ia.open(file).scan(WHERE)
+        with pytest.warns(
+            ia.IntarsiaWarning, match=f"of the {most_bytes:,} for the indexes of a file are left"
+        ):
+            assert scan.to_arrow()["a"].to_pylist() == expected
+        assert len(scan.report.ignored) == len(COLUMNS) - fitting
+        assert all(budget.left_bytes >= 0 for budget in budgets)
+
+
+def test_payloads_of_other_forms_take_their_length():
+    budget = ExpansionBudget(100)
+    budget.take(b"x" * 60)
+    with pytest.raises(ValueError, match="it takes 60 bytes; 40 of the 100"):
+        budget.take(b"x" * 60)
+    budget.take(b"x" * 40)
+    assert budget.left_bytes == 0
