@@ -10,6 +10,7 @@ FlatBuffers that it is made of (``Message.fbs``).
 from __future__ import annotations
 
 import struct
+import threading
 
 #: Payloads that expand to more than this are neither written nor opened.
 MAX_EXPANDED_BYTES = 1 << 29
@@ -70,8 +71,11 @@ def check_expanded(stream: bytes) -> None:
 class ExpansionBudget:
     """How much memory several payloads may take together, for as long as they are open.
 
+    Several threads may take from one budget.
+
     Args:
         most_bytes: The sum that is not exceeded.
+        shared: A greater budget, from which everything is taken as well.
 
     Example:
         >>> budget = ExpansionBudget(1000)
@@ -79,12 +83,16 @@ class ExpansionBudget:
         >>> budget.take(bytes(600))
         Traceback (most recent call last):
             ...
-        ValueError: it takes 600 bytes; 400 of the 1,000 for the indexes of a file are left
+        ValueError: it takes 600 bytes; 400 of the 1,000 for indexes are left
     """
 
-    def __init__(self, most_bytes: int = MAX_FILE_EXPANDED_BYTES) -> None:
+    def __init__(
+        self, most_bytes: int = MAX_FILE_EXPANDED_BYTES, shared: ExpansionBudget | None = None
+    ) -> None:
         self.most_bytes = most_bytes
         self.left_bytes = most_bytes
+        self._shared = shared
+        self._lock = threading.Lock()
 
     def take(self, payload: bytes) -> None:
         """Account for a payload that is about to be opened.
@@ -99,12 +107,30 @@ class ExpansionBudget:
             num_bytes = max(expanded_bytes(payload), len(payload))
         except ValueError:  # some other form
             num_bytes = len(payload)
-        if num_bytes > self.left_bytes:
-            raise ValueError(
-                f"it takes {num_bytes:,} bytes; {self.left_bytes:,} of the {self.most_bytes:,} "
-                "for the indexes of a file are left"
-            )
-        self.left_bytes -= num_bytes
+        self._take(num_bytes)
+
+    def _take(self, num_bytes: int) -> None:
+        with self._lock:
+            if num_bytes > self.left_bytes:
+                raise ValueError(
+                    f"it takes {num_bytes:,} bytes; {self.left_bytes:,} of the {self.most_bytes:,} "
+                    "for indexes are left"
+                )
+            if self._shared is not None:
+                self._shared._take(num_bytes)
+            self.left_bytes -= num_bytes
+
+    def give_back(self) -> None:
+        """Account for the end of every payload that was taken."""
+        with self._lock:
+            taken = self.most_bytes - self.left_bytes
+            self.left_bytes = self.most_bytes
+        if self._shared is not None:
+            self._shared._give(taken)
+
+    def _give(self, num_bytes: int) -> None:
+        with self._lock:
+            self.left_bytes += num_bytes
 
 
 def _expanded_bytes(stream: memoryview) -> int:

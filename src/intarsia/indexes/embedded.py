@@ -48,6 +48,11 @@ class EmbeddedIndexes:
         self._indexes: dict[str, Any] = {}
         self._opened: dict[str, OpenIndex | None] = {}
 
+    def close(self) -> None:
+        """Give back what the opened indexes took of the budget; they are not used again."""
+        self._opened.clear()
+        self._budget.give_back()
+
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
         """The entries of the directory, those that cost least to read first."""

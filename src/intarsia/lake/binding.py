@@ -10,6 +10,7 @@ import pyarrow as pa
 from intarsia.errors import PredicateError
 from intarsia.file import ParquetInput
 from intarsia.file.schema import FileSchema
+from intarsia.format.arrow_stream import ExpansionBudget
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.discovery import partition_scalar
 from intarsia.lake.schema import file_view
@@ -28,6 +29,9 @@ from intarsia.predicate import (
 from intarsia.predicate.bound import conjoin, disjoin
 from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import OutputColumn, refuse_repeated, type_at
+
+#: The indexes of all files that one scan has open take at most this much memory.
+MAX_SCAN_EXPANDED_BYTES = 2 << 30
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,7 @@ class TableBinder:
         self._bound = None if predicate is None else bind(predicate, table.schema)
         named = table.distinct_index
         self._distinct_column = None if named is None else find_column(table.schema, named)[0]
+        self._budget = ExpansionBudget(MAX_SCAN_EXPANDED_BYTES)
         self._bindings: dict[FileSchema, _Binding] = {}
         paths = self._bound.paths() if self._bound is not None else frozenset()
         self._paths: dict[Path, pa.DataType] = {column.path: column.type for column in columns}
@@ -95,7 +100,8 @@ class TableBinder:
             with file.named_errors():
                 self._bindings[file.schema] = self._bind(file, constants.keys())
         binding = self._bindings[file.schema]
-        return FileQuery.of(file, binding.predicate, self._columns, {**constants, **binding.missing})
+        values = {**constants, **binding.missing}
+        return FileQuery.of(file, binding.predicate, self._columns, values, self._budget)
 
     def _partition_constants(self, entry: DataFile) -> dict[Path, pa.Scalar]:
         kinds = self._table.partition_types

@@ -82,6 +82,6 @@ def plan_files(
 
     def discard(planned: OpenPlan | Excluded) -> None:
         if isinstance(planned, OpenPlan):
-            planned.query.file.close()
+            planned.query.close()
 
     return ahead(plan, files, at_once, discard)

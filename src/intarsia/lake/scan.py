@@ -259,7 +259,8 @@ class Scan:
                 try:
                     yield entry, found.query, found.plan
                 finally:
-                    table.close_file(entry, found.query.file)
+                    table.remember(entry, found.query.file)
+                    found.query.close()
 
     def sample(self, n: int | None = None, seed: int | None = None) -> pa.Table:
         """Rows drawn as by `Table.sample`; `report` then tells what was read of data, and how many rows.
@@ -276,12 +277,12 @@ class Scan:
             if number is not None and number < 0:
                 raise ValueError(f"{name} is {number}; it must be 0 or more")
         sizes, num_bytes, requests = [], 0, 0
-        for entry, future in ahead(self._table.open_file, self._table.files, self._table.files_at_once):
+        for _, future in ahead(self._table.open_file, self._table.files, self._table.files_at_once):
             file = future.result()
             sizes.append(FileSize.of(file))
             num_bytes += file.source.counts.bytes
             requests += file.source.counts.requests
-            self._table.close_file(entry, file)
+            file.close()
         pieces = list(sample_rows(sizes, self._each_file(self.columns), n, seed, self._finish))
         self.report.bytes_read += num_bytes
         self.report.requests += requests

@@ -68,9 +68,8 @@ class TableFiles:
         self._metadata.put(entry.path, source.identity, file.metadata)
         return file
 
-    def close_file(self, entry: DataFile, file: ParquetInput) -> None:
-        """Close a file of `open_file`, and remember what was learnt of it."""
-        file.close()
+    def remember(self, entry: DataFile, file: ParquetInput) -> None:
+        """Remember what was learnt of a file of `open_file`."""
         self._metadata.put(entry.path, file.source.identity, file.metadata)
 
     @cached_property
@@ -104,7 +103,7 @@ class TableFiles:
         first, *others = self.files
         file = self.open_file(first)
         schemas = [file.arrow_schema]
-        self.close_file(first, file)
+        file.close()
         for _, future in ahead(self._read_types, others, self.files_at_once):
             # what is wrong with a file is raised when it is read
             if not isinstance(future.exception(), (FormatError, FileNotFoundError)):

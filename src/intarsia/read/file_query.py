@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.file import ParquetInput
+from intarsia.format.arrow_stream import ExpansionBudget
 from intarsia.format.footer import Leaf
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.predicate import Bound, BoundConstant, Path
@@ -44,13 +45,28 @@ class FileQuery:
         predicate: Bound | None,
         columns: Sequence[OutputColumn],
         constants: Mapping[Path, pa.Scalar] | None = None,
+        budget: ExpansionBudget | None = None,
     ) -> FileQuery:
-        """A question to a file; columns may include those that are constant."""
+        """A question to a file.
+
+        Args:
+            file: The file.
+            predicate: Which rows, bound to the file's types; None for all.
+            columns: The columns wanted; those that are constant may be among them.
+            constants: Columns that have one value in all rows.
+            budget: What the indexes of all files that are open at once may take; None for no limit.
+        """
         constants = constants or {}
         if isinstance(predicate, BoundConstant) and predicate.value:
             predicate = None
         wanted = tuple(column for column in columns if column.path not in constants)
-        return cls(file, EmbeddedIndexes(file), predicate, wanted, constants)
+        embedded = EmbeddedIndexes(file, ExpansionBudget(shared=budget))
+        return cls(file, embedded, predicate, wanted, constants)
+
+    def close(self) -> None:
+        """Close the file and its indexes."""
+        self.embedded.close()
+        self.file.close()
 
     def for_columns(self, columns: Sequence[OutputColumn]) -> FileQuery:
         """The same question about other columns."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from intarsia.arrow.owned_rows import own_rows
 from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file.chunk_plan import plan_chunk
 from intarsia.file.decode import PageDecoder
@@ -61,7 +62,7 @@ def read_rows(query: FileQuery, plan: FilePlan, limit: int | None = None) -> Ite
             return
         piece = retry_without_wrong_index(query.file, lambda: reader.read(group, wanted))  # noqa: B023
         if left is not None:
-            rows = piece.rows.slice(0, min(left, piece.rows.num_rows))
+            rows = own_rows(piece.rows.slice(0, min(left, piece.rows.num_rows)))
             piece = Piece(rows, replace(piece.counts, rows_matched=rows.num_rows))
             left -= rows.num_rows
         yield piece

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.arrow.comparison import comparison_array, comparison_type
+from intarsia.arrow.owned_rows import own_rows
 from intarsia.arrow.struct_fields import field_values
 from intarsia.errors import UnsupportedFeatureError
 from intarsia.file.decode import PageDecoder, PageIndexMismatchError
@@ -52,7 +53,7 @@ class RowGroupReader:
             WrongPageIndexError: If pages do not hold the rows that the page index says.
         """
         try:
-            rows = self._read(wanted)
+            rows = own_rows(self._read(wanted))
         except PageIndexMismatchError as error:
             raise WrongPageIndexError(self._group, str(error)) from error
         counts = ReadCounts(
