@@ -121,10 +121,11 @@ class Footer:
     @cached_property
     def row_group_starts(self) -> npt.NDArray[np.int64]:
         """First row of each row group, and the number of rows at the end: length row groups + 1."""
-        counts = [group.num_rows for group in self.metadata.row_groups]
-        return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
+        edges = np.zeros(len(self.metadata.row_groups) + 1, dtype=np.int64)
+        np.cumsum([group.num_rows for group in self.metadata.row_groups], dtype=np.int64, out=edges[1:])
+        return edges
 
-    @property
+    @cached_property
     def num_rows(self) -> int:
         """Rows in the file."""
         return int(self.row_group_starts[-1])
@@ -137,7 +138,7 @@ class Footer:
             out.setdefault(key, value or b"")
         return out
 
-    @property
+    @cached_property
     def created_by(self) -> str:
         """Who wrote the file, or an empty string."""
         return (self.metadata.created_by or b"").decode("utf-8", "replace")
