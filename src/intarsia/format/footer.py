@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 import numpy.typing as npt
 
 from intarsia.errors import CorruptFileError, UnsupportedFeatureError
-from intarsia.format import thrift
+from intarsia.format.row_groups import FooterBytes, parse_file_metadata
 from intarsia.format.structs import (
     ColumnChunk,
     ColumnMetaData,
@@ -213,7 +213,7 @@ def footer_start(trailer: bytes, file_length: int) -> int:
 
 
 def parse_footer(raw: bytes, start: int, file_length: int) -> Footer:
-    """Parse and check a footer.
+    """Parse and check a footer; a column chunk is parsed and checked when it is first looked at.
 
     Args:
         raw: The footer's bytes, without length and magic.
@@ -223,8 +223,9 @@ def parse_footer(raw: bytes, start: int, file_length: int) -> Footer:
     Raises:
         CorruptFileError: If the bytes are no footer, or contradict themselves.
     """
+    source = FooterBytes(raw, start, partial(_check_chunk, file_length=file_length))
     try:
-        metadata, _ = thrift.parse(FileMetaData, raw)
+        metadata = parse_file_metadata(source)
         footer = Footer(metadata, raw, start, file_length)
         _check(footer)
     except CorruptFileError as error:
@@ -250,20 +251,22 @@ def _check(footer: Footer) -> None:
             raise CorruptFileError(
                 f"row group {ordinal} has {len(group.columns)} columns, the schema {len(leaves)}"
             )
-        for chunk, leaf in zip(group.columns, leaves, strict=True):
-            meta = chunk.meta_data
-            if meta is None or chunk.file_path:
-                continue
-            start, stop = chunk_range(meta)
-            if start < 0 or stop < start or stop > footer.file_length:
-                raise CorruptFileError(
-                    f"column {leaf.name!r} of row group {ordinal} claims bytes {start} to {stop} of "
-                    f"{footer.file_length}"
-                )
-            if meta.num_values < 0:
-                raise CorruptFileError(
-                    f"column {leaf.name!r} of row group {ordinal} claims {meta.num_values} values"
-                )
+
+
+def _check_chunk(chunk: ColumnChunk, row_group: int, file_length: int) -> None:
+    """Refuse a chunk whose bytes lie outside the file, or that claims fewer values than none."""
+    meta = chunk.meta_data
+    if meta is None or chunk.file_path:
+        return
+    start, stop = chunk_range(meta)
+    lies_inside = 0 <= start <= stop <= file_length
+    if lies_inside and meta.num_values >= 0:
+        return
+    claim = f"{meta.num_values} values" if lies_inside else f"bytes {start} to {stop} of {file_length}"
+    name = ".".join(meta.path_in_schema)
+    raise CorruptFileError(
+        f"column {name!r} of row group {row_group} claims {claim}", struct="ColumnMetaData"
+    )
 
 
 def chunk_range(meta: ColumnMetaData) -> tuple[int, int]:
