@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from io import BytesIO
+from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
 
 from thrift.protocol import fastbinary
-from thrift.protocol.TCompactProtocol import TCompactProtocolAccelerated
 from thrift.protocol.TProtocol import TProtocolException
-from thrift.transport.TTransport import TMemoryBuffer
 
 from intarsia.errors import CorruptFileError
 
@@ -42,9 +41,9 @@ def parse(cls: type[S], data: bytes, offset: int = 0) -> tuple[S, int]:
         CorruptFileError: If the bytes are no such struct, or end within it. No length found in the
             bytes makes this allocate more than a small multiple of ``len(data)``.
     """
-    protocol, buffer = _open(data, offset)
+    source, buffer = _source(data, offset)
     try:
-        value = fastbinary.decode_compact(None, protocol, [cls, cls.thrift_spec])  # type: ignore[attr-defined]
+        value = fastbinary.decode_compact(None, source, [cls, cls.thrift_spec])  # type: ignore[attr-defined]
     except _DECODE_ERRORS as error:
         raise _refusal(cls.__name__, error, offset) from error
     return value, buffer.tell()
@@ -64,28 +63,35 @@ def struct_edges(data: bytes, offset: int, count: int) -> list[int]:
     Raises:
         CorruptFileError: If there are fewer.
     """
-    protocol, buffer = _open(data, offset)
-    decode, tell, target, nothing_of_it = fastbinary.decode_compact, buffer.tell, object(), [object, ()]
+    source, buffer = _source(data, offset)
+    decode, tell = fastbinary.decode_compact, buffer.tell
+    target, nothing_of_it = object(), [object, ()]
     edges = [offset]
     try:
         for _ in range(count):
-            decode(target, protocol, nothing_of_it)
+            decode(target, source, nothing_of_it)
             edges.append(tell())
     except _DECODE_ERRORS as error:
         raise _refusal("struct", error, edges[-1]) from error
     return edges
 
 
-def _open(data: bytes, offset: int) -> tuple[TCompactProtocolAccelerated, BytesIO]:
-    """What Apache Thrift's codec reads from, and the buffer that tells how far it has come."""
-    transport = TMemoryBuffer(data)
-    buffer: BytesIO = transport.cstringio_buf
+def _source(data: bytes, offset: int) -> tuple[SimpleNamespace, BytesIO]:
+    """What Apache Thrift's codec reads from, and the buffer that tells how far it has come.
+
+    Of a protocol and its transport the codec asks for no more than this. Thrift's own classes cost six calls
+    for each struct, and a footer has hundreds of structs.
+    """
+    buffer = BytesIO(data)  # does not copy
     buffer.seek(offset)
     # every string byte and every list element takes at least one byte of what is left
     limit = len(data) - offset
-    return TCompactProtocolAccelerated(
-        transport, string_length_limit=limit, container_length_limit=limit
-    ), buffer
+    transport = SimpleNamespace(cstringio_buf=buffer, cstringio_refill=_no_more_bytes)
+    return SimpleNamespace(trans=transport, string_length_limit=limit, container_length_limit=limit), buffer
+
+
+def _no_more_bytes(partial: bytes, num_bytes: int) -> BytesIO:  # noqa: ARG001
+    raise EOFError
 
 
 def _refusal(struct: str, error: BaseException, offset: int) -> CorruptFileError:

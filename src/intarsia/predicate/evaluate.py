@@ -92,7 +92,8 @@ def leaf_mask(leaf: Leaf, array: pa.Array | pa.ChunkedArray) -> pa.BooleanArray:
     values = comparison_array(array, leaf.type)
     if isinstance(values, pa.ChunkedArray):  # too much text for one array of this type
         return leaf_mask(leaf, values)
-    return pc.fill_null(_mask(leaf, values), False)
+    mask = _mask(leaf, values)
+    return pc.fill_null(mask, False) if mask.null_count else mask
 
 
 def _mask(leaf: Leaf, values: pa.Array) -> pa.BooleanArray:
