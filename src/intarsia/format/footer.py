@@ -65,33 +65,33 @@ class Leaf:
     max_repetition_level: int
     root_ordinal: int
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The path, dotted."""
         return ".".join(self.path)
 
-    @property
+    @cached_property
     def type(self) -> Type:
         """The physical type."""
         assert self.element.type is not None
         return Type(self.element.type)
 
-    @property
+    @cached_property
     def kind(self) -> str | None:
         """The name of the logical type, such as ``"TIMESTAMP"``; None where there is none."""
         return self.logical.kind if self.logical else None
 
-    @property
+    @cached_property
     def is_flat(self) -> bool:
         """Whether every row has exactly one value (or null)."""
         return self.max_repetition_level == 0
 
-    @property
+    @cached_property
     def is_float(self) -> bool:
         """Whether values may be NaN, and zero has two signs."""
         return self.type in (Type.FLOAT, Type.DOUBLE) or self.kind == "FLOAT16"
 
-    @property
+    @cached_property
     def is_text(self) -> bool:
         """Whether values are UTF-8."""
         return self.kind in _TEXT_KINDS
@@ -157,7 +157,7 @@ class Footer:
         Raises:
             UnsupportedFeatureError: If the column is encrypted or lies in another file.
         """
-        chunk = self.chunk(row_group, leaf)
+        chunk = self.metadata.row_groups[row_group].columns[leaf.ordinal]
         if chunk.file_path:
             raise UnsupportedFeatureError(
                 f"column {leaf.name!r} lies in another file "
