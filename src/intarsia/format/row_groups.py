@@ -12,13 +12,13 @@ from typing import Any, overload
 
 from intarsia.errors import CorruptFileError
 from intarsia.format import thrift
-from intarsia.format.structs import ColumnChunk, FileMetaData, RowGroup, RowGroupTotals
+from intarsia.format.structs import ColumnChunk, FileMetaData, RowGroup, RowGroupTotals, SchemaElement
 
 #: Headers of the fields of `FileMetaData` as all writers write them: version (i32), schema (a list), number
 #: of rows (i64), row groups (a list); and of the first field of `RowGroup`, the list of chunks.
 _VERSION, _SCHEMA, _NUM_ROWS, _ROW_GROUPS, _COLUMNS = 0x15, 0x19, 0x16, 0x19, 0x19
 
-_EMPTY_LIST_OF_STRUCTS = bytes([thrift.STRUCT])
+_NO_SCHEMA, _NO_ROW_GROUPS = bytes([_SCHEMA, thrift.STRUCT]), bytes([_ROW_GROUPS, thrift.STRUCT])
 
 
 @dataclass(frozen=True)
@@ -117,55 +117,54 @@ def _parse_lazily(footer: FooterBytes) -> FileMetaData | None:
     Then, and if it is damaged, the general codec has to say whether this is a footer.
     """
     raw = footer.raw
+    reader = thrift.Reader(raw, 0)
     try:
-        place = _row_groups_place(raw)
-        if place is None:
+        if reader.take(1)[0] != _VERSION:
             return None
-        list_start, position, count = place
+        reader.varint()
+        schema_start = reader.position
+        num_elements = _list_length(reader, _SCHEMA)
+        if num_elements is None:
+            return None
+        schema, schema_stop = thrift.parse_structs(SchemaElement, raw, reader.position, num_elements)
+        reader.position = schema_stop
+        if reader.take(1)[0] != _NUM_ROWS:
+            return None
+        reader.varint()
+        groups_start = reader.position
+        num_groups = _list_length(reader, _ROW_GROUPS)
+        if num_groups is None:
+            return None
         groups = []
-        for ordinal in range(count):
-            found = _parse_row_group(footer, ordinal, position)
-            if found is None:
+        for ordinal in range(num_groups):
+            group = _parse_row_group(footer, ordinal, reader)
+            if group is None:
                 return None
-            group, position = found
             groups.append(group)
-        # the footer without its row groups; an empty list of them stands for those that were parsed
-        rest = raw[:list_start] + _EMPTY_LIST_OF_STRUCTS + raw[position:]
-        metadata, _ = thrift.parse(FileMetaData, rest)
+        # what was parsed is left out: empty lists stand for it
+        rest = raw[:schema_start] + _NO_SCHEMA + raw[schema_stop:groups_start] + _NO_ROW_GROUPS
+        metadata, _ = thrift.parse(FileMetaData, rest + raw[reader.position :])
     except CorruptFileError:
         return None
-    return None if metadata.row_groups else metadata._replace(row_groups=groups)
+    if metadata.schema or metadata.row_groups:  # they are there twice
+        return None
+    return metadata._replace(schema=schema, row_groups=groups)
 
 
-def _row_groups_place(raw: bytes) -> tuple[int, int, int] | None:
-    """Where the list of row groups starts, where the first of them starts, and how many there are."""
-    reader = thrift.Reader(raw, 0)
-    if reader.take(1)[0] != _VERSION:
+def _list_length(reader: thrift.Reader, header: int) -> int | None:
+    """The length of a list of structs that comes next; None if it is not the field with this header."""
+    if reader.take(1)[0] != header:
         return None
-    reader.varint()
-    if reader.take(1)[0] != _SCHEMA:
-        return None
-    elements = reader.list_head()
-    if elements.element_type != thrift.STRUCT:
-        return None
-    reader.position = thrift.struct_edges(raw, reader.position, elements.length)[-1]
-    if reader.take(1)[0] != _NUM_ROWS:
-        return None
-    reader.varint()
-    if reader.take(1)[0] != _ROW_GROUPS:
-        return None
-    list_start = reader.position
-    groups = reader.list_head()
-    return (list_start, reader.position, groups.length) if groups.element_type == thrift.STRUCT else None
+    head = reader.list_head()
+    return head.length if head.element_type == thrift.STRUCT else None
 
 
-def _parse_row_group(footer: FooterBytes, ordinal: int, start: int) -> tuple[RowGroup, int] | None:
-    """A row group and where it ends; None if it does not begin with its chunks."""
-    totals, stop = thrift.parse(RowGroupTotals, footer.raw, start)
-    reader = thrift.Reader(footer.raw, start)
-    if reader.take(1)[0] != _COLUMNS:
+def _parse_row_group(footer: FooterBytes, ordinal: int, reader: thrift.Reader) -> RowGroup | None:
+    """The row group that comes next; None if it does not begin with its chunks."""
+    totals, stop = thrift.parse(RowGroupTotals, footer.raw, reader.position)
+    num_chunks = _list_length(reader, _COLUMNS)
+    if num_chunks is None:
         return None
-    chunks = reader.list_head()
-    if chunks.element_type != thrift.STRUCT:
-        return None
-    return RowGroup(ColumnChunks(footer, ordinal, reader.position, chunks.length), *totals), stop
+    chunks = ColumnChunks(footer, ordinal, reader.position, num_chunks)
+    reader.position = stop
+    return RowGroup(chunks, *totals)

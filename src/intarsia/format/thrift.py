@@ -49,6 +49,17 @@ def parse(cls: type[S], data: bytes, offset: int = 0) -> tuple[S, int]:
     return value, buffer.tell()
 
 
+def parse_structs(cls: type[S], data: bytes, offset: int, count: int) -> tuple[list[S], int]:
+    """Parse structs that follow each other; else as `parse`."""
+    source, buffer = _source(data, offset)
+    decode, how = fastbinary.decode_compact, [cls, cls.thrift_spec]  # type: ignore[attr-defined]
+    try:
+        values = [decode(None, source, how) for _ in range(count)]
+    except _DECODE_ERRORS as error:
+        raise _refusal(cls.__name__, error, offset) from error
+    return values, buffer.tell()
+
+
 def struct_edges(data: bytes, offset: int, count: int) -> list[int]:
     """Where structs lie that follow each other, whatever is in them.
 
