@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import tracemalloc
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -131,3 +132,19 @@ def test_only_what_is_looked_at_is_parsed(monkeypatch):
     assert found.row_groups[3].columns[7] == ColumnChunk(7)
     assert found.row_groups[3].columns[7] == ColumnChunk(7)
     assert parsed == [(ColumnChunk(7), 3)]
+
+
+def test_countless_elements_without_fields_are_refused_at_the_first():
+    """What is claimed must not be set up before a look at what is there."""
+    count = 2_000_000
+    head = bytearray(b"\x15\x02\x19\xfc")
+    thrift.write_varint(head, count)
+    raw = bytes(head) + bytes(count + 10)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptFileError):
+            parse_file_metadata(footer_bytes(raw))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * len(raw)
