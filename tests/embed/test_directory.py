@@ -232,7 +232,8 @@ def test_fingerprint_of_a_wide_file_is_fast(footer):
 
     group = footer.metadata.row_groups[0]
     wide = footer.metadata._replace(
-        schema=footer.metadata.schema * 170, row_groups=[group._replace(columns=group.columns * 250)] * 50
+        schema=footer.metadata.schema * 170,
+        row_groups=[group._replace(columns=list(group.columns) * 250)] * 50,
     )
     start = time.perf_counter()
     layout_fingerprint(wide)

@@ -58,10 +58,6 @@ def test_sound_footer():
         ({"group": {"num_rows": -5}, "num_rows": -5}, "claims -5 rows"),
         ({"group": {"columns": []}}, "0 columns, the schema 1"),
         ({"column_orders": []}, "0 column orders for 1 leaves"),
-        ({"meta": {"total_compressed_size": 901}}, "claims bytes 100 to 1001 of 1000"),
-        ({"meta": {"total_compressed_size": -1}}, "claims bytes 100 to 99"),
-        ({"meta": {"data_page_offset": -1}}, "claims bytes -1"),
-        ({"meta": {"num_values": -1}}, "claims -1 values"),
         ({"schema": []}, "schema is empty"),
         ({"schema": [SchemaElement("root", num_children=2), LEAF]}, "ends before its tree"),
         ({"schema": [SchemaElement("root", num_children=1), LEAF, LEAF]}, "hang loose"),
@@ -73,6 +69,28 @@ def test_contradictions(changes, message):
         footer_with(**changes)
     assert caught.value.offset >= 700
     assert caught.value.struct
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"total_compressed_size": 901}, "claims bytes 100 to 1001 of 1000"),
+        ({"total_compressed_size": -1}, "claims bytes 100 to 99"),
+        ({"data_page_offset": -1}, "claims bytes -1"),
+        ({"num_values": -1}, "claims -1 values"),
+        ({"path_in_schema": None}, "required field: 'path_in_schema' is absent"),
+    ],
+)
+def test_a_chunk_that_cannot_be_is_refused_whenever_it_is_looked_at(changes, message):
+    footer = footer_with(meta=changes)
+    assert footer.num_rows == 5
+    for _ in range(2):
+        with pytest.raises(CorruptFileError, match=message) as caught:
+            footer.chunk(0, footer.leaves[0])
+        assert 700 < caught.value.offset < 700 + len(footer.raw)
+        assert caught.value.struct
+        with pytest.raises(CorruptFileError, match=message):
+            list(footer.metadata.row_groups[0].columns)
 
 
 def test_encrypted_columns_and_columns_elsewhere():

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from intarsia.errors import CorruptFileError
+from intarsia.file import ParquetInput
 from intarsia.format import thrift
-from intarsia.format.page_index import parse_column_index, parse_offset_index
+from intarsia.format.page_index import _location_table, parse_column_index, parse_offset_index
 from intarsia.format.structs import ColumnIndex, OffsetIndex, PageLocation
 
 PAGES = [PageLocation(100, 50, 0), PageLocation(150, 30, 10), PageLocation(200, 50, 25)]
@@ -90,3 +95,77 @@ def test_refused_column_index(fields, message):
     assert parse_column_index(thrift.serialize(INDEX), num_pages=2) == INDEX
     with pytest.raises(CorruptFileError, match=message):
         parse_column_index(thrift.serialize(INDEX._replace(**fields)), num_pages=2)
+
+
+LOCATIONS = st.lists(
+    st.builds(
+        PageLocation,
+        st.integers(-(2**63), 2**63 - 1),
+        st.integers(-(2**31), 2**31 - 1),
+        st.integers(-(2**63), 2**63 - 1) | st.integers(0, 2**20),
+    ),
+    max_size=40,
+)
+SIZES = st.none() | st.lists(st.integers(0, 2**40), max_size=40)
+
+
+def by_the_codec(data):
+    """The locations by the general codec; None if these bytes are not an OffsetIndex."""
+    try:
+        index, _ = thrift.parse(OffsetIndex, data)
+    except CorruptFileError:
+        return None
+    return [list(location) for location in index.page_locations]
+
+
+@given(LOCATIONS, SIZES)
+def test_locations_are_those_of_the_codec(locations, sizes):
+    """What fits nine bytes is decoded in NumPy, the rest is left to the codec."""
+    data = thrift.serialize(OffsetIndex(locations, sizes))
+    table = _location_table(data)
+    usual = locations and all(-(2**62) <= number < 2**62 for location in locations for number in location)
+    usual = usual and all(location.compressed_page_size > -(2**31) for location in locations)
+    assert (table is not None) == bool(usual)
+    if table is not None:
+        assert table.tolist() == by_the_codec(data)
+
+
+@given(LOCATIONS, SIZES, st.data())
+def test_damaged_locations_are_those_of_the_codec(locations, sizes, data):
+    """Whatever bytes are changed, cut or added, NumPy finds what the codec finds, or nothing."""
+    raw = bytearray(thrift.serialize(OffsetIndex(locations, sizes)))
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(raw) - 1))
+        raw[place] = data.draw(st.integers(0, 255))
+    cut = bytes(raw[: data.draw(st.integers(0, len(raw)))] + data.draw(st.binary(max_size=3)))
+    for damaged in (bytes(raw), cut):
+        table = _location_table(damaged)
+        if table is not None:
+            assert table.tolist() == by_the_codec(damaged)
+
+
+@pytest.mark.parametrize(
+    "head", [b"\x19\xfc\xff\xff\xff\xff\x7f", b"\x19\xfc" + b"\xff" * 8 + b"\x7f", b"\x19\xec"]
+)
+def test_a_count_of_locations_that_cannot_be(head):
+    assert _location_table(head + b"\x16\x08\x15\x02\x16\x00\x00") is None
+
+
+def test_a_frame_of_two_bytes_is_not_a_frame():
+    """``0x96 0x00`` is 22 as a varint, but another field as a header."""
+    data = thrift.serialize(OffsetIndex(PAGES))
+    assert _location_table(data) is not None
+    assert _location_table(data.replace(b"\x16", b"\x96\x00", 1)) is None
+
+
+def test_offset_indexes_of_pyarrow_are_decoded_in_numpy(tmp_path):
+    """Else the fast path would be there in vain: texts have a second field, the bytes of each page."""
+    texts = pa.array([f"text {number}" for number in range(4000)])
+    table = pa.table({"number": range(4000), "text": texts})
+    pq.write_table(table, tmp_path / "f.parquet", write_page_index=True, max_rows_per_page=100)
+    data = (tmp_path / "f.parquet").read_bytes()
+    with ParquetInput.open(tmp_path / "f.parquet") as file:
+        for chunk in file.footer.metadata.row_groups[0].columns:
+            start = chunk.offset_index_offset
+            locations = _location_table(data[start : start + chunk.offset_index_length])
+            assert locations.shape == (40, 3)

@@ -11,7 +11,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.format.arrow_stream import ExpansionBudget, expanded_bytes
-from intarsia.indexes import embedded
+from intarsia.read import file_query
 
 COLUMNS = "abcd"
 ROWS = 20_000
@@ -69,28 +69,31 @@ def test_indexes_of_one_file_share_a_budget(file, monkeypatch):
     ia.attach(file, zone_maps)
     budgets = []
 
-    def limited(most_bytes):
-        budgets.append(ExpansionBudget(most_bytes))
+    class Recorded(ExpansionBudget):
+        def give_back(self):
+            self.taken_bytes = self.most_bytes - self.left_bytes
+            super().give_back()
+
+    def limited(most_bytes, shared):
+        budgets.append(Recorded(most_bytes, shared))
         return budgets[-1]
 
     expected = [5000, 5001, 5002]
-    monkeypatch.setattr(embedded, "ExpansionBudget", functools.partial(limited, 1 << 30))
+    monkeypatch.setattr(file_query, "ExpansionBudget", functools.partial(limited, 1 << 30))
     scan = ia.open(file).scan(WHERE)
     assert scan.to_arrow()["a"].to_pylist() == expected
     assert not scan.report.ignored
-    taken = max((1 << 30) - budget.left_bytes for budget in budgets)
+    taken = max(budget.taken_bytes for budget in budgets)
     each = taken // len(COLUMNS)
     for fitting in range(len(COLUMNS)):
         budgets.clear()
         most_bytes = each * fitting + each // 2
-        monkeypatch.setattr(embedded, "ExpansionBudget", functools.partial(limited, most_bytes))
+        monkeypatch.setattr(file_query, "ExpansionBudget", functools.partial(limited, most_bytes))
         scan = ia.open(file).scan(WHERE)
-        with pytest.warns(
-            ia.IntarsiaWarning, match=f"of the {most_bytes:,} for the indexes of a file are left"
-        ):
+        with pytest.warns(ia.IntarsiaWarning, match=f"of the {most_bytes:,} for indexes are left"):
             assert scan.to_arrow()["a"].to_pylist() == expected
         assert len(scan.report.ignored) == len(COLUMNS) - fitting
-        assert all(budget.left_bytes >= 0 for budget in budgets)
+        assert all(budget.taken_bytes <= most_bytes for budget in budgets)
 
 
 def test_payloads_of_other_forms_take_their_length():

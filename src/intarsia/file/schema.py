@@ -16,6 +16,7 @@ from intarsia.errors import CorruptFileError
 from intarsia.format import datafusion, directory, thrift
 from intarsia.format.footer import MAGIC, Footer, Leaf, shared_leaves
 from intarsia.format.structs import FileMetaData, KeyValue, SchemaElement
+from intarsia.rows.ordering import Ordering, ordering_for
 
 #: Keys of the key/value metadata that say where indexes lie in one file, and would lie in a copy.
 INDEX_KEYS = (directory.KEY, datafusion.KEY)
@@ -41,6 +42,7 @@ class FileSchema:
     ) -> None:
         self._elements = elements
         self._key_values = key_values
+        self._orderings: dict[int, Ordering | None] = {}
         self.leaves = leaves
 
     @cached_property
@@ -80,6 +82,13 @@ class FileSchema:
             if kind is not None:
                 out[leaf.ordinal] = kind
         return out
+
+    def ordering(self, leaf: Leaf) -> Ordering | None:
+        """How the values of a leaf are ordered, found out once; None as for `ordering_for`, or in a list."""
+        if leaf.ordinal not in self._orderings:
+            kind = self.leaf_types.get(leaf.ordinal)
+            self._orderings[leaf.ordinal] = None if kind is None else ordering_for(leaf, kind)
+        return self._orderings[leaf.ordinal]
 
 
 def file_schema(footer: Footer) -> FileSchema:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 import numpy.typing as npt
 
 from intarsia.errors import CorruptFileError, UnsupportedFeatureError
-from intarsia.format import thrift
+from intarsia.format.row_groups import FooterBytes, parse_file_metadata
 from intarsia.format.structs import (
     ColumnChunk,
     ColumnMetaData,
@@ -65,33 +65,33 @@ class Leaf:
     max_repetition_level: int
     root_ordinal: int
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The path, dotted."""
         return ".".join(self.path)
 
-    @property
+    @cached_property
     def type(self) -> Type:
         """The physical type."""
         assert self.element.type is not None
         return Type(self.element.type)
 
-    @property
+    @cached_property
     def kind(self) -> str | None:
         """The name of the logical type, such as ``"TIMESTAMP"``; None where there is none."""
         return self.logical.kind if self.logical else None
 
-    @property
+    @cached_property
     def is_flat(self) -> bool:
         """Whether every row has exactly one value (or null)."""
         return self.max_repetition_level == 0
 
-    @property
+    @cached_property
     def is_float(self) -> bool:
         """Whether values may be NaN, and zero has two signs."""
         return self.type in (Type.FLOAT, Type.DOUBLE) or self.kind == "FLOAT16"
 
-    @property
+    @cached_property
     def is_text(self) -> bool:
         """Whether values are UTF-8."""
         return self.kind in _TEXT_KINDS
@@ -121,10 +121,11 @@ class Footer:
     @cached_property
     def row_group_starts(self) -> npt.NDArray[np.int64]:
         """First row of each row group, and the number of rows at the end: length row groups + 1."""
-        counts = [group.num_rows for group in self.metadata.row_groups]
-        return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
+        edges = np.zeros(len(self.metadata.row_groups) + 1, dtype=np.int64)
+        np.cumsum([group.num_rows for group in self.metadata.row_groups], dtype=np.int64, out=edges[1:])
+        return edges
 
-    @property
+    @cached_property
     def num_rows(self) -> int:
         """Rows in the file."""
         return int(self.row_group_starts[-1])
@@ -137,7 +138,7 @@ class Footer:
             out.setdefault(key, value or b"")
         return out
 
-    @property
+    @cached_property
     def created_by(self) -> str:
         """Who wrote the file, or an empty string."""
         return (self.metadata.created_by or b"").decode("utf-8", "replace")
@@ -156,7 +157,7 @@ class Footer:
         Raises:
             UnsupportedFeatureError: If the column is encrypted or lies in another file.
         """
-        chunk = self.chunk(row_group, leaf)
+        chunk = self.metadata.row_groups[row_group].columns[leaf.ordinal]
         if chunk.file_path:
             raise UnsupportedFeatureError(
                 f"column {leaf.name!r} lies in another file "
@@ -212,7 +213,7 @@ def footer_start(trailer: bytes, file_length: int) -> int:
 
 
 def parse_footer(raw: bytes, start: int, file_length: int) -> Footer:
-    """Parse and check a footer.
+    """Parse and check a footer; a column chunk is parsed and checked when it is first looked at.
 
     Args:
         raw: The footer's bytes, without length and magic.
@@ -222,8 +223,9 @@ def parse_footer(raw: bytes, start: int, file_length: int) -> Footer:
     Raises:
         CorruptFileError: If the bytes are no footer, or contradict themselves.
     """
+    source = FooterBytes(raw, start, partial(_check_chunk, file_length=file_length))
     try:
-        metadata, _ = thrift.parse(FileMetaData, raw)
+        metadata = parse_file_metadata(source)
         footer = Footer(metadata, raw, start, file_length)
         _check(footer)
     except CorruptFileError as error:
@@ -249,20 +251,22 @@ def _check(footer: Footer) -> None:
             raise CorruptFileError(
                 f"row group {ordinal} has {len(group.columns)} columns, the schema {len(leaves)}"
             )
-        for chunk, leaf in zip(group.columns, leaves, strict=True):
-            meta = chunk.meta_data
-            if meta is None or chunk.file_path:
-                continue
-            start, stop = chunk_range(meta)
-            if start < 0 or stop < start or stop > footer.file_length:
-                raise CorruptFileError(
-                    f"column {leaf.name!r} of row group {ordinal} claims bytes {start} to {stop} of "
-                    f"{footer.file_length}"
-                )
-            if meta.num_values < 0:
-                raise CorruptFileError(
-                    f"column {leaf.name!r} of row group {ordinal} claims {meta.num_values} values"
-                )
+
+
+def _check_chunk(chunk: ColumnChunk, row_group: int, file_length: int) -> None:
+    """Refuse a chunk whose bytes lie outside the file, or that claims fewer values than none."""
+    meta = chunk.meta_data
+    if meta is None or chunk.file_path:
+        return
+    start, stop = chunk_range(meta)
+    lies_inside = 0 <= start <= stop <= file_length
+    if lies_inside and meta.num_values >= 0:
+        return
+    claim = f"{meta.num_values} values" if lies_inside else f"bytes {start} to {stop} of {file_length}"
+    name = ".".join(meta.path_in_schema)
+    raise CorruptFileError(
+        f"column {name!r} of row group {row_group} claims {claim}", struct="ColumnMetaData"
+    )
 
 
 def chunk_range(meta: ColumnMetaData) -> tuple[int, int]:

@@ -6,13 +6,15 @@ Source: ``PageIndex.md`` of parquet-format, and the traps that files of several 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from intarsia.errors import CorruptFileError
 from intarsia.format import thrift
-from intarsia.format.structs import BoundaryOrder, ColumnIndex, OffsetIndex
+from intarsia.format.structs import BoundaryOrder, ColumnIndex, Empty, OffsetIndex
+from intarsia.format.varints import decode_varints, zigzag
 
 Int64s = npt.NDArray[np.int64]
 
@@ -36,10 +38,13 @@ class PageLocations:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    @property
+    @cached_property
     def row_stops(self) -> Int64s:
         """The row after the last of each page, relative to the row group."""
-        return np.append(self.row_starts[1:], self.num_rows)
+        stops = np.empty_like(self.row_starts)
+        stops[:-1] = self.row_starts[1:]
+        stops[-1:] = self.num_rows
+        return stops
 
 
 def parse_offset_index(data: bytes, *, num_rows: int, chunk_start: int, chunk_stop: int) -> PageLocations:
@@ -54,18 +59,20 @@ def parse_offset_index(data: bytes, *, num_rows: int, chunk_start: int, chunk_st
     Raises:
         CorruptFileError: If it cannot describe these pages; the reason says why.
     """
-    index, _ = thrift.parse(OffsetIndex, data)
-    table = np.array(index.page_locations, dtype=np.int64).reshape(-1, 3)
-    offsets, sizes, row_starts = table[:, 0], table[:, 1], table[:, 2]
+    table = _location_table(data)
+    if table is None:
+        index, _ = thrift.parse(OffsetIndex, data)
+        table = np.array(index.page_locations, dtype=np.int64).reshape(-1, 3)
+    offsets, sizes, row_starts = np.ascontiguousarray(table.T)
 
     def refuse(reason: str) -> CorruptFileError:
         return CorruptFileError(reason, struct="OffsetIndex")
 
     if not len(offsets):
         raise refuse("it names no page")
-    if (sizes <= 0).any():
+    if sizes.min() <= 0:
         raise refuse("a page has no bytes")
-    if (offsets < chunk_start).any() or (offsets >= chunk_stop).any():
+    if offsets.min() < chunk_start or offsets.max() >= chunk_stop:
         raise refuse(f"a page starts outside the chunk, which is bytes {chunk_start} to {chunk_stop}")
     ends = offsets + sizes  # no overflow, now that the offsets are known to be small
     if ends[-1] > chunk_stop:
@@ -76,11 +83,52 @@ def parse_offset_index(data: bytes, *, num_rows: int, chunk_start: int, chunk_st
         raise refuse("pages overlap, or are out of order")
     if row_starts[0] != 0:
         raise refuse(f"the first page starts at row {row_starts[0]}")
-    if (np.diff(row_starts) <= 0).any():
+    if (row_starts[1:] <= row_starts[:-1]).any():
         raise refuse("first_row_index does not ascend (an empty page, or pages that start within a row)")
     if row_starts[-1] >= num_rows:
         raise refuse(f"a page starts at row {row_starts[-1]} of {num_rows}")
     return PageLocations(offsets, sizes, row_starts, num_rows)
+
+
+#: The first byte of an OffsetIndex: field 1, a list.
+_LOCATIONS = 0x19
+
+#: What stands before each number of a page location, and after the last: headers of the fields 1 to 3, which
+#: are i64, i32 and i64, and the end of the struct. Each is one byte, so it reads as a varint, too.
+_LOCATION_FRAME = np.array([0x16, 0x15, 0x16, 0x00], dtype=np.uint64)
+
+_INT32_MAX = 2**31 - 1
+
+
+def _location_table(data: bytes) -> Int64s | None:
+    """The page locations of an OffsetIndex in the form that all writers give it, one row each.
+
+    Returns:
+        The columns are offset, size and first row; None if the form is another one. Then the general
+        codec has to say whether this is an OffsetIndex.
+    """
+    if len(data) < 3 or data[0] != _LOCATIONS or data[1] & 0x0F != thrift.STRUCT:
+        return None
+    count, start = data[1] >> 4, 2
+    if count == 15:
+        head = decode_varints(data, 2, 1)
+        if head is None:
+            return None
+        count, start = int(head[0][0]), 2 + int(head[1][0])
+    found = decode_varints(data, start, 7 * count) if count else None
+    if found is None:
+        return None
+    numbers, num_bytes = found[0].reshape(count, 7), found[1].reshape(count, 7)
+    if (numbers[:, ::2] != _LOCATION_FRAME).any() or (num_bytes[:, ::2] != 1).any():
+        return None
+    table = zigzag(numbers[:, 1::2])
+    if table[:, 1].max() > _INT32_MAX or table[:, 1].min() < -_INT32_MAX:
+        return None
+    try:
+        thrift.parse(Empty, data, start + int(num_bytes.sum()))  # other fields, which end as they should
+    except CorruptFileError:
+        return None
+    return table
 
 
 def parse_column_index(data: bytes, *, num_pages: int) -> ColumnIndex:
@@ -104,7 +152,7 @@ def parse_column_index(data: bytes, *, num_pages: int) -> ColumnIndex:
             raise refuse(f"{name} has {len(values)} entries for {num_pages} pages")
     if index.boundary_order not in tuple(BoundaryOrder):
         raise refuse(f"there is no boundary order {index.boundary_order}")
-    if index.null_counts is not None:
+    if index.null_counts is not None and (True in index.null_pages or min(index.null_counts, default=0) < 0):
         for page, (is_null, nulls) in enumerate(zip(index.null_pages, index.null_counts, strict=True)):
             if nulls < 0 or (is_null and nulls == 0):
                 raise refuse(f"page {page} has null_page {is_null} and null_count {nulls}")

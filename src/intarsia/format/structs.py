@@ -6,6 +6,7 @@ skips them, and `intarsia.format.thrift.parse_tree` keeps them for rewriting.
 """
 
 # No `from __future__ import annotations` here: the annotations are read at import.
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -351,7 +352,17 @@ class ColumnChunk(NamedTuple):
 class RowGroup(NamedTuple):
     """A run of rows, with one chunk for each leaf of the schema."""
 
-    columns: Annotated[list[ColumnChunk], _list(1, ColumnChunk)]
+    columns: Annotated[Sequence[ColumnChunk], _list(1, ColumnChunk)]
+    total_byte_size: Annotated[int, _i64(2)]
+    num_rows: Annotated[int, _i64(3)]
+    sorting_columns: Annotated[list[SortingColumn] | None, _list(4, SortingColumn)] = None
+    total_compressed_size: Annotated[int | None, _i64(6)] = None
+
+
+@declared
+class RowGroupTotals(NamedTuple):
+    """A `RowGroup` without its chunks; the fields that follow them, in the same order."""
+
     total_byte_size: Annotated[int, _i64(2)]
     num_rows: Annotated[int, _i64(3)]
     sorting_columns: Annotated[list[SortingColumn] | None, _list(4, SortingColumn)] = None

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from io import BytesIO
+from types import SimpleNamespace
+from typing import Any, NamedTuple, TypeVar
 
 from thrift.protocol import fastbinary
-from thrift.protocol.TCompactProtocol import TCompactProtocolAccelerated
 from thrift.protocol.TProtocol import TProtocolException
-from thrift.transport.TTransport import TMemoryBuffer
 
 from intarsia.errors import CorruptFileError
 
@@ -41,19 +41,74 @@ def parse(cls: type[S], data: bytes, offset: int = 0) -> tuple[S, int]:
         CorruptFileError: If the bytes are no such struct, or end within it. No length found in the
             bytes makes this allocate more than a small multiple of ``len(data)``.
     """
-    transport = TMemoryBuffer(data)
-    buffer = transport.cstringio_buf
+    source, buffer = _source(data, offset)
+    try:
+        value = fastbinary.decode_compact(None, source, [cls, cls.thrift_spec])  # type: ignore[attr-defined]
+    except _DECODE_ERRORS as error:
+        raise _refusal(cls.__name__, error, offset) from error
+    return value, buffer.tell()
+
+
+def parse_structs(cls: type[S], data: bytes, offset: int, count: int) -> tuple[list[S], int]:
+    """Parse structs that follow each other; else as `parse`."""
+    source, buffer = _source(data, offset)
+    decode, how = fastbinary.decode_compact, [cls, cls.thrift_spec]  # type: ignore[attr-defined]
+    try:
+        values = [decode(None, source, how) for _ in range(count)]
+    except _DECODE_ERRORS as error:
+        raise _refusal(cls.__name__, error, offset) from error
+    return values, buffer.tell()
+
+
+def struct_edges(data: bytes, offset: int, count: int) -> list[int]:
+    """Where structs lie that follow each other, whatever is in them.
+
+    Args:
+        data: Bytes that hold the structs, and may go on after them.
+        offset: Where in ``data`` the first one starts.
+        count: How many there are.
+
+    Returns:
+        ``count + 1`` offsets: where each struct starts, and where the last one ends.
+
+    Raises:
+        CorruptFileError: If there are fewer.
+    """
+    source, buffer = _source(data, offset)
+    decode, tell = fastbinary.decode_compact, buffer.tell
+    target, nothing_of_it = object(), [object, ()]
+    edges = [offset]
+    try:
+        for _ in range(count):
+            decode(target, source, nothing_of_it)
+            edges.append(tell())
+    except _DECODE_ERRORS as error:
+        raise _refusal("struct", error, edges[-1]) from error
+    return edges
+
+
+def _source(data: bytes, offset: int) -> tuple[SimpleNamespace, BytesIO]:
+    """What Apache Thrift's codec reads from, and the buffer that tells how far it has come.
+
+    Of a protocol and its transport the codec asks for no more than this. Thrift's own classes cost six calls
+    for each struct, and a footer has hundreds of structs.
+    """
+    buffer = BytesIO(data)  # does not copy
     buffer.seek(offset)
     # every string byte and every list element takes at least one byte of what is left
     limit = len(data) - offset
-    protocol = TCompactProtocolAccelerated(transport, string_length_limit=limit, container_length_limit=limit)
-    try:
-        value = fastbinary.decode_compact(None, protocol, [cls, cls.thrift_spec])  # type: ignore[attr-defined]
-    except _DECODE_ERRORS as error:
-        raise CorruptFileError(
-            f"these bytes are not a {cls.__name__} ({_reason(error)})", offset=offset, struct=cls.__name__
-        ) from error
-    return value, buffer.tell()
+    transport = SimpleNamespace(cstringio_buf=buffer, cstringio_refill=_no_more_bytes)
+    return SimpleNamespace(trans=transport, string_length_limit=limit, container_length_limit=limit), buffer
+
+
+def _no_more_bytes(partial: bytes, num_bytes: int) -> BytesIO:  # noqa: ARG001
+    raise EOFError
+
+
+def _refusal(struct: str, error: BaseException, offset: int) -> CorruptFileError:
+    return CorruptFileError(
+        f"these bytes are not a {struct} ({_reason(error)})", offset=offset, struct=struct
+    )
 
 
 def serialize(value: Any) -> bytes:
@@ -129,12 +184,29 @@ class Map:
     items: list[tuple[Any, Any]]
 
 
-class _Reader:
+class ListHead(NamedTuple):
+    """What stands before the elements of a list: their compact type, and how many there are."""
+
+    element_type: int
+    length: int
+
+
+class Reader:
+    """Reads values of the compact protocol one by one.
+
+    Args:
+        data: The bytes.
+        position: Where in them to begin.
+
+    Every method raises `CorruptFileError` if the bytes end too early.
+    """
+
     def __init__(self, data: bytes, position: int) -> None:
         self.data = data
         self.position = position
 
     def varint(self) -> int:
+        """A number that is not negative."""
         result = shift = 0
         while True:
             if self.position >= len(self.data):
@@ -149,10 +221,12 @@ class _Reader:
                 raise CorruptFileError("a number is longer than 64 bits")
 
     def zigzag(self) -> int:
+        """A signed number."""
         number = self.varint()
         return (number >> 1) ^ -(number & 1)
 
     def take(self, length: int) -> bytes:
+        """The next bytes."""
         stop = self.position + length
         if stop > len(self.data):
             raise CorruptFileError(
@@ -162,7 +236,14 @@ class _Reader:
         self.position = stop
         return piece
 
+    def list_head(self) -> ListHead:
+        """The start of a list or set; no longer than the bytes that are left."""
+        head = self.take(1)[0]
+        count = self.varint() if head >> 4 == 15 else head >> 4
+        return ListHead(head & 0x0F, self.count(count))
+
     def count(self, count: int) -> int:
+        """A number of elements, which must not be more than the bytes that are left."""
         if count > len(self.data) - self.position:
             raise CorruptFileError(
                 f"{count} elements were announced, {len(self.data) - self.position} bytes are left"
@@ -170,6 +251,7 @@ class _Reader:
         return count
 
     def value(self, kind: int, depth: int) -> Any:
+        """A value of a compact type, ``depth`` structs deep."""
         if depth > MAX_DEPTH:
             raise CorruptFileError(f"structs are nested deeper than {MAX_DEPTH}")
         if kind in (I16, I32, I64):
@@ -179,10 +261,8 @@ class _Reader:
         if kind == STRUCT:
             return self.struct(depth + 1)
         if kind in (LIST, SET):
-            head = self.take(1)[0]
-            count = self.varint() if head >> 4 == 15 else head >> 4
-            element = head & 0x0F
-            return List(element, [self.value(element, depth + 1) for _ in range(self.count(count))])
+            element, length = self.list_head()
+            return List(element, [self.value(element, depth + 1) for _ in range(length)])
         if kind in (BOOL_TRUE, BOOL_FALSE):  # as an element; as a field the type itself is the value
             return self.take(1)[0] == BOOL_TRUE
         if kind == BYTE:
@@ -204,6 +284,7 @@ class _Reader:
         raise CorruptFileError(f"there is no Thrift type {kind}")
 
     def struct(self, depth: int = 0) -> Struct:
+        """A struct with all its fields."""
         out = Struct()
         field_id = 0
         while True:
@@ -228,7 +309,7 @@ def parse_tree(data: bytes, offset: int = 0) -> tuple[Struct, int]:
     Raises:
         CorruptFileError: If the bytes are no struct of the compact protocol.
     """
-    reader = _Reader(data, offset)
+    reader = Reader(data, offset)
     try:
         return reader.struct(), reader.position
     except CorruptFileError as error:

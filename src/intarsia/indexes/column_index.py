@@ -14,7 +14,7 @@ from intarsia.format.writers import distrusts_null_counts
 from intarsia.indexes.statistics import bounds_of_keys, column_order_is_known
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, might_match, surely_matches
-from intarsia.rows.ordering import Ordering, ordering_for
+from intarsia.rows.ordering import Ordering
 from intarsia.rows.selection import RowSelection
 
 
@@ -82,7 +82,7 @@ class ColumnIndexes:
         if locations is None:
             return None
         leaf = self._file.footer.leaves[key.leaf]
-        ordering = ordering_for(leaf, self._file.leaf_types[leaf.ordinal])
+        ordering = self._file.schema.ordering(leaf)
         if distrusts_null_counts(self._file.footer.created_by, leaf):
             index = index._replace(null_counts=None)
         try:

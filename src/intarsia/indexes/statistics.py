@@ -15,7 +15,7 @@ from intarsia.format.writers import (
 )
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import UNKNOWN, Bounds, boundary_order, might_match, surely_matches
-from intarsia.rows.ordering import Keys, Ordering, ordering_for
+from intarsia.rows.ordering import Keys, Ordering
 from intarsia.rows.selection import RowSelection
 
 
@@ -42,7 +42,7 @@ class RowGroupStatistics:
         if leaf is None or not leaf.is_flat:
             return None
         if leaf.ordinal not in self._bounds:
-            ordering = ordering_for(leaf, self._file.leaf_types[leaf.ordinal])
+            ordering = self._file.schema.ordering(leaf)
             self._bounds[leaf.ordinal] = statistics_bounds(self._file.footer, leaf, ordering)
         return self._bounds[leaf.ordinal]
 
@@ -56,13 +56,17 @@ def statistics_bounds(footer: Footer, leaf: Leaf, ordering: Ordering | None) -> 
     lows: list[bytes] = []
     highs: list[bytes] = []
     bounded: list[int] = []
+    # a file may have many row groups: what is the same for all of them is found out once
+    trusts_bounds = column_order_is_known(footer, leaf) and not distrusts_statistics(footer.created_by, leaf)
+    trusts_deprecated = not distrusts_deprecated_statistics(leaf)
+    trusts_null_counts = not distrusts_null_counts(footer.created_by, leaf)
     for ordinal, group in enumerate(footer.metadata.row_groups):
         meta = group.columns[leaf.ordinal].meta_data
         statistics = meta.statistics if meta is not None else None
         if statistics is None:
             continue
-        pair = _believed_pair(footer, leaf, statistics)
-        nulls = None if distrusts_null_counts(footer.created_by, leaf) else statistics.null_count
+        pair = _trusted_pair(statistics, trusts_bounds, trusts_deprecated)
+        nulls = statistics.null_count if trusts_null_counts else None
         # some writers put 0 for "not counted" where they write no bounds either
         if nulls is not None and 0 <= nulls <= group.num_rows and (nulls or _has_bounds(statistics)):
             null_counts[ordinal] = nulls
@@ -149,20 +153,18 @@ def column_order_is_known(footer: Footer, leaf: Leaf) -> bool:
 
 
 def _has_bounds(statistics: Statistics) -> bool:
-    return any(
-        bound is not None
-        for bound in (statistics.min, statistics.max, statistics.min_value, statistics.max_value)
-    )
+    bounds = (statistics.min, statistics.max, statistics.min_value, statistics.max_value)
+    return bounds != (None, None, None, None)
 
 
-def _believed_pair(footer: Footer, leaf: Leaf, statistics: Statistics) -> tuple[bytes, bytes] | None:
+def _trusted_pair(
+    statistics: Statistics, trusts_bounds: bool, trusts_deprecated: bool
+) -> tuple[bytes, bytes] | None:
     low, high = statistics.min_value, statistics.max_value
     if low is not None and high is not None:
-        if column_order_is_known(footer, leaf) and not distrusts_statistics(footer.created_by, leaf):
-            return low, high
-        return None
+        return (low, high) if trusts_bounds else None
     low, high = statistics.min, statistics.max
-    if low is not None and high is not None and not distrusts_deprecated_statistics(leaf):
+    if low is not None and high is not None and trusts_deprecated:
         return low, high
     return None
 

@@ -92,7 +92,8 @@ def condition_mask(leaf: Condition, array: pa.Array | pa.ChunkedArray) -> pa.Boo
     values = comparison_array(array, leaf.type)
     if isinstance(values, pa.ChunkedArray):  # too much text for one array of this type
         return condition_mask(leaf, values)
-    return pc.fill_null(_mask(leaf, values), False)
+    mask = _mask(leaf, values)
+    return pc.fill_null(mask, False) if mask.null_count else mask
 
 
 def _mask(leaf: Condition, values: pa.Array) -> pa.BooleanArray:

@@ -117,21 +117,24 @@ class FileQuery:
             yield group, rows.clip(start, stop).shift(-start)
 
     @cached_property
-    def _bytes_per_row(self) -> np.ndarray:
-        """For each row group, about how many bytes of `leaves` a row takes."""
-        footer = self.file.footer
-        sizes = [
-            sum(footer.chunk_metadata(group, leaf).total_compressed_size for leaf in self.leaves)
-            for group in range(self.num_row_groups)
-        ]
-        rows = np.maximum(1, np.diff(footer.row_group_starts))
-        return np.array(sizes, dtype=np.float64) / rows
+    def _group_bytes(self) -> dict[int, int]:
+        """Bytes of `leaves` in the row groups that were asked about so far."""
+        return {}
 
     def estimated_bytes(self, rows: RowSelection) -> int:
         """About what reading some rows costs: each chunk's share of its bytes."""
         if rows.is_empty:
             return 0
-        return int(rows.count_between(self.file.footer.row_group_starts) @ self._bytes_per_row)
+        footer, known = self.file.footer, self._group_bytes
+        counts = rows.count_between(footer.row_group_starts)
+        total = 0.0
+        for group in np.flatnonzero(counts).tolist():
+            if group not in known:
+                known[group] = sum(
+                    footer.chunk_metadata(group, leaf).total_compressed_size for leaf in self.leaves
+                )
+            total += known[group] * int(counts[group]) / max(1, footer.metadata.row_groups[group].num_rows)
+        return int(total)
 
     def column_bytes(self, path: Path) -> int:
         """Bytes of a column in the whole file; 0 for one that has a constant value."""

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,14 @@ _WIDTHS = {
 }
 
 
+#: Scalars whose Python value is their key, and the kind of dtype that such keys have.
+_PLAIN_KINDS: dict[type[pa.Scalar], str] = {
+    **dict.fromkeys((pa.Int8Scalar, pa.Int16Scalar, pa.Int32Scalar, pa.Int64Scalar), "i"),
+    **dict.fromkeys((pa.UInt8Scalar, pa.UInt16Scalar, pa.UInt32Scalar, pa.UInt64Scalar), "u"),
+    **dict.fromkeys((pa.FloatScalar, pa.DoubleScalar), "f"),
+}
+
+
 @dataclass(frozen=True)
 class ArrowOrdering:
     """The order of values as Arrow holds them.
@@ -63,12 +72,12 @@ class ArrowOrdering:
     dtype: np.dtype[Any]
     units_per_arrow: tuple[int, int]
 
-    @property
+    @cached_property
     def is_float(self) -> bool:
         """Whether values may be NaN, and zero has two signs."""
         return self.dtype == np.float64
 
-    @property
+    @cached_property
     def is_bytes(self) -> bool:
         """Whether keys are bytes, so that bounds may be truncated."""
         return self.dtype == object and not pa.types.is_decimal(comparison_type(self.arrow_type))
@@ -112,6 +121,10 @@ class ArrowOrdering:
 
     def key(self, scalar: pa.Scalar) -> Any:
         """The key of one non-null Arrow value, as a Python number or bytes."""
+        if _PLAIN_KINDS.get(type(scalar)) == self.dtype.kind and self.units_per_arrow == (1, 1):
+            return scalar.as_py()
+        if self.is_bytes and isinstance(scalar, pa.BinaryScalar):
+            return scalar.as_buffer().to_pybytes()
         key = self.keys(pa.array([scalar], type=scalar.type))[0]
         return key.item() if isinstance(key, np.generic) else key
 
@@ -158,7 +171,7 @@ class Ordering(ArrowOrdering):
         """
         if self.wire is not None:
             width = self.wire.itemsize
-            if any(len(bound) != width for bound in bounds):
+            if set(map(len, bounds)) - {width}:
                 raise CorruptFileError(
                     f"a bound of {self.leaf.name!r} is not {width} bytes long", struct="Statistics"
                 )
@@ -294,6 +307,8 @@ def _units(leaf: Leaf, plain: pa.DataType) -> tuple[int, int] | None:
 
 def _widened(numbers: Keys, dtype: np.dtype[Any]) -> Keys:
     """The same numbers in the dtype of keys; a signaling NaN becomes a quiet one without a warning."""
+    if numbers.dtype.kind != "f":
+        return numbers.astype(dtype)
     with np.errstate(invalid="ignore"):
         return numbers.astype(dtype)
 

@@ -55,6 +55,13 @@ class RowSelection:
         return cls.union_of(pairs[:, 0], pairs[:, 1])
 
     @classmethod
+    def of_range(cls, start: int, stop: int) -> RowSelection:
+        """Rows from ``start`` up to ``stop``; none if that is empty."""
+        if start >= stop:
+            return _NONE
+        return cls(np.array((start,), dtype=np.int64), np.array((stop,), dtype=np.int64))
+
+    @classmethod
     def union_of(cls, starts: npt.ArrayLike, stops: npt.ArrayLike) -> RowSelection:
         """Rows in any of the ranges given as two arrays; ranges may overlap, touch or be empty."""
         first = np.asarray(starts, dtype=np.int64)
@@ -96,7 +103,7 @@ class RowSelection:
     @classmethod
     def all(cls, num_rows: int) -> RowSelection:
         """Rows 0 to ``num_rows``."""
-        return cls.from_ranges([(0, num_rows)])
+        return cls.of_range(0, num_rows)
 
     @classmethod
     def none(cls) -> RowSelection:
@@ -106,6 +113,8 @@ class RowSelection:
     @property
     def num_rows(self) -> int:
         """How many rows there are."""
+        if len(self.starts) == 1:
+            return int(self.stops[0]) - int(self.starts[0])
         return int((self.stops - self.starts).sum())
 
     @property
@@ -115,11 +124,16 @@ class RowSelection:
 
     def __and__(self, other: RowSelection) -> RowSelection:
         """Rows in both."""
+        # most selections are one range, for which the general way below costs ten times as much
+        if len(self.starts) == 1:
+            return other.clip(int(self.starts[0]), int(self.stops[0]))
+        if len(other.starts) == 1:
+            return self.clip(int(other.starts[0]), int(other.stops[0]))
         if self.is_empty or other.is_empty:
             return _NONE
         # For each of my ranges, the other's ranges from `low` up to `high` overlap it.
-        low = np.searchsorted(other.stops, self.starts, side="right")
-        high = np.searchsorted(other.starts, self.stops, side="left")
+        low = other.stops.searchsorted(self.starts, side="right")
+        high = other.starts.searchsorted(self.stops, side="left")
         counts = np.maximum(high - low, 0)
         mine = np.repeat(np.arange(len(counts)), counts)
         offsets = np.arange(len(mine)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -133,7 +147,7 @@ class RowSelection:
         """Rows in either."""
         if self.is_empty:
             return other
-        if other.is_empty:
+        if other.is_empty or other is self:
             return self
         return RowSelection.union_of(
             np.concatenate([self.starts, other.starts]), np.concatenate([self.stops, other.stops])
@@ -156,7 +170,19 @@ class RowSelection:
 
     def clip(self, start: int, stop: int) -> RowSelection:
         """Rows from ``start`` up to ``stop``."""
-        return self & RowSelection.from_ranges([(start, stop)])
+        if self.is_empty or start >= stop:
+            return _NONE
+        if start <= self.starts[0] and self.stops[-1] <= stop:
+            return self
+        if len(self.starts) == 1:
+            return RowSelection.of_range(max(start, int(self.starts[0])), min(stop, int(self.stops[0])))
+        first = int(self.stops.searchsorted(start, side="right"))
+        last = int(self.starts.searchsorted(stop, side="left"))
+        if first >= last:
+            return _NONE
+        starts, stops = self.starts[first:last].copy(), self.stops[first:last].copy()
+        starts[0], stops[-1] = max(start, int(starts[0])), min(stop, int(stops[-1]))
+        return RowSelection(starts, stops)
 
     def head(self, num_rows: int) -> RowSelection:
         """The first ``num_rows`` rows."""
@@ -173,8 +199,10 @@ class RowSelection:
     def overlaps(self, starts: npt.ArrayLike, stops: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """For each granule ``starts[i]`` to ``stops[i]``, whether it holds a selected row; never if empty."""
         first, last = np.asarray(starts), np.asarray(stops)
-        low = np.searchsorted(self.stops, first, side="right")
-        high = np.searchsorted(self.starts, last, side="left")
+        if len(self.starts) == 1:
+            return np.asarray((first < self.stops[0]) & (last > self.starts[0]) & (first < last))
+        low = self.stops.searchsorted(first, side="right")
+        high = self.starts.searchsorted(last, side="left")
         return np.asarray((low < high) & (first < last))
 
     def covers(self, starts: npt.ArrayLike, stops: npt.ArrayLike) -> npt.NDArray[np.bool_]:
@@ -183,7 +211,7 @@ class RowSelection:
         last = np.asarray(stops)
         if self.is_empty:
             return np.asarray(first >= last)
-        place = np.searchsorted(self.starts, first, side="right") - 1
+        place = self.starts.searchsorted(first, side="right") - 1
         inside = (place >= 0) & (self.stops[np.maximum(place, 0)] >= last)
         return np.asarray(inside | (first >= last))
 
@@ -222,7 +250,11 @@ class RowSelection:
     def __eq__(self, other: Any) -> bool:
         if not isinstance(other, RowSelection):
             return NotImplemented
-        return np.array_equal(self.starts, other.starts) and np.array_equal(self.stops, other.stops)
+        if self is other:
+            return True
+        if len(self.starts) != len(other.starts):
+            return False
+        return bool((self.starts == other.starts).all() and (self.stops == other.stops).all())
 
     def __hash__(self) -> int:
         return hash((self.starts.tobytes(), self.stops.tobytes()))

@@ -1,0 +1,170 @@
+"""The row groups of a footer, of which a column chunk is parsed when it is first looked at.
+
+A footer of 500 row groups and 50 columns has 25,000 chunks, and a lookup needs a few of them.  Passing over a
+chunk costs a tenth of parsing it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+from intarsia.errors import CorruptFileError
+from intarsia.format import thrift
+from intarsia.format.structs import ColumnChunk, FileMetaData, RowGroup, RowGroupTotals, SchemaElement
+
+#: Headers of the fields of `FileMetaData` as all writers write them: version (i32), schema (a list), number
+#: of rows (i64), row groups (a list); and of the first field of `RowGroup`, the list of chunks.
+_VERSION, _SCHEMA, _NUM_ROWS, _ROW_GROUPS, _COLUMNS = 0x15, 0x19, 0x16, 0x19, 0x19
+
+_NO_SCHEMA, _NO_ROW_GROUPS = bytes([_SCHEMA, thrift.STRUCT]), bytes([_ROW_GROUPS, thrift.STRUCT])
+
+
+@dataclass(frozen=True)
+class FooterBytes:
+    """The bytes of a footer, and where they are from.
+
+    Attributes:
+        raw: The bytes, without length and magic.
+        start: Where they begin in the file.
+        check: Raises `CorruptFileError` if a chunk of a row group, given by its ordinal, cannot be.
+    """
+
+    raw: bytes
+    start: int
+    check: Callable[[ColumnChunk, int], None]
+
+
+class ColumnChunks(Sequence[ColumnChunk]):
+    """The chunks of one row group, in the order of the leaves.
+
+    Args:
+        footer: The footer.
+        row_group: Ordinal of the row group.
+        first: Where in the footer's bytes the first chunk starts.
+        count: How many chunks there are.
+
+    Looking at a chunk raises `CorruptFileError` if it is none, or contradicts the file.
+    """
+
+    __slots__ = ("_count", "_first", "_footer", "_parsed", "_row_group", "_starts")
+
+    def __init__(self, footer: FooterBytes, row_group: int, first: int, count: int) -> None:
+        self._footer = footer
+        self._row_group = row_group
+        self._first = first
+        self._count = count
+        self._starts: list[int] | None = None
+        self._parsed: dict[int, ColumnChunk] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, ordinal: int) -> ColumnChunk: ...
+
+    @overload
+    def __getitem__(self, ordinal: slice) -> list[ColumnChunk]: ...
+
+    def __getitem__(self, ordinal: int | slice) -> ColumnChunk | list[ColumnChunk]:
+        if isinstance(ordinal, slice):
+            return [self[place] for place in range(self._count)[ordinal]]
+        chunk = self._parsed.get(ordinal)
+        return self._parse(range(self._count)[ordinal]) if chunk is None else chunk
+
+    def __iter__(self) -> Iterator[ColumnChunk]:
+        return map(self.__getitem__, range(self._count))
+
+    def __eq__(self, other: Any) -> bool:
+        return list(self) == list(other) if isinstance(other, Sequence) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # as of any list
+
+    def _parse(self, ordinal: int) -> ColumnChunk:
+        raw, footer_start = self._footer.raw, self._footer.start
+        if self._starts is None:
+            self._starts = thrift.struct_edges(raw, self._first, self._count)
+        try:
+            chunk, _ = thrift.parse(ColumnChunk, raw, self._starts[ordinal])
+            self._footer.check(chunk, self._row_group)
+        except CorruptFileError as error:
+            error.offset = footer_start + self._starts[ordinal]
+            raise
+        self._parsed[ordinal] = chunk
+        return chunk
+
+
+def parse_file_metadata(footer: FooterBytes) -> FileMetaData:
+    """Parse a footer; its column chunks are parsed when they are looked at.
+
+    Raises:
+        CorruptFileError: If the bytes are not a footer.
+    """
+    found = _parse_lazily(footer)
+    if found is not None:
+        return found
+    metadata, _ = thrift.parse(FileMetaData, footer.raw)
+    for ordinal, group in enumerate(metadata.row_groups):
+        for chunk in group.columns:
+            footer.check(chunk, ordinal)
+    return metadata
+
+
+def _parse_lazily(footer: FooterBytes) -> FileMetaData | None:
+    """The footer, if its fields are in the order of their ids, as all writers have them; else None.
+
+    Then, and if it is damaged, the general codec has to say whether this is a footer.
+    """
+    raw = footer.raw
+    reader = thrift.Reader(raw, 0)
+    try:
+        if reader.take(1)[0] != _VERSION:
+            return None
+        reader.varint()
+        schema_start = reader.position
+        num_elements = _list_length(reader, _SCHEMA)
+        if num_elements is None:
+            return None
+        schema, schema_stop = thrift.parse_structs(SchemaElement, raw, reader.position, num_elements)
+        reader.position = schema_stop
+        if reader.take(1)[0] != _NUM_ROWS:
+            return None
+        reader.varint()
+        groups_start = reader.position
+        num_groups = _list_length(reader, _ROW_GROUPS)
+        if num_groups is None:
+            return None
+        groups = []
+        for ordinal in range(num_groups):
+            group = _parse_row_group(footer, ordinal, reader)
+            if group is None:
+                return None
+            groups.append(group)
+        # what was parsed is left out: empty lists stand for it
+        rest = raw[:schema_start] + _NO_SCHEMA + raw[schema_stop:groups_start] + _NO_ROW_GROUPS
+        metadata, _ = thrift.parse(FileMetaData, rest + raw[reader.position :])
+    except CorruptFileError:
+        return None
+    if metadata.schema or metadata.row_groups:  # they are there twice
+        return None
+    return metadata._replace(schema=schema, row_groups=groups)
+
+
+def _list_length(reader: thrift.Reader, header: int) -> int | None:
+    """The length of a list of structs that comes next; None if it is not the field with this header."""
+    if reader.take(1)[0] != header:
+        return None
+    head = reader.list_head()
+    return head.length if head.element_type == thrift.STRUCT else None
+
+
+def _parse_row_group(footer: FooterBytes, ordinal: int, reader: thrift.Reader) -> RowGroup | None:
+    """The row group that comes next; None if it does not begin with its chunks."""
+    totals, stop = thrift.parse(RowGroupTotals, footer.raw, reader.position)
+    num_chunks = _list_length(reader, _COLUMNS)
+    if num_chunks is None:
+        return None
+    chunks = ColumnChunks(footer, ordinal, reader.position, num_chunks)
+    reader.position = stop
+    return RowGroup(chunks, *totals)

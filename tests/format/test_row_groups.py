@@ -1,0 +1,150 @@
+"""Row groups whose chunks are parsed when they are looked at: the same as those that are parsed at once."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import tracemalloc
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from intarsia.errors import CorruptFileError
+from intarsia.format import thrift
+from intarsia.format.row_groups import ColumnChunks, FooterBytes, _parse_lazily, parse_file_metadata
+from intarsia.format.structs import ColumnChunk, FileMetaData, RowGroup
+from tests.format.test_thrift import instances
+
+
+def accept(chunk, row_group):
+    """No chunk is refused."""
+
+
+def footer_bytes(raw):
+    return FooterBytes(raw, 100, accept)
+
+
+def at_once(raw):
+    """The footer by the general codec alone; None if these bytes are not a footer."""
+    try:
+        return thrift.parse(FileMetaData, raw)[0]
+    except CorruptFileError:
+        return None
+
+
+def lazily(raw):
+    """The footer with every chunk looked at; None if that is refused."""
+    try:
+        metadata = parse_file_metadata(footer_bytes(raw))
+        return metadata._replace(
+            row_groups=[group._replace(columns=list(group.columns)) for group in metadata.row_groups]
+        )
+    except CorruptFileError:
+        return None
+
+
+@settings(max_examples=60)
+@given(instances(FileMetaData))
+def test_the_same_as_at_once(metadata):
+    raw = thrift.serialize(metadata)
+    assert lazily(raw) == metadata
+    found = _parse_lazily(footer_bytes(raw))
+    assert found is not None
+    assert all(isinstance(group.columns, ColumnChunks) for group in found.row_groups)
+    assert thrift.serialize(found) == raw
+
+
+@settings(max_examples=150)
+@given(instances(FileMetaData), st.data())
+def test_damaged_bytes_are_the_same_as_at_once_or_refused(metadata, data):
+    """A byte that is changed within a chunk may end it elsewhere; what is then found is found by both."""
+    raw = bytearray(thrift.serialize(metadata))
+    for _ in range(data.draw(st.integers(1, 3))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    cut = bytes(raw[: data.draw(st.integers(0, len(raw)))])
+    for damaged in (bytes(raw), cut):
+        assert lazily(damaged) == at_once(damaged)
+
+
+def test_fields_in_another_order_and_unknown_ones():
+    """Whatever is not as all writers have it is left to the general codec."""
+    metadata = FileMetaData(2, [], 0, [RowGroup([ColumnChunk(7)], 1, 0)] * 20, created_by=b"me")
+    tree, _ = thrift.parse_tree(thrift.serialize(metadata))
+    for place in [tree, tree.structs(4)[0], tree.structs(4)[0].structs(1)[0]]:
+        place.set(900, thrift.LIST, thrift.List(thrift.BINARY, [b"unknown"] * 20))
+    raw = thrift.serialize_tree(tree)
+    assert _parse_lazily(footer_bytes(raw)) == metadata
+    tree.set(0, thrift.I32, 1)  # before the version
+    raw = thrift.serialize_tree(tree)
+    assert _parse_lazily(footer_bytes(raw)) is None
+    assert lazily(raw) == metadata
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"\x15\x02\x19\xfc" + b"\xff" * 8 + b"\x7f",
+        b"\x15\x02\x19\x0c\x16\x00\x19\xfc\xff\xff\xff\xff\x7f" + bytes(20),
+        b"\x15\x02\x19\x0c\x16\x00\x19\x1c\x19\xfc\xff\xff\xff\xff\x7f" + bytes(20),
+        b"\x15\x02\x19\x0c\x16\x00\x19\xfc\x14" + bytes(20),
+    ],
+    ids=["schema", "row groups", "chunks", "row groups without fields"],
+)
+def test_counts_that_cannot_be(raw):
+    with pytest.raises(CorruptFileError):
+        parse_file_metadata(footer_bytes(raw))
+
+
+def test_chunks_are_a_sequence(tmp_path):
+    table = pa.table({name: [1, 2, 3] for name in "abcde"})
+    pq.write_table(table, tmp_path / "f.parquet", row_group_size=2)
+    data = (tmp_path / "f.parquet").read_bytes()
+    raw = data[-8 - int.from_bytes(data[-8:-4], "little") : -8]
+    for group, expected in zip(
+        parse_file_metadata(footer_bytes(raw)).row_groups, at_once(raw).row_groups, strict=True
+    ):
+        chunks = group.columns
+        assert chunks[3] == expected.columns[3]
+        assert chunks[3] is chunks[3]
+        assert chunks[-1] == expected.columns[-1]
+        assert chunks[1:3] == expected.columns[1:3]
+        assert chunks == expected.columns
+        assert chunks != expected.columns[:-1]
+        assert (chunks == 3) is False
+        assert list(reversed(chunks)) == expected.columns[::-1]
+        with pytest.raises(IndexError):
+            chunks[5]
+        assert pickle.loads(pickle.dumps(chunks)) == copy.deepcopy(chunks) == chunks
+        assert group.num_rows == expected.num_rows
+
+
+def test_only_what_is_looked_at_is_parsed(monkeypatch):
+    metadata = FileMetaData(2, [], 0, [RowGroup([ColumnChunk(place) for place in range(50)], 1, 0)] * 30)
+    raw = thrift.serialize(metadata)
+    parsed = []
+    found = parse_file_metadata(FooterBytes(raw, 100, lambda chunk, group: parsed.append((chunk, group))))
+    assert len(found.row_groups) == 30
+    assert len(found.row_groups[3].columns) == 50
+    assert parsed == []
+    assert found.row_groups[3].columns[7] == ColumnChunk(7)
+    assert found.row_groups[3].columns[7] == ColumnChunk(7)
+    assert parsed == [(ColumnChunk(7), 3)]
+
+
+def test_countless_elements_without_fields_are_refused_at_the_first():
+    """What is claimed must not be set up before a look at what is there."""
+    count = 2_000_000
+    head = bytearray(b"\x15\x02\x19\xfc")
+    thrift.write_varint(head, count)
+    raw = bytes(head) + bytes(count + 10)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptFileError):
+            parse_file_metadata(footer_bytes(raw))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * len(raw)

@@ -1,0 +1,98 @@
+"""What a point lookup costs in Python: calls are counted, time is not.
+
+Each limit is what was reached plus a fifth; who lowers the number lowers the limit.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+
+ROWS = 100_000
+
+#: Python functions called by one lookup with a new `ia.open`, and with a table that has been asked before.
+COLD_CALLS = 6_200
+WARM_CALLS = 5_850
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """A file as `benchmarks.data` has them, a hundredth as long: ten row groups of fifty pages, 7 columns."""
+    random = np.random.default_rng(0)
+    ids = np.arange(ROWS)
+    table = pa.table(
+        {
+            "id": ids,
+            "ts": pa.array(1_700_000_000_000_000 + ids * 250_000, pa.timestamp("us")),
+            "user": random.integers(0, 1_000, ROWS),
+            "country": [f"country {number:03}" for number in random.integers(0, 200, ROWS)],
+            "amount": random.integers(0, 1_000_000, ROWS) / 100,
+            "quantity": random.integers(0, 100, ROWS).astype("int32"),
+            "note": [f"note {number}" for number in ids],
+        }
+    )
+    path = tmp_path_factory.mktemp("lean") / "f.parquet"
+    pq.write_table(
+        table,
+        path,
+        row_group_size=ROWS // 10,
+        write_page_index=True,
+        max_rows_per_page=200,
+        use_dictionary=["country"],
+    )
+    return str(path)
+
+
+def calls_of(run):
+    """How many Python functions a call of ``run`` calls; imports and caches of the first time left out."""
+    run(1)
+    count = 0
+
+    def profile(frame, event, argument):
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        rows = run(54_321)
+    finally:
+        sys.setprofile(before)
+    assert rows.num_rows == 1
+    assert rows["note"].to_pylist() == ["note 54321"]
+    return count
+
+
+def test_calls_of_a_lookup_with_a_new_table(path):
+    assert calls_of(lambda key: ia.open(path).scan(f"id = {key}").to_arrow()) <= COLD_CALLS
+
+
+def test_calls_of_a_lookup_with_the_same_table(path):
+    table = ia.open(path)
+    assert calls_of(lambda key: table.scan(f"id = {key}").to_arrow()) <= WARM_CALLS
+
+
+def test_calls_do_not_grow_with_the_pages_of_a_row_group(path, tmp_path):
+    """Page locations and bounds are arrays: ten times as many pages are not ten times as many calls."""
+    few, many = tmp_path / "few.parquet", tmp_path / "many.parquet"
+    table = pq.read_table(path)
+    for target, rows_per_page in [(few, 1000), (many, 50)]:
+        pq.write_table(
+            table,
+            target,
+            row_group_size=ROWS // 10,
+            write_page_index=True,
+            max_rows_per_page=rows_per_page,
+            use_dictionary=["country"],
+        )
+    counts = [
+        calls_of(lambda key, target=target: ia.open(str(target)).scan(f"id = {key}").to_arrow())
+        for target in (few, many)
+    ]
+    assert counts[1] <= counts[0] * 1.1, counts
