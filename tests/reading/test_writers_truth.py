@@ -9,10 +9,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import event, given, reject, settings
+from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.file import ParquetInput
 from intarsia.format import thrift
+from tests.predicate import strategies as flat
+from tests.reading import tables, writers
 from tests.reading.surgery import Patient
 from tests.reading.test_other_writers_habits import CHUNK_META, STATISTICS
 from tests.reading.truth import assert_truth
@@ -23,6 +27,56 @@ def statistics_of(path, name):
     with ParquetInput.open(path) as file:
         (leaf,) = [leaf for leaf in file.footer.leaves if leaf.name == name]
         return [group.columns[leaf.ordinal].meta_data.statistics for group in file.footer.metadata.row_groups]
+
+
+# --- any table, by any writer ---
+
+
+class PyArrow:
+    """A page index and Bloom filters, if asked for."""
+
+    types = tuple(flat.TYPES)
+    nested = tuple(tables.NESTED)
+    max_rows = 60
+
+
+@pytest.mark.parametrize("writer", [PyArrow, *writers.WRITERS.values(), writers.FastParquet])
+@settings(max_examples=20)
+@given(data=st.data())
+def test_what_is_trusted_is_true(tmp_path_factory, writer, data):
+    made = data.draw(tables.tables(writer.types, writer.nested, writer.max_rows), label="table")
+    path = tmp_path_factory.getbasetemp() / f"truth-{writer.__name__}.parquet"
+    path.unlink(missing_ok=True)
+    try:
+        if writer is PyArrow:
+            pq.write_table(made.table, path, **data.draw(tables.pyarrow_options(made), label="options"))
+        else:
+            writer.write(data.draw, made.table, path)
+        pq.read_table(path)
+    except (pa.ArrowException, OSError, *REFUSALS.get(writer, ())) as error:
+        event(str(error)[:50])  # a table that the writer does not take, or a file that pyarrow cannot read
+        reject()
+    assert_truth(path)
+
+
+#: What a writer raises for a table that it does not take, or cannot handle.
+REFUSALS = {writers.FastParquet: (ValueError, TypeError, UnboundLocalError)}
+
+
+def test_what_is_trusted_of_the_corpus_is_true(corpus):
+    """Files by parquet-mr, parquet-go, Impala, DuckDB, hyparquet, ..."""
+    checked = 0
+    for path in sorted(corpus.rglob("*.parquet")):
+        try:
+            pq.read_table(path)
+        except (pa.ArrowException, OSError):
+            continue
+        try:
+            assert_truth(path)
+        except ia.FormatError:
+            continue  # damaged: no answer is no wrong answer
+        checked += 1
+    assert checked > 20
 
 
 # --- false statements, each by the writer that makes it ---
@@ -102,4 +156,16 @@ def test_duckdb_states_blobs_below_null_structs(tmp_path, dictionary_size_limit)
     found = ia.open(path).aggregate({"s.x": ["min", "max"]})["s.x"]
     present = [value for value in read if value is not None]
     assert found == {"min": min(present), "max": max(present)}
+    assert_truth(path)
+
+
+def test_fastparquet_does_not_say_that_values_are_never_null(tmp_path):
+    """It leaves the repetition out, as the Thrift default for "required"; there is no null to count then."""
+    path = str(tmp_path / "a.parquet")
+    fastparquet.write(path, pd.DataFrame({"x": [1.5, np.nan, 2.5]}), stats=True, has_nulls=None)
+    with ParquetInput.open(path) as file:
+        (leaf,) = file.footer.leaves
+    assert leaf.element.repetition_type is None
+    assert leaf.max_definition_level == pq.read_metadata(path).schema.column(0).max_definition_level == 0
+    assert ia.open(path).count("x IS NULL") == 0
     assert_truth(path)

@@ -86,6 +86,9 @@ def check_granules(name, bounds, column):
 
 def check_bloom_filters(file, leaf, column):
     """Every value that is there is let through, each by a probe of its own."""
+    chunks = [group.columns[leaf.ordinal].meta_data for group in file.footer.metadata.row_groups]
+    if not any(meta is not None and meta.bloom_filter_offset for meta in chunks):
+        return
     edges = file.footer.row_group_starts.tolist()
     kind = comparison_type(column.type)
     for start, stop in itertools.pairwise(edges):
@@ -107,7 +110,8 @@ def distinct(column):
         column = column.storage
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    for value in column.cast(plain) if column.type != plain else column:
+    column = column.cast(plain) if column.type != plain else column
+    for value in column if pa.types.is_float16(plain) else column.unique():
         key = exact(value, plain)
         if key is None or (isinstance(key, float) and math.isnan(key)):
             continue

@@ -143,7 +143,6 @@ class FastParquet:
         pa.timestamp("us"),
         pa.timestamp("ns"),
         pa.timestamp("us", "UTC"),
-        pa.duration("us"),
         pa.string(),
         pa.binary(),
         pa.bool_(),
@@ -198,4 +197,4 @@ def _nullable(kind):
     return _NULLABLE.get(kind)
 
 
-WRITERS = {writer.__name__.lower(): writer for writer in (DuckDB, Polars, DataFusion, FastParquet)}
+WRITERS = {writer.__name__.lower(): writer for writer in (DuckDB, Polars, DataFusion)}
