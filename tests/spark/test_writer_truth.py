@@ -84,6 +84,7 @@ def test_what_is_trusted_is_true(spark, tmp_path, legacy, options):
     with ParquetInput.open(path) as file:
         assert file.footer.created_by.startswith("parquet-mr")
         chunks = file.footer.metadata.row_groups[0].columns
-        assert all(chunk.column_index_offset for chunk in chunks)
-        has_filter = [chunk.meta_data.bloom_filter_offset is not None for chunk in chunks]
-    assert sum(has_filter) >= len(COLUMNS)
+    assert sum(bool(chunk.column_index_offset) for chunk in chunks) > len(COLUMNS)
+    # parquet-java writes no filter where the dictionary page says as much
+    has_filter = [chunk.meta_data.bloom_filter_offset is not None for chunk in chunks]
+    assert sum(has_filter) > len(COLUMNS) or not options
