@@ -29,6 +29,9 @@ from tests.reading.exact import leaf_at
 #: So many different values of a column are looked up by a scan.
 LOOKUPS = 4
 
+#: More rows than random tables have; then Arrow drops the duplicates, which it can of most types.
+MANY_ROWS = 1000
+
 
 def assert_truth(path) -> pa.Table:
     """Compare all that is trusted of a file with its data, which are returned."""
@@ -111,7 +114,7 @@ def distinct(column):
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     column = column.cast(plain) if column.type != plain else column
-    for value in column if pa.types.is_float16(plain) else column.unique():
+    for value in column.unique() if len(column) > MANY_ROWS else column:
         key = exact(value, plain)
         if key is None or (isinstance(key, float) and math.isnan(key)):
             continue
