@@ -21,12 +21,6 @@ from intarsia.format.structs import (
     SchemaElement,
     Type,
 )
-from intarsia.format.writers import (
-    distrusts_deprecated_statistics,
-    distrusts_page_index,
-    distrusts_statistics,
-    parse_writer,
-)
 
 FILE_LENGTH = 1000
 META = ColumnMetaData(Type.INT32, [0], ["a"], 0, 5, 40, 40, 100)
@@ -212,44 +206,3 @@ def test_the_logical_type_counts_where_both_are_there():
     element = LEAF._replace(converted_type=ConvertedType.UTF8, logicalType=LogicalType(JSON=Empty()))
     (leaf,) = schema_leaves([SchemaElement("root", num_children=1), element])
     assert leaf.kind == "JSON"
-
-
-# --- writers ---
-
-
-@pytest.mark.parametrize(
-    ("created_by", "name", "version"),
-    [
-        ("parquet-mr version 1.10.0 (build 031a)", "parquet-mr", (1, 10, 0)),
-        ("parquet-mr version 1.12.0-SNAPSHOT (build 6901)", "parquet-mr", (1, 12, 0)),
-        ("parquet-cpp-arrow version 26.0.1", "parquet-cpp-arrow", (26, 0, 1)),
-        ("parquet-rs version 55.1.0", "parquet-rs", (55, 1, 0)),
-        ("DuckDB version v1.4.4 (build 6ddac802ff)", "duckdb", ()),
-        ("github.com/segmentio/parquet-go version 0.0.0 (build )", "github.com/segmentio/parquet-go", ()),
-        ("Polars", "polars", ()),
-        ("", "", ()),
-    ],
-)
-def test_who_wrote_it(created_by, name, version):
-    assert parse_writer(created_by) == (name, version)
-
-
-def test_whom_not_to_trust():
-    schema = [
-        SchemaElement("root", num_children=4),
-        SchemaElement("text", type=Type.BYTE_ARRAY, converted_type=ConvertedType.UTF8),
-        SchemaElement("number", type=Type.INT64),
-        SchemaElement("unsigned", type=Type.INT32, converted_type=ConvertedType.UINT_32),
-        SchemaElement("many", type=Type.INT32, repetition_type=2),
-    ]
-    text, number, unsigned, many = schema_leaves(schema)
-    assert distrusts_statistics("parquet-mr version 1.7.0 (build 1)", text)
-    assert not distrusts_statistics("parquet-mr version 1.7.0 (build 1)", number)
-    assert not distrusts_statistics("parquet-mr version 1.8.0 (build 1)", text)
-    assert distrusts_statistics("github.com/segmentio/parquet-go (build )", text)
-    assert distrusts_deprecated_statistics(text)
-    assert distrusts_deprecated_statistics(unsigned)
-    assert not distrusts_deprecated_statistics(number)
-    assert distrusts_page_index("github.com/xitongsys/parquet-go", number)
-    assert distrusts_page_index("hyparquet-writer 0.1", many)
-    assert not distrusts_page_index("parquet-mr version 1.12.0", many)

@@ -13,11 +13,11 @@ from intarsia.embed.leaf_values import LeafReader
 from intarsia.embed.structures import Outcome
 from intarsia.errors import CorruptFileError, FormatError, IndexBuildError
 from intarsia.file import ParquetInput
+from intarsia.file.trust import Claim, Trust
 from intarsia.format import thrift
 from intarsia.format.footer import chunk_range
 from intarsia.format.page_index import PageLocations, parse_column_index, parse_offset_index
 from intarsia.format.structs import ColumnIndex, OffsetIndex
-from intarsia.format.writers import distrusts_page_index
 from intarsia.storage import ByteRange
 
 
@@ -92,7 +92,7 @@ def trusted_page_index(chunk: Chunk, state: ChunkState) -> ChunkState:
         return nothing
     footer = chunk.file.footer
     added = isinstance(state.offset_index, bytes)
-    if not added and distrusts_page_index(footer.created_by, chunk.leaf) is not None:
+    if not added and Trust(footer, chunk.leaf).doubt(Claim.PAGE_INDEX) is not None:
         return nothing
     try:
         locations = _locations(chunk, state.offset_index)

@@ -15,8 +15,8 @@ from intarsia.embed.page_bounds import cut_max, cut_min, page_bounds
 from intarsia.embed.structures import Outcome
 from intarsia.errors import CorruptFileError, FormatError, IndexBuildError
 from intarsia.file import ParquetInput
+from intarsia.file.trust import Claim, Trust
 from intarsia.format import structs
-from intarsia.format.writers import distrusts_null_counts, distrusts_statistics
 from intarsia.rows.ordering import Ordering
 
 
@@ -72,15 +72,16 @@ class _Lacks(NamedTuple):
 
 
 def _lacks(chunk: Chunk, now: structs.Statistics, *, is_added: bool) -> _Lacks:
-    nulls, created_by = now.null_count, chunk.file.footer.created_by
-    if not is_added and distrusts_null_counts(created_by, chunk.leaf):  # nor are its bounds values
+    nulls, trust = now.null_count, Trust(chunk.file.footer, chunk.leaf)
+    if not is_added and trust.doubt(Claim.NULL_COUNT, chunk.meta) is not None:  # nor are its bounds values
         return _Lacks(counts=True, bounds=chunk.has_order)
-    counts = nulls is None or not 0 <= nulls <= chunk.meta.num_values
+    most_nulls = chunk.meta.num_values if chunk.leaf.max_definition_level else 0
+    counts = nulls is None or not 0 <= nulls <= most_nulls
     if not chunk.has_order or (not counts and nulls == chunk.meta.num_values):
         return _Lacks(counts, bounds=False)
     if now.min_value is None and now.max_value is None and (now.nan_count or 0) > 0 and not chunk.total_order:
         return _Lacks(counts, bounds=False)  # what holds NaN has none
-    if not is_added and (chunk.order is None or distrusts_statistics(created_by, chunk.leaf)):
+    if not is_added and trust.doubt(Claim.BOUNDS, chunk.meta) is not None:
         return _Lacks(counts, bounds=True)
     return _Lacks(counts, bounds=not _has_sound_bounds(now, chunk.reader.ordering))
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file.metadata import ChunkKey, FileMetadata, Ignored, RawFooter
 from intarsia.file.schema import FileSchema
+from intarsia.file.trust import Claim, Trust
 from intarsia.format.directory import Directory, FoundDirectory
 from intarsia.format.footer import (
     SMALLEST_FILE_BYTES,
@@ -24,7 +25,6 @@ from intarsia.format.footer import (
 )
 from intarsia.format.page_index import PageLocations, parse_column_index, parse_offset_index
 from intarsia.format.structs import ColumnChunk, ColumnIndex
-from intarsia.format.writers import distrusts_page_index
 from intarsia.storage import ByteRange, ByteSource, CountedSource, LocalFile
 
 #: Bytes read at the end of a remote file in the hope that they hold the whole footer.
@@ -205,7 +205,7 @@ class ParquetInput:
         if not there:
             return False
         chunk = self._chunk(key)
-        reason = distrusts_page_index(self.footer.created_by, self.footer.leaves[key.leaf])
+        reason = Trust(self.footer, self.footer.leaves[key.leaf]).doubt(Claim.PAGE_INDEX)
         if reason is None:
             return True
         if self.directory is not None and (chunk.offset_index_offset or 0) >= self.directory.original_length:

@@ -309,7 +309,8 @@ def schema_leaves(schema: Sequence[SchemaElement]) -> tuple[Leaf, ...]:
         element = schema[position]
         position += 1
         path = (*path, element.name)
-        if element.repetition_type != FieldRepetitionType.REQUIRED:
+        # absent, it is "required" to Thrift, and so to pyarrow
+        if element.repetition_type not in (None, FieldRepetitionType.REQUIRED):
             definition += 1
         if element.repetition_type == FieldRepetitionType.REPEATED:
             repetition += 1

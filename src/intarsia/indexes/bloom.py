@@ -11,6 +11,7 @@ import pyarrow as pa
 from intarsia.arrow.hashing import Hashes, xxh64
 from intarsia.errors import FormatError
 from intarsia.file import ChunkKey, ParquetInput
+from intarsia.file.trust import Claim, Trust
 from intarsia.format.bloom import (
     BLOCK_BYTES,
     HEADER_BYTES,
@@ -20,10 +21,9 @@ from intarsia.format.bloom import (
     blocks_of,
 )
 from intarsia.format.footer import Leaf
-from intarsia.format.structs import Type
 from intarsia.indexes.value_hash import looked_up
 from intarsia.predicate.bound import Condition
-from intarsia.rows.ordering import Ordering, ordering_for
+from intarsia.rows.ordering import ordering_for
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
 
@@ -146,7 +146,7 @@ class BloomFilters:
         if leaf is None or not leaf.is_flat or values is None:
             return None, nothing
         ordering = ordering_for(leaf, self._file.leaf_types[leaf.ordinal])
-        if ordering is None or not _has_one_encoding(ordering):
+        if ordering is None or Trust(self._file.footer, leaf).doubt(Claim.BLOOM_FILTER) is not None:
             return leaf, nothing
         keys = ordering.keys(values).tolist()
         if ordering.is_float:  # zero is equal to minus zero, and hashed apart
@@ -160,10 +160,3 @@ def _blocks(probe: _Probe, bits: ByteRange) -> list[ByteRange]:
     """Where the block of each hash lies."""
     starts = bits.start + BLOCK_BYTES * block_ordinals(probe.hashes, bits.length // BLOCK_BYTES)
     return [ByteRange(start, start + BLOCK_BYTES) for start in starts.tolist()]
-
-
-def _has_one_encoding(ordering: Ordering) -> bool:
-    """Whether equal values have equal bytes: not booleans (no filter), nor decimals of varying length."""
-    return ordering.leaf.type != Type.BOOLEAN and not (
-        ordering.decimal and ordering.leaf.type == Type.BYTE_ARRAY
-    )

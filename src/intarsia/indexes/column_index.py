@@ -7,11 +7,11 @@ import numpy.typing as npt
 
 from intarsia.errors import CorruptFileError
 from intarsia.file import ChunkKey, ParquetInput
+from intarsia.file.trust import Claim, Trust
 from intarsia.format.footer import Leaf
 from intarsia.format.page_index import PageLocations
 from intarsia.format.structs import ColumnIndex
-from intarsia.format.writers import distrusts_null_counts
-from intarsia.indexes.statistics import bounds_of_keys, column_order_is_known
+from intarsia.indexes.statistics import bounds_of_keys
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, might_match, surely_matches
 from intarsia.rows.ordering import Ordering
@@ -28,7 +28,7 @@ class ColumnIndexes:
     def keys(self, predicate: Condition, scope: RowSelection) -> list[ChunkKey]:
         """Chunks of the predicate's column that have a column index, in row groups that ``scope`` touches."""
         leaf = self._leaf(predicate)
-        if leaf is None or not column_order_is_known(self._file.footer, leaf):
+        if leaf is None or not Trust(self._file.footer, leaf).order_is_known:
             return []
         edges = self._file.footer.row_group_starts
         touched = np.flatnonzero(scope.overlaps(edges[:-1], edges[1:])).tolist()
@@ -83,8 +83,10 @@ class ColumnIndexes:
             return None
         leaf = self._file.footer.leaves[key.leaf]
         ordering = self._file.schema.ordering(leaf)
-        if distrusts_null_counts(self._file.footer.created_by, leaf):
+        if Trust(self._file.footer, leaf).doubt(Claim.NULL_COUNT) is not None:
             index = index._replace(null_counts=None)
+        if leaf.max_definition_level == 0:  # there is no way to write a null
+            index = index._replace(null_counts=[0] * len(locations))
         try:
             return column_index_bounds(
                 index, locations, ordering, int(self._file.footer.row_group_starts[key.row_group])

@@ -6,13 +6,9 @@ import numpy as np
 
 from intarsia.errors import CorruptFileError
 from intarsia.file import ParquetInput
+from intarsia.file.trust import Trust
 from intarsia.format.footer import Footer, Leaf
-from intarsia.format.structs import BoundaryOrder, Statistics
-from intarsia.format.writers import (
-    distrusts_deprecated_statistics,
-    distrusts_null_counts,
-    distrusts_statistics,
-)
+from intarsia.format.structs import BoundaryOrder
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import UNKNOWN, Bounds, boundary_order, might_match, surely_matches
 from intarsia.rows.ordering import Keys, Ordering
@@ -56,23 +52,19 @@ def statistics_bounds(footer: Footer, leaf: Leaf, ordering: Ordering | None) -> 
     lows: list[bytes] = []
     highs: list[bytes] = []
     bounded: list[int] = []
-    # a file may have many row groups: what is the same for all of them is found out once
-    trusts_bounds = column_order_is_known(footer, leaf) and not distrusts_statistics(footer.created_by, leaf)
-    trusts_deprecated = not distrusts_deprecated_statistics(leaf)
-    trusts_null_counts = not distrusts_null_counts(footer.created_by, leaf)
+    trust = Trust(footer, leaf)
     for ordinal, group in enumerate(footer.metadata.row_groups):
         meta = group.columns[leaf.ordinal].meta_data
-        statistics = meta.statistics if meta is not None else None
-        if statistics is None:
+        if meta is None:
             continue
-        pair = _trusted_pair(statistics, trusts_bounds, trusts_deprecated)
-        nulls = statistics.null_count if trusts_null_counts else None
-        # some writers put 0 for "not counted" where they write no bounds either
-        if nulls is not None and 0 <= nulls <= group.num_rows and (nulls or _has_bounds(statistics)):
+        nulls = trust.null_count(meta, group.num_rows).value
+        if nulls is not None:
             null_counts[ordinal] = nulls
             all_null[ordinal] = nulls == group.num_rows
+        statistics, pair = meta.statistics, trust.bounds(meta).value
         if (
-            statistics.nan_count is not None
+            statistics is not None
+            and statistics.nan_count is not None
             and 0 <= statistics.nan_count <= group.num_rows
             and nan_counts[ordinal]
         ):
@@ -141,32 +133,6 @@ def bounds_of_keys(
     return Bounds(
         ordering, starts, stops, known, minima, maxima, null_counts, nan_counts, all_null & ~known, order
     )
-
-
-def column_order_is_known(footer: Footer, leaf: Leaf) -> bool:
-    """Whether the footer says that bounds of this leaf follow an order that is known here."""
-    orders = footer.metadata.column_orders
-    if orders is None:
-        return False
-    order = orders[leaf.ordinal]
-    return order.TYPE_ORDER is not None or order.IEEE_754_TOTAL_ORDER is not None
-
-
-def _has_bounds(statistics: Statistics) -> bool:
-    bounds = (statistics.min, statistics.max, statistics.min_value, statistics.max_value)
-    return bounds != (None, None, None, None)
-
-
-def _trusted_pair(
-    statistics: Statistics, trusts_bounds: bool, trusts_deprecated: bool
-) -> tuple[bytes, bytes] | None:
-    low, high = statistics.min_value, statistics.max_value
-    if low is not None and high is not None:
-        return (low, high) if trusts_bounds else None
-    low, high = statistics.min, statistics.max
-    if low is not None and high is not None and trusts_deprecated:
-        return low, high
-    return None
 
 
 def _rows(bounds: Bounds, hit: np.ndarray) -> RowSelection:

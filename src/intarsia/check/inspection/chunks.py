@@ -13,6 +13,7 @@ from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.chunk_plan import dictionary_range
 from intarsia.file.metadata import data_page_count
+from intarsia.file.trust import Trust
 from intarsia.format.bloom import FilterPlace, blocks_of, estimated_distinct
 from intarsia.format.footer import Leaf
 from intarsia.format.structs import (
@@ -24,8 +25,6 @@ from intarsia.format.structs import (
     Encoding,
     Statistics,
 )
-from intarsia.format.writers import distrusts_deprecated_statistics, distrusts_statistics
-from intarsia.indexes.statistics import column_order_is_known
 from intarsia.rows.ordering import Ordering, ordering_for
 
 
@@ -49,10 +48,10 @@ def inspect_chunk(file: ParquetInput, key: ChunkKey, *, pages: bool) -> ChunkIns
     low, high = _pair(statistics)
     objection = None
     if low is not None or high is not None:
-        objection = bounds_objection(file, leaf, statistics)
+        objection = bounds_objection(file, leaf, meta)
         if objection:
             notes.append(f"statistics not believed: {objection}")
-    if index is not None and not column_order_is_known(file.footer, leaf):
+    if index is not None and not Trust(file.footer, leaf).order_is_known:
         notes.append("ColumnIndex not believed: the footer does not say how the column is ordered")
     bloom = None
     if meta.bloom_filter_offset:
@@ -94,33 +93,24 @@ def is_readable(chunk: ColumnChunk) -> bool:
     return chunk.meta_data is not None and chunk.crypto_metadata is None and not chunk.file_path
 
 
-def bounds_objection(file: ParquetInput, leaf: Leaf, statistics: Statistics) -> str | None:
+def bounds_objection(file: ParquetInput, leaf: Leaf, meta: ColumnMetaData) -> str | None:
     """Why a chunk's bounds are not used by scans; None if they are.
 
     Args:
         file: The file.
         leaf: The column.
-        statistics: The chunk's statistics, which hold a bound.
+        meta: The chunk, whose statistics hold a bound.
     """
     if not leaf.is_flat:
         return "the column lies in a list or map, so a row has no one value"
     ordering = leaf_ordering(file, leaf)
     if ordering is None:
         return "the type has no order"
-    low, high = statistics.min_value, statistics.max_value
-    if low is not None and high is not None:
-        if not column_order_is_known(file.footer, leaf):
-            return "the footer does not say how the column is ordered"
-        reason = distrusts_statistics(file.footer.created_by, leaf)
-    else:
-        low, high = statistics.min, statistics.max
-        if low is None or high is None:
-            return "one of the two bounds is missing"
-        reason = distrusts_deprecated_statistics(leaf)
-    if reason is not None:
-        return reason
+    bounds = Trust(file.footer, leaf).bounds(meta)
+    if bounds.value is None:
+        return bounds.reason
     try:
-        first, last = ordering.decode([low]), ordering.decode([high])
+        first, last = (ordering.decode([bound]) for bound in bounds.value)
     except CorruptFileError as error:
         return error.message
     if not bool((first <= last).all()):

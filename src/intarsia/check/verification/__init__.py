@@ -28,9 +28,10 @@ from intarsia.embed.leaf_values import LeafReader, leaf_paths
 from intarsia.embed.progress import Progress, no_progress
 from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
+from intarsia.file.trust import Claim, Trust
 from intarsia.format.datafusion import KEY as DATAFUSION_KEY
-from intarsia.format.footer import Leaf, chunk_range
-from intarsia.format.writers import distrusts_page_index, distrusts_statistics
+from intarsia.format.footer import Footer, Leaf, chunk_range
+from intarsia.format.structs import ColumnMetaData, Statistics
 
 __all__ = ["RULES", "Finding", "Progress", "VerifyReport", "verify"]
 
@@ -104,7 +105,7 @@ def _verify_chunk(file: ParquetInput, row_group: int, reader: LeafReader, findin
     place = footer.chunk(row_group, leaf)
     offset_index, column_index = read_page_index(file, place, findings)
     if offset_index is not None or column_index is not None:
-        _note_writer("page index", distrusts_page_index(footer.created_by, leaf), findings)
+        _note_writer("page index", Trust(footer, leaf).doubt(Claim.PAGE_INDEX), findings)
     sizes = meta.size_statistics
     histograms = column_index is not None and bool(
         column_index.repetition_level_histograms or column_index.definition_level_histograms
@@ -127,8 +128,7 @@ def _verify_chunk(file: ParquetInput, row_group: int, reader: LeafReader, findin
     check_size_statistics(chunk, findings)
     check_page_statistics(file, chunk, findings)
     if meta.statistics is not None:
-        if meta.statistics.min_value is not None or meta.statistics.max_value is not None:
-            _note_writer("Statistics", distrusts_statistics(footer.created_by, leaf), findings)
+        _note_writer("Statistics", _doubt_of_bounds(footer, leaf, meta), findings)
         check_statistics(file, chunk, meta.statistics, findings)
     if offset_index is not None:
         check_offset_index(chunk, offset_index, findings)
@@ -137,6 +137,17 @@ def _verify_chunk(file: ParquetInput, row_group: int, reader: LeafReader, findin
         check_column_index(file, chunk, column_index, findings, has_offset_index=offset_index is not None)
     if meta.bloom_filter_offset:
         check_bloom_filter(file, chunk, findings)
+
+
+def _doubt_of_bounds(footer: Footer, leaf: Leaf, meta: ColumnMetaData) -> str | None:
+    """Why scans do not use a chunk's bounds, if that is because of who wrote them."""
+    statistics = meta.statistics or Statistics()
+    trust = Trust(footer, leaf)
+    if statistics.min_value is not None or statistics.max_value is not None:
+        return trust.doubt_of_writer(Claim.BOUNDS, meta)
+    if statistics.min is not None or statistics.max is not None:
+        return trust.doubt_of_writer(Claim.DEPRECATED_BOUNDS, meta)
+    return None
 
 
 def _note_writer(index: str, reason: str | None, findings: Findings) -> None:

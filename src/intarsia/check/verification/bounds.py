@@ -11,7 +11,16 @@ from intarsia.check.inspection.values import shown
 from intarsia.check.verification.chunk import CheckedChunk
 from intarsia.check.verification.findings import Findings
 from intarsia.errors import CorruptFileError
-from intarsia.format.footer import Leaf
+from intarsia.format.footer import Footer, Leaf
+
+
+def declares_order(footer: Footer, leaf: Leaf) -> bool:
+    """Whether the footer gives a leaf's bounds an order that is known here."""
+    orders = footer.metadata.column_orders
+    if orders is None:
+        return False
+    known = orders[leaf.ordinal].TYPE_ORDER, orders[leaf.ordinal].IEEE_754_TOTAL_ORDER
+    return any(order is not None for order in known)
 
 
 def bound_key(

@@ -10,14 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from intarsia.check.inspection.values import shown
-from intarsia.check.verification.bounds import bound_key, check_bounds, has_bounds_order
+from intarsia.check.verification.bounds import bound_key, check_bounds, declares_order, has_bounds_order
 from intarsia.check.verification.chunk import CheckedChunk
 from intarsia.check.verification.findings import Findings
 from intarsia.errors import CorruptFileError
 from intarsia.file import ParquetInput
 from intarsia.format import thrift
 from intarsia.format.structs import BoundaryOrder, ColumnChunk, ColumnIndex, OffsetIndex
-from intarsia.indexes.statistics import column_order_is_known
 
 _COLUMN_INDEX = "ColumnIndex"
 _OFFSET_INDEX = "OffsetIndex"
@@ -124,7 +123,7 @@ def check_column_index(
         findings.add("column-index-without-offset-index", message, index=_COLUMN_INDEX)
     if not _has_shape(chunk, index, findings):
         return
-    is_declared = column_order_is_known(file.footer, chunk.leaf)
+    is_declared = declares_order(file.footer, chunk.leaf)
     is_ordered = has_bounds_order(chunk.leaf, chunk, findings, index=_COLUMN_INDEX, is_declared=is_declared)
     _check_null_pages(chunk, index, findings)
     _check_counts("null-count", index.null_counts, chunk.null_counts, findings)

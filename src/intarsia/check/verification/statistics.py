@@ -11,13 +11,18 @@ import pyarrow.compute as pc
 
 from intarsia.check.inspection import human_value
 from intarsia.check.inspection.values import shown
-from intarsia.check.verification.bounds import bound_key, check_bounds, has_bounds_order, shown_key
+from intarsia.check.verification.bounds import (
+    bound_key,
+    check_bounds,
+    declares_order,
+    has_bounds_order,
+    shown_key,
+)
 from intarsia.check.verification.chunk import CheckedChunk
 from intarsia.check.verification.findings import Findings
 from intarsia.file import ParquetInput
-from intarsia.format.structs import Statistics
-from intarsia.format.writers import distrusts_deprecated_statistics
-from intarsia.indexes.statistics import column_order_is_known
+from intarsia.format.footer import Leaf
+from intarsia.format.structs import Statistics, Type
 
 
 @dataclass(frozen=True)
@@ -75,13 +80,13 @@ def _check(file: ParquetInput, statistics: Statistics, place: _Place) -> None:
     _check_distinct_count(statistics.distinct_count, place)
     pairs = [(statistics.min_value, statistics.max_value, True)]
     # the deprecated bounds compare as signed numbers: of other types nobody may use them
-    if not distrusts_deprecated_statistics(chunk.leaf):
+    if _compares_as_signed(chunk.leaf):
         pairs.append((statistics.min, statistics.max, False))
     for low, high, is_current in pairs:
         if low is None and high is None:
             continue
         if is_current:
-            is_declared = column_order_is_known(file.footer, chunk.leaf)
+            is_declared = declares_order(file.footer, chunk.leaf)
             if not has_bounds_order(
                 chunk.leaf, chunk, place.findings, index=place.index, page=place.page, is_declared=is_declared
             ):
@@ -92,6 +97,14 @@ def _check(file: ParquetInput, statistics: Statistics, place: _Place) -> None:
                 _check_exactness(statistics, place)
         if (statistics.min, statistics.max) == (low, high):
             break  # both pairs are the same: once is enough
+
+
+def _compares_as_signed(leaf: Leaf) -> bool:
+    """Whether values compare as signed numbers, and so as the deprecated bounds do."""
+    if leaf.type not in (Type.INT32, Type.INT64, Type.FLOAT, Type.DOUBLE):
+        return False
+    integer = leaf.logical.INTEGER if leaf.logical is not None else None
+    return integer is None or integer.isSigned
 
 
 def _check_count(rule: str, what: str, claimed: int | None, actual: int | None, place: _Place) -> None:

@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from intarsia.arrow.comparison import compares_alike, comparison_type
 from intarsia.file import ChunkKey, ParquetInput
+from intarsia.file.trust import Claim, Trust
 from intarsia.format.footer import Leaf
-from intarsia.format.writers import distrusts_exact_bounds, distrusts_null_counts
 from intarsia.indexes.column_index import ColumnIndexes
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.statistics import statistics_bounds
@@ -211,25 +211,17 @@ def _are_exact(asked: Asked, ordering: Ordering) -> Bools:
     """
     footer = asked.file.footer
     exact = np.zeros(len(footer.metadata.row_groups), dtype=bool)
-    if ordering.units_per_arrow != (1, 1) or distrusts_null_counts(footer.created_by, asked.leaf):
+    if ordering.units_per_arrow != (1, 1):
         return exact
-    doubted = _may_be_arrow_dictionary(asked) and distrusts_exact_bounds(footer.created_by, asked.leaf)
+    trust = Trust(footer, asked.leaf, ordering.arrow_type)
     for row_group in range(len(exact)):
         meta = footer.chunk_metadata(row_group, asked.leaf)
         statistics = meta.statistics
-        if statistics is None or (
-            doubted and meta.dictionary_page_offset is not None and statistics.null_count != 0
-        ):
+        if statistics is None or trust.doubt(Claim.EXACT_BOUNDS, meta) is not None:
             continue
         flags = statistics.is_min_value_exact, statistics.is_max_value_exact
         exact[row_group] = flags == (True, True) if ordering.is_bytes else False not in flags
     return exact
-
-
-def _may_be_arrow_dictionary(asked: Asked) -> bool:
-    """Whether a column may have come from an Arrow dictionary; the Arrow schema tells, if it is there."""
-    stored = asked.file.footer.key_values.get(b"ARROW:schema")
-    return stored is None or pa.types.is_dictionary(asked.file.leaf_types[asked.leaf.ordinal])
 
 
 def _values(ordering: Ordering, keys: Keys, valued: Bools) -> pa.Array:

@@ -1,0 +1,171 @@
+"""What is trusted of a file's metadata, by who wrote it and by the format."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from intarsia.file.trust import RULES, Claim, Told, Trust, parse_writer
+from intarsia.format.footer import Footer, schema_leaves
+from intarsia.format.structs import (
+    ColumnMetaData,
+    ColumnOrder,
+    ConvertedType,
+    Empty,
+    FileMetaData,
+    KeyValue,
+    SchemaElement,
+    Statistics,
+    Type,
+)
+
+REQUIRED, OPTIONAL, REPEATED = 0, 1, 2
+MOMENT = ConvertedType.TIMESTAMP_MICROS
+UINT = ConvertedType.UINT_32
+SCHEMA = [
+    SchemaElement("root", num_children=9),
+    SchemaElement("text", type=Type.BYTE_ARRAY, converted_type=ConvertedType.UTF8, repetition_type=OPTIONAL),
+    SchemaElement("number", type=Type.INT64, repetition_type=OPTIONAL),
+    SchemaElement(
+        "unsigned", type=Type.INT32, converted_type=ConvertedType.UINT_32, repetition_type=REQUIRED
+    ),
+    SchemaElement("many", type=Type.INT32, repetition_type=REPEATED),
+    SchemaElement("at", type=Type.INT64, converted_type=MOMENT, repetition_type=REQUIRED),
+    SchemaElement("maybe_at", type=Type.INT64, converted_type=MOMENT, repetition_type=OPTIONAL),
+    SchemaElement("flag", type=Type.BOOLEAN),
+    SchemaElement(
+        "varying", type=Type.BYTE_ARRAY, converted_type=ConvertedType.DECIMAL, precision=9, scale=2
+    ),
+    SchemaElement("s", num_children=2, repetition_type=OPTIONAL),
+    SchemaElement("blob", type=Type.BYTE_ARRAY, repetition_type=OPTIONAL),
+    SchemaElement("text", type=Type.BYTE_ARRAY, converted_type=ConvertedType.UTF8),
+]
+LEAVES = {leaf.name: leaf for leaf in schema_leaves(SCHEMA)}
+
+
+def trust(created_by, name, *, orders=True, arrow_schema=False, arrow_type=None):
+    metadata = FileMetaData(2, SCHEMA, 0, [], created_by=created_by.encode())
+    if orders:
+        metadata = metadata._replace(column_orders=[ColumnOrder(TYPE_ORDER=Empty())] * len(LEAVES))
+    if arrow_schema:
+        metadata = metadata._replace(key_value_metadata=[KeyValue(b"ARROW:schema", b"...")])
+    return Trust(Footer(metadata, b"", 0, 0), LEAVES[name], arrow_type)
+
+
+def chunk(name="number", *, dictionary=None, **statistics):
+    meta = ColumnMetaData(LEAVES[name].type, [0], [name], 0, 10, 40, 40, 100)
+    return meta._replace(dictionary_page_offset=dictionary, statistics=Statistics(**statistics))
+
+
+@pytest.mark.parametrize(
+    ("created_by", "name", "version"),
+    [
+        ("parquet-mr version 1.10.0 (build 031a)", "parquet-mr", (1, 10, 0)),
+        ("parquet-mr version 1.12.0-SNAPSHOT (build 6901)", "parquet-mr", (1, 12, 0)),
+        ("parquet-cpp-arrow version 26.0.1", "parquet-cpp-arrow", (26, 0, 1)),
+        ("parquet-rs version 55.1.0", "parquet-rs", (55, 1, 0)),
+        ("DuckDB version v1.4.4 (build 6ddac802ff)", "duckdb", (1, 4, 4)),
+        ("DuckDB", "duckdb", ()),
+        ("xitongsys/parquet-go version 1.5", "xitongsys/parquet-go", (1, 5)),
+        ("github.com/segmentio/parquet-go version 0.0.0 (build )", "github.com/segmentio/parquet-go", ()),
+        ("Polars", "polars", ()),
+        ("", "", ()),
+    ],
+)
+def test_who_wrote_it(created_by, name, version):
+    assert parse_writer(created_by) == (name, version)
+
+
+@pytest.mark.parametrize(
+    ("created_by", "leaf", "claim", "word"),
+    [
+        ("parquet-mr version 1.7.0 (build 1)", "text", Claim.BOUNDS, "PARQUET-251"),
+        ("github.com/segmentio/parquet-go (build )", "text", Claim.BOUNDS, "segmentio"),
+        ("github.com/xitongsys/parquet-go", "number", Claim.PAGE_INDEX, "xitongsys"),
+        ("hyparquet-writer 0.1", "many", Claim.PAGE_INDEX, "within a row"),
+        ("parquet-cpp-arrow version 26.0.1", "s.text", Claim.NULL_COUNT, "null struct"),
+        ("parquet-cpp-arrow version 26.0.1", "s.text", Claim.EXACT_BOUNDS, "null struct"),
+        ("parquet-cpp-arrow version 26.0.1", "text", Claim.EXACT_BOUNDS, "Arrow dictionary"),
+        ("parquet-cpp-arrow version 12.0.1", "number", Claim.PAGE_HEADERS, "13.0"),
+        ("DuckDB version v2.0.0 (build d54cbbe3df)", "s.blob", Claim.EXACT_BOUNDS, "fixed-size binary"),
+        ("fastparquet-python version 2026.9.0 (build 0)", "number", Claim.DEPRECATED_BOUNDS, "category"),
+        ("fastparquet-python version 2026.9.0 (build 0)", "at", Claim.DEPRECATED_BOUNDS, "NaT"),
+        ("", "text", Claim.DEPRECATED_BOUNDS, "signed"),
+        ("", "unsigned", Claim.DEPRECATED_BOUNDS, "signed"),
+        ("", "flag", Claim.BLOOM_FILTER, "booleans"),
+        ("", "varying", Claim.BLOOM_FILTER, "decimals"),
+    ],
+)
+def test_what_is_not_trusted(created_by, leaf, claim, word):
+    assert word in trust(created_by, leaf).doubt(claim, chunk(leaf, dictionary=None if word == "NaT" else 4))
+
+
+@pytest.mark.parametrize(
+    ("created_by", "leaf", "claim"),
+    [
+        ("parquet-mr version 1.7.0 (build 1)", "number", Claim.BOUNDS),
+        ("parquet-mr version 1.8.0 (build 1)", "text", Claim.BOUNDS),
+        ("parquet-mr version 1.12.0", "many", Claim.PAGE_INDEX),
+        ("hyparquet-writer 0.1", "number", Claim.PAGE_INDEX),
+        ("parquet-cpp-arrow version 26.0.1", "text", Claim.NULL_COUNT),
+        ("parquet-cpp-arrow version 26.0.1", "number", Claim.PAGE_HEADERS),
+        ("parquet-cpp-arrow version 26.0.1", "text", Claim.EXACT_BOUNDS),  # no dictionary page
+        ("DuckDB version v2.0.0 (build d54cbbe3df)", "s.text", Claim.EXACT_BOUNDS),
+        ("DuckDB version v2.0.0 (build d54cbbe3df)", "s.blob", Claim.BOUNDS),
+        ("fastparquet-python version 2026.9.0 (build 0)", "number", Claim.DEPRECATED_BOUNDS),
+        ("fastparquet-python version 2026.9.0 (build 0)", "maybe_at", Claim.DEPRECATED_BOUNDS),
+        ("fastparquet-python version 2026.9.0 (build 0)", "at", Claim.BOUNDS),  # those that were attached
+        ("Polars", "text", Claim.EXACT_BOUNDS),
+        ("", "text", Claim.BLOOM_FILTER),
+    ],
+)
+def test_what_is_trusted(created_by, leaf, claim):
+    assert trust(created_by, leaf).doubt(claim, chunk(leaf)) is None
+
+
+def test_every_rule_gives_its_evidence():
+    for rule in RULES:
+        assert rule.claims
+        assert rule.writer == rule.writer.lower()
+        assert len(rule.reason) > 20
+
+
+def test_an_arrow_dictionary_is_known_by_the_arrow_schema():
+    pyarrow = "parquet-cpp-arrow version 26.0.1"
+    with_nulls, without = chunk("text", dictionary=4, null_count=1), chunk("text", dictionary=4, null_count=0)
+    kinds = {"plain": pa.string(), "dictionary": pa.dictionary(pa.int32(), pa.string())}
+    for kind, doubted in (("plain", False), ("dictionary", True)):
+        told = trust(pyarrow, "text", arrow_schema=True, arrow_type=kinds[kind])
+        assert (told.doubt(Claim.EXACT_BOUNDS, with_nulls) is not None) == doubted
+        assert told.doubt(Claim.EXACT_BOUNDS, without) is None
+    assert trust(pyarrow, "text", arrow_type=pa.string()).doubt(Claim.EXACT_BOUNDS, with_nulls)
+
+
+def test_bounds():
+    current, deprecated = {"min_value": b"a", "max_value": b"b"}, {"min": b"c", "max": b"d"}
+    number = trust("", "number")
+    assert number.bounds(chunk(**current, **deprecated)) == Told((b"a", b"b"))
+    assert number.bounds(chunk(**deprecated)) == Told((b"c", b"d"))
+    assert number.bounds(chunk(min_value=b"a", **deprecated)) == Told((b"c", b"d"))
+    assert number.bounds(chunk(min=b"a")) == Told(None, "one of the two bounds is missing")
+    assert number.bounds(chunk()) == Told(None, "it has none")
+    unordered = trust("", "number", orders=False)
+    assert "ordered" in unordered.bounds(chunk(**current, **deprecated)).reason
+    assert unordered.bounds(chunk(**deprecated)).value == (b"c", b"d")
+
+
+def test_null_counts():
+    bounds = {"min_value": b"a", "max_value": b"b"}
+    number = trust("", "number")
+    assert number.null_count(chunk(null_count=3), 10) == Told(3)
+    assert number.null_count(chunk(null_count=0, **bounds), 10) == Told(0)
+    for told in (
+        number.null_count(chunk(null_count=0), 10),
+        number.null_count(chunk(), 10),
+        number.null_count(chunk(null_count=11), 10),
+        number.null_count(chunk(null_count=-1), 10),
+        trust("parquet-cpp-arrow version 26.0.1", "s.text").null_count(chunk("text", null_count=3), 10),
+    ):
+        assert told.value is None
+        assert told.reason
+    assert trust("", "unsigned").null_count(chunk("unsigned", null_count=3), 10) == Told(0)

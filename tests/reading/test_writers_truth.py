@@ -1,0 +1,171 @@
+"""What other writers say of their data: where it is false it is not trusted, and all else is true."""
+
+from __future__ import annotations
+
+import duckdb
+import fastparquet
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import event, given, reject, settings
+from hypothesis import strategies as st
+
+import intarsia as ia
+from intarsia.file import ParquetInput
+from intarsia.format import thrift
+from tests.predicate import strategies as flat
+from tests.reading import tables, writers
+from tests.reading.surgery import Patient
+from tests.reading.test_other_writers_habits import CHUNK_META, STATISTICS
+from tests.reading.truth import assert_truth
+
+
+def statistics_of(path, name):
+    """The statistics of a column's chunks, as they stand in the footer."""
+    with ParquetInput.open(path) as file:
+        (leaf,) = [leaf for leaf in file.footer.leaves if leaf.name == name]
+        return [group.columns[leaf.ordinal].meta_data.statistics for group in file.footer.metadata.row_groups]
+
+
+# --- any table, by any writer ---
+
+
+class PyArrow:
+    """A page index and Bloom filters, if asked for."""
+
+    types = tuple(flat.TYPES)
+    nested = tuple(tables.NESTED)
+    max_rows = 60
+
+
+@pytest.mark.parametrize("writer", [PyArrow, *writers.WRITERS.values(), writers.FastParquet])
+@settings(max_examples=20)
+@given(data=st.data())
+def test_what_is_trusted_is_true(tmp_path_factory, writer, data):
+    made = data.draw(tables.tables(writer.types, writer.nested, writer.max_rows), label="table")
+    path = tmp_path_factory.getbasetemp() / f"truth-{writer.__name__}.parquet"
+    path.unlink(missing_ok=True)
+    try:
+        if writer is PyArrow:
+            pq.write_table(made.table, path, **data.draw(tables.pyarrow_options(made), label="options"))
+        else:
+            writer.write(data.draw, made.table, path)
+        pq.read_table(path)
+    except (pa.ArrowException, OSError, *REFUSALS.get(writer, ())) as error:
+        event(str(error)[:50])  # a table that the writer does not take, or a file that pyarrow cannot read
+        reject()
+    assert_truth(path)
+
+
+#: What a writer raises for a table that it does not take, or cannot handle.
+REFUSALS = {writers.FastParquet: (ValueError, TypeError, UnboundLocalError)}
+
+
+def test_what_is_trusted_of_the_corpus_is_true(corpus):
+    """Files by parquet-mr, Impala, parquet-cpp, parquet-rs, Polars and DuckDB, of many versions."""
+    checked = 0
+    for path in sorted(corpus.rglob("*.parquet")):
+        try:
+            pq.read_table(path)
+        except (pa.ArrowException, OSError):
+            continue
+        try:
+            assert_truth(path)
+        except ia.FormatError:
+            continue  # damaged: no answer is no wrong answer
+        checked += 1
+    assert checked > 20
+
+
+# --- false statements, each by the writer that makes it ---
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.array([10, -5, 50, 20], np.int64),
+        np.array([10, -5, 50, 20], np.int8),
+        np.array([1.0, -5.5, 50.0, 20.0]),
+        np.array([10, -5, 50, 20], "datetime64[us]"),
+    ],
+    ids=str,
+)
+def test_fastparquet_takes_the_first_and_last_category_for_bounds(tmp_path, values):
+    path = str(tmp_path / "a.parquet")
+    column = pd.Categorical(values, categories=values)
+    fastparquet.write(path, pd.DataFrame({"c": column, "n": np.arange(4)}), stats=True)
+    (there,) = statistics_of(path, "c")
+    assert values[-1].tobytes() == there.max[: values.itemsize]  # the habit: 20 is not the greatest
+    assert values[0].tobytes() == there.min[: values.itemsize]
+    for value in pq.read_table(path)["c"]:
+        assert ia.open(path).count([("c", "=", value)]) == 1
+    assert_truth(path)
+
+
+def test_fastparquet_bounds_of_other_columns_still_exclude_row_groups(tmp_path):
+    path = str(tmp_path / "a.parquet")
+    frame = pd.DataFrame({"n": np.arange(40), "c": pd.Categorical(np.arange(40)[::-1] % 7)})
+    fastparquet.write(path, frame, stats=True, row_group_offsets=10)
+    scan = ia.open(path).scan("n = 5")
+    assert scan.to_arrow().num_rows == 1
+    assert scan.report.row_groups_read == 1
+    assert_truth(path)
+
+
+def test_fastparquet_leaves_nat_out_of_bounds_where_there_are_no_nulls(tmp_path):
+    """It is stored as the least number, which is a moment to whoever reads the column."""
+    path = str(tmp_path / "a.parquet")
+    moments = np.array(["NaT", "1970-01-02", "1970-01-03"], "datetime64[us]")
+    fastparquet.write(path, pd.DataFrame({"at": moments}), stats=True, has_nulls=False)
+    (there,) = statistics_of(path, "at")
+    assert there.min == moments[1].tobytes()
+    assert ia.open(path).count("at < '1970-01-01'") == 1
+    assert_truth(path)
+
+
+def test_a_column_that_cannot_be_null_has_no_nulls_whatever_is_counted(tmp_path):
+    path = str(tmp_path / "a.parquet")
+    schema = pa.schema([pa.field("x", pa.int64(), nullable=False)])
+    pq.write_table(pa.table({"x": [1, 2, 3]}, schema=schema), path, row_group_size=2)
+    patient = Patient.read(path)
+    for row_group in range(2):
+        patient.chunk(row_group, 0).get(CHUNK_META).get(STATISTICS).set(3, thrift.I64, 1)
+    patient.write(path)
+    assert ia.open(path).count("x IS NULL") == 0
+    assert ia.open(path).count("x IS NOT NULL") == 3
+    assert_truth(path)
+
+
+@pytest.mark.parametrize("dictionary_size_limit", [None, 1])
+def test_duckdb_states_blobs_below_null_structs(tmp_path, dictionary_size_limit):
+    """Arrow's fixed-size binary, where both a value and another row's struct are null."""
+    path = str(tmp_path / "a.parquet")
+    values = pa.array([b"ab", b"bb", b"bc", b"cc", None], pa.binary(2))
+    structs = pa.StructArray.from_arrays([values], ["x"], mask=pa.array([True, False, False, True, False]))
+    made = pa.table({"s": structs})
+    limit = "" if dictionary_size_limit is None else f", DICTIONARY_SIZE_LIMIT {dictionary_size_limit}"
+    with duckdb.connect() as connection:
+        connection.register("made", made)
+        connection.execute(f"COPY made TO '{path}' (FORMAT parquet{limit})")
+    (there,) = statistics_of(path, "s.x")
+    read = [row["s"] and row["s"]["x"] for row in pq.read_table(path).to_pylist()]
+    assert there.max_value not in read  # the habit
+    assert there.is_max_value_exact
+    found = ia.open(path).aggregate({"s.x": ["min", "max"]})["s.x"]
+    present = [value for value in read if value is not None]
+    assert found == {"min": min(present), "max": max(present)}
+    assert_truth(path)
+
+
+def test_fastparquet_does_not_say_that_values_are_never_null(tmp_path):
+    """It leaves the repetition out, as the Thrift default for "required"; there is no null to count then."""
+    path = str(tmp_path / "a.parquet")
+    fastparquet.write(path, pd.DataFrame({"x": [1.5, np.nan, 2.5]}), stats=True, has_nulls=None)
+    with ParquetInput.open(path) as file:
+        (leaf,) = file.footer.leaves
+    assert leaf.element.repetition_type is None
+    assert leaf.max_definition_level == pq.read_metadata(path).schema.column(0).max_definition_level == 0
+    assert ia.open(path).count("x IS NULL") == 0
+    assert_truth(path)
