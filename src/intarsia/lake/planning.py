@@ -74,8 +74,9 @@ def plan_files(
             return Excluded(column)
         file = open_file(entry)
         try:
-            query = binder.query(entry, file)
-            return OpenPlan(query, plan_file(query))
+            with file.named_errors():
+                query = binder.query(entry, file)
+                return OpenPlan(query, plan_file(query))
         except BaseException:
             file.close()
             raise

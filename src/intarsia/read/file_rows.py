@@ -125,8 +125,7 @@ class FileReader:
         counts = ReadCounts(row_groups=1, pages=pages, rows_candidate=num_rows, rows_matched=num_rows)
         if not query.output_leaves:
             return Piece(rows_without_columns(num_rows), counts)
-        with query.file.named_errors():
-            return Piece(self._read_by_pyarrow(group, num_rows), counts)
+        return Piece(self._read_by_pyarrow(group, num_rows), counts)
 
     def _read_by_pyarrow(self, group: int, num_rows: int) -> pa.Table:
         query = self._query
@@ -167,12 +166,9 @@ def read_whole_file(query: FileQuery) -> Piece:
     file = query.file
     reader = FileReader(query, FilePlan(RowSelection.all(file.footer.num_rows), RowSelection.none()))
     groups = range(query.num_row_groups)
-    if len(groups) < 2:
-        pieces = [reader.read_whole(group) for group in groups]
-    else:
-        # pyarrow decodes the columns of one row group in parallel; several groups at once leave no core idle
-        with ThreadPoolExecutor(min(len(groups), pa.cpu_count())) as pool:
-            pieces = list(pool.map(reader.read_whole, groups))
+    # pyarrow decodes the columns of one row group in parallel; several groups at once leave no core idle
+    with file.named_errors(), ThreadPoolExecutor(max(1, min(len(groups), pa.cpu_count()))) as pool:
+        pieces = list(pool.map(reader.read_whole, groups))
     if not query.output_leaves:
         rows = rows_without_columns(file.footer.num_rows)
     else:

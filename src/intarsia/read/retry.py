@@ -34,6 +34,7 @@ def retry_without_wrong_index(file: ParquetInput, work: Callable[[], _Result]) -
     """
     while True:
         try:
-            return work()
+            with file.named_errors():
+                return work()
         except WrongPageIndexError as error:  # noqa: PERF203  there is nothing to hoist
             file.metadata.distrust_page_index(error.row_group, str(error))
