@@ -44,10 +44,26 @@ def _read_however_small():
 
 def asked(file, wanted):
     """The dictionaries of a file, after they were asked for all rows, whatever they cost."""
-    everything = RowSelection.all(file.footer.num_rows)
     found = Dictionaries(file)
-    found.load(dict.fromkeys(wanted, everything), lambda _: everything, lambda _: 1 << 62)
+    reach = {leaf: found.reach(leaf) for leaf in wanted}
+    list(found.ask({leaf: groups for leaf, groups in reach.items() if groups is not None}, Everything(file)))
     return found
+
+
+class Everything:
+    """All rows are at stake, and whatever it costs to save some is worth it."""
+
+    def __init__(self, file):
+        self.edges = file.footer.row_group_starts
+
+    def bytes_of(self, row_group):
+        return 1 << 62
+
+    def rows_of(self, row_group):
+        return int(self.edges[row_group + 1] - self.edges[row_group])
+
+    def excluded_if(self, denied):
+        return np.ones(len(self.edges) - 1, dtype=bool)
 
 
 def rows_where(leaf, array) -> RowSelection:

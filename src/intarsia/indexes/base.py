@@ -248,6 +248,18 @@ class PicksPredicates(Protocol):
 
 
 @runtime_checkable
+class ListsValues(Protocol):
+    """An index that knows every value of its granules, so that a granule which it leaves holds a match.
+
+    Then nothing is gained by dictionary pages, which hold the values of a row group.
+    """
+
+    def lists_values(self, predicate: BoundLeaf) -> bool:
+        """Whether it judges ``predicate``, which is on one of its columns, by the values themselves."""
+        ...
+
+
+@runtime_checkable
 class EstimatesRows(Protocol):
     """An index that estimates, and tells before its payload is read what it can estimate.
 

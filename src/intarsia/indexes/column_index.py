@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 
@@ -11,6 +13,8 @@ from intarsia.format.footer import Leaf
 from intarsia.format.page_index import PageLocations
 from intarsia.format.structs import ColumnIndex
 from intarsia.format.writers import distrusts_null_counts
+from intarsia.indexes.asking import judge
+from intarsia.indexes.proof import Cost, Stakes, Told, Wanted
 from intarsia.indexes.statistics import bounds_of_keys, column_order_is_known
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, might_match, surely_matches
@@ -19,21 +23,58 @@ from intarsia.rows.selection import RowSelection
 
 
 class ColumnIndexes:
-    """The column indexes of a file, as an index; row groups without one cannot be told."""
+    """The column indexes of a file, as an index and as a proof; row groups without one cannot be told."""
+
+    name = "column_index"
+    is_lookup = False
 
     def __init__(self, file: ParquetInput) -> None:
         self._file = file
         self._bounds: dict[ChunkKey, Bounds | None] = {}
+        self._reach: dict[int, Bools] = {}
+
+    def reach(self, condition: BoundLeaf) -> Bools | None:
+        """The row groups in which the condition's column has a column index."""
+        leaf = self._leaf(condition)
+        if leaf is None or not column_order_is_known(self._file.footer, leaf):
+            return None
+        if leaf.ordinal not in self._reach:
+            row_groups = range(len(self._file.footer.metadata.row_groups))
+            has_index = [self._file.has_column_index(ChunkKey(group, leaf.ordinal)) for group in row_groups]
+            self._reach[leaf.ordinal] = np.array(has_index, dtype=bool)
+        return self._reach[leaf.ordinal]
+
+    def cost(self, wanted: Wanted) -> Cost:
+        """The column indexes and the offset indexes that say where their pages start."""
+        num_bytes = 0
+        keys = self._keys(wanted)
+        for row_group, ordinal in keys:
+            chunk = self._file.footer.metadata.row_groups[row_group].columns[ordinal]
+            num_bytes += (chunk.column_index_length or 0) + (chunk.offset_index_length or 0)
+        return Cost(num_bytes, 2 * len(keys))
+
+    def ask(self, wanted: Wanted, stakes: Stakes) -> Iterator[Told]:  # noqa: ARG002
+        """Read what is missing of the page index, and judge conditions by it."""
+        keys = self._keys(wanted)
+        self._file.load_page_index(keys, keys)
+        return judge(self._file, self.name, self, wanted)
+
+    def _keys(self, wanted: Wanted) -> set[ChunkKey]:
+        return {
+            ChunkKey(row_group, leaf.ordinal)
+            for condition, row_groups in wanted.items()
+            if (leaf := self._leaf(condition)) is not None
+            for row_group in np.flatnonzero(row_groups).tolist()
+        }
 
     def keys(self, predicate: BoundLeaf, scope: RowSelection) -> list[ChunkKey]:
         """Chunks of the predicate's column that have a column index, in row groups that ``scope`` touches."""
-        leaf = self._leaf(predicate)
-        if leaf is None or not column_order_is_known(self._file.footer, leaf):
+        leaf, reach = self._leaf(predicate), self.reach(predicate)
+        if leaf is None or reach is None:
             return []
         edges = self._file.footer.row_group_starts
-        touched = np.flatnonzero(scope.overlaps(edges[:-1], edges[1:])).tolist()
-        keys = (ChunkKey(row_group, leaf.ordinal) for row_group in touched)
-        return [key for key in keys if self._file.has_column_index(key)]
+        touched = np.flatnonzero(reach & scope.overlaps(edges[:-1], edges[1:])).tolist()
+        return [ChunkKey(row_group, leaf.ordinal) for row_group in touched]
 
     def candidate_rows(self, predicate: BoundLeaf) -> RowSelection | None:
         """Rows of the pages that might match, and of row groups whose column index was not loaded."""

@@ -9,8 +9,10 @@ file now, is then the user's word.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,11 +30,14 @@ from intarsia.format.datafusion import (
     serialize_block,
 )
 from intarsia.format.directory import KEY as DIRECTORY_KEY
+from intarsia.indexes.asking import judge
 from intarsia.indexes.base import Layout
+from intarsia.indexes.proof import Cost, Stakes, Told, Wanted
 from intarsia.predicate.bound import BoundCompare, BoundIn, BoundMatch, BoundNull, BoundPrefix, Path
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.predicate.evaluate import leaf_mask
 from intarsia.predicate.required import fold_case, ignores_case, required_texts
+from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 
 #: What reports call an index of this form that no directory names.
@@ -175,6 +180,38 @@ def open_named(file: ParquetInput, column: Path, most_bytes: int) -> OpenLines |
     if lines is None:
         return None
     return OpenLines(pa.array(lines, pa.string()), file.footer.num_rows, are_values=len(lines) == 1)
+
+
+class NamedValues:
+    """The block that a file has, as a proof.
+
+    Args:
+        file: The file.
+        column: The column that it is about, as the user says.
+    """
+
+    name = NAME
+    is_lookup = True
+
+    def __init__(self, file: ParquetInput, column: Path) -> None:
+        self._file = file
+        self._column = column
+
+    def reach(self, condition: BoundLeaf) -> Bools | None:
+        """Every row group, for what is on the column."""
+        if condition.path != self._column or isinstance(condition, BoundNull):
+            return None
+        return np.ones(len(self._file.footer.metadata.row_groups), dtype=bool)
+
+    def cost(self, wanted: Wanted) -> Cost:  # noqa: ARG002
+        """At least the header; a block that is too long is left alone by `open_named`."""
+        return Cost(HEADER_BYTES, 1)
+
+    def ask(self, wanted: Wanted, stakes: Stakes) -> Iterator[Told]:
+        """Read the block and judge conditions by it."""
+        row_groups = range(len(self._file.footer.metadata.row_groups))
+        values = open_named(self._file, self._column, sum(map(stakes.bytes_of, row_groups)))
+        return iter(()) if values is None else judge(self._file, self.name, values, wanted)
 
 
 def _is_embedded(file: ParquetInput, offset: int, column: Path) -> bool:

@@ -155,6 +155,10 @@ class Distinct:
         """DataFusion's form says nothing of nulls."""
         return not (self._is_datafusion and isinstance(predicate, BoundNull))
 
+    def lists_values(self, predicate: BoundLeaf) -> bool:
+        """Whatever it judges, it judges by the values."""
+        return self.can_prune(predicate)
+
     def open(self, payload: bytes, layout: Layout) -> OpenDistinct | OpenLines:
         """The values and where they occur."""
         if self._is_datafusion:

@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-import pyarrow as pa
+import numpy as np
 
-from intarsia.errors import FormatError, IndexPayloadError, IntarsiaError
+from intarsia.errors import IndexPayloadError
 from intarsia.file import ParquetInput
 from intarsia.format.blob import BLOB_HEADER_BYTES, check_blob_header, check_payload, unframe
 from intarsia.format.directory import Directory, Entry
+from intarsia.indexes.asking import answer_of, judge
 from intarsia.indexes.base import (
     EstimatesRows,
     EstimatingIndex,
     Layout,
+    ListsValues,
     OpenIndex,
     PicksPredicates,
     ProbedIndex,
 )
+from intarsia.indexes.proof import Cost, Stakes, Told, Wanted
 from intarsia.indexes.registry import find_index_class, why_unknown
+from intarsia.indexes.value_hash import num_looked_up
 from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.rows.bounds import Bools
 from intarsia.storage import ByteRange
 
-_Answer = TypeVar("_Answer")
-
-#: About what it costs to probe an index that is not read whole.
+#: About what it costs to probe an index that is not read whole, and what each further value adds.
 PROBE_BYTES = 8 * 1024
+PROBED_VALUE_BYTES = 1024
 
 
 class EmbeddedIndexes:
@@ -74,6 +78,16 @@ class EmbeddedIndexes:
         if not isinstance(index, PicksPredicates):
             return index is not None
         return bool(answer_of(self._file, entry.name, partial(index.can_prune, predicate)))
+
+    def lists_values(self, predicate: BoundLeaf) -> bool:
+        """Whether an index knows the values that occur, so that dictionary pages tell no more."""
+        for entry in self.entries:
+            index = self.index(entry) if predicate.path in entry.columns else None
+            if isinstance(index, ListsValues) and answer_of(
+                self._file, entry.name, partial(index.lists_values, predicate)
+            ):
+                return True
+        return False
 
     def estimators(self, predicate: BoundLeaf, most_bytes: int) -> Iterator[tuple[str, EstimatingIndex]]:
         """Indexes that estimate how many rows match: those about its column, then those about none.
@@ -136,39 +150,43 @@ class EmbeddedIndexes:
         return answer_of(self._file, entry.name, opened)
 
 
-def answer_of(file: ParquetInput, name: str, ask: Callable[[], _Answer]) -> _Answer | None:
-    """What an index answers; None if it fails, which is noted: it is not believed then (contract C2).
+class EntryProof:
+    """An embedded index as a proof; it is free if its payload stands in the directory.
 
     Args:
         file: The file.
-        name: The name of the index.
-        ask: Asks it.
+        embedded: Its embedded indexes.
+        entry: The index.
     """
-    try:
-        return ask_index(ask)
-    except IndexPayloadError as error:
-        file.distrust(name, str(error))
-        return None
 
+    def __init__(self, file: ParquetInput, embedded: EmbeddedIndexes, entry: Entry) -> None:
+        self._file = file
+        self._embedded = embedded
+        self._entry = entry
+        self.name = entry.name
+        #: what is probed finds rows, and seldom knows of others that surely match
+        self.is_lookup = isinstance(embedded.index(entry), ProbedIndex)
 
-def ask_index(ask: Callable[[], _Answer]) -> _Answer:
-    """What an index answers.
+    def reach(self, condition: BoundLeaf) -> Bools | None:
+        """Every row group, if the index can judge the condition at all."""
+        if not self._embedded.can_prune(self._entry, condition):
+            return None
+        return np.ones(len(self._file.footer.metadata.row_groups), dtype=bool)
 
-    Args:
-        ask: Asks it.
+    def cost(self, wanted: Wanted) -> Cost:
+        """The payload, or what it takes to probe it for each value."""
+        if self._entry.inline is not None:
+            return Cost(0, 0)
+        if not self.is_lookup:
+            return Cost(self._entry.length, 1)
+        num_values = sum(num_looked_up(condition) for condition in wanted)
+        num_bytes = PROBE_BYTES + PROBED_VALUE_BYTES * (num_values - 1)
+        return Cost(min(num_bytes, self._entry.length), 2 * num_values)
 
-    Raises:
-        IndexPayloadError: If it fails: its class may be anybody's, and its payload anything.
-        FormatError: As it is, of the file, and so is OSError.
-    """
-    try:
-        return ask()
-    except (IndexPayloadError, FormatError, OSError):
-        raise
-    except (IntarsiaError, pa.ArrowException) as error:  # such as values that do not compare
-        raise IndexPayloadError(str(error)) from error
-    except Exception as error:
-        raise IndexPayloadError(f"it fails when it is asked: {type(error).__name__}: {error}") from error
+    def ask(self, wanted: Wanted, stakes: Stakes) -> Iterator[Told]:  # noqa: ARG002
+        """Open the index, if that was not done yet, and judge conditions by it."""
+        index = self._embedded.open(self._entry)
+        return iter(()) if index is None else judge(self._file, self.name, index, wanted)
 
 
 @dataclass(frozen=True)
