@@ -15,9 +15,11 @@ the values of a file, and how to open one again::
 What an open index owes its users, and what `intarsia.testing.IndexContract` checks: **if a row meets
 the predicate, the row is in** ``candidate_rows(predicate)``.  ``None`` means "cannot tell".
 
-What an index can do beyond that, it says by a protocol of one method each: `PicksPredicates` keeps it from
-being read in vain, `ProbedIndex` from being read whole; `SureIndex` knows rows that surely match, and
-`EstimatesRows` and `EstimatingIndex` about how many do; `HasFooterKeys` lets other programs find it.
+What an index can do beyond that, it says by small protocols, and nothing asks which kind it is.
+`PicksPredicates` keeps it from being read in vain, `ProbedIndex` from being read whole; `SureIndex` knows
+rows that surely match, and `EstimatesRows` and `EstimatingIndex` about how many do; `Summarizes`, `Sketches`
+and `Samples` answer aggregates, counts of distinct values and samples; `HasFooterKeys` lets other programs
+find it.
 """
 
 from __future__ import annotations
@@ -25,15 +27,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.errors import ColumnNotFoundError, IndexBuildError, IndexPayloadError
+from intarsia.indexes.summaries import GranuleSummaries
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.rows.selection import Rows, RowSelection
 from intarsia.storage import ByteRange
+
+if TYPE_CHECKING:
+    from intarsia.indexes.hll import DistinctCounter
 
 #: How finely an index knows its file: ``"file"``, ``"row_group"``, ``"page"``, or every so many rows.
 Granularity: TypeAlias = "str | int"
@@ -123,7 +130,11 @@ class Layout:
 
 
 class ColumnData(Protocol):
-    """The values of a file's columns, as `Index.build` gets them."""
+    """The values of a file's columns, as `Index.build` gets them.
+
+    Attributes:
+        layout: Where the rows lie; it knows the pages of the index's columns.
+    """
 
     layout: Layout
 
@@ -136,16 +147,30 @@ class ColumnData(Protocol):
         """Some whole rows, of all columns.
 
         Args:
-            ordinals: Ordinals of rows in the file's numbering, ascending.
+            ordinals: Ordinals of rows in the file's numbering, ascending; int64.
+
+        Returns:
+            A row for each ordinal, in their order, with the columns of `schema`.
         """
         ...
 
     def type_of(self, column: str) -> pa.DataType:
-        """Arrow's type of a column (dotted)."""
+        """Arrow's type of a column.
+
+        Args:
+            column: The column, dotted if it is nested.
+
+        Raises:
+            ColumnNotFoundError: If there is no such column.
+            IndexBuildError: If it lies in a list or map.
+        """
         ...
 
     def batches(self, column: str) -> Iterator[tuple[int, pa.Array]]:
-        """A column (dotted) from its first row to its last, a row group or less at a time.
+        """A column from its first row to its last, a row group or less at a time.
+
+        Args:
+            column: The column, dotted if it is nested.
 
         Yields:
             The first row of the piece in the file's numbering, and the values.
@@ -158,7 +183,14 @@ class EncodedColumns(Protocol):
     """`ColumnData` that need not spread out what is encoded by a dictionary."""
 
     def encoded_batches(self, column: str) -> Iterator[tuple[int, pa.Array]]:
-        """The same as `ColumnData.batches`, but some pieces are dictionary arrays of the column's type."""
+        """The same as `ColumnData.batches`, but some pieces are dictionary arrays of the column's type.
+
+        Args:
+            column: The column, dotted if it is nested.
+
+        Yields:
+            The first row of the piece in the file's numbering, and the values.
+        """
         ...
 
 
@@ -166,6 +198,13 @@ def encoded_batches(chunk: ColumnData, column: str) -> Iterator[tuple[int, pa.Ar
     """A column from its first row to its last, in dictionary arrays where that is faster.
 
     It is for indexes that look at each different value once.
+
+    Args:
+        chunk: The columns of the file.
+        column: The column, dotted if it is nested.
+
+    Yields:
+        The first row of the piece in the file's numbering, and the values.
     """
     return chunk.encoded_batches(column) if isinstance(chunk, EncodedColumns) else chunk.batches(column)
 
@@ -175,7 +214,17 @@ class OpenIndex(Protocol):
     """An index that can be asked."""
 
     def candidate_rows(self, predicate: BoundLeaf) -> RowSelection | None:
-        """A superset of the rows that meet ``predicate``, in the file's numbering; None: cannot tell."""
+        """Rows that might meet a condition.
+
+        Args:
+            predicate: One condition on one of the index's columns; see `intarsia.indexes` for its classes.
+
+        Returns:
+            A superset of the rows that meet it, in the file's numbering; None: cannot tell.
+
+        Raises:
+            IndexPayloadError: If the payload turns out to be damaged; the index is then not used.
+        """
         ...
 
 
@@ -184,7 +233,17 @@ class SureIndex(Protocol):
     """An open index that also knows rows that need no second look."""
 
     def certain_rows(self, predicate: BoundLeaf) -> RowSelection | None:
-        """Rows that all meet ``predicate``; None: cannot tell."""
+        """Rows that surely meet a condition.
+
+        Args:
+            predicate: As for `OpenIndex.candidate_rows`.
+
+        Returns:
+            Rows that all meet it, in the file's numbering, not necessarily all that do; None: cannot tell.
+
+        Raises:
+            IndexPayloadError: If the payload turns out to be damaged.
+        """
         ...
 
 
@@ -193,24 +252,43 @@ class EstimatingIndex(Protocol):
     """An open index that can tell about how many rows match."""
 
     def estimated_rows(self, predicate: BoundLeaf) -> float | None:
-        """About how many rows of the file meet ``predicate``; None: cannot tell."""
+        """About how many rows meet a condition.
+
+        Args:
+            predicate: A condition for which `EstimatesRows.can_estimate` is true.
+
+        Returns:
+            About how many rows of the whole file meet it; None: cannot tell. Rows are read in another order
+            for it, and none is skipped.
+        """
         ...
 
 
 @runtime_checkable
 class Index(Protocol):
-    """An index class's instance: its parameters, and how to build and open it."""
+    """An index class's instance: its parameters, and how to build and open it.
+
+    Attributes:
+        kind: What files call the class; also the name of its entry point in the group ``intarsia.indexes``.
+        version: Version of the payload's form. A file with a later one than is known is read without it.
+    """
 
     kind: ClassVar[str]
     version: ClassVar[int]
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it is about, dotted."""
+        """The columns that it is about, dotted if they are nested; none, if it is about rows as a whole."""
         ...
 
     def build(self, chunk: ColumnData) -> bytes:
         """The payload for a file.
+
+        Args:
+            chunk: The values of the file's columns, and where its rows lie.
+
+        Returns:
+            Any bytes, the same for the same values and layout.
 
         Raises:
             IndexBuildError: If these columns cannot have such an index.
@@ -219,6 +297,13 @@ class Index(Protocol):
 
     def open(self, payload: bytes, layout: Layout) -> OpenIndex:
         """Open a payload that `build` made, perhaps an older version of it.
+
+        Args:
+            payload: The bytes, compared with their checksum.
+            layout: Where the rows lie. Pages are not known here, so an index of pages keeps where they start.
+
+        Returns:
+            What can be asked, and perhaps is more: a `SureIndex`, an `EstimatingIndex` and so on.
 
         Raises:
             IndexPayloadError: If the payload is damaged.
@@ -231,9 +316,14 @@ class TellsShortfall(Protocol):
     """An index that can tell when a payload that it built will hardly be of use."""
 
     def shortfall(self, payload: bytes, layout: Layout) -> str | None:
-        """Why it will hardly skip anything, for whoever attaches it; None if it may.
+        """Why it will hardly skip anything, for whoever attaches it.
 
-        The layout is that of `build`: it knows the pages.
+        Args:
+            payload: What `Index.build` has just made.
+            layout: That of `Index.build`: it knows the pages.
+
+        Returns:
+            The reason, in words that continue a sentence; None if it may be of use.
         """
         ...
 
@@ -243,7 +333,14 @@ class PicksPredicates(Protocol):
     """An index that tells, before its payload is read, which predicates it cannot judge."""
 
     def can_prune(self, predicate: BoundLeaf) -> bool:
-        """False where `OpenIndex.candidate_rows` would be None; ``predicate`` is on one of its columns."""
+        """Whether its payload is worth reading for a condition.
+
+        Args:
+            predicate: A condition on one of the index's columns.
+
+        Returns:
+            False where `OpenIndex.candidate_rows` would be None.
+        """
         ...
 
 
@@ -255,7 +352,11 @@ class ListsValues(Protocol):
     """
 
     def lists_values(self, predicate: BoundLeaf) -> bool:
-        """Whether it judges ``predicate``, which is on one of its columns, by the values themselves."""
+        """Whether it judges a condition by the values themselves.
+
+        Args:
+            predicate: A condition on one of the index's columns.
+        """
         ...
 
 
@@ -267,7 +368,117 @@ class EstimatesRows(Protocol):
     """
 
     def can_estimate(self, predicate: BoundLeaf) -> bool:
-        """False where `EstimatingIndex.estimated_rows` would be None."""
+        """Whether its payload is worth reading for an estimate.
+
+        Args:
+            predicate: A condition on one of the index's columns, or on any, if it has none.
+
+        Returns:
+            False where `EstimatingIndex.estimated_rows` would be None.
+        """
+        ...
+
+
+@runtime_checkable
+class Summarizes(Protocol):
+    """An index that knows what granules come to: it answers COUNT, SUM, MIN, MAX and AVG."""
+
+    def can_summarize(self, column: str) -> bool:
+        """Whether its payload is worth reading for the summaries of a column.
+
+        Args:
+            column: One of `Index.columns`.
+
+        Returns:
+            False where `SummarizingIndex.granule_summaries` would be None.
+        """
+        ...
+
+
+@runtime_checkable
+class SummarizingIndex(Protocol):
+    """What an index that `Summarizes` opens as."""
+
+    def granule_summaries(self, column: str) -> GranuleSummaries | None:
+        """What the values of each granule come to.
+
+        It is taken for the answer where all rows of a granule are known to match, so it has to be right.
+
+        Args:
+            column: A column for which `Summarizes.can_summarize` is true.
+
+        Returns:
+            A summary of each granule; None if that is not known after all.
+
+        Raises:
+            IndexPayloadError: If the payload turns out to be damaged.
+        """
+        ...
+
+
+@runtime_checkable
+class Sketches(Protocol):
+    """An index that has a sketch of the distinct values of each granule: it answers `approx_distinct`."""
+
+    def can_sketch(self, column: str) -> bool:
+        """Whether it has sketches of a column.
+
+        Args:
+            column: One of `Index.columns`.
+        """
+        ...
+
+
+@runtime_checkable
+class SketchingIndex(Protocol):
+    """What an index that `Sketches` opens as."""
+
+    @property
+    def edges(self) -> Rows:
+        """First row of each granule in the file's numbering, and the number of rows at the end; int64."""
+        ...
+
+    def add_to(self, counter: DistinctCounter, granules: npt.NDArray[np.bool_]) -> None:
+        """Add the sketches of some granules to a count.
+
+        Args:
+            counter: Counts distinct values; a sketch of Apache DataSketches goes to its ``add_sketch``.
+            granules: For each granule, whether its values are to be counted; one boolean a granule.
+
+        Raises:
+            IndexPayloadError: If a sketch is damaged; nothing was counted then.
+        """
+        ...
+
+
+@runtime_checkable
+class Samples(Protocol):
+    """An index that keeps some rows of the file, drawn uniformly: it answers `Table.sample`."""
+
+    def num_sampled(self, num_rows: int) -> int:
+        """How many rows it keeps, which has to be known before its payload is read.
+
+        Args:
+            num_rows: Rows in the file.
+
+        Returns:
+            How many of them it keeps, ``num_rows`` at most.
+        """
+        ...
+
+
+@runtime_checkable
+class SamplingIndex(Protocol):
+    """What an index that `Samples` opens as."""
+
+    @property
+    def ordinals(self) -> Rows:
+        """Which rows of the file it keeps, ascending; int64, as many as `Samples.num_sampled` says."""
+        ...
+
+    @property
+    def rows(self) -> pa.Table:
+        """Those rows, of all columns, as `pyarrow.parquet.read_table` would give them."""
         ...
 
 
@@ -281,6 +492,9 @@ class HasFooterKeys(Protocol):
         Args:
             payload_offset: Where the payload starts in the file, in bytes. A payload that has keys never
                 stands in the directory.
+
+        Returns:
+            Keys and their values.
         """
         ...
 
@@ -296,6 +510,12 @@ class PayloadSource(Protocol):
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
         """The bytes of each range, in the order asked, all in one go.
 
+        Args:
+            ranges: Ranges of bytes, counted from the payload's first byte.
+
+        Returns:
+            As many bytes objects as there are ranges.
+
         Nothing has been compared with a checksum: the payload's own form has to tell what is damaged.
 
         Raises:
@@ -309,7 +529,18 @@ class ProbedIndex(Protocol):
     """An index whose payload is large and is probed with small reads, not loaded whole."""
 
     def open_source(self, source: PayloadSource, layout: Layout) -> OpenIndex:
-        """Open a payload without reading it whole; `Index.open` takes the same payload as bytes."""
+        """Open a payload without reading it whole; `Index.open` takes the same payload as bytes.
+
+        Args:
+            source: The payload, of which nothing has been read.
+            layout: As for `Index.open`.
+
+        Returns:
+            What can be asked; it reads when it is asked.
+
+        Raises:
+            IndexPayloadError: If it can be seen at once that this is no such payload.
+        """
         ...
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Literal
@@ -22,11 +22,15 @@ from intarsia.indexes.base import (
     OpenIndex,
     PicksPredicates,
     ProbedIndex,
+    Samples,
+    Sketches,
+    Summarizes,
 )
 from intarsia.indexes.proof import Cost, Stakes, Told, Wanted
 from intarsia.indexes.registry import find_index_class, why_unknown
 from intarsia.indexes.value_hash import num_looked_up
 from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.predicate.bound import Path
 from intarsia.rows.bounds import Bools
 from intarsia.storage import ByteRange
 
@@ -81,13 +85,10 @@ class EmbeddedIndexes:
 
     def lists_values(self, predicate: BoundLeaf) -> bool:
         """Whether an index knows the values that occur, so that dictionary pages tell no more."""
-        for entry in self.entries:
-            index = self.index(entry) if predicate.path in entry.columns else None
-            if isinstance(index, ListsValues) and answer_of(
-                self._file, entry.name, partial(index.lists_values, predicate)
-            ):
-                return True
-        return False
+        return any(
+            isinstance(index, ListsValues) and self._says(entry, partial(index.lists_values, predicate))
+            for entry, index, _ in self._about(predicate.path)
+        )
 
     def estimators(self, predicate: BoundLeaf, most_bytes: int) -> Iterator[tuple[str, EstimatingIndex]]:
         """Indexes that estimate how many rows match: those about its column, then those about none.
@@ -108,6 +109,37 @@ class EmbeddedIndexes:
                 opened = self.open(entry)
                 if isinstance(opened, EstimatingIndex):
                     yield entry.name, opened
+
+    def summarizers(self, path: Path) -> Iterator[tuple[Entry, str]]:
+        """Indexes that could say what granules of a column come to, and what they call the column."""
+        for entry, index, column in self._about(path):
+            if isinstance(index, Summarizes) and self._says(entry, partial(index.can_summarize, column)):
+                yield entry, column
+
+    def sketchers(self, path: Path) -> Iterator[Entry]:
+        """Indexes that could have sketches of a column's distinct values."""
+        for entry, index, column in self._about(path):
+            if isinstance(index, Sketches) and self._says(entry, partial(index.can_sketch, column)):
+                yield entry
+
+    def sampler(self) -> tuple[Entry, int] | None:
+        """An index that keeps some rows, and how many; None if there is none."""
+        for entry in self.entries:
+            index = self.index(entry)
+            if isinstance(index, Samples):
+                num_rows = self._file.footer.num_rows
+                kept = answer_of(self._file, entry.name, partial(index.num_sampled, num_rows))
+                if kept is not None:
+                    return entry, min(kept, num_rows)
+        return None
+
+    def _about(self, path: Path) -> Iterator[tuple[Entry, Any, str]]:
+        for entry in self.entries:
+            if path in entry.columns:
+                yield entry, self.index(entry), entry.column_names[entry.columns.index(path)]
+
+    def _says(self, entry: Entry, ask: Callable[[], bool]) -> bool:
+        return bool(answer_of(self._file, entry.name, ask))
 
     def read(self, entry: Entry) -> bytes:
         """The payload of an entry.

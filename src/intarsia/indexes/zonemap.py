@@ -33,7 +33,7 @@ from intarsia.indexes.granules import (
     serialize_granules,
 )
 from intarsia.indexes.parameters import check_granularity
-from intarsia.indexes.summaries import merge_summaries, summarize, summary_schema
+from intarsia.indexes.summaries import GranuleSummaries, merge_summaries, summarize, summary_schema
 from intarsia.predicate.bound import BoundMatch, BoundNull
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.rows.bounds import Bools, Bounds, boundary_order, might_match, surely_matches
@@ -112,6 +112,10 @@ class ZoneMap:
             return bool(predicate.prefix) and not predicate.negated
         return True
 
+    def can_summarize(self, column: str) -> bool:
+        """Its own column."""
+        return column == self.column
+
 
 @dataclass(frozen=True)
 class OpenZoneMap:
@@ -134,6 +138,10 @@ class OpenZoneMap:
     def certain_rows(self, predicate: BoundLeaf) -> RowSelection | None:
         """Rows of the granules that match as a whole."""
         return self._judge(predicate, surely_matches)
+
+    def granule_summaries(self, column: str) -> GranuleSummaries:  # noqa: ARG002
+        """The summaries as they are."""
+        return GranuleSummaries(self.edges, self.summaries, self.exact)
 
     def _judge(
         self, predicate: BoundLeaf, verdict: Callable[[BoundLeaf, Bounds], Bools]

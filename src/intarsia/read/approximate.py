@@ -15,12 +15,11 @@ from intarsia.arrow.comparison import compares_alike, comparison_array, comparis
 from intarsia.errors import CorruptFileError, IndexPayloadError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
 from intarsia.file.decode import PageIndexMismatchError
-from intarsia.format.directory import Entry
+from intarsia.indexes.base import SamplingIndex, SketchingIndex
 from intarsia.indexes.embedded import EmbeddedIndexes
-from intarsia.indexes.granules import granule_rows
-from intarsia.indexes.hll import MAX_LG_CONFIG_K, MIN_LG_CONFIG_K, DistinctCounter, Hll, OpenHll, is_counted
-from intarsia.indexes.sample import OpenSample, Sample, draw, take_rows
-from intarsia.predicate import Path
+from intarsia.indexes.granules import covered_granules, granule_rows
+from intarsia.indexes.hll import MAX_LG_CONFIG_K, MIN_LG_CONFIG_K, DistinctCounter, is_counted
+from intarsia.indexes.sample import draw, take_rows
 from intarsia.read.file_scan import FileScan
 from intarsia.read.output_columns import OutputColumn, concat_rows
 from intarsia.read.prune import PruneStep
@@ -141,15 +140,15 @@ class DistinctValues:
         known = RowSelection.none()
         before = file.source.counts.bytes
         is_indexed = False
-        for entry in _sketches_of(scan.embedded, self._path) if self._hashes_alike(file) else ():
+        for entry in scan.embedded.sketchers(self._path) if self._hashes_alike(file) else ():
             left = rows - known
             if left.is_empty or (entry.granularity == "file" and rows.num_rows < file.footer.num_rows):
                 is_indexed = True  # as far as that goes
                 continue
             index = scan.embedded.open(entry)
-            if not isinstance(index, OpenHll):
+            if not isinstance(index, SketchingIndex):
                 continue
-            covered = index.covered(rows)
+            covered = covered_granules(index.edges, rows)
             try:
                 index.add_to(counter, covered)
             except IndexPayloadError as error:
@@ -168,10 +167,6 @@ class DistinctValues:
         leaf = file.leaves_by_path.get(self._path)
         kind = None if leaf is None else file.leaf_types.get(leaf.ordinal)
         return kind is not None and compares_alike(kind, self._kind)
-
-
-def _sketches_of(embedded: EmbeddedIndexes, path: Path) -> Iterator[Entry]:
-    return (entry for entry in embedded.entries if entry.kind == Hll.kind and entry.columns == (path,))
 
 
 def _has_match(scan: FileScan) -> bool:
@@ -200,8 +195,8 @@ class FileSize:
     @classmethod
     def of(cls, file: ParquetInput) -> FileSize:
         """By its footer; no index is read."""
-        index, num_rows = _sample_of(EmbeddedIndexes(file)), file.footer.num_rows
-        return cls(num_rows, None if index is None else min(index[1].n, num_rows))
+        found = EmbeddedIndexes(file).sampler()
+        return cls(file.footer.num_rows, None if found is None else found[1])
 
 
 def affordable_rows(sizes: Sequence[FileSize]) -> int:
@@ -288,23 +283,15 @@ def _rows_at(scan: FileScan, ordinals: Rows) -> pa.Table:
             scan.tally.rows_matched = before  # the caller counts them
 
 
-def _sample_of(embedded: EmbeddedIndexes) -> tuple[Entry, Sample] | None:
-    for entry in embedded.entries:
-        index = embedded.index(entry) if entry.kind == Sample.kind else None
-        if isinstance(index, Sample):
-            return entry, index
-    return None
-
-
-def _open_sample(file: ParquetInput, scan: FileScan) -> OpenSample | None:
+def _open_sample(file: ParquetInput, scan: FileScan) -> SamplingIndex | None:
     """A file's sample, if it can be believed."""
-    found = _sample_of(scan.embedded)
+    found = scan.embedded.sampler()
     if found is None:
         return None
     before = file.source.counts.bytes
     index = scan.embedded.open(found[0])
     scan.tally.index_bytes += file.source.counts.bytes - before
-    if not isinstance(index, OpenSample):
+    if not isinstance(index, SamplingIndex):
         return None
     here, there = file.arrow_schema, index.rows.schema
     if (here.names, here.types) != (there.names, there.types):
