@@ -307,8 +307,9 @@ def test_pages_are_read_in_parts_and_kept_up_to_a_limit(monkeypatch):
     meta = file.footer.metadata.row_groups[0].columns[0].meta_data
     page_bytes = meta.data_page_offset - meta.dictionary_page_offset
     monkeypatch.setattr(dictionary, "MAX_HELD_BYTES", 3 * page_bytes)
-    assert asked(file, [leaf]).candidate_rows(leaf) == RowSelection.from_ranges([(0, 30), (40, 100)])
-    assert sum(map(len, file.dictionaries.values())) == 3 * page_bytes
+    found = asked(file, [leaf])
+    assert found.candidate_rows(leaf) == RowSelection.from_ranges([(0, 30), (40, 100)])
+    assert sum(map(len, found.pages.values())) == 3 * page_bytes
 
 
 def test_each_place_is_looked_at_once_however_many_go_into_a_part():

@@ -71,7 +71,7 @@ class BloomFilters:
             num_groups = int(row_groups.sum())
             num_bytes += num_groups * (HEADER_BYTES + BLOCK_BYTES * len(self._hashes(condition)))
             requests += 2 * num_groups
-        return Cost(num_bytes, requests)
+        return Cost(num_bytes, requests, part_bytes=HEADER_BYTES + BLOCK_BYTES)
 
     def ask(self, wanted: Wanted, stakes: Stakes) -> Iterator[Told]:
         """Probe filters, as far as that costs less than it could save, and judge conditions by them."""

@@ -45,12 +45,20 @@ class ColumnIndexes:
         return self._reach[leaf.ordinal]
 
     def cost(self, wanted: Wanted) -> Cost:
-        """The column indexes and the offset indexes that say where their pages start."""
+        """The column indexes and the offset indexes that say where their pages start.
+
+        Those that cannot lie where the footer says cost nothing: they are not read, and that is noted.
+        """
         num_bytes = 0
         keys = self._keys(wanted)
         for row_group, ordinal in keys:
             chunk = self._file.footer.metadata.row_groups[row_group].columns[ordinal]
-            num_bytes += (chunk.column_index_length or 0) + (chunk.offset_index_length or 0)
+            for start, length in (
+                (chunk.column_index_offset or 0, chunk.column_index_length or 0),
+                (chunk.offset_index_offset or 0, chunk.offset_index_length or 0),
+            ):
+                if self._file.footer.holds(start, start + length):
+                    num_bytes += length
         return Cost(num_bytes, 2 * len(keys))
 
     def ask(self, wanted: Wanted, stakes: Stakes) -> Iterator[Told]:  # noqa: ARG002

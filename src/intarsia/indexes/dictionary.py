@@ -139,8 +139,8 @@ class Dictionaries:
             (row_group, leaf.ordinal): self._place(leaf, row_group)
             for _, leaf, row_group in self._chunks(wanted)
         }
-        num_bytes = sum(place.length if place else 0 for place in places.values())
-        return Cost(num_bytes, len(places), len(places))
+        lengths = [place.length if place else 0 for place in places.values()]
+        return Cost(sum(lengths), len(lengths), pages=len(lengths), part_bytes=min(lengths))
 
     def ask(self, wanted: Wanted, stakes: Stakes) -> Iterator[Told]:
         """Judge conditions by the dictionary pages that cost less than they could save."""

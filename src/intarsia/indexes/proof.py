@@ -26,11 +26,18 @@ class Cost(NamedTuple):
         num_bytes: Bytes to read; 0 for what the footer holds.
         requests: Requests for them, apart from what storage may join.
         pages: Pages to decode.
+        part_bytes: Bytes of the smallest part that it can be asked for by itself; None: all of them.
     """
 
     num_bytes: int
     requests: int
     pages: int = 0
+    part_bytes: int | None = None
+
+    @property
+    def least_bytes(self) -> int:
+        """Bytes that have to be read for any answer at all."""
+        return self.num_bytes if self.part_bytes is None else self.part_bytes
 
 
 class Told(NamedTuple):

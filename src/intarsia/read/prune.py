@@ -217,7 +217,8 @@ class _Pruner:
             wanted = self._wanted(reach, groups, counts if proof.is_lookup else None)
             if wanted:
                 cost = proof.cost(wanted)
-                if cost.num_bytes == 0 or cost.num_bytes < self._bytes_in(any_of(list(wanted.values()))):
+                least = cost.least_bytes
+                if least == 0 or least < self._bytes_in(any_of(list(wanted.values()))):
                     price = cost.num_bytes + cost.requests * request_bytes + cost.pages * DECODING_BYTES
                     offers.append(_Offer(proof, wanted, price))
         return offers
