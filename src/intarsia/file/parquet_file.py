@@ -61,8 +61,6 @@ class ParquetInput:
         footer: The footer.
         ignored: Indexes that were there and could not be believed.
         dictionaries: Dictionary pages that were read to prune by, and their offsets; who needs one takes it.
-        distinct_column: The column that distinct values in DataFusion's form are of, by the word of whoever
-            opened the file; None if nobody says, and then they are not used.
 
     Raises:
         CorruptFileError: If it is no Parquet file, or a damaged one.
@@ -74,7 +72,6 @@ class ParquetInput:
         self.path = source.path
         self.ignored: list[Ignored] = []
         self.dictionaries: dict[int, bytes] = {}
-        self.distinct_column: tuple[str, ...] | None = None
         self._locations: dict[ChunkKey, PageLocations | None] = {}
         self._column_indexes: dict[ChunkKey, ColumnIndex | None] = {}
         with self.named_errors():

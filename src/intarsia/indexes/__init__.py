@@ -6,6 +6,7 @@ to write              `Index`, whose `Index.build` gets a `ColumnData` with its 
 what it may do more   `SureIndex`; `PicksPredicates`, `ProbedIndex`, `ListsValues`; `EstimatesRows` and
                       `EstimatingIndex`; `Summarizes` and `SummarizingIndex`; `Sketches` and
                       `SketchingIndex`; `Samples` and `SamplingIndex`; `TellsShortfall`; `HasFooterKeys`
+                      and `SharesFooterKeys`
 what it is asked      a `Condition`: `BoundCompare`, `BoundIn`, `BoundNull`, `BoundPrefix`, `BoundMatch`
 what it answers       a `RowSelection`; `GranuleSummaries`
 granules              `cut_at_edges`, `granule_runs`, `serialize_granules`, `parse_granules`, `granule_rows`,
@@ -42,6 +43,7 @@ from intarsia.indexes.base import (
     ProbedIndex,
     Samples,
     SamplingIndex,
+    SharesFooterKeys,
     Sketches,
     SketchingIndex,
     Summarizes,
@@ -102,6 +104,7 @@ __all__ = [
     "RowSelection",
     "Samples",
     "SamplingIndex",
+    "SharesFooterKeys",
     "Sketches",
     "SketchingIndex",
     "Summarizes",

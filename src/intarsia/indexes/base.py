@@ -40,6 +40,7 @@ from intarsia.rows.selection import Rows, RowSelection
 from intarsia.storage import ByteRange
 
 if TYPE_CHECKING:
+    from intarsia.file import ParquetInput
     from intarsia.indexes.hll import DistinctCounter
 
 #: How finely an index knows its file: ``"file"``, ``"row_group"``, ``"page"``, or every so many rows.
@@ -495,6 +496,23 @@ class HasFooterKeys(Protocol):
 
         Returns:
             Keys and their values.
+        """
+        ...
+
+
+@runtime_checkable
+class SharesFooterKeys(Protocol):
+    """An index with footer keys that other programs write, too."""
+
+    def difference(self, payload: bytes, file: ParquetInput) -> str | None:
+        """Why a payload of another program, to which the file's own keys lead, is not like this one.
+
+        Args:
+            payload: What `Index.build` made of the file.
+            file: The file as it was before anything was attached; it has one of the keys.
+
+        Returns:
+            The reason, in words, and then the index is refused; None if the keys may stay as they are.
         """
         ...
 

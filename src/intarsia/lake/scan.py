@@ -69,8 +69,6 @@ class Scan:
         self._limit = limit
         self._where = predicate
         self._predicate: Bound | None = None if predicate is None else bind(predicate, table.schema)
-        named = table.distinct_index
-        self._distinct_column = None if named is None else find_column(table.schema, named)[0]
         if columns is None:
             refuse_repeated(table.schema, table.schema.names, table.files[0].path)
         self.columns = output_columns(table.schema, columns)
@@ -260,7 +258,6 @@ class Scan:
                 report.add_unopened(entry.size_bytes, excluded_by)
                 continue
             with self._table.open_file(entry) as file:
-                file.distinct_column = self._distinct_column
                 constants |= self._missing_constants(file, columns, constants)
                 with file.named_errors():
                     scan = FileScan(file, self._predicate, columns, constants)

@@ -16,21 +16,13 @@ from intarsia.read.approximate import ApproximateCount
 from intarsia.read.report import ScanReport
 
 
-def open(
-    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, distinct_index: str | None = None
-) -> Table:
+def open(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Table:
     """Open a Parquet file or a lake of them.
 
     Args:
         source: A file, a folder, a glob, or a list of these; a local path or a URL (no glob then). Folders
             named ``column=value`` below a folder, or from a glob's first wildcard on, become partition
             columns; a file that is named by itself has none.
-        distinct_index: The column (dotted if it is nested) whose distinct values other programs laid into
-            the files in the form of DataFusion's example, under the footer key ``distinct_index_offset``.
-            Nothing in such a file says what column they are of, and nothing shows that they are not of an
-            earlier version of the file, where a writer copied the key together with the bytes: files are
-            skipped by them on your word. A key that leads to anything else is noticed, and ignored with
-            a warning. What `Distinct` wrote is used without being named.
 
     Returns:
         A table; nothing but the listing was read.
@@ -46,7 +38,7 @@ def open(
         >>> ia.open(path).scan(where="x = 42").to_arrow().to_pylist()
         [{'x': 42}]
     """
-    return Table(find_files(source), distinct_index=distinct_index)
+    return Table(find_files(source))
 
 
 class Table(TableFiles):
@@ -60,7 +52,6 @@ class Table(TableFiles):
         files: The files: those of a folder or glob by path, those of a list as they were listed. Each has
             ``path``, ``size_bytes`` and ``partition``.
         schema: The schema; the first file's footer is read for it.
-        distinct_index: See `open`.
     """
 
     def __repr__(self) -> str:

@@ -18,12 +18,10 @@ class TableFiles:
 
     Args:
         files: The files, at least one.
-        distinct_index: The column that distinct values in DataFusion's form are about, if files have such.
     """
 
-    def __init__(self, files: Sequence[TableFile], *, distinct_index: str | None = None) -> None:
+    def __init__(self, files: Sequence[TableFile]) -> None:
         self.files = tuple(files)
-        self.distinct_index = distinct_index
         # the first file and its ETag, for whoever is first to read it
         self._still_open: list[tuple[ParquetInput, str]] = []
 

@@ -18,7 +18,6 @@ from intarsia.arrow.comparison import compares_alike
 from intarsia.file import ParquetInput
 from intarsia.indexes.bloom import BloomFilters
 from intarsia.indexes.column_index import ColumnIndexes
-from intarsia.indexes.datafusion import NamedValues
 from intarsia.indexes.dictionary import Dictionaries
 from intarsia.indexes.embedded import EmbeddedIndexes, EntryProof
 from intarsia.indexes.proof import Proof, Wanted
@@ -42,8 +41,8 @@ class PruneStep:
     """What one index excluded.
 
     Attributes:
-        index: Its name: ``"statistics"``, ``"column_index"``, ``"bloom_filter"``, ``"distinct_index_offset"``
-            (values in DataFusion's form), ``"dictionary"``, or an embedded index's name.
+        index: Its name: ``"statistics"``, ``"column_index"``, ``"bloom_filter"``, ``"dictionary"``, or an
+            embedded index's name.
         column: The column it was asked about, dotted; where several columns of an OR exclude rows only
             together, the last of them.
         before: Rows that might match before it was asked.
@@ -103,8 +102,6 @@ def prune(
     dictionaries = Dictionaries(file, embedded.lists_values)
     about = [entry for entry in embedded.entries if not predicate.paths().isdisjoint(entry.columns)]
     proofs: list[Proof] = [ColumnIndexes(file), BloomFilters(file), dictionaries]
-    if file.distinct_column is not None:
-        proofs.append(NamedValues(file, file.distinct_column))
     proofs += [EntryProof(file, embedded, entry) for entry in about]
     pruner = _Pruner(file, predicate, constants or {}, data_bytes or (lambda _: 1 << 62))
     pruner.run(RowGroupStatistics(file), proofs)
