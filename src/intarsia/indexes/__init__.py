@@ -35,12 +35,17 @@ from intarsia.indexes.base import (
     HasFooterKeys,
     Index,
     Layout,
-    ListsValues,
     OpenIndex,
     PayloadBytes,
     PayloadSource,
     PicksPredicates,
     ProbedIndex,
+    SureIndex,
+    TellsShortfall,
+    encoded_batches,
+)
+from intarsia.indexes.capabilities import (
+    ListsValues,
     Samples,
     SamplingIndex,
     SharesFooterKeys,
@@ -48,9 +53,6 @@ from intarsia.indexes.base import (
     SketchingIndex,
     Summarizes,
     SummarizingIndex,
-    SureIndex,
-    TellsShortfall,
-    encoded_batches,
 )
 from intarsia.indexes.granules import (
     GranulePayload,

@@ -17,9 +17,8 @@ the predicate, the row is in** ``candidate_rows(predicate)``.  ``None`` means "c
 
 What an index can do beyond that, it says by small protocols, and nothing asks which kind it is.
 `PicksPredicates` keeps it from being read in vain, `ProbedIndex` from being read whole; `SureIndex` knows
-rows that surely match, and `EstimatesRows` and `EstimatingIndex` about how many do; `Summarizes`, `Sketches`
-and `Samples` answer aggregates, counts of distinct values and samples; `HasFooterKeys` lets other programs
-find it.
+rows that surely match, and `EstimatesRows` and `EstimatingIndex` about how many do; `HasFooterKeys` lets
+other programs find it.  `intarsia.indexes.capabilities` has those that answer more than predicates.
 """
 
 from __future__ import annotations
@@ -27,21 +26,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.errors import ColumnNotFoundError, IndexBuildError, IndexPayloadError
-from intarsia.indexes.summaries import GranuleSummaries
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.rows.selection import Rows, RowSelection
 from intarsia.storage import ByteRange
-
-if TYPE_CHECKING:
-    from intarsia.file import ParquetInput
-    from intarsia.indexes.hll import DistinctCounter
 
 #: How finely an index knows its file: ``"file"``, ``"row_group"``, ``"page"``, or every so many rows.
 Granularity: TypeAlias = "str | int"
@@ -346,22 +339,6 @@ class PicksPredicates(Protocol):
 
 
 @runtime_checkable
-class ListsValues(Protocol):
-    """An index that knows every value of its granules, so that a granule which it leaves holds a match.
-
-    Then nothing is gained by dictionary pages, which hold the values of a row group.
-    """
-
-    def lists_values(self, predicate: BoundLeaf) -> bool:
-        """Whether it judges a condition by the values themselves.
-
-        Args:
-            predicate: A condition on one of the index's columns.
-        """
-        ...
-
-
-@runtime_checkable
 class EstimatesRows(Protocol):
     """An index that estimates, and tells before its payload is read what it can estimate.
 
@@ -381,109 +358,6 @@ class EstimatesRows(Protocol):
 
 
 @runtime_checkable
-class Summarizes(Protocol):
-    """An index that knows what granules come to: it answers COUNT, SUM, MIN, MAX and AVG."""
-
-    def can_summarize(self, column: str) -> bool:
-        """Whether its payload is worth reading for the summaries of a column.
-
-        Args:
-            column: One of `Index.columns`.
-
-        Returns:
-            False where `SummarizingIndex.granule_summaries` would be None.
-        """
-        ...
-
-
-@runtime_checkable
-class SummarizingIndex(Protocol):
-    """What an index that `Summarizes` opens as."""
-
-    def granule_summaries(self, column: str) -> GranuleSummaries | None:
-        """What the values of each granule come to.
-
-        It is taken for the answer where all rows of a granule are known to match, so it has to be right.
-
-        Args:
-            column: A column for which `Summarizes.can_summarize` is true.
-
-        Returns:
-            A summary of each granule; None if that is not known after all.
-
-        Raises:
-            IndexPayloadError: If the payload turns out to be damaged.
-        """
-        ...
-
-
-@runtime_checkable
-class Sketches(Protocol):
-    """An index that has a sketch of the distinct values of each granule: it answers `approx_distinct`."""
-
-    def can_sketch(self, column: str) -> bool:
-        """Whether it has sketches of a column.
-
-        Args:
-            column: One of `Index.columns`.
-        """
-        ...
-
-
-@runtime_checkable
-class SketchingIndex(Protocol):
-    """What an index that `Sketches` opens as."""
-
-    @property
-    def edges(self) -> Rows:
-        """First row of each granule in the file's numbering, and the number of rows at the end; int64."""
-        ...
-
-    def add_to(self, counter: DistinctCounter, granules: npt.NDArray[np.bool_]) -> None:
-        """Add the sketches of some granules to a count.
-
-        Args:
-            counter: Counts distinct values; a sketch of Apache DataSketches goes to its ``add_sketch``.
-            granules: For each granule, whether its values are to be counted; one boolean a granule.
-
-        Raises:
-            IndexPayloadError: If a sketch is damaged; nothing was counted then.
-        """
-        ...
-
-
-@runtime_checkable
-class Samples(Protocol):
-    """An index that keeps some rows of the file, drawn uniformly: it answers `Table.sample`."""
-
-    def num_sampled(self, num_rows: int) -> int:
-        """How many rows it keeps, which has to be known before its payload is read.
-
-        Args:
-            num_rows: Rows in the file.
-
-        Returns:
-            How many of them it keeps, ``num_rows`` at most.
-        """
-        ...
-
-
-@runtime_checkable
-class SamplingIndex(Protocol):
-    """What an index that `Samples` opens as."""
-
-    @property
-    def ordinals(self) -> Rows:
-        """Which rows of the file it keeps, ascending; int64, as many as `Samples.num_sampled` says."""
-        ...
-
-    @property
-    def rows(self) -> pa.Table:
-        """Those rows, of all columns, as `pyarrow.parquet.read_table` would give them."""
-        ...
-
-
-@runtime_checkable
 class HasFooterKeys(Protocol):
     """An index whose payload other programs find by footer keys of their own."""
 
@@ -496,23 +370,6 @@ class HasFooterKeys(Protocol):
 
         Returns:
             Keys and their values.
-        """
-        ...
-
-
-@runtime_checkable
-class SharesFooterKeys(Protocol):
-    """An index with footer keys that other programs write, too."""
-
-    def difference(self, payload: bytes, file: ParquetInput) -> str | None:
-        """Why a payload of another program, to which the file's own keys lead, is not like this one.
-
-        Args:
-            payload: What `Index.build` made of the file.
-            file: The file as it was before anything was attached; it has one of the keys.
-
-        Returns:
-            The reason, in words, and then the index is refused; None if the keys may stay as they are.
         """
         ...
 

@@ -18,14 +18,11 @@ from intarsia.indexes.base import (
     EstimatesRows,
     EstimatingIndex,
     Layout,
-    ListsValues,
     OpenIndex,
     PicksPredicates,
     ProbedIndex,
-    Samples,
-    Sketches,
-    Summarizes,
 )
+from intarsia.indexes.capabilities import ListsValues, Samples, Sketches, Summarizes
 from intarsia.indexes.proof import Cost, Stakes, Told, Wanted
 from intarsia.indexes.registry import find_index_class, why_unknown
 from intarsia.indexes.value_hash import num_looked_up

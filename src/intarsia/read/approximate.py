@@ -15,7 +15,7 @@ from intarsia.arrow.comparison import compares_alike, comparison_array, comparis
 from intarsia.errors import CorruptFileError, IndexPayloadError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
 from intarsia.file.decode import PageIndexMismatchError
-from intarsia.indexes.base import SamplingIndex, SketchingIndex
+from intarsia.indexes.capabilities import SamplingIndex, SketchingIndex
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.granules import covered_granules, granule_rows
 from intarsia.indexes.hll import MAX_LG_CONFIG_K, MIN_LG_CONFIG_K, DistinctCounter, is_counted

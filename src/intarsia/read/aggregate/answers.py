@@ -24,7 +24,7 @@ from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.footer import Leaf
 from intarsia.format.writers import distrusts_exact_bounds, distrusts_null_counts
 from intarsia.indexes.asking import answer_of
-from intarsia.indexes.base import SummarizingIndex
+from intarsia.indexes.capabilities import SummarizingIndex
 from intarsia.indexes.column_index import ColumnIndexes
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.statistics import statistics_bounds
