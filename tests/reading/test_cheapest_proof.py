@@ -11,9 +11,11 @@ import pytest
 
 import intarsia as ia
 from intarsia.file import ParquetInput
+from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.predicate import bind, parse_filters, parse_sql
 from intarsia.read import formula
 from intarsia.read import prune as prune_module
+from intarsia.read.estimate import Estimates
 from intarsia.read.prune import prune
 from intarsia.rows.selection import RowSelection
 from tests.reading.pages import footer_bytes, layout_of, open_recorded, run, touched
@@ -201,3 +203,27 @@ def test_each_source_is_combined_once(numbers, monkeypatch, make):
             prune(file, make(count))
         nodes.append(sum(len(list(formula.conditions_of(term))) for term in walks))
     assert nodes[1] <= 4.4 * nodes[0]
+
+
+def test_estimates_are_linear_in_the_number_of_conditions(numbers):
+    ia.attach(numbers, [ia.Histogram("x", buckets=16, granularity="row_group"), ia.Sample(100)])
+
+    def calls(count):
+        total = 0
+
+        def add(frame, event, _):
+            nonlocal total
+            total += event == "call"
+
+        with ParquetInput.open(numbers) as file:
+            estimates = Estimates(file, EmbeddedIndexes(file), 1 << 40)
+            predicate = or_of_equalities(count)
+            before = sys.getprofile()
+            sys.setprofile(add)
+            try:
+                assert estimates.share(predicate) is not None
+            finally:
+                sys.setprofile(before)
+        return total
+
+    assert calls(400) <= 4.4 * calls(100)

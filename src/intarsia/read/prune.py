@@ -100,7 +100,8 @@ def prune(
     bytes_before = file.source.counts.bytes
     embedded = embedded or EmbeddedIndexes(file)
     dictionaries = Dictionaries(file, embedded.lists_values)
-    about = [entry for entry in embedded.entries if not predicate.paths().isdisjoint(entry.columns)]
+    paths = predicate.paths()
+    about = [entry for entry in embedded.entries if not paths.isdisjoint(entry.columns)]
     proofs: list[Proof] = [ColumnIndexes(file), BloomFilters(file), dictionaries]
     proofs += [EntryProof(file, embedded, entry) for entry in about]
     pruner = _Pruner(file, predicate, constants or {}, data_bytes or (lambda _: 1 << 62))
@@ -281,11 +282,13 @@ class _Pruner:
     def _knowledge(self, ordinal: int) -> _Known:
         if ordinal not in self._known:
             starts, stops = self._edges[:-1], self._edges[1:]
-            is_possible = self._possible[ordinal].overlaps(starts, stops)
+            possible = self._possible[ordinal]
+            is_possible = possible.overlaps(starts, stops)
+            doubtful = possible - self._sure[ordinal]
             self._known[ordinal] = _Known(
                 is_possible,
-                is_possible & self._possible[ordinal].covers(starts, stops),
-                is_possible & ~self._sure[ordinal].covers(starts, stops),
+                is_possible & possible.covers(starts, stops),
+                is_possible if doubtful is possible else doubtful.overlaps(starts, stops),
             )
         return self._known[ordinal]
 
