@@ -259,6 +259,50 @@ def test_a_foreign_sample_is_taken(path):
     assert set(few) <= set(range(ROWS - 50, ROWS))
 
 
+@pytest.mark.parametrize(
+    ("method", "answer"),
+    [
+        ("edges", property(lambda self: np.array([0, ROWS - 1]))),
+        ("edges", property(lambda self: np.array([0, ROWS, 5, ROWS]))),
+        ("edges", property(lambda self: None)),
+        ("add_to", lambda self, counter, granules: 1 / 0),
+    ],
+)
+def test_a_sketch_that_fails_is_not_used(path, monkeypatch, method, answer):
+    ia.attach(path, [Counted("text")])
+    monkeypatch.setattr(OpenCounted, method, answer)
+    with pytest.warns(ia.IntarsiaWarning, match=r"ignored counted\(text\):file"):
+        found = ia.open(path).approx_distinct("text")
+    assert found.unindexed == (str(path),)
+    assert found.lower <= ROWS <= found.upper
+
+
+@pytest.mark.parametrize(
+    ("method", "answer"),
+    [
+        ("ordinals", property(lambda self: np.arange(3))),
+        ("ordinals", property(lambda self: np.arange(50)[::-1])),
+        ("ordinals", property(lambda self: np.arange(50) + ROWS)),
+        ("rows", property(lambda self: pa.table({"id": np.arange(50)}))),
+        ("rows", property(lambda self: None)),
+    ],
+)
+def test_a_sample_that_does_not_fit_the_file_is_not_used(path, monkeypatch, method, answer):
+    ia.attach(path, [Tail(50)])
+    monkeypatch.setattr(OpenTail, method, answer)
+    with pytest.warns(ia.IntarsiaWarning, match=r"ignored tail\(\):file"):
+        found = ia.open(path).sample(50, seed=1)
+    assert len(set(found["id"].to_pylist())) == 50
+    assert min(found["id"].to_pylist()) < ROWS - 50
+
+
+def test_a_sample_whose_class_fails_is_none(path, monkeypatch):
+    ia.attach(path, [Tail(50)])
+    monkeypatch.setattr(Tail, "num_sampled", lambda self, num_rows: "many")
+    with pytest.warns(ia.IntarsiaWarning, match=r"ignored tail\(\):file"):
+        assert ia.open(path).sample(seed=1).num_rows == 1000
+
+
 def test_nothing_asks_for_a_kind():
     """In what reads, no comparison with a kind, and no class of a kind but to build what it is."""
     source = Path(ia.__file__).parent

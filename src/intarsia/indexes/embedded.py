@@ -22,7 +22,14 @@ from intarsia.indexes.base import (
     PicksPredicates,
     ProbedIndex,
 )
-from intarsia.indexes.capabilities import ListsValues, Samples, Sketches, Summarizes
+from intarsia.indexes.capabilities import (
+    ListsValues,
+    Samples,
+    SamplingIndex,
+    Sketches,
+    SketchingIndex,
+    Summarizes,
+)
 from intarsia.indexes.proof import Cost, Stakes, Told, Wanted
 from intarsia.indexes.registry import find_index_class, why_unknown
 from intarsia.indexes.value_hash import num_looked_up
@@ -124,11 +131,24 @@ class EmbeddedIndexes:
         for entry in self.entries:
             index = self.index(entry)
             if isinstance(index, Samples):
-                num_rows = self._file.footer.num_rows
-                kept = answer_of(self._file, entry.name, partial(index.num_sampled, num_rows))
+                kept = answer_of(self._file, entry.name, partial(_num_sampled, index, self._file))
                 if kept is not None:
-                    return entry, min(kept, num_rows)
+                    return entry, kept
         return None
+
+    def open_sketches(self, entry: Entry) -> SketchingIndex | None:
+        """One of `sketchers`, opened; None if it has no sketches of this file after all."""
+        index = self.open(entry)
+        if not isinstance(index, SketchingIndex):
+            return None
+        return answer_of(self._file, entry.name, partial(_checked_sketches, index, self._file))
+
+    def open_sample(self, entry: Entry) -> SamplingIndex | None:
+        """The `sampler`, opened; None if it has no sample of this file after all."""
+        index = self.open(entry)
+        if not isinstance(index, SamplingIndex):
+            return None
+        return answer_of(self._file, entry.name, partial(_checked_sample, index, self._file))
 
     def _about(self, path: Path) -> Iterator[tuple[Entry, Any, str]]:
         for entry in self.entries:
@@ -177,6 +197,28 @@ class EmbeddedIndexes:
             return found
 
         return answer_of(self._file, entry.name, opened)
+
+
+def _num_sampled(index: Samples, file: ParquetInput) -> int:
+    return max(0, min(int(index.num_sampled(file.footer.num_rows)), file.footer.num_rows))
+
+
+def _checked_sketches(index: SketchingIndex, file: ParquetInput) -> SketchingIndex:
+    edges = index.edges
+    if edges[0] != 0 or edges[-1] != file.footer.num_rows or (np.diff(edges) < 0).any():
+        raise IndexPayloadError("its granules are not those of the file")
+    return index
+
+
+def _checked_sample(index: SamplingIndex, file: ParquetInput) -> SamplingIndex:
+    ordinals, rows = index.ordinals, index.rows
+    is_ascending = len(ordinals) == len(rows) and bool((np.diff(ordinals) > 0).all())
+    if not is_ascending or (len(rows) and not 0 <= ordinals[0] <= ordinals[-1] < file.footer.num_rows):
+        raise IndexPayloadError("its rows are not those of the file")
+    here = file.arrow_schema
+    if (here.names, here.types) != (rows.schema.names, rows.schema.types):
+        raise IndexPayloadError("it has other columns than the file, or columns of other types")
+    return index
 
 
 class EntryProof:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,8 @@ from intarsia.arrow.comparison import compares_alike, comparison_array, comparis
 from intarsia.errors import CorruptFileError, IndexPayloadError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
 from intarsia.file.decode import PageIndexMismatchError
-from intarsia.indexes.capabilities import SamplingIndex, SketchingIndex
+from intarsia.indexes.asking import ask_index
+from intarsia.indexes.capabilities import SamplingIndex
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.granules import covered_granules, granule_rows
 from intarsia.indexes.hll import MAX_LG_CONFIG_K, MIN_LG_CONFIG_K, DistinctCounter, is_counted
@@ -145,12 +147,12 @@ class DistinctValues:
             if left.is_empty or (entry.granularity == "file" and rows.num_rows < file.footer.num_rows):
                 is_indexed = True  # as far as that goes
                 continue
-            index = scan.embedded.open(entry)
-            if not isinstance(index, SketchingIndex):
+            index = scan.embedded.open_sketches(entry)
+            if index is None:
                 continue
             covered = covered_granules(index.edges, rows)
             try:
-                index.add_to(counter, covered)
+                ask_index(partial(index.add_to, counter, covered))
             except IndexPayloadError as error:
                 file.distrust(entry.name, str(error))
                 continue
@@ -289,12 +291,6 @@ def _open_sample(file: ParquetInput, scan: FileScan) -> SamplingIndex | None:
     if found is None:
         return None
     before = file.source.counts.bytes
-    index = scan.embedded.open(found[0])
+    index = scan.embedded.open_sample(found[0])
     scan.tally.index_bytes += file.source.counts.bytes - before
-    if not isinstance(index, SamplingIndex):
-        return None
-    here, there = file.arrow_schema, index.rows.schema
-    if (here.names, here.types) != (there.names, there.types):
-        file.distrust(found[0].name, "it has other columns than the file, or columns of other types")
-        return None
     return index
