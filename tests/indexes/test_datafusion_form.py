@@ -18,7 +18,7 @@ from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.format.datafusion import parse_block, parse_lines, serialize_block
 from intarsia.indexes.base import Layout
 from intarsia.indexes.datafusion import OpenLines, build_block, open_block
-from intarsia.predicate import bind, leaf_mask, leaves
+from intarsia.predicate import bind, condition_mask, conditions
 from tests.indexes.test_datafusion_golden import GOLDEN, distinct_values
 from tests.predicate import strategies
 from tests.predicate.oracle import matches
@@ -221,9 +221,9 @@ WORDS = st.lists(st.none() | st.sampled_from(strategies.WORDS) | st.text("ab\n\r
 
 def check_answers(index: OpenLines, words: list[str | None], predicate) -> None:
     array = pa.array(words, pa.string())
-    for leaf in leaves(bind(predicate, SCHEMA)):
+    for leaf in conditions(bind(predicate, SCHEMA)):
         found = index.candidate_rows(leaf)
-        matching = np.asarray(leaf_mask(leaf, array).to_numpy(zero_copy_only=False), dtype=bool)
+        matching = np.asarray(condition_mask(leaf, array).to_numpy(zero_copy_only=False), dtype=bool)
         assert found is None or found.num_rows == len(array) or not matching.any(), str(leaf)
 
 

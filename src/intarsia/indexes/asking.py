@@ -12,7 +12,7 @@ from intarsia.errors import FormatError, IndexPayloadError, IntarsiaError
 from intarsia.file import ParquetInput
 from intarsia.indexes.base import OpenIndex, SureIndex
 from intarsia.indexes.proof import Told
-from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.predicate.bound import Condition
 
 _Answer = TypeVar("_Answer")
 
@@ -52,7 +52,7 @@ def answer_of(file: ParquetInput, name: str, ask: Callable[[], _Answer]) -> _Ans
         return None
 
 
-def judge(file: ParquetInput, name: str, index: OpenIndex, conditions: Iterable[BoundLeaf]) -> Iterator[Told]:
+def judge(file: ParquetInput, name: str, index: OpenIndex, conditions: Iterable[Condition]) -> Iterator[Told]:
     """What an index says of some conditions, up to the first one at which it fails.
 
     Args:
@@ -68,7 +68,7 @@ def judge(file: ParquetInput, name: str, index: OpenIndex, conditions: Iterable[
         yield told
 
 
-def _tell(index: OpenIndex, condition: BoundLeaf) -> Told:
+def _tell(index: OpenIndex, condition: Condition) -> Told:
     possible = index.candidate_rows(condition)
     certain = index.certain_rows(condition) if isinstance(index, SureIndex) else None
     return Told(condition, possible, certain)

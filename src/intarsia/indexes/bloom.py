@@ -23,7 +23,7 @@ from intarsia.format.structs import Type
 from intarsia.indexes.asking import judge
 from intarsia.indexes.proof import Cost, Stakes, Told, Wanted
 from intarsia.indexes.value_hash import is_lookup, looked_up
-from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import Bools
 from intarsia.rows.ordering import Ordering, ordering_for
 from intarsia.rows.selection import RowSelection
@@ -47,12 +47,12 @@ class BloomFilters:
 
     def __init__(self, file: ParquetInput) -> None:
         self._file = file
-        self._verdicts: dict[BoundLeaf, dict[int, bool]] = {}
+        self._verdicts: dict[Condition, dict[int, bool]] = {}
         self._bits: dict[ChunkKey, ByteRange | None] = {}
         self._reach: dict[int, Bools] = {}
-        self._known_hashes: dict[BoundLeaf, Hashes] = {}
+        self._known_hashes: dict[Condition, Hashes] = {}
 
-    def reach(self, condition: BoundLeaf) -> Bools | None:
+    def reach(self, condition: Condition) -> Bools | None:
         """The row groups in which the condition's column has a filter, if it is a lookup."""
         leaf = self._file.leaves_by_path.get(condition.path)
         if leaf is None or not leaf.is_flat or not is_lookup(condition):
@@ -115,7 +115,7 @@ class BloomFilters:
         spread = (len(probe.hashes) - 1) * (BLOCK_BYTES + self._file.source.coalesce_bytes)
         return HEADER_BYTES + min(BLOCK_BYTES + spread, bits.length)
 
-    def candidate_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
         """Rows of the row groups whose filter does not deny every value."""
         verdicts = self._verdicts.get(predicate)
         if not verdicts:
@@ -151,13 +151,13 @@ class BloomFilters:
             except FormatError as error:
                 self._distrust(key, error)
 
-    def _hashes(self, condition: BoundLeaf) -> Hashes:
+    def _hashes(self, condition: Condition) -> Hashes:
         """The hashes that a lookup asks for; none if equal values may be stored in several ways."""
         if condition not in self._known_hashes:
             self._known_hashes[condition] = self._hash(condition)
         return self._known_hashes[condition]
 
-    def _hash(self, condition: BoundLeaf) -> Hashes:
+    def _hash(self, condition: Condition) -> Hashes:
         leaf, values = self._file.leaves_by_path[condition.path], looked_up(condition)
         ordering = ordering_for(leaf, self._file.leaf_types[leaf.ordinal])
         if values is None or ordering is None or not _has_one_encoding(ordering):

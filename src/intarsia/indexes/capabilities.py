@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.indexes.summaries import GranuleSummaries
-from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.predicate.bound import Condition
 from intarsia.rows.selection import Rows
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class ListsValues(Protocol):
     Then nothing is gained by dictionary pages, which hold the values of a row group.
     """
 
-    def lists_values(self, predicate: BoundLeaf) -> bool:
+    def lists_values(self, predicate: Condition) -> bool:
         """Whether it judges a condition by the values themselves.
 
         Args:

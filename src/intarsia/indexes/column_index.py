@@ -17,7 +17,7 @@ from intarsia.format.writers import distrusts_null_counts
 from intarsia.indexes.asking import judge
 from intarsia.indexes.proof import Cost, Stakes, Told, Wanted
 from intarsia.indexes.statistics import bounds_of_keys, column_order_is_known
-from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, boundary_order, might_match, surely_matches
 from intarsia.rows.ordering import Ordering, ordering_for
 from intarsia.rows.selection import RowSelection
@@ -47,7 +47,7 @@ class ColumnIndexes:
         self._reach: dict[int, Bools] = {}
         self._columns: dict[int, _Pages | None] = {}
 
-    def reach(self, condition: BoundLeaf) -> Bools | None:
+    def reach(self, condition: Condition) -> Bools | None:
         """The row groups in which the condition's column has a column index."""
         leaf = self._leaf(condition)
         if leaf is None or not column_order_is_known(self._file.footer, leaf):
@@ -90,7 +90,7 @@ class ColumnIndexes:
             for row_group in np.flatnonzero(row_groups).tolist()
         }
 
-    def keys(self, predicate: BoundLeaf, scope: RowSelection) -> list[ChunkKey]:
+    def keys(self, predicate: Condition, scope: RowSelection) -> list[ChunkKey]:
         """Chunks of the predicate's column that have a column index, in row groups that ``scope`` touches."""
         leaf, reach = self._leaf(predicate), self.reach(predicate)
         if leaf is None or reach is None:
@@ -99,17 +99,17 @@ class ColumnIndexes:
         touched = np.flatnonzero(reach & scope.overlaps(edges[:-1], edges[1:])).tolist()
         return [ChunkKey(row_group, leaf.ordinal) for row_group in touched]
 
-    def candidate_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
         """Rows of the pages that might match, and of row groups whose column index was not loaded."""
         pages = self._pages(predicate)
         return None if pages is None else _rows(might_match, predicate, pages.bounds) | pages.others
 
-    def certain_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+    def certain_rows(self, predicate: Condition) -> RowSelection | None:
         """Rows of the pages that match as a whole."""
         pages = self._pages(predicate)
         return None if pages is None else _rows(surely_matches, predicate, pages.bounds)
 
-    def _pages(self, predicate: BoundLeaf) -> _Pages | None:
+    def _pages(self, predicate: Condition) -> _Pages | None:
         """The pages of the predicate's column; None if no column index of it was loaded."""
         leaf = self._leaf(predicate)
         if leaf is None:
@@ -124,7 +124,7 @@ class ColumnIndexes:
             self._columns[leaf.ordinal] = _Pages(concat_bounds(loaded), others) if loaded else None
         return self._columns[leaf.ordinal]
 
-    def _leaf(self, predicate: BoundLeaf) -> Leaf | None:
+    def _leaf(self, predicate: Condition) -> Leaf | None:
         leaf = self._file.leaves_by_path.get(predicate.path)
         return leaf if leaf is not None and leaf.is_flat else None
 
@@ -212,7 +212,7 @@ def _refuse(wrong: Bools, what: str, pages: npt.NDArray[np.int64] | None = None)
         )
 
 
-def _rows(judge: Callable[[BoundLeaf, Bounds], Bools], predicate: BoundLeaf, bounds: Bounds) -> RowSelection:
+def _rows(judge: Callable[[Condition, Bounds], Bools], predicate: Condition, bounds: Bounds) -> RowSelection:
     hit = judge(predicate, bounds)
     return RowSelection.union_of(bounds.starts[hit], bounds.stops[hit])
 

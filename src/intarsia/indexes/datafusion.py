@@ -26,9 +26,8 @@ from intarsia.format.datafusion import (
     serialize_block,
 )
 from intarsia.indexes.base import Layout
-from intarsia.predicate.bound import BoundNull
-from intarsia.predicate.bound import Leaf as BoundLeaf
-from intarsia.predicate.evaluate import leaf_mask
+from intarsia.predicate.bound import BoundNull, Condition
+from intarsia.predicate.evaluate import condition_mask
 from intarsia.rows.selection import RowSelection
 
 
@@ -44,13 +43,13 @@ class OpenLines:
     lines: pa.Array
     num_rows: int
 
-    def candidate_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
         """No row, if no value can meet the predicate; else all. None where the form cannot tell."""
         if isinstance(predicate, BoundNull):
             return None
         if not compares_alike(self.lines.type, predicate.type):
             raise IndexPayloadError(f"it is about text, and the column is {predicate.type}")
-        matches = np.asarray(leaf_mask(predicate, self.lines).to_numpy(zero_copy_only=False), dtype=bool)
+        matches = np.asarray(condition_mask(predicate, self.lines).to_numpy(zero_copy_only=False), dtype=bool)
         return RowSelection.all(self.num_rows) if matches.any() else RowSelection.none()
 
 

@@ -36,9 +36,8 @@ from intarsia.indexes.asking import judge
 from intarsia.indexes.proof import Cost, Stakes, Told, Wanted
 from intarsia.indexes.statistics import RowGroupStatistics
 from intarsia.indexes.value_hash import is_lookup
-from intarsia.predicate.bound import BoundCompare, BoundNull
-from intarsia.predicate.bound import Leaf as BoundLeaf
-from intarsia.predicate.evaluate import leaf_mask
+from intarsia.predicate.bound import BoundCompare, BoundNull, Condition
+from intarsia.predicate.evaluate import condition_mask
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
@@ -74,7 +73,7 @@ _VALUE_BYTES = {
 class _Probe(NamedTuple):
     """A predicate on one column chunk, and the chunk's dictionary page."""
 
-    predicate: BoundLeaf
+    predicate: Condition
     leaf: Leaf
     row_group: int
     place: ByteRange
@@ -101,17 +100,17 @@ class Dictionaries:
     name = "dictionary"
     is_lookup = True
 
-    def __init__(self, file: ParquetInput, is_listed: Callable[[BoundLeaf], bool] = lambda _: False) -> None:
+    def __init__(self, file: ParquetInput, is_listed: Callable[[Condition], bool] = lambda _: False) -> None:
         self._file = file
         self._is_listed = is_listed
         self._statistics = RowGroupStatistics(file)
         self._decoder = PageDecoder(file)
-        self._verdicts: dict[BoundLeaf, dict[int, _Verdict]] = {}
+        self._verdicts: dict[Condition, dict[int, _Verdict]] = {}
         self._encoded: dict[int, Bools] = {}
         self.pages: dict[int, bytes] = {}
         self._kept_bytes = 0
 
-    def reach(self, condition: BoundLeaf) -> Bools | None:
+    def reach(self, condition: Condition) -> Bools | None:
         """The row groups whose dictionary could tell more of a condition than cheaper indexes of the chunk.
 
         A least and a greatest value that leave room for a match of ``<`` or ``<>`` are matches themselves.
@@ -154,7 +153,7 @@ class Dictionaries:
         told = [condition for condition in wanted if condition in self._verdicts]
         return judge(self._file, self.name, self, told)
 
-    def candidate_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
         """Rows of the row groups whose dictionary holds a value that meets the predicate."""
         verdicts = self._verdicts.get(predicate)
         if verdicts is None:
@@ -162,7 +161,7 @@ class Dictionaries:
         denied = [row_group for row_group, verdict in verdicts.items() if not verdict.possible]
         return RowSelection.all(self._file.footer.num_rows) - self._rows_of(denied)
 
-    def certain_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+    def certain_rows(self, predicate: Condition) -> RowSelection | None:
         """Rows of the row groups without nulls whose dictionary holds no value but those which meet it."""
         verdicts = self._verdicts.get(predicate, {})
         return self._rows_of([row_group for row_group, verdict in verdicts.items() if verdict.certain])
@@ -174,7 +173,7 @@ class Dictionaries:
 
     # --- which to read -----------------------------------------------------------------------------
 
-    def _chunks(self, wanted: Wanted) -> Iterator[tuple[BoundLeaf, Leaf, int]]:
+    def _chunks(self, wanted: Wanted) -> Iterator[tuple[Condition, Leaf, int]]:
         for condition, row_groups in wanted.items():
             leaf = self._file.leaves_by_path[condition.path]
             for row_group in np.flatnonzero(row_groups).tolist():
@@ -207,7 +206,7 @@ class Dictionaries:
         page_cost = max(PAGE_COST_BYTES, self._file.source.coalesce_bytes)
         chosen: list[_Probe] = []
         while probes:
-            denied: dict[BoundLeaf, Bools] = defaultdict(lambda: np.zeros(num_groups, dtype=bool))
+            denied: dict[Condition, Bools] = defaultdict(lambda: np.zeros(num_groups, dtype=bool))
             by_row_group: dict[int, list[_Probe]] = defaultdict(list)
             for probe in probes:
                 denied[probe.predicate][probe.row_group] = True
@@ -233,7 +232,7 @@ class Dictionaries:
         leaf, row_group, place = probes[0].leaf, probes[0].row_group, probes[0].place
         try:
             values = self._values(leaf, row_group, data)
-            masks = [leaf_mask(probe.predicate, values) for probe in probes]
+            masks = [condition_mask(probe.predicate, values) for probe in probes]
         except (FormatError, PageIndexMismatchError, pa.ArrowException) as error:
             reason = error.message if isinstance(error, FormatError) else str(error)
             self._file.distrust(f"dictionary of {leaf.name}, row group {row_group}", reason)

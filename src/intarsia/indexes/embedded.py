@@ -33,8 +33,7 @@ from intarsia.indexes.capabilities import (
 from intarsia.indexes.proof import Cost, Stakes, Told, Wanted
 from intarsia.indexes.registry import find_index_class, why_unknown
 from intarsia.indexes.value_hash import num_looked_up
-from intarsia.predicate.bound import Leaf as BoundLeaf
-from intarsia.predicate.bound import Path
+from intarsia.predicate.bound import Condition, Path
 from intarsia.rows.bounds import Bools
 from intarsia.storage import ByteRange
 
@@ -78,7 +77,7 @@ class EmbeddedIndexes:
             self._indexes[entry.name] = found.index
         return self._indexes[entry.name]
 
-    def can_prune(self, entry: Entry, predicate: BoundLeaf) -> bool:
+    def can_prune(self, entry: Entry, predicate: Condition) -> bool:
         """Whether it is worth reading an index for a predicate."""
         if predicate.path not in entry.columns:
             return False
@@ -87,14 +86,14 @@ class EmbeddedIndexes:
             return index is not None
         return bool(answer_of(self._file, entry.name, partial(index.can_prune, predicate)))
 
-    def lists_values(self, predicate: BoundLeaf) -> bool:
+    def lists_values(self, predicate: Condition) -> bool:
         """Whether an index knows the values that occur, so that dictionary pages tell no more."""
         return any(
             isinstance(index, ListsValues) and self._says(entry, partial(index.lists_values, predicate))
             for entry, index, _ in self._about(predicate.path)
         )
 
-    def estimators(self, predicate: BoundLeaf, most_bytes: int) -> Iterator[tuple[str, EstimatingIndex]]:
+    def estimators(self, predicate: Condition, most_bytes: int) -> Iterator[tuple[str, EstimatingIndex]]:
         """Indexes that estimate how many rows match: those about its column, then those about none.
 
         Args:
@@ -238,7 +237,7 @@ class EntryProof:
         #: what is probed finds rows, and seldom knows of others that surely match
         self.is_lookup = isinstance(embedded.index(entry), ProbedIndex)
 
-    def reach(self, condition: BoundLeaf) -> Bools | None:
+    def reach(self, condition: Condition) -> Bools | None:
         """Every row group, if the index can judge the condition at all."""
         if not self._embedded.can_prune(self._entry, condition):
             return None

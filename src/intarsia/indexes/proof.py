@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol, TypeAlias
 
-from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 
 #: For each condition that a proof is asked about, the row groups where the answer matters.
-Wanted: TypeAlias = Mapping[BoundLeaf, Bools]
+Wanted: TypeAlias = Mapping[Condition, Bools]
 
 
 class Cost(NamedTuple):
@@ -49,7 +49,7 @@ class Told(NamedTuple):
         certain: Rows that all meet it; None: cannot tell.
     """
 
-    condition: BoundLeaf
+    condition: Condition
     possible: RowSelection | None
     certain: RowSelection | None
 
@@ -81,7 +81,7 @@ class Proof(Protocol):
     name: str
     is_lookup: bool
 
-    def reach(self, condition: BoundLeaf) -> Bools | None:
+    def reach(self, condition: Condition) -> Bools | None:
         """For each row group, whether it could deny the condition there; None: nowhere. No I/O."""
         ...
 

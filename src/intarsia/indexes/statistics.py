@@ -17,7 +17,7 @@ from intarsia.format.writers import (
 )
 from intarsia.indexes.asking import judge
 from intarsia.indexes.proof import Cost, Stakes, Told, Wanted
-from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, boundary_order, might_match, surely_matches
 from intarsia.rows.ordering import Keys, Ordering, ordering_for
 from intarsia.rows.selection import RowSelection
@@ -33,7 +33,7 @@ class RowGroupStatistics:
         self._file = file
         self._bounds: dict[int, Bounds] = {}
 
-    def reach(self, condition: BoundLeaf) -> Bools | None:
+    def reach(self, condition: Condition) -> Bools | None:
         """Every row group, if the column's statistics can be read."""
         bounds = self.bounds(condition)
         return None if bounds is None else np.ones(len(bounds), dtype=bool)
@@ -46,17 +46,17 @@ class RowGroupStatistics:
         """Judge conditions."""
         return judge(self._file, self.name, self, wanted)
 
-    def candidate_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
         """Rows of the row groups that might match."""
         bounds = self.bounds(predicate)
         return None if bounds is None else _rows(bounds, might_match(predicate, bounds))
 
-    def certain_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+    def certain_rows(self, predicate: Condition) -> RowSelection | None:
         """Rows of the row groups that match as a whole."""
         bounds = self.bounds(predicate)
         return None if bounds is None else _rows(bounds, surely_matches(predicate, bounds))
 
-    def bounds(self, predicate: BoundLeaf) -> Bounds | None:
+    def bounds(self, predicate: Condition) -> Bounds | None:
         """What the statistics say of the predicate's column."""
         leaf = self._file.leaves_by_path.get(predicate.path)
         if leaf is None or not leaf.is_flat:

@@ -11,7 +11,7 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from intarsia.predicate import Bound, BoundAnd, BoundConstant, BoundOr, Leaf
+from intarsia.predicate import Bound, BoundAnd, BoundConstant, BoundOr, Condition
 from intarsia.rows.bounds import Bools
 
 _Set = TypeVar("_Set")
@@ -41,14 +41,14 @@ class Formula:
     """
 
     def __init__(self, predicate: Bound) -> None:
-        ordinals: dict[Leaf | BoundConstant, int] = {}
+        ordinals: dict[Condition | BoundConstant, int] = {}
         root = _term(predicate, ordinals)
-        self.conditions: tuple[Leaf | BoundConstant, ...] = tuple(ordinals)
+        self.conditions: tuple[Condition | BoundConstant, ...] = tuple(ordinals)
         self.root: Term = root
         self.terms: tuple[Term, ...] = root.terms if isinstance(root, Junction) and root.is_and else (root,)
 
 
-def _term(node: Bound, ordinals: dict[Leaf | BoundConstant, int]) -> Term:
+def _term(node: Bound, ordinals: dict[Condition | BoundConstant, int]) -> Term:
     if isinstance(node, (BoundAnd, BoundOr)):
         return Junction(isinstance(node, BoundAnd), tuple(_term(child, ordinals) for child in node.children))
     return ordinals.setdefault(node, len(ordinals))

@@ -22,7 +22,7 @@ from intarsia.indexes.dictionary import Dictionaries
 from intarsia.indexes.embedded import EmbeddedIndexes, EntryProof
 from intarsia.indexes.proof import Proof, Wanted
 from intarsia.indexes.statistics import RowGroupStatistics
-from intarsia.predicate import Bound, BoundConstant, BoundNull, Leaf, Path, leaf_mask
+from intarsia.predicate import Bound, BoundConstant, BoundNull, Condition, Path, condition_mask
 from intarsia.read.formula import Formula, all_of, any_of, combine, conditions_of, where_denial_counts
 from intarsia.rows.bounds import Bools
 from intarsia.rows.combine import intersection, union
@@ -151,7 +151,7 @@ class _Pruner:
         everything, nothing = RowSelection.all(file.footer.num_rows), RowSelection.none()
         self._possible = [everything] * len(conditions)
         self._sure = [nothing] * len(conditions)
-        self._asked: dict[int, Leaf] = {}
+        self._asked: dict[int, Condition] = {}
         for ordinal, condition in enumerate(conditions):
             matches = _constant_value(condition, constants)
             if matches is not None:
@@ -168,7 +168,7 @@ class _Pruner:
         self.steps: list[PruneStep] = []
         self.candidates = combine(self._formula.root, self._possible, union, intersection)
 
-    def _compares(self, condition: Leaf) -> bool:
+    def _compares(self, condition: Condition) -> bool:
         """Whether what indexes hold compares with the predicate's literals.
 
         In a table whose files differ, a column may have another type here than the predicate was bound to.
@@ -223,7 +223,7 @@ class _Pruner:
 
     def _wanted(self, reach: _Reach, groups: Bools, counts: Sequence[Bools] | None = None) -> Wanted:
         """What to ask a proof: the conditions that it could narrow, and where that matters."""
-        wanted: dict[Leaf, Bools] = {}
+        wanted: dict[Condition, Bools] = {}
         for ordinal, within in reach.items():
             known = self._knowledge(ordinal)
             mask = within & known.is_open & groups
@@ -334,11 +334,11 @@ class _Known(NamedTuple):
     is_open: Bools
 
 
-def _constant_value(condition: Leaf | BoundConstant, constants: Mapping[Path, pa.Scalar]) -> bool | None:
+def _constant_value(condition: Condition | BoundConstant, constants: Mapping[Path, pa.Scalar]) -> bool | None:
     """Whether all rows of the file meet a condition or none does; None if that depends on the row."""
     if isinstance(condition, BoundConstant):
         return condition.value
     if condition.path not in constants:
         return None
     value = pa.array([constants[condition.path].as_py()], type=condition.type)
-    return bool(leaf_mask(condition, value)[0].as_py())
+    return bool(condition_mask(condition, value)[0].as_py())
