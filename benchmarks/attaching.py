@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 import intarsia as ia
 from benchmarks.data import File
-from intarsia.indexes.registry import index_class, known_kinds
+from intarsia.indexes.registry import find_index_class, known_kinds
 
 REWRITE = "rewrite with pyarrow"
 
@@ -103,9 +103,9 @@ def _cases(full: File, bare: File) -> list[Attaching]:
     ]
     for kind in known_kinds():
         if kind == "sample":
-            cases.append(Attaching(f"Sample({_SAMPLE_ROWS:,})", full, [index_class(kind)(_SAMPLE_ROWS)]))
+            cases.append(Attaching(f"Sample({_SAMPLE_ROWS:,})", full, [ia.Sample(_SAMPLE_ROWS)]))
         elif kind in _COLUMNS:
-            cls, column = index_class(kind), _COLUMNS[kind]
+            cls, column = find_index_class(kind), _COLUMNS[kind]
             cases.append(Attaching(f"{cls.__name__}({column})", full, [cls(column)]))
     return cases
 

@@ -8,9 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.errors import IndexPayloadError
-from intarsia.indexes.granules import cut_at_edges, granule_rows, parse_granules, serialize_granules
-from intarsia.predicate import BoundCompare, BoundIn
+from intarsia.indexes import (
+    BoundCompare,
+    BoundIn,
+    IndexPayloadError,
+    cut_at_edges,
+    granule_rows,
+    parse_granules,
+    serialize_granules,
+)
 
 URL = "^[^:/?#]+://(?P<host>[^/?#]*)"
 SCHEMA = pa.schema({"hosts": pa.list_(pa.string())})

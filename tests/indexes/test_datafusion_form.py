@@ -1,7 +1,8 @@
-"""Distinct values in DataFusion's form: what we write, and what others wrote and the user vouches for."""
+"""Distinct values in DataFusion's form: what we write, and what others wrote and attaching compares."""
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from pathlib import Path
 
@@ -13,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.cli import main
-from intarsia.errors import ColumnNotFoundError, IndexBuildError, IndexPayloadError
+from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.format.datafusion import parse_block, parse_lines, serialize_block
 from intarsia.indexes.base import Layout
 from intarsia.indexes.datafusion import OpenLines, build_block, open_block
@@ -51,8 +51,8 @@ def padded(words: list[str | None]) -> pa.Table:
     return pa.table({"word": pa.array(words, pa.string()), "padding": padding})
 
 
-def scanned(path: Path, where: str, **options: str) -> tuple[list[str], ia.table.ScanReport]:
-    scan = ia.open(path, **options).scan(where)
+def scanned(path: Path, where: str) -> tuple[list[str], ia.ScanReport]:
+    scan = ia.open(path).scan(where)
     return scan.to_arrow()["word"].to_pylist(), scan.report
 
 
@@ -151,19 +151,48 @@ def test_a_file_has_one(tmp_path):
 
 def test_the_one_that_another_writer_wrote_is_kept(tmp_path):
     path = tmp_path / "t.parquet"
-    path.write_bytes(bytes_by_another_writer(padded(["a", "b"]), ["a", "b"]))
+    path.write_bytes(bytes_by_another_writer(padded(["a", "b", None]), ["b", "a"]))
     before = path.read_bytes()
-    with pytest.raises(IndexBuildError, match="the original file has"):
+    key = pq.read_metadata(path).metadata[KEY]
+    _, report = scanned(path, "word = 'absent'")
+    assert report.files_read == 1  # nobody has said yet of which column it is
+    for _ in range(2):
         ia.attach(path, [INDEX])
-    assert path.read_bytes() == before
+        assert pq.read_metadata(path).metadata[KEY] == key
+        assert distinct_values(path) == {"a", "b"}
+    found, report = scanned(path, "word = 'absent'")
+    assert (found, report.ignored, report.files_read) == ([], [], 0)
+    assert [step["index"] for step in report.to_dict()["pruned_by"]] == ["distinct(word):file"]
     ia.attach(path, [ia.Distinct("padding", "file")])
-    assert distinct_values(path) == {"a", "b"}
-    found, report = scanned(path, "word = 'absent'", distinct_index="word")
-    assert (found, report.ignored) == ([], [])
-    assert [step["index"] for step in report.to_dict()["pruned_by"]] == [KEY.decode()]
+    assert scanned(path, "word = 'absent'")[1].files_read == 0
+    assert scanned(path, "word <> 'c'")[0] == ["a", "b"]
     (size,) = {sum(shown.to_dict()["sizes"].values()) for shown in [ia.inspect(path)]}
     assert size == path.stat().st_size
     assert min(ia.inspect(path).to_dict()["sizes"].values()) >= 0
+    assert ia.verify(path).findings == ()
+    ia.detach(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("listed", "message"),
+    [
+        (["a"], "it lacks 'b'.*leave layout out"),
+        (["a", "b", "c"], "values that the column does not have"),
+        (["x", "y"], "it lacks 'a'"),
+        ([], "it lacks 'a'"),
+    ],
+)
+def test_one_that_says_something_else_is_refused(tmp_path, listed, message):
+    """It is about another column, or was written before the file was changed."""
+    path = tmp_path / "t.parquet"
+    path.write_bytes(bytes_by_another_writer(padded(["a", "b", None]), listed))
+    before = path.read_bytes()
+    with pytest.raises(IndexBuildError, match=f"the original file has; .*{message}"):
+        ia.attach(path, [INDEX])
+    assert path.read_bytes() == before
+    ia.attach(path, [ia.Distinct("word", granularity="file")])
+    assert scanned(path, "word = 'absent'")[1].files_read == 0
 
 
 def test_files_are_written_with_it(tmp_path):
@@ -210,67 +239,6 @@ def test_what_we_wrote_excludes_no_file_that_has_a_matching_row(words, predicate
     check_answers(index, words, predicate)
 
 
-@given(WORDS, strategies.predicates({"x": pa.string()}), st.randoms(use_true_random=False))
-def test_what_others_wrote_excludes_no_file_that_has_a_matching_row(words, predicate, random):
-    """Whatever the values and their order: newlines in values make it doubt, not err."""
-    values = list({word for word in words if word is not None})
-    random.shuffle(values)
-    lines = parse_block(serialize_block(values))
-    check_answers(OpenLines(pa.array(lines), len(words), are_values=len(lines) == 1), words, predicate)
-
-
-@pytest.mark.parametrize(
-    ("where", "verdict"),
-    [
-        ("x = 'foo'", True),
-        ("x = 'baz'", False),
-        ("x = 'foo\nbar'", None),
-        ("x IN ('baz', 'foo')", True),
-        ("x IN ('baz', 'fo')", False),
-        ("x IN ('baz', 'foo\nbar')", None),
-        ("x NOT IN ('bar', 'foo')", None),
-        ("x <> 'foo'", None),
-        ("x < 'bar'", False),
-        ("x <= 'bar'", True),
-        ("x > 'foo'", True),  # 'foo\nbar' is greater
-        ("x > 'fop'", False),
-        ("x >= 'foobar'", True),
-        ("x >= 'g'", False),
-        ("x LIKE 'ba%'", True),
-        ("x LIKE 'bb%'", False),
-        ("x LIKE 'foo\nb%'", None),
-        ("x LIKE '%o\nb%'", None),
-        ("x LIKE '%o\nb%z%'", False),
-        ("x LIKE '%ar'", True),
-        ("x LIKE '%f%z%'", False),
-        ("x LIKE 'f%r'", True),
-        ("x NOT LIKE '%o%'", None),
-        ("x ILIKE '%OO%'", True),
-        ("x ILIKE '%OX%'", False),
-        ("x ILIKE 'BA_'", True),
-        ("x RLIKE '^f.*r$'", True),
-        ("x RLIKE '[xyz]'", None),
-        ("x IS NULL", None),
-        ("x IS NOT NULL", None),
-    ],
-)
-def test_what_others_wrote_answers(where, verdict):
-    (leaf,) = conditions(bind(ia.predicate.parse_sql(where), SCHEMA))
-    found = OpenLines(pa.array(["foo", "bar"]), 5, are_values=False).candidate_rows(leaf)
-    assert (None if found is None else found.num_rows == 5) is verdict
-
-
-def test_case_is_ignored_on_both_sides():
-    (leaf,) = conditions(bind(ia.predicate.parse_sql("x ILIKE '%oo%'"), SCHEMA))
-    assert OpenLines(pa.array(["FOO", "bar"]), 5, are_values=False).candidate_rows(leaf).num_rows == 5
-
-
-@pytest.mark.parametrize("where", ["x <> 'a'", "x NOT IN ('a', 'b')", "x NOT LIKE 'a%'", "x RLIKE '[xyz]'"])
-def test_one_line_is_one_value(where):
-    (leaf,) = conditions(bind(ia.predicate.parse_sql(where), SCHEMA))
-    assert OpenLines(pa.array(["a"]), 5, are_values=True).candidate_rows(leaf).is_empty
-
-
 def test_bytes_that_are_no_block():
     block = serialize_block(["foo", "bar"])
     assert parse_block(block) == ["foo", "bar"]
@@ -297,41 +265,27 @@ def lake(tmp_path):
 
 
 def test_only_files_that_hold_the_value_are_read(lake):
-    found, report = scanned(lake, "word = 'foo'", distinct_index="word")
+    found, plain = scanned(lake, "word = 'foo'")
+    assert (found, plain.files_read) == (["foo"] * 3, 3)
+    for path in lake.iterdir():
+        ia.attach(path, [INDEX])
+    found, report = scanned(lake, "word = 'foo'")
     assert found == ["foo"] * 3
     assert (report.files_total, report.files_read) == (3, 2)
-    (step,) = (step for step in report.to_dict()["pruned_by"] if step["index"] == KEY.decode())
-    assert (step["column"], step["files"], step["rows"]) == ("word", 1, 2)
-    found, unnamed = scanned(lake, "word = 'foo'")
-    assert found == ["foo"] * 3
-    assert not any(step["index"] == KEY.decode() for step in unnamed.to_dict()["pruned_by"])
-
-
-def test_other_columns_and_nulls_do_not_ask_it(lake):
-    for where in ("padding = 'x'", "word IS NULL"):
-        found, report = scanned(lake, where, distinct_index="word")
-        assert found == []
-        assert not any(step["index"] == KEY.decode() for step in report.to_dict()["pruned_by"])
+    (step,) = report.to_dict()["pruned_by"]
+    assert (step["index"], step["column"]) == ("distinct(word):file", "word")
+    assert (step["files"], step["rows"]) == (1, 2)
 
 
 def test_it_is_not_read_where_that_costs_more_than_the_data(tmp_path):
-    many = [f"value {number}" for number in range(5000)]
-    (tmp_path / "t.parquet").write_bytes(bytes_by_another_writer(table_of(["a", "b"]), many))
-    found, report = scanned(tmp_path / "t.parquet", "word = 'absent'", distinct_index="word")
-    assert (found, report.ignored, report.files_read) == ([], [], 1)
-
-
-def test_a_block_that_is_longer_than_one_read(tmp_path):
-    many = [f"value {number}" for number in range(5000)]
-    (tmp_path / "t.parquet").write_bytes(bytes_by_another_writer(padded(many), many))
+    words = [f"value {number}" for number in range(5000)]
+    options = {"write_statistics": False, "compression": "zstd", "use_dictionary": False}
+    pq.write_table(table_of(words), tmp_path / "t.parquet", **options)
+    ia.attach(tmp_path / "t.parquet", [INDEX])
     for where, rows in (("word = 'value 4999'", 1), ("word = 'absent'", 0)):
-        found, report = scanned(tmp_path / "t.parquet", where, distinct_index="word")
-        assert (len(found), report.ignored, report.files_read) == (rows, [], rows)
-
-
-def test_a_column_that_is_not_there_is_named(lake):
-    with pytest.raises(ColumnNotFoundError, match="wordd"):
-        ia.open(lake, distinct_index="wordd").scan("word = 'foo'")
+        found, report = scanned(tmp_path / "t.parquet", where)
+        assert (len(found), report.ignored) == (rows, [])
+        assert (report.bytes_index, report.files_read) == (0, 1)
 
 
 def is_true(predicate, word: str | None) -> bool:
@@ -339,20 +293,17 @@ def is_true(predicate, word: str | None) -> bool:
     return matches(predicate, {"word": exact}, {"word": pa.string()}) is True
 
 
-FILES = st.lists(WORDS.filter(bool), min_size=1, max_size=3)
-
-
-@given(FILES, strategies.predicates({"word": pa.string()}))
-def test_scans_give_the_rows_that_a_full_read_and_a_filter_give(tmp_path_factory, files, predicate):
-    folder = tmp_path_factory.mktemp("lake")
-    for ordinal, words in enumerate(files):
-        values = list({word for word in words if word is not None})
-        (folder / f"{ordinal}.parquet").write_bytes(bytes_by_another_writer(padded(words), values))
-    pruned = ia.open(folder, distinct_index="word").scan(predicate)
-    plain = pq.read_table(folder)
-    expected = [row for row in plain.to_pylist() if is_true(predicate, row["word"])]
-    assert pruned.to_arrow().to_pylist() == expected
-    assert pruned.report.ignored == []
+@given(WORDS.filter(bool), strategies.predicates({"word": pa.string()}))
+def test_scans_give_the_rows_that_a_full_read_and_a_filter_give(tmp_path_factory, words, predicate):
+    path = tmp_path_factory.mktemp("lake") / "t.parquet"
+    values = list({word for word in words if word is not None})
+    path.write_bytes(bytes_by_another_writer(padded(words), values))
+    with contextlib.suppress(IndexBuildError):  # what the form cannot hold
+        ia.attach(path, [INDEX])
+    scan = ia.open(path).scan(predicate)
+    expected = [row for row in pq.read_table(path).to_pylist() if is_true(predicate, row["word"])]
+    assert scan.to_arrow().to_pylist() == expected
+    assert scan.report.ignored == []
 
 
 # --- damage ----------------------------------------------------------------------------------------------
@@ -362,14 +313,25 @@ def check_ignored(path: Path, match: str = "") -> str:
     """One note, nothing excluded by it, and the rows that match."""
     words = pq.read_table(path)["word"].to_pylist()
     for where, expected in (("word = 'foo'", words.count("foo")), ("word = 'absent'", 0)):
-        scan = ia.open(path, distinct_index="word").scan(where)
+        scan = ia.open(path).scan(where)
         with pytest.warns(ia.IntarsiaWarning, match=match) as caught:
             assert scan.to_arrow().num_rows == expected
         assert len(caught) == 1
         (note,) = scan.report.ignored
-        assert note.index in (KEY.decode(), "distinct(word):file")
+        assert note.index == "distinct(word):file"
         assert not any("distinct" in step["index"] for step in scan.report.to_dict()["pruned_by"])
     return note.reason
+
+
+def check_refused(path: Path, match: str) -> None:
+    """It is not attached, and the file is read as if it were not there."""
+    before = path.read_bytes()
+    with pytest.raises(IndexBuildError, match=match):
+        ia.attach(path, [INDEX])
+    assert path.read_bytes() == before
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "foo" in scanned(path, "word = 'foo'")[0]
 
 
 @pytest.mark.parametrize(
@@ -389,24 +351,24 @@ def check_ignored(path: Path, match: str = "") -> str:
 )
 def test_offsets_that_lead_elsewhere(tmp_path, key, match):
     path = tmp_path / "t.parquet"
-    path.write_bytes(bytes_by_another_writer(padded(["foo", "bar"]), ["other"], key))
-    check_ignored(path, match)
+    path.write_bytes(bytes_by_another_writer(padded(["foo", "bar"]), ["foo", "bar"], key))
+    check_refused(path, match)
 
 
 @pytest.mark.parametrize("place", range(12))
 def test_a_damaged_header(tmp_path, place):
     path = tmp_path / "t.parquet"
-    data = bytearray(bytes_by_another_writer(padded(["foo", "bar"]), ["other"]))
+    data = bytearray(bytes_by_another_writer(padded(["foo", "bar"]), ["foo", "bar"]))
     data[data.index(b"IDX1") + place] ^= 0xFF
     path.write_bytes(data)
-    check_ignored(path, "does not stand there|lead out")
+    check_refused(path, "does not stand there|lead out")
 
 
 def test_values_that_are_no_utf8(tmp_path):
     path = tmp_path / "t.parquet"
     data = bytes_by_another_writer(padded(["foo"]), ["other"])
     path.write_bytes(data.replace(b"\0other", b"\0\xff\xfe\xff\xfe\xff"))
-    check_ignored(path, "UTF-8")
+    check_refused(path, "UTF-8")
 
 
 @pytest.mark.parametrize("place", [*range(-48, -36), *range(-32, 19)])  # four are reserved
@@ -425,51 +387,14 @@ def test_a_copied_key_is_noticed(lake, tmp_path):
     key = pq.read_metadata(source).metadata[KEY]
     table = padded(["foo", *["new"] * 40]).replace_schema_metadata({KEY: key})
     pq.write_table(table, copy, compression="none", write_statistics=False)
-    check_ignored(copy, "among the data")
+    check_refused(copy, "among the data")
     pq.write_table(table.slice(0, 1), copy, compression="none", write_statistics=False)
-    check_ignored(copy, "does not stand there|outside")
-
-
-def test_a_copied_directory_makes_the_key_a_copy(path, tmp_path):
-    """Both keys came from another file, even if a block should stand where this one says."""
-    ia.attach(path, [INDEX])
-    copy = tmp_path / "copy.parquet"
-    stale = pq.read_metadata(path).metadata[b"intarsia"]
-    table = padded(["foo", "bar"]).replace_schema_metadata({b"intarsia": stale})
-    copy.write_bytes(bytes_by_another_writer(table, ["other"]))
-    scan = ia.open(copy, distinct_index="word").scan("word = 'foo'")
-    with pytest.warns(ia.IntarsiaWarning):
-        assert scan.to_arrow().num_rows == 1
-    assert any(note.index == KEY.decode() and "another file's" in note.reason for note in scan.report.ignored)
-
-
-def test_the_directory_knows_the_column_better(path):
-    ia.attach(path, [INDEX])
-    scan = ia.open(path, distinct_index="padding").scan(f"padding = '0{PADDING}'")
-    with pytest.warns(ia.IntarsiaWarning, match="it is about word"):
-        assert scan.to_arrow().num_rows == 1
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        _, report = scanned(path, "word LIKE '%no%'", distinct_index="word")
-    assert [step["index"] for step in report.to_dict()["pruned_by"]] == ["distinct(word):file"]
+    check_refused(copy, "does not stand there|outside")
 
 
 def test_a_column_that_is_no_text(tmp_path):
     path = tmp_path / "t.parquet"
-    table = padded(["foo", "bar"]).append_column("n", pa.array([1, 2]))
-    path.write_bytes(bytes_by_another_writer(table, ["foo", "bar"]))
-    scan = ia.open(path, distinct_index="n").scan("n = 2")
-    with pytest.warns(ia.IntarsiaWarning, match="it is about text"):
-        assert scan.to_arrow().num_rows == 1
-
-
-# --- the command -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("command", [["query", "--format", "jsonl"], ["explain", "--json"]], ids=str)
-def test_the_command(lake, capfdbinary, command):
-    name, *options = command
-    where = ["--where", "word = 'baz'", "--distinct-index", "word"]
-    assert main([name, str(lake), *where, *options]) == 0
-    out = capfdbinary.readouterr().out.decode()
-    assert '"baz"' in out if name == "query" else '"distinct_index_offset"' in out
+    table = padded(["1", "2"]).append_column("n", pa.array([1, 2]))
+    path.write_bytes(bytes_by_another_writer(table, ["1", "2"]))
+    with pytest.raises(IndexBuildError, match="holds text only"):
+        ia.attach(path, [ia.Distinct("n", layout="datafusion")])

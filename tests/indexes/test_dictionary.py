@@ -44,10 +44,26 @@ def _read_however_small():
 
 def asked(file, wanted):
     """The dictionaries of a file, after they were asked for all rows, whatever they cost."""
-    everything = RowSelection.all(file.footer.num_rows)
     found = Dictionaries(file)
-    found.load(dict.fromkeys(wanted, everything), lambda _: everything, lambda _: 1 << 62)
+    reach = {leaf: found.reach(leaf) for leaf in wanted}
+    list(found.ask({leaf: groups for leaf, groups in reach.items() if groups is not None}, Everything(file)))
     return found
+
+
+class Everything:
+    """All rows are at stake, and whatever it costs to save some is worth it."""
+
+    def __init__(self, file):
+        self.edges = file.footer.row_group_starts
+
+    def bytes_of(self, row_group):
+        return 1 << 62
+
+    def rows_of(self, row_group):
+        return int(self.edges[row_group + 1] - self.edges[row_group])
+
+    def excluded_if(self, denied):
+        return np.ones(len(self.edges) - 1, dtype=bool)
 
 
 def rows_where(leaf, array) -> RowSelection:
@@ -291,8 +307,9 @@ def test_pages_are_read_in_parts_and_kept_up_to_a_limit(monkeypatch):
     meta = file.footer.metadata.row_groups[0].columns[0].meta_data
     page_bytes = meta.data_page_offset - meta.dictionary_page_offset
     monkeypatch.setattr(dictionary, "MAX_HELD_BYTES", 3 * page_bytes)
-    assert asked(file, [leaf]).candidate_rows(leaf) == RowSelection.from_ranges([(0, 30), (40, 100)])
-    assert sum(map(len, file.dictionaries.values())) == 3 * page_bytes
+    found = asked(file, [leaf])
+    assert found.candidate_rows(leaf) == RowSelection.from_ranges([(0, 30), (40, 100)])
+    assert sum(map(len, found.pages.values())) == 3 * page_bytes
 
 
 def test_each_place_is_looked_at_once_however_many_go_into_a_part():

@@ -22,15 +22,6 @@ ColumnNames = Annotated[
     list[str] | None,
     typer.Option("--columns", "-c", metavar="A,B", help="Columns of the result; all, if not given."),
 ]
-DistinctIndex = Annotated[
-    str | None,
-    typer.Option(
-        "--distinct-index",
-        metavar="COLUMN",
-        help="Trust files that hold this column's distinct values in DataFusion's form.",
-        show_default=False,
-    ),
-]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout, for programs.")]
 
 

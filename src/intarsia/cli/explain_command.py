@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from intarsia.cli.arguments import AsJson, ColumnNames, DistinctIndex, Paths, WhereText, split_names
+from intarsia.cli.arguments import AsJson, ColumnNames, Paths, WhereText, split_names
 from intarsia.cli.terminal import print_json, show
 
 EXAMPLES = """
@@ -24,13 +24,12 @@ def explain(
     analyze: Annotated[
         bool, typer.Option("--analyze", help="Run the query, too, and show what was read, beside estimates.")
     ] = False,
-    distinct_index: DistinctIndex = None,
     json: AsJson = False,
 ) -> None:
     """Show what a query would read, and which index excludes what; no data page is read."""
     import intarsia
 
-    table = intarsia.open(path, distinct_index=distinct_index)
+    table = intarsia.open(path)
     report = table.explain(where, split_names(columns), analyze=analyze)
     if json:
         print_json(report.to_dict())

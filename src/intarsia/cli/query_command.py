@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from intarsia.cli.arguments import ColumnNames, DistinctIndex, Paths, WhereText, split_names
+from intarsia.cli.arguments import ColumnNames, Paths, WhereText, split_names
 from intarsia.cli.failures import UsageError
 from intarsia.cli.formats import Format, writer
 from intarsia.cli.sink import open_sink
@@ -89,7 +89,6 @@ def query(
     form: Form = None,
     output: Output = None,
     report: Report = None,
-    distinct_index: DistinctIndex = None,
 ) -> None:
     """Read the rows that match, touching only the pages that can hold them."""
     import intarsia
@@ -107,7 +106,7 @@ def query(
     form = form or _form_by_suffix(output)
     if form.is_binary and output is None and sys.stdout.isatty():
         raise UsageError(f"{form.value} is no text; name a file with --output, or send stdout to one")
-    table = intarsia.open(path, distinct_index=distinct_index)
+    table = intarsia.open(path)
     if output is not None:
         _refuse_overwriting(table, output)
     names = split_names(columns)

@@ -13,9 +13,11 @@ from intarsia.embed.column_data import FileColumns
 from intarsia.embed.original import Original
 from intarsia.embed.report import Skipped
 from intarsia.errors import IndexBuildError, IndexPayloadError
+from intarsia.file import ParquetInput
 from intarsia.format.blob import BLOB_HEADER_BYTES, blob_header, checksum
 from intarsia.format.directory import Entry
 from intarsia.indexes.base import Granularity, HasFooterKeys, Index, TellsShortfall, parameters
+from intarsia.indexes.capabilities import SharesFooterKeys
 from intarsia.indexes.embedded import EmbeddedIndexes, find_index
 from intarsia.indexes.parameters import check_granularity
 from intarsia.predicate.nodes import render_column
@@ -45,6 +47,23 @@ class Blob:
         if self.entry.inline is not None:
             return {}
         return _footer_keys(find_index(self.entry).index, offset + BLOB_HEADER_BYTES)
+
+    def check_alike(self, key: bytes, file: ParquetInput) -> None:
+        """Refuse the index if a file has its footer key, and that does not lead to the same.
+
+        Raises:
+            IndexBuildError: With the reason.
+        """
+        index = find_index(self.entry).index
+        reason = "there is room for one in a file"
+        if isinstance(index, SharesFooterKeys):
+            found = index.difference(self.payload, file)
+            if found is None:
+                return
+            reason = f"what that leads to is not the same: {found}"
+        raise IndexBuildError(
+            f"{self.entry.name} needs the footer key {key.decode()!r}, which the original file has; {reason}"
+        )
 
 
 def _footer_keys(index: object | None, payload_offset: int) -> Mapping[bytes, bytes]:

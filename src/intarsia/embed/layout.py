@@ -46,7 +46,7 @@ def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey,
     edit = FooterEdit(footer.raw)
     fingerprint = layout_fingerprint(footer.metadata)
     entries = []
-    owners = dict.fromkeys(footer.key_values, "the original file")
+    owners: dict[bytes, str] = {}
     for blob in blobs:
         pieces = blob.pieces(fingerprint)
         if pieces:
@@ -59,7 +59,10 @@ def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey,
                     "there is room for one in a file"
                 )
             owners[name] = blob.entry.name
-            edit.set_key_value(name, value)
+            if name in footer.key_values:
+                blob.check_alike(name, original.file)
+            else:
+                edit.set_key_value(name, value)
         for piece in pieces:
             tail.append(piece)
     for key, state in changed.items():

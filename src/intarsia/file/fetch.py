@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from intarsia.file import ParquetInput
 from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse
@@ -12,10 +12,16 @@ from intarsia.storage import ByteRange
 
 
 class PageCache:
-    """The pages of one row group, so that no phase reads again what another has read."""
+    """The pages of one row group, so that no phase reads again what another has read.
 
-    def __init__(self, file: ParquetInput) -> None:
+    Args:
+        file: The file.
+        dictionaries: Dictionary pages that are known already, by their offsets.
+    """
+
+    def __init__(self, file: ParquetInput, dictionaries: Mapping[int, bytes] | None = None) -> None:
         self._file = file
+        self._known_dictionaries = dictionaries or {}
         self._bytes: dict[ByteRange, bytes] = {}
         self._held: list[ByteRange] = []
         self._dictionaries = 0
@@ -66,7 +72,7 @@ class PageCache:
             self._held = sorted(self._bytes)
 
     def _known_head(self, place: ByteRange) -> bytes:
-        head = self._file.dictionaries.pop(place.start, b"")
+        head = self._known_dictionaries.get(place.start, b"")
         return head if len(head) <= place.length else b""
 
     def _holder(self, place: ByteRange) -> ByteRange | None:

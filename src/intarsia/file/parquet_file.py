@@ -54,9 +54,6 @@ class ParquetInput:
     Attributes:
         source: The counted source.
         metadata: The footer, and what was parsed of the page index.
-        dictionaries: Dictionary pages that were read to prune by, and their offsets; who needs one takes it.
-        distinct_column: The column that distinct values in DataFusion's form are of, by the word of whoever
-            opened the file; None if nobody says, and then they are not used.
 
     Raises:
         CorruptFileError: If it is not a Parquet file, or a damaged one.
@@ -66,8 +63,6 @@ class ParquetInput:
     def __init__(self, source: ByteSource, metadata: FileMetadata | None = None) -> None:
         self.source = CountedSource(source)
         self.path = source.path
-        self.dictionaries: dict[int, bytes] = {}
-        self.distinct_column: tuple[str, ...] | None = None
         with self.named_errors():
             self.metadata = metadata or FileMetadata(self.path, read_raw_footer(self.source))
             self._footer = self.metadata.footer

@@ -15,9 +15,10 @@ the values of a file, and how to open one again::
 What an open index owes its users, and what `intarsia.testing.IndexContract` checks: **if a row meets
 the predicate, the row is in** ``candidate_rows(predicate)``.  ``None`` means "cannot tell".
 
-What an index can do beyond that, it says by a protocol of one method each: `PicksPredicates` keeps it from
-being read in vain, `ProbedIndex` from being read whole; `SureIndex` knows rows that surely match, and
-`EstimatesRows` and `EstimatingIndex` about how many do; `HasFooterKeys` lets other programs find it.
+What an index can do beyond that, it says by small protocols, and nothing asks which kind it is.
+`PicksPredicates` keeps it from being read in vain, `ProbedIndex` from being read whole; `SureIndex` knows
+rows that surely match, and `EstimatesRows` and `EstimatingIndex` about how many do; `HasFooterKeys` lets
+other programs find it.  `intarsia.indexes.capabilities` has those that answer more than predicates.
 """
 
 from __future__ import annotations
@@ -123,7 +124,11 @@ class Layout:
 
 
 class ColumnData(Protocol):
-    """The values of a file's columns, as `Index.build` gets them."""
+    """The values of a file's columns, as `Index.build` gets them.
+
+    Attributes:
+        layout: Where the rows lie; it knows the pages of the index's columns.
+    """
 
     layout: Layout
 
@@ -136,16 +141,30 @@ class ColumnData(Protocol):
         """Some whole rows, of all columns.
 
         Args:
-            ordinals: Ordinals of rows in the file's numbering, ascending.
+            ordinals: Ordinals of rows in the file's numbering, ascending; int64.
+
+        Returns:
+            A row for each ordinal, in their order, with the columns of `schema`.
         """
         ...
 
     def type_of(self, column: str) -> pa.DataType:
-        """Arrow's type of a column (dotted)."""
+        """Arrow's type of a column.
+
+        Args:
+            column: The column, dotted if it is nested.
+
+        Raises:
+            ColumnNotFoundError: If there is no such column.
+            IndexBuildError: If it lies in a list or map.
+        """
         ...
 
     def batches(self, column: str) -> Iterator[tuple[int, pa.Array]]:
-        """A column (dotted) from its first row to its last, a row group or less at a time.
+        """A column from its first row to its last, a row group or less at a time.
+
+        Args:
+            column: The column, dotted if it is nested.
 
         Yields:
             The first row of the piece in the file's numbering, and the values.
@@ -158,7 +177,14 @@ class EncodedColumns(Protocol):
     """`ColumnData` that need not spread out what is encoded by a dictionary."""
 
     def encoded_batches(self, column: str) -> Iterator[tuple[int, pa.Array]]:
-        """The same as `ColumnData.batches`, but some pieces are dictionary arrays of the column's type."""
+        """The same as `ColumnData.batches`, but some pieces are dictionary arrays of the column's type.
+
+        Args:
+            column: The column, dotted if it is nested.
+
+        Yields:
+            The first row of the piece in the file's numbering, and the values.
+        """
         ...
 
 
@@ -166,6 +192,13 @@ def encoded_batches(chunk: ColumnData, column: str) -> Iterator[tuple[int, pa.Ar
     """A column from its first row to its last, in dictionary arrays where that is faster.
 
     It is for indexes that look at each different value once.
+
+    Args:
+        chunk: The columns of the file.
+        column: The column, dotted if it is nested.
+
+    Yields:
+        The first row of the piece in the file's numbering, and the values.
     """
     return chunk.encoded_batches(column) if isinstance(chunk, EncodedColumns) else chunk.batches(column)
 
@@ -175,7 +208,17 @@ class OpenIndex(Protocol):
     """An index that can be asked."""
 
     def candidate_rows(self, predicate: Condition) -> RowSelection | None:
-        """A superset of the rows that meet ``predicate``, in the file's numbering; None: cannot tell."""
+        """Rows that might meet a condition.
+
+        Args:
+            predicate: One condition on one of the index's columns; see `intarsia.indexes` for its classes.
+
+        Returns:
+            A superset of the rows that meet it, in the file's numbering; None: cannot tell.
+
+        Raises:
+            IndexPayloadError: If the payload turns out to be damaged; the index is then not used.
+        """
         ...
 
 
@@ -184,7 +227,17 @@ class SureIndex(Protocol):
     """An open index that also knows rows that need no second look."""
 
     def certain_rows(self, predicate: Condition) -> RowSelection | None:
-        """Rows that all meet ``predicate``; None: cannot tell."""
+        """Rows that surely meet a condition.
+
+        Args:
+            predicate: As for `OpenIndex.candidate_rows`.
+
+        Returns:
+            Rows that all meet it, in the file's numbering, not necessarily all that do; None: cannot tell.
+
+        Raises:
+            IndexPayloadError: If the payload turns out to be damaged.
+        """
         ...
 
 
@@ -193,24 +246,43 @@ class EstimatingIndex(Protocol):
     """An open index that can tell about how many rows match."""
 
     def estimated_rows(self, predicate: Condition) -> float | None:
-        """About how many rows of the file meet ``predicate``; None: cannot tell."""
+        """About how many rows meet a condition.
+
+        Args:
+            predicate: A condition for which `EstimatesRows.can_estimate` is true.
+
+        Returns:
+            About how many rows of the whole file meet it; None: cannot tell. Rows are read in another order
+            for it, and none is skipped.
+        """
         ...
 
 
 @runtime_checkable
 class Index(Protocol):
-    """An index class's instance: its parameters, and how to build and open it."""
+    """An index class's instance: its parameters, and how to build and open it.
+
+    Attributes:
+        kind: What files call the class; also the name of its entry point in the group ``intarsia.indexes``.
+        version: Version of the payload's form. A file with a later one than is known is read without it.
+    """
 
     kind: ClassVar[str]
     version: ClassVar[int]
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it is about, dotted."""
+        """The columns that it is about, dotted if they are nested; none, if it is about rows as a whole."""
         ...
 
     def build(self, chunk: ColumnData) -> bytes:
         """The payload for a file.
+
+        Args:
+            chunk: The values of the file's columns, and where its rows lie.
+
+        Returns:
+            Any bytes, the same for the same values and layout.
 
         Raises:
             IndexBuildError: If these columns cannot have such an index.
@@ -219,6 +291,13 @@ class Index(Protocol):
 
     def open(self, payload: bytes, layout: Layout) -> OpenIndex:
         """Open a payload that `build` made, perhaps an older version of it.
+
+        Args:
+            payload: The bytes, compared with their checksum.
+            layout: Where the rows lie. Pages are not known here, so an index of pages keeps where they start.
+
+        Returns:
+            What can be asked, and perhaps is more: a `SureIndex`, an `EstimatingIndex` and so on.
 
         Raises:
             IndexPayloadError: If the payload is damaged.
@@ -231,9 +310,14 @@ class TellsShortfall(Protocol):
     """An index that can tell when a payload that it built will hardly be of use."""
 
     def shortfall(self, payload: bytes, layout: Layout) -> str | None:
-        """Why it will hardly skip anything, for whoever attaches it; None if it may.
+        """Why it will hardly skip anything, for whoever attaches it.
 
-        The layout is that of `build`: it knows the pages.
+        Args:
+            payload: What `Index.build` has just made.
+            layout: That of `Index.build`: it knows the pages.
+
+        Returns:
+            The reason, in words that continue a sentence; None if it may be of use.
         """
         ...
 
@@ -243,7 +327,14 @@ class PicksPredicates(Protocol):
     """An index that tells, before its payload is read, which predicates it cannot judge."""
 
     def can_prune(self, predicate: Condition) -> bool:
-        """False where `OpenIndex.candidate_rows` would be None; ``predicate`` is on one of its columns."""
+        """Whether its payload is worth reading for a condition.
+
+        Args:
+            predicate: A condition on one of the index's columns.
+
+        Returns:
+            False where `OpenIndex.candidate_rows` would be None.
+        """
         ...
 
 
@@ -255,7 +346,14 @@ class EstimatesRows(Protocol):
     """
 
     def can_estimate(self, predicate: Condition) -> bool:
-        """False where `EstimatingIndex.estimated_rows` would be None."""
+        """Whether its payload is worth reading for an estimate.
+
+        Args:
+            predicate: A condition on one of the index's columns, or on any, if it has none.
+
+        Returns:
+            False where `EstimatingIndex.estimated_rows` would be None.
+        """
         ...
 
 
@@ -269,6 +367,9 @@ class HasFooterKeys(Protocol):
         Args:
             payload_offset: Where the payload starts in the file, in bytes. A payload that has keys never
                 stands in the directory.
+
+        Returns:
+            Keys and their values.
         """
         ...
 
@@ -284,6 +385,12 @@ class PayloadSource(Protocol):
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
         """The bytes of each range, in the order asked, all in one go.
 
+        Args:
+            ranges: Ranges of bytes, counted from the payload's first byte.
+
+        Returns:
+            As many bytes objects as there are ranges.
+
         Nothing has been compared with a checksum: the payload's own form has to tell what is damaged.
 
         Raises:
@@ -297,7 +404,18 @@ class ProbedIndex(Protocol):
     """An index whose payload is large and is probed with small reads, not loaded whole."""
 
     def open_source(self, source: PayloadSource, layout: Layout) -> OpenIndex:
-        """Open a payload without reading it whole; `Index.open` takes the same payload as bytes."""
+        """Open a payload without reading it whole; `Index.open` takes the same payload as bytes.
+
+        Args:
+            source: The payload, of which nothing has been read.
+            layout: As for `Index.open`.
+
+        Returns:
+            What can be asked; it reads when it is asked.
+
+        Raises:
+            IndexPayloadError: If it can be seen at once that this is no such payload.
+        """
         ...
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -20,9 +20,11 @@ from intarsia.format.bloom import (
     blocks_may_contain,
     blocks_of,
 )
-from intarsia.format.footer import Leaf
-from intarsia.indexes.value_hash import looked_up
+from intarsia.indexes.asking import judge
+from intarsia.indexes.proof import Cost, Stakes, Told, Wanted
+from intarsia.indexes.value_hash import is_lookup, looked_up
 from intarsia.predicate.bound import Condition
+from intarsia.rows.bounds import Bools
 from intarsia.rows.ordering import ordering_for
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
@@ -38,33 +40,45 @@ class _Probe(NamedTuple):
 
 
 class BloomFilters:
-    """The Bloom filters of a file, as an index.
+    """The Bloom filters of a file, as an index and as a proof; what was not asked about cannot be told."""
 
-    Call `load` with the row groups that are still of interest; the others cannot be told.
-    """
+    name = "bloom_filter"
+    is_lookup = True
 
     def __init__(self, file: ParquetInput) -> None:
         self._file = file
         self._verdicts: dict[Condition, dict[int, bool]] = {}
         self._bits: dict[ChunkKey, ByteRange | None] = {}
+        self._reach: dict[int, Bools] = {}
+        self._known_hashes: dict[Condition, Hashes] = {}
 
-    def load(
-        self, wanted: Mapping[Condition, RowSelection], data_bytes: Callable[[RowSelection], int]
-    ) -> None:
-        """Probe filters for some predicates, as far as that costs less than it could save.
+    def reach(self, condition: Condition) -> Bools | None:
+        """The row groups in which the condition's column has a filter, if it is a lookup."""
+        leaf = self._file.leaves_by_path.get(condition.path)
+        if leaf is None or not leaf.is_flat or not is_lookup(condition):
+            return None
+        if leaf.ordinal not in self._reach:
+            metas = [group.columns[leaf.ordinal].meta_data for group in self._file.footer.metadata.row_groups]
+            has_filter = [meta is not None and bool(meta.bloom_filter_offset) for meta in metas]
+            self._reach[leaf.ordinal] = np.array(has_filter, dtype=bool)
+        reach = self._reach[leaf.ordinal]
+        return reach if reach.any() and len(self._hashes(condition)) else None
 
-        Args:
-            wanted: For each predicate, the rows where it matters whether it is met.
-            data_bytes: About how many bytes a scan of some rows would read.
-        """
+    def cost(self, wanted: Wanted) -> Cost:
+        """The header of each filter, and a block for each value."""
+        num_bytes = requests = 0
+        for condition, row_groups in wanted.items():
+            num_groups = int(row_groups.sum())
+            num_bytes += num_groups * (HEADER_BYTES + BLOCK_BYTES * len(self._hashes(condition)))
+            requests += 2 * num_groups
+        return Cost(num_bytes, requests, part_bytes=HEADER_BYTES + BLOCK_BYTES)
+
+    def ask(self, wanted: Wanted, stakes: Stakes) -> Iterator[Told]:
+        """Probe filters, as far as that costs less than it could save, and judge conditions by them."""
         probes = self._probes(wanted)
-        rows = RowSelection.none()
-        for scope in wanted.values():
-            rows |= scope
-        edges = self._file.footer.row_group_starts
         most_bytes = {
-            row_group: data_bytes(rows.clip(int(edges[row_group]), int(edges[row_group + 1])))
-            for row_group in {probe.key.row_group for probe in probes}
+            row_group: stakes.bytes_of(row_group)
+            for row_group in sorted({probe.key.row_group for probe in probes})
         }
         probes = [probe for probe in probes if most_bytes[probe.key.row_group] >= HEADER_BYTES + BLOCK_BYTES]
         self._load_headers(probes)
@@ -81,20 +95,19 @@ class BloomFilters:
             data = b"".join(next(found) for _ in blocks)
             may_contain = blocks_may_contain(blocks_of(data), probe.hashes)
             probe.verdicts[probe.key.row_group] = bool(may_contain.any())
+        return judge(self._file, self.name, self, wanted)
 
-    def _probes(self, wanted: Mapping[Condition, RowSelection]) -> list[_Probe]:
-        """The filters that could deny a predicate in rows where that matters."""
-        edges = self._file.footer.row_group_starts
+    def _probes(self, wanted: Wanted) -> list[_Probe]:
+        """The filters that could deny a condition in row groups where that matters."""
         probes = []
-        for predicate, scope in wanted.items():
-            leaf, hashes = self._hashes(predicate)
-            if leaf is not None and len(hashes):
-                verdicts = self._verdicts.setdefault(predicate, {})
-                touched = np.flatnonzero(scope.overlaps(edges[:-1], edges[1:])).tolist()
-                for key in [ChunkKey(row_group, leaf.ordinal) for row_group in touched]:
-                    place = self._place(key)
-                    if place is not None:
-                        probes.append(_Probe(key, place, hashes, verdicts))
+        for condition, row_groups in wanted.items():
+            leaf, hashes = self._file.leaves_by_path[condition.path], self._hashes(condition)
+            verdicts = self._verdicts.setdefault(condition, {})
+            for row_group in np.flatnonzero(row_groups).tolist():
+                key = ChunkKey(row_group, leaf.ordinal)
+                place = self._place(key)
+                if place is not None:
+                    probes.append(_Probe(key, place, hashes, verdicts))
         return probes
 
     def _cost_bytes(self, probe: _Probe, bits: ByteRange) -> int:
@@ -138,22 +151,23 @@ class BloomFilters:
             except FormatError as error:
                 self._distrust(key, error)
 
-    def _hashes(self, predicate: Condition) -> tuple[Leaf | None, Hashes]:
-        """The leaf that a predicate asks about, and for which hashes; none if it is no lookup."""
-        leaf = self._file.leaves_by_path.get(predicate.path)
-        nothing = np.empty(0, dtype=np.uint64)
-        values = looked_up(predicate)
-        if leaf is None or not leaf.is_flat or values is None:
-            return None, nothing
+    def _hashes(self, condition: Condition) -> Hashes:
+        """The hashes that a lookup asks for; none if equal values may be stored in several ways."""
+        if condition not in self._known_hashes:
+            self._known_hashes[condition] = self._hash(condition)
+        return self._known_hashes[condition]
+
+    def _hash(self, condition: Condition) -> Hashes:
+        leaf, values = self._file.leaves_by_path[condition.path], looked_up(condition)
         ordering = ordering_for(leaf, self._file.leaf_types[leaf.ordinal])
-        if ordering is None or Trust(self._file.footer, leaf).doubt(Claim.BLOOM_FILTER) is not None:
-            return leaf, nothing
+        if values is None or ordering is None or Trust(self._file.footer, leaf).doubt(Claim.BLOOM_FILTER):
+            return np.empty(0, dtype=np.uint64)
         keys = ordering.keys(values).tolist()
         if ordering.is_float:  # zero is equal to minus zero, and hashed apart
             keys += [-0.0 for key in keys if key == 0]
         with np.errstate(over="ignore"):  # a greater float than there can be here
             stored = [ordering.encode(key) for key in keys]
-        return leaf, np.unique(xxh64(pa.array(stored, pa.binary())))
+        return np.unique(xxh64(pa.array(stored, pa.binary())))
 
 
 def _blocks(probe: _Probe, bits: ByteRange) -> list[ByteRange]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -10,59 +13,116 @@ from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.trust import Claim, Trust
 from intarsia.format.footer import Leaf
 from intarsia.format.page_index import PageLocations
-from intarsia.format.structs import ColumnIndex
+from intarsia.format.structs import BoundaryOrder, ColumnIndex
+from intarsia.indexes.asking import judge
+from intarsia.indexes.proof import Cost, Stakes, Told, Wanted
 from intarsia.indexes.statistics import bounds_of_keys
 from intarsia.predicate.bound import Condition
-from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, might_match, surely_matches
+from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, boundary_order, might_match, surely_matches
 from intarsia.rows.ordering import Ordering
 from intarsia.rows.selection import RowSelection
 
 
+class _Pages(NamedTuple):
+    """What is known of a column.
+
+    Attributes:
+        bounds: Its pages in all row groups whose column index was loaded, so that they are judged at once.
+        others: The rows of the other row groups.
+    """
+
+    bounds: Bounds
+    others: RowSelection
+
+
 class ColumnIndexes:
-    """The column indexes of a file, as an index; row groups without one cannot be told."""
+    """The column indexes of a file, as an index and as a proof; row groups without one cannot be told."""
+
+    name = "column_index"
+    is_lookup = False
 
     def __init__(self, file: ParquetInput) -> None:
         self._file = file
         self._bounds: dict[ChunkKey, Bounds | None] = {}
+        self._reach: dict[int, Bools] = {}
+        self._columns: dict[int, _Pages | None] = {}
+
+    def reach(self, condition: Condition) -> Bools | None:
+        """The row groups in which the condition's column has a column index."""
+        leaf = self._leaf(condition)
+        if leaf is None or not Trust(self._file.footer, leaf).order_is_known:
+            return None
+        if leaf.ordinal not in self._reach:
+            row_groups = range(len(self._file.footer.metadata.row_groups))
+            has_index = [self._file.has_column_index(ChunkKey(group, leaf.ordinal)) for group in row_groups]
+            self._reach[leaf.ordinal] = np.array(has_index, dtype=bool)
+        return self._reach[leaf.ordinal]
+
+    def cost(self, wanted: Wanted) -> Cost:
+        """The column indexes and the offset indexes that say where their pages start.
+
+        Those that cannot lie where the footer says cost nothing: they are not read, and that is noted.
+        """
+        num_bytes = 0
+        keys = self._keys(wanted)
+        for row_group, ordinal in keys:
+            chunk = self._file.footer.metadata.row_groups[row_group].columns[ordinal]
+            for start, length in (
+                (chunk.column_index_offset or 0, chunk.column_index_length or 0),
+                (chunk.offset_index_offset or 0, chunk.offset_index_length or 0),
+            ):
+                if self._file.footer.holds(start, start + length):
+                    num_bytes += length
+        return Cost(num_bytes, 2 * len(keys))
+
+    def ask(self, wanted: Wanted, stakes: Stakes) -> Iterator[Told]:  # noqa: ARG002
+        """Read what is missing of the page index, and judge conditions by it."""
+        keys = self._keys(wanted)
+        self._file.load_page_index(keys, keys)
+        self._columns.clear()
+        return judge(self._file, self.name, self, wanted)
+
+    def _keys(self, wanted: Wanted) -> set[ChunkKey]:
+        return {
+            ChunkKey(row_group, leaf.ordinal)
+            for condition, row_groups in wanted.items()
+            if (leaf := self._leaf(condition)) is not None
+            for row_group in np.flatnonzero(row_groups).tolist()
+        }
 
     def keys(self, predicate: Condition, scope: RowSelection) -> list[ChunkKey]:
         """Chunks of the predicate's column that have a column index, in row groups that ``scope`` touches."""
-        leaf = self._leaf(predicate)
-        if leaf is None or not Trust(self._file.footer, leaf).order_is_known:
+        leaf, reach = self._leaf(predicate), self.reach(predicate)
+        if leaf is None or reach is None:
             return []
         edges = self._file.footer.row_group_starts
-        touched = np.flatnonzero(scope.overlaps(edges[:-1], edges[1:])).tolist()
-        keys = (ChunkKey(row_group, leaf.ordinal) for row_group in touched)
-        return [key for key in keys if self._file.has_column_index(key)]
+        touched = np.flatnonzero(reach & scope.overlaps(edges[:-1], edges[1:])).tolist()
+        return [ChunkKey(row_group, leaf.ordinal) for row_group in touched]
 
     def candidate_rows(self, predicate: Condition) -> RowSelection | None:
         """Rows of the pages that might match, and of row groups whose column index was not loaded."""
-        return self._judge(predicate, sure=False)
+        pages = self._pages(predicate)
+        return None if pages is None else _rows(might_match, predicate, pages.bounds) | pages.others
 
     def certain_rows(self, predicate: Condition) -> RowSelection | None:
         """Rows of the pages that match as a whole."""
-        return self._judge(predicate, sure=True)
+        pages = self._pages(predicate)
+        return None if pages is None else _rows(surely_matches, predicate, pages.bounds)
 
-    def _judge(self, predicate: Condition, *, sure: bool) -> RowSelection | None:
+    def _pages(self, predicate: Condition) -> _Pages | None:
+        """The pages of the predicate's column; None if no column index of it was loaded."""
         leaf = self._leaf(predicate)
         if leaf is None:
             return None
-        starts, stops = [], []
-        told = False
-        edges = self._file.footer.row_group_starts
-        for row_group in range(len(edges) - 1):
-            bounds = self.bounds(ChunkKey(row_group, leaf.ordinal))
-            if bounds is not None:
-                told = True
-                hit = surely_matches(predicate, bounds) if sure else might_match(predicate, bounds)
-                starts.append(bounds.starts[hit])
-                stops.append(bounds.stops[hit])
-            elif not sure:
-                starts.append(edges[row_group : row_group + 1])
-                stops.append(edges[row_group + 1 : row_group + 2])
-        return (
-            RowSelection.union_of(np.concatenate(starts), np.concatenate(stops)) if told and starts else None
-        )
+        if leaf.ordinal not in self._columns:
+            row_groups = range(len(self._file.footer.metadata.row_groups))
+            found = [self.bounds(ChunkKey(row_group, leaf.ordinal)) for row_group in row_groups]
+            loaded = [bounds for bounds in found if bounds is not None]
+            absent = np.array([bounds is None for bounds in found], dtype=bool)
+            edges = self._file.footer.row_group_starts
+            others = RowSelection.union_of(edges[:-1][absent], edges[1:][absent])
+            self._columns[leaf.ordinal] = _Pages(concat_bounds(loaded), others) if loaded else None
+        return self._columns[leaf.ordinal]
 
     def _leaf(self, predicate: Condition) -> Leaf | None:
         leaf = self._file.leaves_by_path.get(predicate.path)
@@ -152,3 +212,34 @@ def _refuse(wrong: Bools, what: str, pages: npt.NDArray[np.int64] | None = None)
         raise CorruptFileError(
             f"page {first if pages is None else pages[first]} {what}", struct="ColumnIndex"
         )
+
+
+def _rows(judge: Callable[[Condition, Bounds], Bools], predicate: Condition, bounds: Bounds) -> RowSelection:
+    hit = judge(predicate, bounds)
+    return RowSelection.union_of(bounds.starts[hit], bounds.stops[hit])
+
+
+def concat_bounds(parts: Sequence[Bounds]) -> Bounds:
+    """Bounds of the granules of one leaf, one after the other.
+
+    Args:
+        parts: At least one; all of the same ordering.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    joined = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in (
+            "starts",
+            "stops",
+            "known",
+            "minima",
+            "maxima",
+            "null_counts",
+            "nan_counts",
+            "all_null",
+        )
+    }
+    is_known = parts[0].ordering is not None and bool(joined["known"].all())
+    order = boundary_order(joined["minima"], joined["maxima"]) if is_known else BoundaryOrder.UNORDERED
+    return Bounds(parts[0].ordering, **joined, order=order)

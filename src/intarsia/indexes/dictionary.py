@@ -24,6 +24,7 @@ from intarsia.format import thrift
 from intarsia.format.footer import Leaf
 from intarsia.format.page_header import parse_page
 from intarsia.format.structs import (
+    ColumnChunk,
     ColumnMetaData,
     DataPageHeaderV2,
     Encoding,
@@ -31,10 +32,13 @@ from intarsia.format.structs import (
     PageType,
     Type,
 )
+from intarsia.indexes.asking import judge
+from intarsia.indexes.proof import Cost, Stakes, Told, Wanted
 from intarsia.indexes.statistics import RowGroupStatistics
 from intarsia.indexes.value_hash import is_lookup
 from intarsia.predicate.bound import BoundCompare, BoundNull, Condition
 from intarsia.predicate.evaluate import condition_mask
+from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
 
@@ -65,9 +69,6 @@ _VALUE_BYTES = {
     Type.BYTE_ARRAY: 4,
 }
 
-#: The rows that need not be read, if each predicate meets none of the rows given for it.
-ExcludedRows = Callable[[Mapping[Condition, RowSelection]], RowSelection]
-
 
 class _Probe(NamedTuple):
     """A predicate on one column chunk, and the chunk's dictionary page."""
@@ -86,41 +87,71 @@ class _Verdict(NamedTuple):
 
 
 class Dictionaries:
-    """The dictionary pages of a file, as an index.
-
-    Call `load` with the rows that are still of interest; of row groups that it passed by nothing is told.
+    """The dictionary pages of a file, as an index and as a proof; what was not asked about cannot be told.
 
     Args:
         file: The file.
+        is_listed: Whether an embedded index tells of a condition what dictionary pages would.
+
+    Attributes:
+        pages: Pages that were read, by their offsets: should their row groups be read, they are needed again.
     """
 
-    def __init__(self, file: ParquetInput) -> None:
+    name = "dictionary"
+    is_lookup = True
+
+    def __init__(self, file: ParquetInput, is_listed: Callable[[Condition], bool] = lambda _: False) -> None:
         self._file = file
+        self._is_listed = is_listed
         self._statistics = RowGroupStatistics(file)
         self._decoder = PageDecoder(file)
         self._verdicts: dict[Condition, dict[int, _Verdict]] = {}
+        self._encoded: dict[int, Bools] = {}
+        self.pages: dict[int, bytes] = {}
         self._kept_bytes = 0
 
-    def load(
-        self,
-        wanted: Mapping[Condition, RowSelection],
-        excluded_rows: ExcludedRows,
-        data_bytes: Callable[[RowSelection], int],
-    ) -> None:
-        """Judge some predicates by the dictionary pages that cost less than they could save.
+    def reach(self, condition: Condition) -> Bools | None:
+        """The row groups whose dictionary could tell more of a condition than cheaper indexes of the chunk.
 
-        Args:
-            wanted: For each predicate, the rows where it matters whether it is met.
-            excluded_rows: What is saved if predicates turn out not to be met.
-            data_bytes: About how many bytes a scan of some rows would read.
+        A least and a greatest value that leave room for a match of ``<`` or ``<>`` are matches themselves.
+        What a Bloom filter lets through is most surely there.
         """
-        probes = self._worthwhile(self._probes(wanted), excluded_rows, data_bytes)
+        leaf = self._file.leaves_by_path.get(condition.path)
+        if leaf is None or not leaf.is_flat or isinstance(condition, BoundNull) or self._is_listed(condition):
+            return None
+        if leaf.ordinal not in self._encoded:
+            chunks = [group.columns[leaf.ordinal] for group in self._file.footer.metadata.row_groups]
+            self._encoded[leaf.ordinal] = np.array([_can_be_read(chunk) for chunk in chunks], dtype=bool)
+        reach: Bools = self._encoded[leaf.ordinal]
+        if isinstance(condition, BoundCompare) and condition.op != "=":
+            bounds = self._statistics.bounds(condition)
+            return reach if bounds is None else np.asarray(reach & ~bounds.known, dtype=bool)
+        if is_lookup(condition) and reach.any():
+            metas = [group.columns[leaf.ordinal].meta_data for group in self._file.footer.metadata.row_groups]
+            has_filter = np.array([bool(meta and meta.bloom_filter_offset) for meta in metas], dtype=bool)
+            reach = reach & ~has_filter
+        return reach
+
+    def cost(self, wanted: Wanted) -> Cost:
+        """The dictionary pages, whose lengths are guessed where only an OffsetIndex would tell."""
+        places = {
+            (row_group, leaf.ordinal): self._place(leaf, row_group)
+            for _, leaf, row_group in self._chunks(wanted)
+        }
+        lengths = [place.length if place else 0 for place in places.values()]
+        return Cost(sum(lengths), len(lengths), pages=len(lengths), part_bytes=min(lengths))
+
+    def ask(self, wanted: Wanted, stakes: Stakes) -> Iterator[Told]:
+        """Judge conditions by the dictionary pages that cost less than they could save."""
+        probes = self._worthwhile(self._probes(wanted), stakes)
         by_place: dict[ByteRange, list[_Probe]] = defaultdict(list)
         for probe in probes:
             by_place[probe.place].append(probe)
         for places in _parts(list(by_place)):
             for place, data in zip(places, self._file.source.read_ranges(places), strict=True):
                 self._judge(by_place[place], data)
+        told = [condition for condition in wanted if condition in self._verdicts]
+        return judge(self._file, self.name, self, told)
 
     def candidate_rows(self, predicate: Condition) -> RowSelection | None:
         """Rows of the row groups whose dictionary holds a value that meets the predicate."""
@@ -142,71 +173,56 @@ class Dictionaries:
 
     # --- which to read -----------------------------------------------------------------------------
 
-    def _probes(self, wanted: Mapping[Condition, RowSelection]) -> list[_Probe]:
-        """The chunks whose dictionary page could tell more of a predicate than what is known."""
-        chunks = [
-            (predicate, leaf, row_group, meta)
-            for predicate, scope in wanted.items()
-            for leaf, row_group, meta in self._chunks(predicate, scope)
-        ]
+    def _chunks(self, wanted: Wanted) -> Iterator[tuple[Condition, Leaf, int]]:
+        for condition, row_groups in wanted.items():
+            leaf = self._file.leaves_by_path[condition.path]
+            for row_group in np.flatnonzero(row_groups).tolist():
+                yield condition, leaf, row_group
+
+    def _place(self, leaf: Leaf, row_group: int) -> ByteRange | None:
+        meta = self._file.footer.chunk_metadata(row_group, leaf)
+        return dictionary_range(meta, self._file.locations(ChunkKey(row_group, leaf.ordinal)))
+
+    def _probes(self, wanted: Wanted) -> list[_Probe]:
+        """The dictionary pages that could tell, as far as it is known where they lie."""
+        chunks = list(self._chunks(wanted))
         # some writers do not say where the dictionary page ends; then it is where the OffsetIndex starts
         self._file.load_page_index(
             ChunkKey(row_group, leaf.ordinal)
-            for _, leaf, row_group, meta in chunks
-            if dictionary_range(meta, None) is None
+            for _, leaf, row_group in chunks
+            if self._place(leaf, row_group) is None
         )
-        probes = []
-        for predicate, leaf, row_group, meta in chunks:
-            place = dictionary_range(meta, self._file.locations(ChunkKey(row_group, leaf.ordinal)))
-            if place is not None and place.length <= MAX_DICTIONARY_BYTES:
-                probes.append(_Probe(predicate, leaf, row_group, place))
-        return probes
+        places = [(chunk, self._place(chunk[1], chunk[2])) for chunk in chunks]
+        return [
+            _Probe(*chunk, place)
+            for chunk, place in places
+            if place is not None and place.length <= MAX_DICTIONARY_BYTES
+        ]
 
-    def _chunks(
-        self, predicate: Condition, scope: RowSelection
-    ) -> Iterator[tuple[Leaf, int, ColumnMetaData]]:
-        leaf = self._file.leaves_by_path.get(predicate.path)
-        if leaf is None or not leaf.is_flat or isinstance(predicate, BoundNull):
-            return
-        bounds = self._statistics.bounds(predicate)
-        edges = self._file.footer.row_group_starts
-        for row_group in np.flatnonzero(scope.overlaps(edges[:-1], edges[1:])).tolist():
-            chunk = self._file.footer.chunk(row_group, leaf)
-            meta = chunk.meta_data
-            if meta is None or chunk.file_path or chunk.crypto_metadata is not None:
-                continue
-            has_bounds = bounds is not None and bool(bounds.known[row_group])
-            if is_all_dictionary(meta) and not _was_told(predicate, meta, has_bounds=has_bounds):
-                yield leaf, row_group, meta
-
-    def _worthwhile(
-        self,
-        probes: Sequence[_Probe],
-        excluded_rows: ExcludedRows,
-        data_bytes: Callable[[RowSelection], int],
-    ) -> list[_Probe]:
+    def _worthwhile(self, probes: Sequence[_Probe], stakes: Stakes) -> list[_Probe]:
         """The probes of each row group, without the dearest of them until they cost less than they save."""
         edges = self._file.footer.row_group_starts
+        num_groups = len(edges) - 1
         page_cost = max(PAGE_COST_BYTES, self._file.source.coalesce_bytes)
         chosen: list[_Probe] = []
         while probes:
-            scopes: dict[Condition, list[int]] = defaultdict(list)
+            denied: dict[Condition, Bools] = defaultdict(lambda: np.zeros(num_groups, dtype=bool))
             by_row_group: dict[int, list[_Probe]] = defaultdict(list)
             for probe in probes:
-                scopes[probe.predicate].append(probe.row_group)
+                denied[probe.predicate][probe.row_group] = True
                 by_row_group[probe.row_group].append(probe)
-            saved = excluded_rows({predicate: self._rows_of(groups) for predicate, groups in scopes.items()})
+            excluded = stakes.excluded_if(denied)
             probes = []
             for row_group, asked in by_row_group.items():
-                start, stop = int(edges[row_group]), int(edges[row_group + 1])
-                rows = saved.clip(start, stop)
+                least_rows = LEAST_SHARE * int(edges[row_group + 1] - edges[row_group])
+                if not excluded[row_group] or stakes.rows_of(row_group) < least_rows:
+                    continue
                 costs = {probe.place: max(LEAST_GAIN * probe.place.length, page_cost) for probe in asked}
-                is_share = not rows.is_empty and rows.num_rows >= LEAST_SHARE * (stop - start)
-                if is_share and sum(costs.values()) < data_bytes(rows):
+                kept = _affordable(costs, stakes.bytes_of(row_group))
+                if len(kept) == len(costs):
                     chosen += asked
-                elif is_share:
-                    dearest = max(costs, key=lambda place: costs[place])
-                    probes += [probe for probe in asked if probe.place != dearest]
+                else:  # what is left may exclude nothing
+                    probes += [probe for probe in asked if probe.place in kept]
         return chosen
 
     # --- what they say -----------------------------------------------------------------------------
@@ -228,7 +244,7 @@ class Dictionaries:
             self._verdicts.setdefault(probe.predicate, {})[row_group] = verdict
         if self._kept_bytes + place.length <= MAX_HELD_BYTES:
             self._kept_bytes += place.length
-            self._file.dictionaries[place.start] = data  # should the row group be read, its pages need it
+            self.pages[place.start] = data
 
     def _nulls(self, probe: _Probe) -> int:
         """Nulls of a chunk; negative if that is not known."""
@@ -314,15 +330,20 @@ def every_entry_page(count: int, max_definition_level: int) -> bytes:
     return thrift.serialize(page) + levels + values
 
 
-def _was_told(predicate: Condition, meta: ColumnMetaData, *, has_bounds: bool) -> bool:
-    """Whether a cheaper index of a chunk has said what its dictionary could say.
+def _can_be_read(chunk: ColumnChunk) -> bool:
+    """Whether a chunk lies in this file, in plain bytes, and its dictionary holds all of its values."""
+    if chunk.meta_data is None or chunk.file_path or chunk.crypto_metadata is not None:
+        return False
+    return is_all_dictionary(chunk.meta_data)
 
-    A least and a greatest value that leave room for a match of ``<`` or ``<>`` are matches themselves.  What
-    a Bloom filter lets through is most surely there.
-    """
-    if isinstance(predicate, BoundCompare) and predicate.op != "=":
-        return has_bounds
-    return is_lookup(predicate) and bool(meta.bloom_filter_offset)
+
+def _affordable(costs: Mapping[ByteRange, int], most: int) -> set[ByteRange]:
+    """What is left when the dearest go, one after the other, until the rest costs less than ``most``."""
+    total = sum(costs.values())
+    kept = sorted(costs, key=lambda place: costs[place])
+    while kept and total >= most:
+        total -= costs[kept.pop()]
+    return set(kept)
 
 
 def _parts(places: Sequence[ByteRange]) -> Iterator[list[ByteRange]]:

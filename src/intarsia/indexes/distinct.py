@@ -24,9 +24,10 @@ import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import compares_alike, comparison_array, sortable_type
 from intarsia.errors import IndexBuildError, IndexPayloadError
+from intarsia.file import ParquetInput
 from intarsia.format.datafusion import KEY as DATAFUSION_KEY
 from intarsia.indexes.base import ColumnData, Granularity, Layout, encoded_batches
-from intarsia.indexes.datafusion import OpenLines, build_block, open_block
+from intarsia.indexes.datafusion import OpenLines, build_block, difference, open_block
 from intarsia.indexes.granules import (
     cut_at_edges,
     granule_rows,
@@ -69,7 +70,9 @@ class Distinct:
             values of the file, whose offset stands in the footer key ``distinct_index_offset``. That form
             is about a text column of the whole file (``granularity`` is then ``"file"``), says nothing of
             nulls, so that it judges no ``IS NULL``, and a file has at most one. What it cannot hold is
-            refused: more than ``max_values`` values, values with a newline.
+            refused: more than ``max_values`` values, values with a newline. A file in which another program
+            has laid such values keeps them and its key: attaching compares them with the column's, and
+            refuses if they are others.
 
     Example:
         >>> import intarsia as ia
@@ -143,6 +146,11 @@ class Distinct:
         """The key by which DataFusion's example finds the values."""
         return {DATAFUSION_KEY: b"%d" % payload_offset} if self._is_datafusion else {}
 
+    def difference(self, payload: bytes, file: ParquetInput) -> str | None:
+        """Why the values that another program laid into the file are not those of the column."""
+        reason = difference(payload, file)
+        return None if reason is None else f"{reason}; leave layout out, and no key is needed"
+
     def shortfall(self, payload: bytes, layout: Layout) -> str | None:
         """Why most rows are never skipped by it; None if they may be."""
         if self._is_datafusion or not lists_little(payload, layout.edges(self.granularity, self.column)):
@@ -153,6 +161,10 @@ class Distinct:
     def can_prune(self, predicate: Condition) -> bool:
         """DataFusion's form says nothing of nulls."""
         return not (self._is_datafusion and isinstance(predicate, BoundNull))
+
+    def lists_values(self, predicate: Condition) -> bool:
+        """Whatever it judges, it judges by the values."""
+        return self.can_prune(predicate)
 
     def open(self, payload: bytes, layout: Layout) -> OpenDistinct | OpenLines:
         """The values and where they occur."""

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-import pyarrow as pa
+import numpy as np
 
-from intarsia.errors import FormatError, IndexPayloadError, IntarsiaError
+from intarsia.errors import IndexPayloadError
 from intarsia.file import ParquetInput
 from intarsia.format.arrow_stream import ExpansionBudget
 from intarsia.format.blob import BLOB_HEADER_BYTES, check_blob_header, check_payload, unframe
 from intarsia.format.directory import Directory, Entry
+from intarsia.indexes.asking import answer_of, judge
 from intarsia.indexes.base import (
     EstimatesRows,
     EstimatingIndex,
@@ -22,14 +23,24 @@ from intarsia.indexes.base import (
     PicksPredicates,
     ProbedIndex,
 )
+from intarsia.indexes.capabilities import (
+    ListsValues,
+    Samples,
+    SamplingIndex,
+    Sketches,
+    SketchingIndex,
+    Summarizes,
+)
+from intarsia.indexes.proof import Cost, Stakes, Told, Wanted
 from intarsia.indexes.registry import find_index_class, why_unknown
-from intarsia.predicate.bound import Condition
+from intarsia.indexes.value_hash import num_looked_up
+from intarsia.predicate.bound import Condition, Path
+from intarsia.rows.bounds import Bools
 from intarsia.storage import ByteRange
 
-_Answer = TypeVar("_Answer")
-
-#: About what it costs to probe an index that is not read whole.
+#: About what it costs to probe an index that is not read whole, and what each further value adds.
 PROBE_BYTES = 8 * 1024
+PROBED_VALUE_BYTES = 1024
 
 
 class EmbeddedIndexes:
@@ -83,6 +94,13 @@ class EmbeddedIndexes:
             return index is not None
         return bool(answer_of(self._file, entry.name, partial(index.can_prune, predicate)))
 
+    def lists_values(self, predicate: Condition) -> bool:
+        """Whether an index knows the values that occur, so that dictionary pages tell no more."""
+        return any(
+            isinstance(index, ListsValues) and self._says(entry, partial(index.lists_values, predicate))
+            for entry, index, _ in self._about(predicate.path)
+        )
+
     def estimators(self, predicate: Condition, most_bytes: int) -> Iterator[tuple[str, EstimatingIndex]]:
         """Indexes that estimate how many rows match: those about its column, then those about none.
 
@@ -102,6 +120,50 @@ class EmbeddedIndexes:
                 opened = self.open(entry)
                 if isinstance(opened, EstimatingIndex):
                     yield entry.name, opened
+
+    def summarizers(self, path: Path) -> Iterator[tuple[Entry, str]]:
+        """Indexes that could say what granules of a column come to, and what they call the column."""
+        for entry, index, column in self._about(path):
+            if isinstance(index, Summarizes) and self._says(entry, partial(index.can_summarize, column)):
+                yield entry, column
+
+    def sketchers(self, path: Path) -> Iterator[Entry]:
+        """Indexes that could have sketches of a column's distinct values."""
+        for entry, index, column in self._about(path):
+            if isinstance(index, Sketches) and self._says(entry, partial(index.can_sketch, column)):
+                yield entry
+
+    def sampler(self) -> tuple[Entry, int] | None:
+        """An index that keeps some rows, and how many; None if there is none."""
+        for entry in self.entries:
+            index = self.index(entry)
+            if isinstance(index, Samples):
+                kept = answer_of(self._file, entry.name, partial(_num_sampled, index, self._file))
+                if kept is not None:
+                    return entry, kept
+        return None
+
+    def open_sketches(self, entry: Entry) -> SketchingIndex | None:
+        """One of `sketchers`, opened; None if it has no sketches of this file after all."""
+        index = self.open(entry)
+        if not isinstance(index, SketchingIndex):
+            return None
+        return answer_of(self._file, entry.name, partial(_checked_sketches, index, self._file))
+
+    def open_sample(self, entry: Entry) -> SamplingIndex | None:
+        """The `sampler`, opened; None if it has no sample of this file after all."""
+        index = self.open(entry)
+        if not isinstance(index, SamplingIndex):
+            return None
+        return answer_of(self._file, entry.name, partial(_checked_sample, index, self._file))
+
+    def _about(self, path: Path) -> Iterator[tuple[Entry, Any, str]]:
+        for entry in self.entries:
+            if path in entry.columns:
+                yield entry, self.index(entry), entry.column_names[entry.columns.index(path)]
+
+    def _says(self, entry: Entry, ask: Callable[[], bool]) -> bool:
+        return bool(answer_of(self._file, entry.name, ask))
 
     def read(self, entry: Entry) -> bytes:
         """The payload of an entry.
@@ -149,39 +211,65 @@ class EmbeddedIndexes:
         return answer_of(self._file, entry.name, opened)
 
 
-def answer_of(file: ParquetInput, name: str, ask: Callable[[], _Answer]) -> _Answer | None:
-    """What an index answers; None if it fails, which is noted: it is not believed then (contract C2).
+def _num_sampled(index: Samples, file: ParquetInput) -> int:
+    return max(0, min(int(index.num_sampled(file.footer.num_rows)), file.footer.num_rows))
+
+
+def _checked_sketches(index: SketchingIndex, file: ParquetInput) -> SketchingIndex:
+    edges = index.edges
+    if edges[0] != 0 or edges[-1] != file.footer.num_rows or (np.diff(edges) < 0).any():
+        raise IndexPayloadError("its granules are not those of the file")
+    return index
+
+
+def _checked_sample(index: SamplingIndex, file: ParquetInput) -> SamplingIndex:
+    ordinals, rows = index.ordinals, index.rows
+    is_ascending = len(ordinals) == len(rows) and bool((np.diff(ordinals) > 0).all())
+    if not is_ascending or (len(rows) and not 0 <= ordinals[0] <= ordinals[-1] < file.footer.num_rows):
+        raise IndexPayloadError("its rows are not those of the file")
+    here = file.arrow_schema
+    if (here.names, here.types) != (rows.schema.names, rows.schema.types):
+        raise IndexPayloadError("it has other columns than the file, or columns of other types")
+    return index
+
+
+class EntryProof:
+    """An embedded index as a proof; it is free if its payload stands in the directory.
 
     Args:
         file: The file.
-        name: The name of the index.
-        ask: Asks it.
+        embedded: Its embedded indexes.
+        entry: The index.
     """
-    try:
-        return ask_index(ask)
-    except IndexPayloadError as error:
-        file.distrust(name, str(error))
-        return None
 
+    def __init__(self, file: ParquetInput, embedded: EmbeddedIndexes, entry: Entry) -> None:
+        self._file = file
+        self._embedded = embedded
+        self._entry = entry
+        self.name = entry.name
+        #: what is probed finds rows, and seldom knows of others that surely match
+        self.is_lookup = isinstance(embedded.index(entry), ProbedIndex)
 
-def ask_index(ask: Callable[[], _Answer]) -> _Answer:
-    """What an index answers.
+    def reach(self, condition: Condition) -> Bools | None:
+        """Every row group, if the index can judge the condition at all."""
+        if not self._embedded.can_prune(self._entry, condition):
+            return None
+        return np.ones(len(self._file.footer.metadata.row_groups), dtype=bool)
 
-    Args:
-        ask: Asks it.
+    def cost(self, wanted: Wanted) -> Cost:
+        """The payload, or what it takes to probe it for each value."""
+        if self._entry.inline is not None:
+            return Cost(0, 0)
+        if not self.is_lookup:
+            return Cost(self._entry.length, 1)
+        num_values = sum(num_looked_up(condition) for condition in wanted)
+        num_bytes = PROBE_BYTES + PROBED_VALUE_BYTES * (num_values - 1)
+        return Cost(min(num_bytes, self._entry.length), 2 * num_values)
 
-    Raises:
-        IndexPayloadError: If it fails: its class may be anybody's, and its payload anything.
-        FormatError: As it is, of the file, and so is OSError.
-    """
-    try:
-        return ask()
-    except (IndexPayloadError, FormatError, OSError):
-        raise
-    except (IntarsiaError, pa.ArrowException) as error:  # such as values that do not compare
-        raise IndexPayloadError(str(error)) from error
-    except Exception as error:
-        raise IndexPayloadError(f"it fails when it is asked: {type(error).__name__}: {error}") from error
+    def ask(self, wanted: Wanted, stakes: Stakes) -> Iterator[Told]:  # noqa: ARG002
+        """Open the index, if that was not done yet, and judge conditions by it."""
+        index = self._embedded.open(self._entry)
+        return iter(()) if index is None else judge(self._file, self.name, index, wanted)
 
 
 @dataclass(frozen=True)

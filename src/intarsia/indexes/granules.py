@@ -255,3 +255,17 @@ def granule_rows(edges: Rows, hit: npt.NDArray[np.bool_]) -> RowSelection:
         RowSelection([2:5])
     """
     return RowSelection.union_of(edges[:-1][hit], edges[1:][hit])
+
+
+def covered_granules(edges: Rows, rows: RowSelection) -> npt.NDArray[np.bool_]:
+    """For each granule, whether it has rows and all of them are among some rows.
+
+    Args:
+        edges: First row of each granule, and the number of rows at the end.
+        rows: The rows.
+
+    Example:
+        >>> covered_granules(np.array([0, 2, 2, 5]), RowSelection.from_ranges([(0, 3)]))
+        array([ True, False, False])
+    """
+    return np.asarray(rows.covers(edges[:-1], edges[1:]) & (np.diff(edges) > 0))

@@ -86,6 +86,10 @@ class Hll:
         """Never: it counts."""
         return False
 
+    def can_sketch(self, column: str) -> bool:
+        """Its own column."""
+        return column == self.column
+
     def build(self, chunk: ColumnData) -> bytes:
         """The payload for a file; see the module's text."""
         edges = chunk.layout.edges(self.granularity, self.column)
@@ -133,10 +137,6 @@ class OpenHll:
     def candidate_rows(self, predicate: Condition) -> RowSelection | None:  # noqa: ARG002
         """None: it counts."""
         return None
-
-    def covered(self, rows: RowSelection) -> npt.NDArray[np.bool_]:
-        """For each granule, whether all of its rows are among some rows (and it has any)."""
-        return np.asarray(rows.covers(self.edges[:-1], self.edges[1:]) & (np.diff(self.edges) > 0))
 
     def add_to(self, counter: DistinctCounter, granules: npt.NDArray[np.bool_]) -> None:
         """Count the values of some granules.

@@ -10,8 +10,6 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from intarsia.errors import IndexBuildError, near_matches
-
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
@@ -68,22 +66,6 @@ def why_unknown(kind: str) -> str:
     """
     found = _load(kind)
     return found if isinstance(found, str) else f"the class of kind {kind!r} is {found.__qualname__}"
-
-
-def index_class(kind: str) -> type[Any]:
-    """The class of an index kind.
-
-    Raises:
-        IndexBuildError: If no installed package knows the kind; near matches are named.
-    """
-    found = _load(kind)
-    if isinstance(found, type):
-        return found
-    if kind in known_kinds():
-        raise IndexBuildError(found)
-    near = near_matches(kind, known_kinds())
-    hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(known_kinds())}"
-    raise IndexBuildError(f"no index of kind {kind!r} is installed; {hint}")
 
 
 def _load(kind: str) -> type[Any] | str:

@@ -65,6 +65,10 @@ class Sample:
         """Always: it has every column."""
         return True
 
+    def num_sampled(self, num_rows: int) -> int:
+        """``n``, or all rows."""
+        return min(self.n, num_rows)
+
     def build(self, chunk: ColumnData) -> bytes:
         """The payload for a file; see the module's text."""
         ordinals = draw(chunk.layout.num_rows, self.n, np.random.default_rng(self.seed))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from intarsia.errors import CorruptFileError
@@ -9,18 +11,36 @@ from intarsia.file import ParquetInput
 from intarsia.file.trust import Trust
 from intarsia.format.footer import Footer, Leaf
 from intarsia.format.structs import BoundaryOrder
+from intarsia.indexes.asking import judge
+from intarsia.indexes.proof import Cost, Stakes, Told, Wanted
 from intarsia.predicate.bound import Condition
-from intarsia.rows.bounds import UNKNOWN, Bounds, boundary_order, might_match, surely_matches
+from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, boundary_order, might_match, surely_matches
 from intarsia.rows.ordering import Keys, Ordering
 from intarsia.rows.selection import RowSelection
 
 
 class RowGroupStatistics:
-    """The statistics of a file's row groups, as an index."""
+    """The statistics of a file's row groups, as an index and as a proof that is free."""
+
+    name = "statistics"
+    is_lookup = False
 
     def __init__(self, file: ParquetInput) -> None:
         self._file = file
         self._bounds: dict[int, Bounds] = {}
+
+    def reach(self, condition: Condition) -> Bools | None:
+        """Every row group, if the column's statistics can be read."""
+        bounds = self.bounds(condition)
+        return None if bounds is None else np.ones(len(bounds), dtype=bool)
+
+    def cost(self, wanted: Wanted) -> Cost:  # noqa: ARG002
+        """Nothing: the footer holds them."""
+        return Cost(0, 0)
+
+    def ask(self, wanted: Wanted, stakes: Stakes) -> Iterator[Told]:  # noqa: ARG002
+        """Judge conditions."""
+        return judge(self._file, self.name, self, wanted)
 
     def candidate_rows(self, predicate: Condition) -> RowSelection | None:
         """Rows of the row groups that might match."""

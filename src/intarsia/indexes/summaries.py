@@ -9,6 +9,7 @@ run, so that its error is at most about ``log2(n)`` roundings of the sum of the 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import Any
 
@@ -18,11 +19,57 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import sortable_type
+from intarsia.errors import IndexPayloadError
+from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import Rows
 
 #: Decimal digits to spare, so that sums of as many rows as there can be do not overflow.
 _SPARE_DIGITS = 10
 _COUNTS = ("num_rows", "null_count", "nan_count")
+
+
+@dataclass(frozen=True)
+class GranuleSummaries:
+    """What the values of each granule of a column come to.
+
+    Args:
+        edges: First row of each granule in the file's numbering, and the number of rows at the end; int64,
+            one more than there are granules.
+        summaries: A row for each granule, of `summary_schema` of the type that the column's values are
+            compared in (see `intarsia.arrow.comparison.comparison_type`).
+        exact: For each granule, whether ``min`` and ``max`` are values of the column, and not only bounds.
+    """
+
+    edges: Rows
+    summaries: pa.Table
+    exact: Bools
+
+    @property
+    def kind(self) -> pa.DataType:
+        """The type of the values."""
+        return self.summaries.schema.field("min").type
+
+    def check(self, num_rows: int) -> None:
+        """Refuse what cannot be about a file.
+
+        Args:
+            num_rows: Rows in the file.
+
+        Raises:
+            IndexPayloadError: If granules and summaries do not fit each other, or the file.
+        """
+        num_granules = len(self.edges) - 1
+        if len(self.summaries) != num_granules or len(self.exact) != num_granules:
+            raise IndexPayloadError(
+                f"it has {num_granules} granules, {len(self.summaries)} summaries of them, and of "
+                f"{len(self.exact)} it says whether they are exact"
+            )
+        if "min" not in self.summaries.column_names or self.summaries.schema != summary_schema(self.kind):
+            raise IndexPayloadError(f"its summaries are {self.summaries.schema.to_string()}")
+        if self.edges[0] != 0 or self.edges[-1] != num_rows:
+            raise IndexPayloadError(f"it is about rows {self.edges[0]} to {self.edges[-1]} of {num_rows}")
+        if not np.array_equal(self.summaries["num_rows"].to_numpy(), np.diff(self.edges)):
+            raise IndexPayloadError("its summaries count other rows than its granules have")
 
 
 def sum_type(kind: pa.DataType) -> pa.DataType:

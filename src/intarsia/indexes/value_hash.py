@@ -111,6 +111,16 @@ def is_lookup(predicate: Condition) -> bool:
     return isinstance(predicate, BoundCompare) and predicate.op == "=" and not predicate.or_nan
 
 
+def num_looked_up(predicate: Condition) -> int:
+    """How many values a predicate asks for by equality; 1 if it is no lookup.
+
+    Example:
+        >>> num_looked_up(BoundCompare(("x",), pa.int64(), "=", pa.scalar(7)))
+        1
+    """
+    return len(predicate.values) if isinstance(predicate, BoundIn) else 1
+
+
 def looked_up(predicate: Condition) -> pa.Array | None:
     """The values that a predicate asks for by equality; None if it is no lookup.
 

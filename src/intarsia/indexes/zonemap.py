@@ -33,7 +33,7 @@ from intarsia.indexes.granules import (
     serialize_granules,
 )
 from intarsia.indexes.parameters import check_granularity
-from intarsia.indexes.summaries import merge_summaries, summarize, summary_schema
+from intarsia.indexes.summaries import GranuleSummaries, merge_summaries, summarize, summary_schema
 from intarsia.predicate.bound import BoundMatch, BoundNull, Condition
 from intarsia.rows.bounds import Bools, Bounds, boundary_order, might_match, surely_matches
 from intarsia.rows.ordering import (
@@ -111,6 +111,10 @@ class ZoneMap:
             return bool(predicate.prefix) and not predicate.negated
         return True
 
+    def can_summarize(self, column: str) -> bool:
+        """Its own column."""
+        return column == self.column
+
 
 @dataclass(frozen=True)
 class OpenZoneMap:
@@ -133,6 +137,10 @@ class OpenZoneMap:
     def certain_rows(self, predicate: Condition) -> RowSelection | None:
         """Rows of the granules that match as a whole."""
         return self._judge(predicate, surely_matches)
+
+    def granule_summaries(self, column: str) -> GranuleSummaries:  # noqa: ARG002
+        """The summaries as they are."""
+        return GranuleSummaries(self.edges, self.summaries, self.exact)
 
     def _judge(
         self, predicate: Condition, verdict: Callable[[Condition, Bounds], Bools]

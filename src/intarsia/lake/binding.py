@@ -62,8 +62,6 @@ class TableBinder:
         self._predicate = predicate
         self._columns = tuple(columns)
         self._bound = None if predicate is None else bind(predicate, table.schema)
-        named = table.distinct_index
-        self._distinct_column = None if named is None else find_column(table.schema, named)[0]
         self._budget = ExpansionBudget(MAX_SCAN_EXPANDED_BYTES)
         self._bindings: dict[FileSchema, _Binding] = {}
         paths = self._bound.paths() if self._bound is not None else frozenset()
@@ -94,7 +92,6 @@ class TableBinder:
         Raises:
             PredicateError: If this file's types cannot be compared with the predicate's literals.
         """
-        file.distinct_column = self._distinct_column
         constants = self._partition_constants(entry)
         if file.schema not in self._bindings:
             with file.named_errors():

@@ -20,8 +20,6 @@ from intarsia.read.report import ScanReport
 
 def open(
     source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | FileSource,
-    *,
-    distinct_index: str | None = None,
 ) -> Table:
     """Open a Parquet file or a lake of them.
 
@@ -30,12 +28,6 @@ def open(
             `FileSource`. Folders
             named ``column=value`` below a folder, or from a glob's first wildcard on, become partition
             columns; a file that is named by itself has none.
-        distinct_index: The column (dotted if it is nested) whose distinct values other programs laid into
-            the files in the form of DataFusion's example, under the footer key ``distinct_index_offset``.
-            Nothing in such a file says what column they are of, and nothing shows that they are not of an
-            earlier version of the file, where a writer copied the key together with the bytes: files are
-            skipped by them on your word. A key that leads to anything else is noticed, and ignored with
-            a warning. What `Distinct` wrote is used without being named.
 
     Returns:
         A table; nothing but the listing was read.
@@ -51,8 +43,7 @@ def open(
         >>> ia.open(path).scan(where="x = 42").to_arrow().to_pylist()
         [{'x': 42}]
     """
-    files = source.list_files() if isinstance(source, FileSource) else find_files(source)
-    return Table(files, distinct_index=distinct_index)
+    return Table(source.list_files() if isinstance(source, FileSource) else find_files(source))
 
 
 class Table(TableFiles):
@@ -69,7 +60,6 @@ class Table(TableFiles):
         files: The files: those of a folder or glob by path, those of a list as they were listed. Each has
             ``path``, ``size_bytes`` and ``partition``.
         schema: The schema; the footer of every file is read for it, once.
-        distinct_index: See `open`.
     """
 
     def __repr__(self) -> str:

@@ -29,12 +29,10 @@ class TableFiles:
 
     Args:
         files: The files, at least one.
-        distinct_index: The column that distinct values in DataFusion's form are about, if files have such.
     """
 
-    def __init__(self, files: Sequence[DataFile], *, distinct_index: str | None = None) -> None:
+    def __init__(self, files: Sequence[DataFile]) -> None:
         self.files = tuple(files)
-        self.distinct_index = distinct_index
         self._metadata = MetadataCache()
 
     def __getstate__(self) -> dict[str, object]:

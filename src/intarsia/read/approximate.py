@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -15,12 +16,12 @@ import pyarrow as pa
 from intarsia.arrow.comparison import compares_alike, comparison_array, comparison_type
 from intarsia.errors import CorruptFileError, IndexPayloadError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
-from intarsia.format.directory import Entry
+from intarsia.indexes.asking import ask_index
+from intarsia.indexes.capabilities import SamplingIndex
 from intarsia.indexes.embedded import EmbeddedIndexes
-from intarsia.indexes.granules import granule_rows
-from intarsia.indexes.hll import MAX_LG_CONFIG_K, MIN_LG_CONFIG_K, DistinctCounter, Hll, OpenHll, is_counted
-from intarsia.indexes.sample import OpenSample, Sample, draw, take_rows
-from intarsia.predicate import Path
+from intarsia.indexes.granules import covered_granules, granule_rows
+from intarsia.indexes.hll import MAX_LG_CONFIG_K, MIN_LG_CONFIG_K, DistinctCounter, is_counted
+from intarsia.indexes.sample import draw, take_rows
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, current_plan
 from intarsia.read.file_query import FileQuery
@@ -157,17 +158,17 @@ class DistinctValues:
         """Count by sketches what granules have of some rows; returns those rows, and which index told."""
         file, known, answered = query.file, RowSelection.none(), []
         is_indexed = False
-        for entry in _sketches_of(query.embedded, self._path) if self._hashes_alike(file) else ():
+        for entry in query.embedded.sketchers(self._path) if self._hashes_alike(file) else ():
             left = rows - known
             if left.is_empty or (entry.granularity == "file" and rows.num_rows < file.footer.num_rows):
                 is_indexed = True  # as far as that goes
                 continue
-            index = query.embedded.open(entry)
-            if not isinstance(index, OpenHll):
+            index = query.embedded.open_sketches(entry)
+            if index is None:
                 continue
-            covered = index.covered(rows)
+            covered = covered_granules(index.edges, rows)
             try:
-                index.add_to(counter, covered)
+                ask_index(partial(index.add_to, counter, covered))
             except IndexPayloadError as error:
                 file.distrust(entry.name, str(error))
                 continue
@@ -183,10 +184,6 @@ class DistinctValues:
         leaf = file.leaves_by_path.get(self._path)
         kind = None if leaf is None else file.leaf_types.get(leaf.ordinal)
         return kind is not None and compares_alike(kind, self._kind)
-
-
-def _sketches_of(embedded: EmbeddedIndexes, path: Path) -> Iterator[Entry]:
-    return (entry for entry in embedded.entries if entry.kind == Hll.kind and entry.columns == (path,))
 
 
 def _has_match(query: FileQuery, plan: FilePlan, record: Record) -> bool:
@@ -219,8 +216,8 @@ class FileSize:
     @classmethod
     def of(cls, file: ParquetInput) -> FileSize:
         """By its footer; no index is read."""
-        index, num_rows = _sample_of(EmbeddedIndexes(file)), file.footer.num_rows
-        return cls(num_rows, None if index is None else min(index[1].n, num_rows))
+        found = EmbeddedIndexes(file).sampler()
+        return cls(file.footer.num_rows, None if found is None else found[1])
 
 
 def affordable_rows(sizes: Sequence[FileSize]) -> int:
@@ -289,7 +286,7 @@ def sample_rows(
 def _file_sample(
     query: FileQuery,
     plan: FilePlan,
-    embedded: OpenSample | None,
+    embedded: SamplingIndex | None,
     drawn: Rows,
     rng: np.random.Generator,
 ) -> Iterator[tuple[pa.Table, ReadCounts]]:
@@ -316,22 +313,7 @@ def _rows_at(query: FileQuery, plan: FilePlan, ordinals: Rows) -> tuple[pa.Table
     return found, sum((piece.counts for piece in pieces), ReadCounts())
 
 
-def _sample_of(embedded: EmbeddedIndexes) -> tuple[Entry, Sample] | None:
-    for entry in embedded.entries:
-        index = embedded.index(entry) if entry.kind == Sample.kind else None
-        if isinstance(index, Sample):
-            return entry, index
-    return None
-
-
-def _open_sample(query: FileQuery) -> OpenSample | None:
+def _open_sample(query: FileQuery) -> SamplingIndex | None:
     """A file's sample, if it is trusted."""
-    found = _sample_of(query.embedded)
-    index = None if found is None else query.embedded.open(found[0])
-    if found is None or not isinstance(index, OpenSample):
-        return None
-    here, there = query.file.arrow_schema, index.rows.schema
-    if (here.names, here.types) != (there.names, there.types):
-        query.file.distrust(found[0].name, "it has other columns than the file, or columns of other types")
-        return None
-    return index
+    found = query.embedded.sampler()
+    return None if found is None else query.embedded.open_sample(found[0])

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from intarsia.file import ParquetInput
-from intarsia.indexes.embedded import EmbeddedIndexes, answer_of
+from intarsia.indexes.asking import answer_of
+from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.predicate import (
     Bound,
     BoundAnd,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from intarsia.file import ChunkKey
 from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse, plan_chunk
@@ -29,6 +30,7 @@ class FilePlan:
             first, and those of the next only where its rows are. Empty without a predicate.
         steps: What each index excluded, in the order they were asked.
         index_bytes: Bytes read from indexes.
+        dictionary_pages: Dictionary pages that were read to plan, by their offsets; reading needs them, too.
         wrong_row_groups: Row groups whose page index was known to be wrong when this was planned.
     """
 
@@ -37,6 +39,7 @@ class FilePlan:
     stages: tuple[Bound, ...] = ()
     steps: tuple[PruneStep, ...] = ()
     index_bytes: int = 0
+    dictionary_pages: Mapping[int, bytes] = field(default_factory=dict, repr=False)
     wrong_row_groups: frozenset[int] = frozenset()
 
 
@@ -59,7 +62,9 @@ def plan_file(query: FileQuery) -> FilePlan:
     if len(query.predicate_paths) > 1 and not pruned.candidates.is_empty:
         stages = tuple(_ordered_conditions(query, predicate, pruned.candidates))
     index_bytes = file.source.counts.bytes - before
-    return FilePlan(pruned.candidates, pruned.certain, stages, pruned.steps, index_bytes, wrong)
+    return FilePlan(
+        pruned.candidates, pruned.certain, stages, pruned.steps, index_bytes, pruned.dictionary_pages, wrong
+    )
 
 
 def current_plan(query: FileQuery, plan: FilePlan) -> FilePlan:

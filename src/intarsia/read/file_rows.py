@@ -115,7 +115,7 @@ class FileReader:
             wanted = RowSelection.all(num_rows)
         if query.predicate is None and wanted.num_rows == num_rows:
             return self.read_whole(group)
-        return Piece(*RowGroupReader(query, self._plan.stages, self._decoder, group).read(wanted))
+        return Piece(*RowGroupReader(query, self._plan, self._decoder, group).read(wanted))
 
     def read_whole(self, group: int) -> Piece:
         """All rows of a row group: pyarrow reads by itself, through the counted source."""

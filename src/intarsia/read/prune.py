@@ -1,41 +1,39 @@
 """A predicate against every index of a file: which rows might match, and which index said so.
 
-Indexes are asked leaf by leaf, in a fixed order, embedded ones by their size.  Each leaf of the predicate
-keeps the rows that no index has yet excluded; AND intersects them and OR unites them, so that skipping works
-across columns.  An index is only read for row groups where it could still exclude something, and, but for the
-page index (without which no page can be found), only if reading it costs less than it could save.
+Whatever can exclude rows is a `Proof`: it states what asking it costs, and where it could deny a condition.
+Statistics are free and come first.  Then one loop asks the cheapest proof that could still exclude rows worth
+more than it costs, and stops when none is left.  Each condition of the predicate keeps the rows that no proof
+has excluded; AND intersects them and OR unites them, so that skipping works across columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 
 from intarsia.arrow.comparison import compares_alike
 from intarsia.file import ParquetInput
-from intarsia.indexes.base import OpenIndex, SureIndex
 from intarsia.indexes.bloom import BloomFilters
 from intarsia.indexes.column_index import ColumnIndexes
-from intarsia.indexes.datafusion import NAME, open_named
 from intarsia.indexes.dictionary import Dictionaries
-from intarsia.indexes.distinct import Distinct
-from intarsia.indexes.embedded import EmbeddedIndexes, answer_of
+from intarsia.indexes.embedded import EmbeddedIndexes, EntryProof
+from intarsia.indexes.proof import Proof, Wanted
 from intarsia.indexes.statistics import RowGroupStatistics
-from intarsia.predicate import (
-    Bound,
-    BoundAnd,
-    BoundConstant,
-    BoundNull,
-    BoundOr,
-    Condition,
-    Path,
-    condition_mask,
-    conditions,
-)
+from intarsia.predicate import Bound, BoundConstant, BoundNull, Condition, Path, condition_mask
+from intarsia.read.formula import Formula, all_of, any_of, combine, conditions_of, where_denial_counts
+from intarsia.rows.bounds import Bools
+from intarsia.rows.combine import intersection, union
 from intarsia.rows.selection import RowSelection
+
+#: A request to a local file costs about as much as reading so many bytes, and so does decoding a page.
+LOCAL_REQUEST_BYTES = 1 << 12
+DECODING_BYTES = 1 << 14
+
+#: For each condition that a proof could deny, by ordinal, the row groups where it could.
+_Reach: TypeAlias = "dict[int, Bools]"
 
 
 @dataclass(frozen=True)
@@ -43,9 +41,10 @@ class PruneStep:
     """What one index excluded.
 
     Attributes:
-        index: Its name: ``"statistics"``, ``"column_index"``, ``"bloom_filter"``, ``"distinct_index_offset"``
-            (values in DataFusion's form), ``"dictionary"``, or an embedded index's name.
-        column: The column it was asked about, dotted.
+        index: Its name: ``"statistics"``, ``"column_index"``, ``"bloom_filter"``, ``"dictionary"``, or an
+            embedded index's name.
+        column: The column it was asked about, dotted; where several columns of an OR exclude rows only
+            together, the last of them.
         before: Rows that might match before it was asked.
         after: Rows that might match after.
     """
@@ -65,12 +64,15 @@ class Pruned:
         certain: Rows that are known to match without a look at them.
         steps: What each index excluded, in the order they were asked; only those that excluded something.
         index_bytes: Bytes read from indexes.
+        dictionary_pages: Dictionary pages that were read, by their offsets; a scan of their row groups needs
+            them again.
     """
 
     candidates: RowSelection
     certain: RowSelection
     steps: tuple[PruneStep, ...]
     index_bytes: int
+    dictionary_pages: Mapping[int, bytes]
 
 
 def prune(
@@ -81,7 +83,7 @@ def prune(
     data_bytes: Callable[[RowSelection], int] | None = None,
     embedded: EmbeddedIndexes | None = None,
 ) -> Pruned:
-    """Ask every index of a file which rows might match.
+    """Ask the indexes of a file which rows might match.
 
     Args:
         file: The file.
@@ -95,11 +97,44 @@ def prune(
     Returns:
         The rows that might match, and the reasons.
     """
+    bytes_before = file.source.counts.bytes
+    embedded = embedded or EmbeddedIndexes(file)
+    dictionaries = Dictionaries(file, embedded.lists_values)
+    paths = predicate.paths()
+    about = [entry for entry in embedded.entries if not paths.isdisjoint(entry.columns)]
+    proofs: list[Proof] = [ColumnIndexes(file), BloomFilters(file), dictionaries]
+    proofs += [EntryProof(file, embedded, entry) for entry in about]
     pruner = _Pruner(file, predicate, constants or {}, data_bytes or (lambda _: 1 << 62))
-    return pruner.run(embedded or EmbeddedIndexes(file))
+    pruner.run(RowGroupStatistics(file), proofs)
+    return Pruned(
+        pruner.candidates,
+        pruner.certain,
+        tuple(pruner.steps),
+        file.source.counts.bytes - bytes_before,
+        dictionaries.pages,
+    )
+
+
+class _Offer(NamedTuple):
+    """A proof that would pay.
+
+    Attributes:
+        proof: The proof.
+        wanted: What to ask it.
+        price: What asking costs, in bytes: a request or a page to decode counts as what is read meanwhile.
+    """
+
+    proof: Proof
+    wanted: Wanted
+    price: int
 
 
 class _Pruner:
+    """What is known of the conditions of a predicate; proofs add to it.
+
+    Whether it pays to ask is judged by row groups, in masks that have a value for each.
+    """
+
     def __init__(
         self,
         file: ParquetInput,
@@ -107,152 +142,202 @@ class _Pruner:
         constants: Mapping[Path, pa.Scalar],
         data_bytes: Callable[[RowSelection], int],
     ) -> None:
-        self.file = file
-        self.predicate = predicate
-        self.data_bytes = data_bytes
-        self.everything = RowSelection.all(file.footer.num_rows)
-        self.possible: dict[Condition, RowSelection] = {}
-        self.sure: dict[Condition, RowSelection] = {}
-        self.asked: list[Condition] = []
-        for leaf in dict.fromkeys(conditions(predicate)):
-            self.possible[leaf] = self.everything
-            self.sure[leaf] = RowSelection.none()
-            if leaf.path in constants:
-                value = constants[leaf.path]
-                matches = condition_mask(leaf, pa.array([value.as_py()], type=leaf.type))[0].as_py()
-                self.possible[leaf] = self.sure[leaf] = self.everything if matches else RowSelection.none()
-            elif self._speaks_of(leaf):
-                self.asked.append(leaf)
+        self._file = file
+        self._data_bytes = data_bytes
+        self._formula = Formula(predicate)
+        conditions = self._formula.conditions
+        self._ordinals = {condition: ordinal for ordinal, condition in enumerate(conditions)}
+        everything, nothing = RowSelection.all(file.footer.num_rows), RowSelection.none()
+        self._possible = [everything] * len(conditions)
+        self._sure = [nothing] * len(conditions)
+        self._asked: dict[int, Condition] = {}
+        for ordinal, condition in enumerate(conditions):
+            matches = _constant_value(condition, constants)
+            if matches is not None:
+                self._possible[ordinal] = self._sure[ordinal] = everything if matches else nothing
+            elif not isinstance(condition, BoundConstant) and self._compares(condition):
+                self._asked[ordinal] = condition
+        self._terms_of: dict[int, list[int]] = {}
+        for place, term in enumerate(self._formula.terms):
+            for ordinal in dict.fromkeys(conditions_of(term)):
+                self._terms_of.setdefault(ordinal, []).append(place)
+        self._edges = file.footer.row_group_starts
+        self._known: dict[int, _Known] = {}
+        self._bytes: dict[bytes, int] = {}
         self.steps: list[PruneStep] = []
-        # where there is an AND, what is found out about a leaf changes only the conditions that it is in
-        self.conditions: dict[Condition, list[Bound]] = {}
-        for condition in predicate.children if isinstance(predicate, BoundAnd) else (predicate,):
-            for leaf in dict.fromkeys(conditions(condition)):
-                self.conditions.setdefault(leaf, []).append(condition)
-        self.candidates = _combine(predicate, self.possible, self.everything)
+        self.candidates = combine(self._formula.root, self._possible, union, intersection)
 
-    def _speaks_of(self, leaf: Condition) -> bool:
+    def _compares(self, condition: Condition) -> bool:
         """Whether what indexes hold compares with the predicate's literals.
 
         In a table whose files differ, a column may have another type here than the predicate was bound to.
         """
-        found = self.file.leaves_by_path.get(leaf.path)
-        here = None if found is None else self.file.leaf_types.get(found.ordinal)
-        return here is not None and (isinstance(leaf, BoundNull) or compares_alike(here, leaf.type))
+        found = self._file.leaves_by_path.get(condition.path)
+        here = None if found is None else self._file.leaf_types.get(found.ordinal)
+        return here is not None and (isinstance(condition, BoundNull) or compares_alike(here, condition.type))
 
-    def run(self, embedded: EmbeddedIndexes) -> Pruned:
-        bytes_before = self.file.source.counts.bytes
-        self._ask("statistics", RowGroupStatistics(self.file), self.asked)
-        self._ask_column_indexes()
-        self._ask_bloom_filters()
-        self._ask_named_values()
-        self._ask_dictionaries(embedded)
-        self._ask_embedded(embedded)
-        return Pruned(
-            self.candidates,
-            _combine(self.predicate, self.sure, self.everything) & self.candidates,
-            tuple(self.steps),
-            self.file.source.counts.bytes - bytes_before,
+    # --- the loop ----------------------------------------------------------------------------------
+
+    def run(self, first: Proof, others: Sequence[Proof]) -> None:
+        """Ask a proof that is free; then of others the cheapest that pays, until there is none."""
+        self._learn(first, self._wanted(self._reach(first), self._groups))
+        if self.candidates.is_empty:
+            return
+        reaches = [(proof, reach) for proof in others if (reach := self._reach(proof))]
+        while offers := self._offers(reaches):
+            best = min(offers, key=lambda offer: offer.price)
+            reaches = [(proof, reach) for proof, reach in reaches if proof is not best.proof]
+            self._learn(best.proof, best.wanted)
+
+    def _reach(self, proof: Proof) -> _Reach:
+        found: _Reach = {}
+        for ordinal, condition in self._asked.items():
+            reach = proof.reach(condition)
+            if reach is not None and reach.any():
+                found[ordinal] = reach
+        return found
+
+    def _offers(self, reaches: Sequence[tuple[Proof, _Reach]]) -> list[_Offer]:
+        """What pays; under an OR, what pays only if something else is asked that does not is left out."""
+        offers = self._paying(reaches)
+        if len(offers) == len(reaches):
+            return offers
+        paying = [offer.proof for offer in offers]
+        return self._paying([(proof, reach) for proof, reach in reaches if proof in paying])
+
+    def _paying(self, reaches: Sequence[tuple[Proof, _Reach]]) -> list[_Offer]:
+        request_bytes = max(self._file.source.coalesce_bytes, LOCAL_REQUEST_BYTES)
+        groups = self._groups
+        counts = self._where_denial_counts([reach for _, reach in reaches])
+        offers = []
+        for proof, reach in reaches:
+            wanted = self._wanted(reach, groups, counts if proof.is_lookup else None)
+            if wanted:
+                cost = proof.cost(wanted)
+                least = cost.least_bytes
+                if least == 0 or least < self._bytes_in(any_of(list(wanted.values()))):
+                    price = cost.num_bytes + cost.requests * request_bytes + cost.pages * DECODING_BYTES
+                    offers.append(_Offer(proof, wanted, price))
+        return offers
+
+    def _wanted(self, reach: _Reach, groups: Bools, counts: Sequence[Bools] | None = None) -> Wanted:
+        """What to ask a proof: the conditions that it could narrow, and where that matters."""
+        wanted: dict[Condition, Bools] = {}
+        for ordinal, within in reach.items():
+            known = self._knowledge(ordinal)
+            mask = within & known.is_open & groups
+            if counts is not None:
+                mask = mask & counts[ordinal]
+            if mask.any():
+                wanted[self._asked[ordinal]] = mask
+        return wanted
+
+    def _where_denial_counts(self, reaches: Sequence[_Reach]) -> list[Bools]:
+        known = [self._knowledge(ordinal) for ordinal in range(len(self._possible))]
+        stays = [fact.is_whole for fact in known]
+        for reach in reaches:
+            for ordinal, within in reach.items():
+                stays[ordinal] = stays[ordinal] & ~(within & known[ordinal].is_open)
+        return where_denial_counts(
+            self._formula.root, self._groups, [fact.is_possible for fact in known], stays
         )
 
-    def _open_leaves(self, asked: Iterable[Condition] | None = None) -> dict[Condition, RowSelection]:
-        """Leaves, of all or of some, that an index could still narrow, and the rows where it would matter."""
-        wanted = self.asked if asked is None else asked
-        scopes = {leaf: self.possible[leaf] & self.candidates for leaf in wanted}
-        return {leaf: scope for leaf, scope in scopes.items() if not scope.is_empty}
+    def _learn(self, proof: Proof, wanted: Wanted) -> None:
+        """Ask a proof, and put together what it told of all conditions."""
+        narrowed: dict[int, list[int]] = {}
+        for condition, possible, certain in proof.ask(wanted, self):
+            ordinal = self._ordinals[condition]
+            if certain is not None and not certain.is_empty:
+                self._sure[ordinal] = self._sure[ordinal] | certain
+                self._known.pop(ordinal, None)
+            if possible is not None:
+                left = self._possible[ordinal] & possible
+                if left.num_rows < self._possible[ordinal].num_rows:
+                    self._possible[ordinal] = left
+                    self._known.pop(ordinal, None)
+                    for place in self._terms_of[ordinal]:
+                        narrowed.setdefault(place, []).append(ordinal)
+        for place, ordinals in narrowed.items():
+            before = self.candidates
+            after = before & combine(self._formula.terms[place], self._possible, union, intersection)
+            if after.num_rows < before.num_rows:
+                column = ".".join(self._asked[ordinals[-1]].path)
+                self.candidates = after
+                self.steps.append(PruneStep(proof.name, column, before, after))
+        self._bytes.clear()
 
-    def _ask_column_indexes(self) -> None:
-        index = ColumnIndexes(self.file)
-        wanted = {leaf: index.keys(leaf, scope) for leaf, scope in self._open_leaves().items()}
-        keys = [key for found in wanted.values() for key in found]
-        if keys:
-            self.file.load_page_index(keys, keys)
-            self._ask("column_index", index, [leaf for leaf, found in wanted.items() if found])
+    @property
+    def certain(self) -> RowSelection:
+        """The candidates that surely match."""
+        return combine(self._formula.root, self._sure, union, intersection) & self.candidates
 
-    def _ask_bloom_filters(self) -> None:
-        wanted = self._open_leaves()
-        if wanted:
-            filters = BloomFilters(self.file)
-            filters.load(wanted, self.data_bytes)
-            self._ask("bloom_filter", filters, wanted)
+    # --- by row groups -----------------------------------------------------------------------------
 
-    def _ask_named_values(self) -> None:
-        """Values in DataFusion's form do not say of which column they are; who opened the file did."""
-        column = self.file.distinct_column
-        wanted = [
-            leaf for leaf in self._open_leaves() if leaf.path == column and not isinstance(leaf, BoundNull)
-        ]
-        if column is not None and wanted:
-            values = open_named(self.file, column, self.data_bytes(self.candidates))
-            if values is not None:
-                self._ask(NAME, values, wanted)
+    @property
+    def _groups(self) -> Bools:
+        """The row groups that hold candidates."""
+        return self.candidates.overlaps(self._edges[:-1], self._edges[1:])
 
-    def _ask_dictionaries(self, embedded: EmbeddedIndexes) -> None:
-        """Dictionary pages say what `Distinct` says, which is smaller."""
-        listed = [entry for entry in embedded.entries if entry.kind == Distinct.kind]
-        wanted = {
-            leaf: scope
-            for leaf, possible in self._open_leaves().items()
-            if not (scope := possible - self.sure[leaf]).is_empty
-            and not any(embedded.can_prune(entry, leaf) for entry in listed)
-        }
-        if wanted:
-            dictionaries = Dictionaries(self.file)
-            dictionaries.load(wanted, self._excluded_if, self.data_bytes)
-            self._ask("dictionary", dictionaries, wanted)
+    def _knowledge(self, ordinal: int) -> _Known:
+        if ordinal not in self._known:
+            starts, stops = self._edges[:-1], self._edges[1:]
+            possible = self._possible[ordinal]
+            is_possible = possible.overlaps(starts, stops)
+            doubtful = possible - self._sure[ordinal]
+            self._known[ordinal] = _Known(
+                is_possible,
+                is_possible & possible.covers(starts, stops),
+                is_possible if doubtful is possible else doubtful.overlaps(starts, stops),
+            )
+        return self._known[ordinal]
 
-    def _excluded_if(self, denied: Mapping[Condition, RowSelection]) -> RowSelection:
-        """The candidates that are none, if each leaf is not met in the rows given for it."""
-        nothing = RowSelection.none()
-        possible = {leaf: rows - denied.get(leaf, nothing) for leaf, rows in self.possible.items()}
-        return self.candidates - _combine(self.predicate, possible, self.everything)
+    def _bytes_in(self, groups: Bools) -> int:
+        """About how many bytes a scan of the candidates in some row groups would read."""
+        key = groups.tobytes()
+        if key not in self._bytes:
+            starts, stops = self._edges[:-1][groups], self._edges[1:][groups]
+            self._bytes[key] = self._data_bytes(self.candidates & RowSelection.union_of(starts, stops))
+        return self._bytes[key]
 
-    def _ask_embedded(self, embedded: EmbeddedIndexes) -> None:
-        for entry in embedded.entries:
-            about = [leaf for leaf in self.asked if leaf.path in entry.columns]
-            wanted = [leaf for leaf in self._open_leaves(about) if embedded.can_prune(entry, leaf)]
-            if wanted and embedded.cost_bytes(entry) < self.data_bytes(self.candidates):
-                index = embedded.open(entry)
-                if index is not None:
-                    self._ask(entry.name, index, wanted)
+    def bytes_of(self, row_group: int) -> int:
+        """See `Stakes`."""
+        return self._data_bytes(self._candidates_of(row_group))
 
-    def _ask(self, name: str, index: OpenIndex, asked: Iterable[Condition]) -> None:
-        for leaf in asked:
-            told = answer_of(self.file, name, partial(_tell, index, leaf))
-            if told is None:
-                return
-            found, certain = told
-            if found is not None:
-                self.possible[leaf] = self.possible[leaf] & found
-                before = self.candidates
-                for condition in self.conditions[leaf]:
-                    self.candidates &= _combine(condition, self.possible, self.everything)
-                if self.candidates.num_rows < before.num_rows:
-                    self.steps.append(PruneStep(name, ".".join(leaf.path), before, self.candidates))
-            if certain is not None:
-                self.sure[leaf] = self.sure[leaf] | certain
+    def rows_of(self, row_group: int) -> int:
+        """See `Stakes`."""
+        return self._candidates_of(row_group).num_rows
 
+    def _candidates_of(self, row_group: int) -> RowSelection:
+        return self.candidates.clip(int(self._edges[row_group]), int(self._edges[row_group + 1]))
 
-def _tell(index: OpenIndex, leaf: Condition) -> tuple[RowSelection | None, RowSelection | None]:
-    """The rows that an index leaves, and those that it is sure of; None where it does not tell."""
-    candidates = index.candidate_rows(leaf)
-    return candidates, index.certain_rows(leaf) if isinstance(index, SureIndex) else None
+    def excluded_if(self, denied: Wanted) -> Bools:
+        """See `Stakes`."""
+        possible = [self._knowledge(ordinal).is_possible for ordinal in range(len(self._possible))]
+        for condition, groups in denied.items():
+            ordinal = self._ordinals[condition]
+            possible[ordinal] = possible[ordinal] & ~groups
+        return self._groups & ~combine(self._formula.root, possible, any_of, all_of)
 
 
-def _combine(
-    node: Bound, rows_of: Mapping[Condition, RowSelection], everything: RowSelection
-) -> RowSelection:
-    """The rows of a predicate from the rows of its leaves."""
-    if isinstance(node, BoundConstant):
-        return everything if node.value else RowSelection.none()
-    if isinstance(node, BoundAnd):
-        rows = everything
-        for child in node.children:
-            rows = rows & _combine(child, rows_of, everything)
-        return rows
-    if isinstance(node, BoundOr):
-        rows = RowSelection.none()
-        for child in node.children:
-            rows = rows | _combine(child, rows_of, everything)
-        return rows
-    return rows_of[node]
+class _Known(NamedTuple):
+    """What is known of a condition, for each row group.
+
+    Attributes:
+        is_possible: Whether any row might meet it.
+        is_whole: Whether all might.
+        is_open: Whether some might, and not all are known to.
+    """
+
+    is_possible: Bools
+    is_whole: Bools
+    is_open: Bools
+
+
+def _constant_value(condition: Condition | BoundConstant, constants: Mapping[Path, pa.Scalar]) -> bool | None:
+    """Whether all rows of the file meet a condition or none does; None if that depends on the row."""
+    if isinstance(condition, BoundConstant):
+        return condition.value
+    if condition.path not in constants:
+        return None
+    value = pa.array([constants[condition.path].as_py()], type=condition.type)
+    return bool(condition_mask(condition, value)[0].as_py())

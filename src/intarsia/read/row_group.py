@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +14,10 @@ from intarsia.errors import UnsupportedFeatureError
 from intarsia.file.decode import PageDecoder, PageIndexMismatchError
 from intarsia.file.fetch import PageCache
 from intarsia.format.footer import Leaf
-from intarsia.predicate import Bound, Path, evaluate
+from intarsia.predicate import Path, evaluate
 from intarsia.read.claims import check_claims
 from intarsia.read.counts import ReadCounts
-from intarsia.read.file_plan import count_pages, plan_chunks
+from intarsia.read.file_plan import FilePlan, count_pages, plan_chunks
 from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.read.output_columns import rows_without_columns
 from intarsia.read.retry import WrongPageIndexError
@@ -29,17 +29,17 @@ class RowGroupReader:
 
     Args:
         query: What is asked.
-        stages: The predicate in parts; see `intarsia.read.file_plan.FilePlan`.
+        plan: Which rows might match.
         decoder: Decodes pages of the file.
         group: Ordinal of the row group.
     """
 
-    def __init__(self, query: FileQuery, stages: Sequence[Bound], decoder: PageDecoder, group: int) -> None:
+    def __init__(self, query: FileQuery, plan: FilePlan, decoder: PageDecoder, group: int) -> None:
         self._query = query
-        self._stages = stages
+        self._stages = plan.stages
         self._decoder = decoder
         self._group = group
-        self._pages = PageCache(query.file)
+        self._pages = PageCache(query.file, plan.dictionary_pages)
         self._pages_read = dict.fromkeys((leaf.name for leaf in query.leaves), 0)
         self._index_bytes = 0
 

@@ -26,6 +26,7 @@ from intarsia.embed.column_data import FileColumns
 from intarsia.errors import ColumnNotFoundError, FormatError, IndexBuildError, IndexPayloadError
 from intarsia.file import ParquetInput
 from intarsia.format.directory import Entry
+from intarsia.indexes.asking import ask_index
 from intarsia.indexes.base import (
     EstimatesRows,
     EstimatingIndex,
@@ -35,7 +36,7 @@ from intarsia.indexes.base import (
     ProbedIndex,
     SureIndex,
 )
-from intarsia.indexes.embedded import EmbeddedIndexes, ask_index, find_index
+from intarsia.indexes.embedded import EmbeddedIndexes, find_index
 from intarsia.predicate.bound import Condition, Path
 from intarsia.predicate.evaluate import condition_mask
 from intarsia.rows.selection import RowSelection

@@ -1,7 +1,7 @@
 """What indexes tell of granules of a column, so that their pages need not be read.
 
 Of each granule that lies wholly in rows which surely match, a summary is taken from the cheapest of: the
-row groups' statistics, zone maps, column indexes (nulls only).
+row groups' statistics, embedded indexes that summarize (such as zone maps), column indexes (nulls only).
 
 A page index may say the wrong rows of a page, which shows when the page is read (contract C1). So of pages
 that are not read, none may lie beside rows that are not looked at, either: there, a row too many or too few
@@ -12,20 +12,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from intarsia.arrow.comparison import compares_alike, comparison_type
+from intarsia.errors import IndexPayloadError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.trust import Claim, Trust
 from intarsia.format.footer import Leaf
+from intarsia.indexes.asking import answer_of
+from intarsia.indexes.capabilities import SummarizingIndex
 from intarsia.indexes.column_index import ColumnIndexes
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.statistics import statistics_bounds
-from intarsia.indexes.summaries import sum_type, summary_schema
-from intarsia.indexes.zonemap import OpenZoneMap, ZoneMap
+from intarsia.indexes.summaries import GranuleSummaries, sum_type, summary_schema
 from intarsia.predicate.bound import BoundNull, Path
 from intarsia.read.prune import PruneStep
 from intarsia.rows.bounds import Bools, Bounds
@@ -109,7 +112,7 @@ def answer(asked: Asked, candidates: RowSelection, certain: RowSelection) -> Ans
     found = Answer(RowSelection.none(), [], [])
     if asked.kind != pa.null() and not compares_alike(asked.file_kind, asked.kind):
         return found  # another type here than in the table: each value has to be converted
-    for source in (_statistics, _zone_maps, _column_index):
+    for source in (_statistics, _embedded, _column_index):
         left = certain - found.rows
         if left.is_empty:
             break
@@ -272,24 +275,30 @@ def _summaries(schema: pa.Schema, low: pa.Array, high: pa.Array, num_rows: Rows,
     return pa.table([low, high, sums, pa.array(num_rows), pa.array(nulls), pa.array(nans)], schema=schema)
 
 
-# --- zone maps -----------------------------------------------------------------------------------------
+# --- embedded indexes ----------------------------------------------------------------------------------
 
 
-def _zone_maps(asked: Asked, left: RowSelection, _seen: RowSelection) -> Iterator[Granules]:
-    """Granules by their zone maps, where reading one costs less than the rows."""
-    for entry in asked.embedded.entries:
-        if entry.kind != ZoneMap.kind or asked.leaf.path not in entry.columns:
-            continue
+def _embedded(asked: Asked, left: RowSelection, _seen: RowSelection) -> Iterator[Granules]:
+    """Granules by indexes that summarize them, where reading one costs less than the rows."""
+    for entry, column in asked.embedded.summarizers(asked.leaf.path):
         if asked.embedded.cost_bytes(entry) >= asked.cost_bytes(left):
             continue
         opened = asked.embedded.open(entry)
-        if not isinstance(opened, OpenZoneMap):
+        if not isinstance(opened, SummarizingIndex):
             continue
-        kind = opened.summaries.schema.field("min").type
-        if kind != asked.file_kind:
-            asked.file.distrust(entry.name, f"it is about values of type {kind}, not {asked.file_kind}")
+        found = answer_of(asked.file, entry.name, partial(_checked_summaries, asked, opened, column))
+        if found is None:
             continue
-        told = opened.exact.copy() if asked.needs.bounds else np.ones(len(opened.exact), dtype=bool)
-        if asked.needs.sum and sum_type(kind) == pa.null():
+        told = found.exact.copy() if asked.needs.bounds else np.ones(len(found.exact), dtype=bool)
+        if asked.needs.sum and sum_type(found.kind) == pa.null():
             told[:] = False
-        yield Granules(entry.name, opened.edges[:-1], opened.edges[1:], opened.summaries, told)
+        yield Granules(entry.name, found.edges[:-1], found.edges[1:], found.summaries, told)
+
+
+def _checked_summaries(asked: Asked, index: SummarizingIndex, column: str) -> GranuleSummaries | None:
+    found = index.granule_summaries(column)
+    if found is not None:
+        found.check(asked.file.footer.num_rows)
+        if found.kind != asked.file_kind:
+            raise IndexPayloadError(f"it is about values of type {found.kind}, not {asked.file_kind}")
+    return found

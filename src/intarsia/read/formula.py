@@ -1,0 +1,139 @@
+"""A predicate over its conditions, each of which is counted once and stands for a set of rows or row groups.
+
+What is known of conditions is put together in one pass over the predicate, however many of them there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+
+from intarsia.predicate import Bound, BoundAnd, BoundConstant, BoundOr, Condition
+from intarsia.rows.bounds import Bools
+
+_Set = TypeVar("_Set")
+
+
+@dataclass(frozen=True)
+class Junction:
+    """AND or OR of terms; a term is the ordinal of a condition, or another junction."""
+
+    is_and: bool
+    terms: tuple[Term, ...]
+
+
+Term: TypeAlias = "int | Junction"
+
+
+class Formula:
+    """A predicate's structure.
+
+    Args:
+        predicate: The predicate.
+
+    Attributes:
+        conditions: Its conditions and constants, each once.
+        root: The whole predicate.
+        terms: What a row has to meet, all of it: the terms of a top-level AND, or the predicate itself.
+    """
+
+    def __init__(self, predicate: Bound) -> None:
+        ordinals: dict[Condition | BoundConstant, int] = {}
+        root = _term(predicate, ordinals)
+        self.conditions: tuple[Condition | BoundConstant, ...] = tuple(ordinals)
+        self.root: Term = root
+        self.terms: tuple[Term, ...] = root.terms if isinstance(root, Junction) and root.is_and else (root,)
+
+
+def _term(node: Bound, ordinals: dict[Condition | BoundConstant, int]) -> Term:
+    if isinstance(node, (BoundAnd, BoundOr)):
+        return Junction(isinstance(node, BoundAnd), tuple(_term(child, ordinals) for child in node.children))
+    return ordinals.setdefault(node, len(ordinals))
+
+
+def conditions_of(term: Term) -> Iterator[int]:
+    """The conditions of a term, from left to right, repeated ones repeatedly."""
+    if isinstance(term, int):
+        yield term
+    else:
+        for part in term.terms:
+            yield from conditions_of(part)
+
+
+def combine(
+    term: Term,
+    sets: Sequence[_Set],
+    union: Callable[[Sequence[_Set]], _Set],
+    intersection: Callable[[Sequence[_Set]], _Set],
+) -> _Set:
+    """The set of a term from the sets of its conditions.
+
+    Args:
+        term: The term.
+        sets: For each condition, by ordinal.
+        union: Of many sets.
+        intersection: Of many sets.
+    """
+    if isinstance(term, int):
+        return sets[term]
+    parts = [combine(part, sets, union, intersection) for part in term.terms]
+    return intersection(parts) if term.is_and else union(parts)
+
+
+def all_of(masks: Sequence[Bools]) -> Bools:
+    """Where all masks are true."""
+    return np.asarray(np.logical_and.reduce(masks))
+
+
+def any_of(masks: Sequence[Bools]) -> Bools:
+    """Where any mask is true."""
+    return np.asarray(np.logical_or.reduce(masks))
+
+
+def where_denial_counts(
+    term: Term, within: Bools, possible: Sequence[Bools], stays: Sequence[Bools]
+) -> list[Bools]:
+    """For each condition, the row groups where denying it, along with others, could make a term false.
+
+    Args:
+        term: The term.
+        within: The row groups that matter.
+        possible: For each condition, the row groups where it might be met.
+        stays: For each condition, the row groups where nobody could deny it any more.
+    """
+    counts = [np.zeros_like(within) for _ in possible]
+    _mark(_judged(term, possible, stays), within, counts)
+    return counts
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """A term, and the row groups where it might be true and could still turn out to be false."""
+
+    is_open: Bools
+    condition: int | None
+    parts: tuple[_Judged, ...]
+    possible: Bools
+    stays: Bools
+
+
+def _judged(term: Term, possible: Sequence[Bools], stays: Sequence[Bools]) -> _Judged:
+    if isinstance(term, int):
+        return _Judged(possible[term] & ~stays[term], term, (), possible[term], stays[term])
+    parts = tuple(_judged(part, possible, stays) for part in term.terms)
+    put = all_of if term.is_and else any_of
+    may_be, must_be = put([part.possible for part in parts]), put([part.stays for part in parts])
+    return _Judged(may_be & ~must_be, None, parts, may_be, must_be)
+
+
+def _mark(term: _Judged, within: Bools, counts: list[Bools]) -> None:
+    """Pass the row groups where a term matters down to its conditions."""
+    inside = within & term.is_open
+    if term.condition is not None:
+        counts[term.condition] |= inside
+    elif inside.any():
+        for part in term.parts:
+            _mark(part, inside, counts)

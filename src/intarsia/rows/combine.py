@@ -1,0 +1,53 @@
+"""Union and intersection of many row selections at once, in one pass of NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from intarsia.rows.selection import RowSelection
+
+
+def union(selections: Sequence[RowSelection]) -> RowSelection:
+    """Rows in any of the selections.
+
+    Example:
+        >>> union([RowSelection.from_ranges([(5, 9)]), RowSelection.from_ranges([(0, 6)])])
+        RowSelection([0:9])
+    """
+    if len(selections) == 1:
+        return selections[0]
+    if not selections:
+        return RowSelection.none()
+    return RowSelection.union_of(
+        np.concatenate([selection.starts for selection in selections]),
+        np.concatenate([selection.stops for selection in selections]),
+    )
+
+
+def intersection(selections: Sequence[RowSelection]) -> RowSelection:
+    """Rows in all of the selections, of which there is at least one.
+
+    Example:
+        >>> parts = [RowSelection.from_ranges([(0, 9)]), RowSelection.from_ranges([(1, 4), (6, 12)])]
+        >>> intersection([*parts, RowSelection.from_ranges([(3, 8)])])
+        RowSelection([3:4, 6:8])
+    """
+    if len(selections) == 1:
+        return selections[0]
+    if len(selections) == 2:
+        return selections[0] & selections[1]
+    if any(selection.is_empty for selection in selections):
+        return RowSelection.none()
+    starts = np.concatenate([selection.starts for selection in selections])
+    stops = np.concatenate([selection.stops for selection in selections])
+    edges = np.concatenate([starts, stops])
+    order = np.argsort(edges, kind="stable")
+    steps = np.concatenate([np.ones(len(starts), np.int64), np.full(len(stops), -1, np.int64)])
+    depths = np.cumsum(steps[order])
+    edges = edges[order]
+    # no range of a selection touches its next one, so all selections hold a row exactly where the depth
+    # after the last step at an edge is their number
+    inside = np.flatnonzero((depths[:-1] == len(selections)) & (edges[1:] > edges[:-1]))
+    return RowSelection.union_of(edges[inside], edges[inside + 1])

@@ -1,0 +1,313 @@
+"""What an index can do is asked of it, never which kind it is: classes of a third party answer as ours do.
+
+They share no code with the built-in kinds, and are known by an entry point alone.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoint
+from itertools import pairwise
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.indexes import GranuleSummaries, registry, summary_schema
+from intarsia.indexes.hll import DistinctCounter
+
+ROWS, ROWS_PER_GROUP = 6000, 1000
+
+
+@dataclass(frozen=True)
+class Zones:
+    """Minimum, maximum and sum of each row group of a column of whole numbers; it prunes nothing."""
+
+    kind: ClassVar[str] = "zones"
+    version: ClassVar[int] = 1
+    column: str
+    columns = property(lambda self: (self.column,))
+
+    def build(self, chunk):
+        values = pa.concat_arrays([piece for _, piece in chunk.batches(self.column)])
+        edges = chunk.layout.row_group_edges.tolist()
+        granules = [values.slice(a, b - a) for a, b in pairwise(edges)]
+        told = [(pc.min(g).as_py(), pc.max(g).as_py(), pc.sum(g).as_py(), g.null_count) for g in granules]
+        sink = io.BytesIO()
+        np.save(sink, np.array(told, dtype=np.int64), allow_pickle=False)
+        return sink.getvalue()
+
+    def open(self, payload, layout):
+        told = np.load(io.BytesIO(payload), allow_pickle=False)
+        return OpenZones(layout.row_group_edges, told)
+
+    def can_prune(self, predicate):
+        return False
+
+    def can_summarize(self, column):
+        return True
+
+
+class OpenZones(NamedTuple):
+    edges: np.ndarray
+    told: np.ndarray
+
+    def candidate_rows(self, predicate):
+        return None
+
+    def granule_summaries(self, column):
+        low, high, total, nulls = self.told.T
+        schema = summary_schema(pa.int64())
+        sums = pa.array(total).cast(schema.field("sum").type)
+        counts = [np.diff(self.edges), nulls, np.zeros(len(nulls), np.int64)]
+        summaries = pa.table([low, high, sums, *counts], schema=schema)
+        return GranuleSummaries(self.edges, summaries, np.ones(len(low), dtype=bool))
+
+
+@dataclass(frozen=True)
+class Lies(Zones):
+    """Says of the granules what it is told to say."""
+
+    kind: ClassVar[str] = "lies"
+    says: ClassVar = staticmethod(lambda found: found)
+
+    def open(self, payload, layout):
+        return OpenLies(super().open(payload, layout), type(self).says)
+
+
+class OpenLies(NamedTuple):
+    truth: OpenZones
+    says: object
+
+    def candidate_rows(self, predicate):
+        return None
+
+    def granule_summaries(self, column):
+        return self.says(self.truth.granule_summaries(column))
+
+
+@dataclass(frozen=True)
+class Counted(Zones):
+    """A sketch of the file as a whole."""
+
+    kind: ClassVar[str] = "counted"
+
+    def build(self, chunk):
+        counter = DistinctCounter(12)
+        for _, piece in chunk.batches(self.column):
+            counter.add(piece)
+        return counter.to_sketch()[0]
+
+    def open(self, payload, layout):
+        return OpenCounted(np.array([0, layout.num_rows]), payload)
+
+    def can_summarize(self, column):
+        return False
+
+    def can_sketch(self, column):
+        return True
+
+
+class OpenCounted(NamedTuple):
+    edges: np.ndarray
+    sketch: bytes
+
+    def candidate_rows(self, predicate):
+        return None
+
+    def add_to(self, counter, granules):
+        from datasketches import hll_sketch
+
+        if granules.any():
+            counter.add_sketch(hll_sketch.deserialize(self.sketch))
+
+
+@dataclass(frozen=True)
+class Tail:
+    """The last rows of a file (which is no fair sample, but one that a test can tell)."""
+
+    kind: ClassVar[str] = "tail"
+    version: ClassVar[int] = 1
+    n: int
+    columns = property(lambda self: ())
+
+    def build(self, chunk):
+        rows = chunk.rows(np.arange(chunk.layout.num_rows - self.n, chunk.layout.num_rows))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write_table(rows)
+        return bytes(sink.getvalue())
+
+    def open(self, payload, layout):
+        rows = pa.ipc.open_stream(payload).read_all()
+        return OpenTail(np.arange(layout.num_rows - len(rows), layout.num_rows), rows)
+
+    def can_prune(self, predicate):
+        return False
+
+    def num_sampled(self, num_rows):
+        return min(self.n, num_rows)
+
+
+class OpenTail(NamedTuple):
+    ordinals: np.ndarray
+    rows: pa.Table
+
+    def candidate_rows(self, predicate):
+        return None
+
+
+@pytest.fixture(autouse=True)
+def announced(monkeypatch):
+    """As if a package had announced these classes."""
+    classes = (Zones, Lies, Counted, Tail)
+    entries = {
+        cls.kind: EntryPoint(cls.kind, f"{__name__}:{cls.__name__}", registry.GROUP) for cls in classes
+    }
+    monkeypatch.setattr(registry, "_announced", lambda: entries)
+
+
+@pytest.fixture
+def path(tmp_path):
+    random = np.random.default_rng(3)
+    amounts = pa.array(random.integers(-500, 500, ROWS), mask=random.random(ROWS) < 0.1)
+    columns = {"id": np.arange(ROWS), "amount": amounts, "text": [f"text {row}" for row in range(ROWS)]}
+    pq.write_table(
+        pa.table(columns), tmp_path / "t.parquet", row_group_size=ROWS_PER_GROUP, write_page_index=True
+    )
+    return tmp_path / "t.parquet"
+
+
+@pytest.mark.parametrize("where", [None, "id < 3000", "id >= 1000"])
+def test_a_foreign_zone_map_answers_sums_as_ours_does(path, where):
+    asked = {"amount": ["sum", "min", "max", "count", "avg"]}
+    expected = ia.open(path).aggregate(asked, where=where)
+    assert expected.report.to_dict()["pages"]["read"] > 0
+    ia.attach(path, [Zones("amount")])
+    found = ia.open(path).aggregate(asked, where=where)
+    assert found == expected
+    report = found.report.to_dict()
+    assert report["pages"]["read"] == report["row_groups"]["read"] == 0
+    assert "zones(amount):file" in [step["index"] for step in report["answered_by"]]
+
+
+def test_rows_at_the_edge_of_a_granule_are_read(path):
+    ia.attach(path, [Zones("amount")])
+    found = ia.open(path).aggregate({"amount": "sum"}, where="id < 1500")
+    table = pq.read_table(path).slice(0, 1500)
+    assert found["amount"]["sum"] == pc.sum(table["amount"]).as_py()
+    assert found.report.row_groups_read == 1
+
+
+def _with_other_rows(summaries):
+    columns = summaries.columns
+    columns[3] = pa.chunked_array([np.full(len(summaries), 999)])
+    return pa.table(columns, schema=summaries.schema)
+
+
+@pytest.mark.parametrize(
+    ("lie", "reason"),
+    [
+        (lambda found: replace(found, edges=found.edges[:-1]), "it has 5 granules"),
+        (lambda found: replace(found, exact=found.exact[1:]), "of 5 it says"),
+        (lambda found: replace(found, edges=found.edges + 1), "rows 1 to 6001"),
+        (lambda found: replace(found, summaries=found.summaries.drop("sum")), "its summaries are"),
+        (lambda found: replace(found, summaries=found.summaries.drop("min")), "its summaries are"),
+        (lambda found: replace(found, summaries=_with_other_rows(found.summaries)), "count other rows"),
+        (lambda found: 1 / 0, "ZeroDivisionError"),
+    ],
+)
+def test_summaries_that_do_not_fit_the_file_are_not_used(path, monkeypatch, lie, reason):
+    expected = ia.open(path).aggregate({"amount": ["sum"]})
+    ia.attach(path, [Lies("amount")])
+    monkeypatch.setattr(Lies, "says", staticmethod(lie))
+    with pytest.warns(ia.IntarsiaWarning, match=re.escape(reason)):
+        assert ia.open(path).aggregate({"amount": ["sum"]}) == expected
+
+
+def test_summaries_may_be_unknown_after_all(path, monkeypatch):
+    expected = ia.open(path).aggregate({"amount": ["sum"]})
+    ia.attach(path, [Lies("amount")])
+    monkeypatch.setattr(Lies, "says", staticmethod(lambda found: None))
+    found = ia.open(path).aggregate({"amount": ["sum"]})
+    assert found == expected
+    assert found.report.answered_by == {}
+    assert found.report.ignored == []
+
+
+def test_a_foreign_sketch_is_counted(path):
+    ia.attach(path, [Counted("text")])
+    found = ia.open(path).approx_distinct("text")
+    assert found.unindexed == ()
+    assert found.report.to_dict()["pages"]["read"] == 0
+    assert found.lower <= ROWS <= found.upper
+
+
+def test_a_foreign_sample_is_taken(path):
+    ia.attach(path, [Tail(50)])
+    table = ia.open(path)
+    found = table.sample()
+    assert sorted(found["id"].to_pylist()) == list(range(ROWS - 50, ROWS))
+    few = table.sample(20, seed=1)["id"].to_pylist()
+    assert set(few) <= set(range(ROWS - 50, ROWS))
+
+
+@pytest.mark.parametrize(
+    ("method", "answer"),
+    [
+        ("edges", property(lambda self: np.array([0, ROWS - 1]))),
+        ("edges", property(lambda self: np.array([0, ROWS, 5, ROWS]))),
+        ("edges", property(lambda self: None)),
+        ("add_to", lambda self, counter, granules: 1 / 0),
+    ],
+)
+def test_a_sketch_that_fails_is_not_used(path, monkeypatch, method, answer):
+    ia.attach(path, [Counted("text")])
+    monkeypatch.setattr(OpenCounted, method, answer)
+    with pytest.warns(ia.IntarsiaWarning, match=r"ignored counted\(text\):file"):
+        found = ia.open(path).approx_distinct("text")
+    assert found.unindexed == (str(path),)
+    assert found.lower <= ROWS <= found.upper
+
+
+@pytest.mark.parametrize(
+    ("method", "answer"),
+    [
+        ("ordinals", property(lambda self: np.arange(3))),
+        ("ordinals", property(lambda self: np.arange(50)[::-1])),
+        ("ordinals", property(lambda self: np.arange(50) + ROWS)),
+        ("rows", property(lambda self: pa.table({"id": np.arange(50)}))),
+        ("rows", property(lambda self: None)),
+    ],
+)
+def test_a_sample_that_does_not_fit_the_file_is_not_used(path, monkeypatch, method, answer):
+    ia.attach(path, [Tail(50)])
+    monkeypatch.setattr(OpenTail, method, answer)
+    with pytest.warns(ia.IntarsiaWarning, match=r"ignored tail\(\):file"):
+        found = ia.open(path).sample(50, seed=1)
+    assert len(set(found["id"].to_pylist())) == 50
+    assert min(found["id"].to_pylist()) < ROWS - 50
+
+
+def test_a_sample_whose_class_fails_is_none(path, monkeypatch):
+    ia.attach(path, [Tail(50)])
+    monkeypatch.setattr(Tail, "num_sampled", lambda self, num_rows: "many")
+    with pytest.warns(ia.IntarsiaWarning, match=r"ignored tail\(\):file"):
+        assert ia.open(path).sample(seed=1).num_rows == 1000
+
+
+def test_nothing_asks_for_a_kind():
+    """In what reads, no comparison with a kind, and no class of a kind but to build what it is."""
+    source = Path(ia.__file__).parent
+    kinds = "Distinct|ZoneMap|Hll|Sample|RowMap|Ngram|Histogram|BloomGranule"
+    asks = re.compile(rf"\.kind\s*(==|!=)\s*\w+\.kind|isinstance\(\w+, \(?(Open)?({kinds})\b")
+    files = [*source.glob("read/**/*.py"), *source.glob("indexes/*.py"), *source.glob("lake/*.py")]
+    assert len(files) > 30
+    assert [str(file) for file in files if asks.search(file.read_text(encoding="utf-8"))] == []
