@@ -16,6 +16,7 @@ from intarsia.embed.leaf_values import LeafReader, leaf_paths, may_be_dictionary
 from intarsia.errors import CorruptFileError, IndexBuildError, PredicateError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.decode import check_positions
+from intarsia.file.synthetic import decode_errors
 from intarsia.format import thrift
 from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.structs import OffsetIndex, Type
@@ -146,12 +147,8 @@ class FileColumns:
     def _read_columns(self, row_group: int, leaves: Sequence[int], reader: Any) -> pa.Table:
         """Some leaves of a row group, with as many rows as the footer says, or an error."""
         names = ", ".join(repr(self._file.footer.leaves[leaf].name) for leaf in leaves)
-        try:
+        with self._file.named_errors(), decode_errors(f"{names} of row group {row_group}", "ColumnChunk"):
             table = reader.read_row_group(row_group, column_indices=list(leaves), use_threads=False)
-        except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-            raise CorruptFileError(
-                f"{names} of row group {row_group} cannot be decoded: {error}", path=self._file.path
-            ) from error
         # rows are numbered by what the footer says; other counts would shift all that follow
         num_rows = self._file.footer.metadata.row_groups[row_group].num_rows
         for held in (table.num_rows, *(len(column) for column in table.columns)):

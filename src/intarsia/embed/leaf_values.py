@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from intarsia.errors import CorruptFileError
 from intarsia.file.decode import check_positions
+from intarsia.file.synthetic import decode_errors
 from intarsia.format import thrift
 from intarsia.format.footer import MAGIC, Leaf
 from intarsia.format.structs import (
@@ -120,12 +121,8 @@ class LeafReader:
         )
         group = RowGroup([ColumnChunk(0, meta_data=moved)], len(chunk), num_rows)
         file = self._open(chunk, [group], as_dictionary=as_dictionary)
-        try:
+        with decode_errors("the pages", "ColumnChunk"):
             column = file.reader.read_all(use_threads=False).column(0)
-        except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-            raise CorruptFileError(
-                f"pyarrow cannot decode the pages: {error}", struct="ColumnChunk"
-            ) from error
         if len(column) != num_rows:  # it stops at a page without values, and says nothing
             raise CorruptFileError(f"pyarrow decodes {len(column)} of {num_rows} rows", struct="ColumnChunk")
         while pa.types.is_nested(column.type):
@@ -138,17 +135,13 @@ class LeafReader:
         num_rows = sum(group.num_rows for group in groups)
         footer = thrift.serialize(FileMetaData(2, list(self.elements), num_rows, groups))
         file = b"".join((MAGIC, footer, len(footer).to_bytes(4, "little"), MAGIC))
-        try:
+        with decode_errors("the schema", "SchemaElement"):
             return pq.ParquetFile(
                 pa.BufferReader(chunk),  # not copied, as it were if the footer stood behind it
                 metadata=pq.read_metadata(pa.BufferReader(file)),
                 pre_buffer=False,
                 read_dictionary=self._path if as_dictionary else None,
             )
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise CorruptFileError(
-                f"pyarrow cannot read the schema: {error}", struct="SchemaElement"
-            ) from error
 
 
 def may_be_dictionary(leaf: Leaf) -> bool:

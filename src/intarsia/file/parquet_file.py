@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file.schema import FileSchema, file_schema
+from intarsia.file.synthetic import decode_errors
 from intarsia.format.directory import Directory, FoundDirectory, find_directory
 from intarsia.format.footer import (
     MAGIC,
@@ -127,13 +128,8 @@ class ParquetInput:
         """The footer as pyarrow holds it."""
         # a file of nothing but the footer: pyarrow reads no more than that
         tail = MAGIC + self.footer.raw + len(self.footer.raw).to_bytes(4, "little") + MAGIC
-        with self.named_errors():
-            try:
-                return pq.read_metadata(pa.BufferReader(tail))
-            except (pa.ArrowException, OSError, ValueError) as error:
-                raise CorruptFileError(
-                    f"pyarrow cannot read the footer: {error}", struct="FileMetaData"
-                ) from error
+        with self.named_errors(), decode_errors("the footer", "FileMetaData"):
+            return pq.read_metadata(pa.BufferReader(tail))
 
     @cached_property
     def schema(self) -> FileSchema:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from intarsia.arrow.struct_fields import field_type
-from intarsia.errors import CorruptFileError
+from intarsia.file.synthetic import decode_errors
 from intarsia.format import datafusion, directory, thrift
 from intarsia.format.footer import MAGIC, Footer, Leaf, shared_leaves
 from intarsia.format.structs import FileMetaData, KeyValue, SchemaElement
@@ -54,12 +54,8 @@ class FileSchema:
         footer = thrift.serialize(FileMetaData(2, list(self._elements), 0, [], entries or None))
         # a file of nothing but a footer without row groups: pyarrow reads no more than that
         data = MAGIC + footer + len(footer).to_bytes(4, "little") + MAGIC
-        try:
+        with decode_errors("the schema", "SchemaElement"):
             return pq.ParquetFile(pa.BufferReader(data)).schema_arrow
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise CorruptFileError(
-                f"pyarrow cannot read the schema: {error}", struct="SchemaElement"
-            ) from error
 
     @cached_property
     def leaves_by_path(self) -> Mapping[tuple[str, ...], Leaf]:

@@ -21,6 +21,7 @@ from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse, data_page_count, plan_chunk
 from intarsia.file.decode import PageDecoder, PageIndexMismatchError
 from intarsia.file.fetch import PageCache
+from intarsia.file.synthetic import decode_errors
 from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.page_header import walk_pages
 from intarsia.indexes.embedded import EmbeddedIndexes
@@ -243,21 +244,18 @@ class FileScan:
             for leaf in self._output_leaves:
                 self._check_claims(group, leaf)
             try:
-                reader = pq.ParquetFile(
-                    pa.PythonFile(SourceFile(self.file.source), mode="r"),
-                    metadata=self.file.arrow_metadata,
-                    pre_buffer=True,
-                ).reader
-                table = reader.read_row_group(
-                    group, column_indices=[leaf.ordinal for leaf in self._output_leaves], use_threads=True
-                )
+                with decode_errors(f"row group {group}", "RowGroup"):
+                    reader = pq.ParquetFile(
+                        pa.PythonFile(SourceFile(self.file.source), mode="r"),
+                        metadata=self.file.arrow_metadata,
+                        pre_buffer=True,
+                    ).reader
+                    table = reader.read_row_group(
+                        group, column_indices=[leaf.ordinal for leaf in self._output_leaves], use_threads=True
+                    )
             except FormatError:
-                raise
-            except (pa.ArrowException, OSError, ValueError) as error:
-                if isinstance(error, OSError) and error.errno is not None:
-                    raise  # the storage failed, not the file
                 self._decode_whole(group, num_rows)  # names the column that is damaged
-                raise CorruptFileError(f"row group {group} cannot be read: {error}") from error
+                raise
             if table.num_rows != num_rows:
                 raise CorruptFileError(f"row group {group} holds {table.num_rows} rows, not {num_rows}")
         roots = sorted({leaf.root_ordinal for leaf in self._output_leaves})
