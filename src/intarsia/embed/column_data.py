@@ -15,6 +15,7 @@ from intarsia.embed.chunk_pages import chunk_pages
 from intarsia.embed.leaf_values import LeafReader, leaf_paths, may_be_dictionary
 from intarsia.errors import CorruptFileError, IndexBuildError, PredicateError
 from intarsia.file import ChunkKey, ParquetInput
+from intarsia.file.claims import check_claims
 from intarsia.file.decode import check_positions
 from intarsia.file.synthetic import decode_errors
 from intarsia.format import thrift
@@ -45,6 +46,7 @@ class FileColumns:
         self._file = file
         self._offset_index = offset_index
         self._int96_units: dict[int, str | None] = {}
+        self._checked: set[int] = set()
         footer = file.footer
         self.layout = Layout(footer.num_rows, footer.row_group_starts, _PageEdges(self))
 
@@ -55,6 +57,8 @@ class FileColumns:
 
     def rows(self, ordinals: Rows) -> pa.Table:
         """Some whole rows, of all columns; ordinals ascend."""
+        for leaf in self._file.footer.leaves:
+            self._check_rows(leaf)
         edges = self._file.footer.row_group_starts
         groups = np.searchsorted(edges, ordinals, side="right") - 1
         parts = []
@@ -69,6 +73,7 @@ class FileColumns:
         Raises:
             ColumnNotFoundError: If there is no such column.
             IndexBuildError: If it lies in a list or map, or is a group of columns.
+            CorruptFileError: If the footer claims other rows than it has values for.
         """
         return self._file.leaf_types[self.leaf(column).ordinal]
 
@@ -136,7 +141,16 @@ class FileColumns:
         leaf = self._file.leaves_by_path.get(path)
         if leaf is None or leaf.ordinal not in self._file.leaf_types:
             raise IndexBuildError(f"{self._file.path}: {column!r} is no column with one value a row")
+        self._check_rows(leaf)
         return leaf
+
+    def _check_rows(self, leaf: Leaf) -> None:
+        """Indexes make room for as many rows as the footer claims, before they ask for a value."""
+        if leaf.ordinal not in self._checked:
+            with self._file.named_errors():
+                for row_group in range(len(self._file.footer.metadata.row_groups)):
+                    check_claims(self._file, row_group, leaf)
+            self._checked.add(leaf.ordinal)
 
     def _read(self, row_group: int, leaf: Leaf, reader: Any) -> pa.ChunkedArray:
         column = self._read_columns(row_group, [leaf.ordinal], reader).column(0)

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from intarsia.errors import CorruptFileError
+from intarsia.file.claims import check_value_count
 from intarsia.file.decode import check_positions
 from intarsia.file.synthetic import decode_errors
 from intarsia.format import thrift
@@ -106,8 +107,9 @@ class LeafReader:
             nothing for an empty or null list.
 
         Raises:
-            CorruptFileError: If pyarrow cannot decode it, or not all of it.
+            CorruptFileError: If it has no value for each row, or pyarrow cannot decode it, or not all of it.
         """
+        check_value_count(self.leaf, num_rows, meta.num_values)
         element = self.elements[-1]
         moved = ColumnMetaData(
             meta.type if element.type == self.leaf.type else Type.FIXED_LEN_BYTE_ARRAY,
