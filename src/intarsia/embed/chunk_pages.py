@@ -15,9 +15,10 @@ import numpy.typing as npt
 from intarsia.embed.leaf_values import LeafReader
 from intarsia.embed.page_counts import count_levels
 from intarsia.errors import IndexBuildError
+from intarsia.file.pages import walk_pages
 from intarsia.format.footer import Leaf
 from intarsia.format.levels import PageLevels
-from intarsia.format.page_header import Page, walk_pages
+from intarsia.format.page_header import Page
 from intarsia.format.structs import ColumnMetaData, OffsetIndex, PageEncodingStats, PageLocation
 
 Counts = npt.NDArray[np.int64]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from intarsia.errors import CorruptFileError
 from intarsia.file import ParquetInput
+from intarsia.file.pages import walk_pages
 from intarsia.format.footer import Footer, Leaf, chunk_range
-from intarsia.format.page_header import walk_pages
 
 #: A chunk that claims more values than so many, and so many for each of its bytes, has its pages counted.
 _PLAUSIBLE_VALUES = 1 << 22

@@ -14,10 +14,9 @@ import pyarrow.parquet as pq
 
 from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file.schema import FileSchema, file_schema
-from intarsia.file.synthetic import decode_errors
+from intarsia.file.synthetic import decode_errors, footer_parts
 from intarsia.format.directory import Directory, FoundDirectory, find_directory
 from intarsia.format.footer import (
-    MAGIC,
     SMALLEST_FILE_BYTES,
     TRAILER_BYTES,
     Footer,
@@ -127,7 +126,7 @@ class ParquetInput:
     def arrow_metadata(self) -> pq.FileMetaData:
         """The footer as pyarrow holds it."""
         # a file of nothing but the footer: pyarrow reads no more than that
-        tail = MAGIC + self.footer.raw + len(self.footer.raw).to_bytes(4, "little") + MAGIC
+        tail = b"".join(footer_parts(self.footer.raw))
         with self.named_errors(), decode_errors("the footer", "FileMetaData"):
             return pq.read_metadata(pa.BufferReader(tail))
 

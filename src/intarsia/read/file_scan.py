@@ -21,9 +21,9 @@ from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse, data_page_count, plan_chunk
 from intarsia.file.decode import PageDecoder, PageIndexMismatchError
 from intarsia.file.fetch import PageCache
+from intarsia.file.pages import walk_pages
 from intarsia.file.synthetic import decode_errors
 from intarsia.format.footer import Leaf, chunk_range
-from intarsia.format.page_header import walk_pages
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.predicate import Bound, BoundConstant, Path, evaluate
 from intarsia.predicate.bound import leaves
