@@ -37,11 +37,18 @@ class FileColumns:
         file: The original file.
         offset_index: Gives the bytes of a chunk's OffsetIndex if they are known and to be believed, so that
             pages need not be walked.
+        before_row_group: Called before the values of a row group are read, with its ordinal.
     """
 
-    def __init__(self, file: ParquetInput, offset_index: Callable[[ChunkKey], bytes | None]) -> None:
+    def __init__(
+        self,
+        file: ParquetInput,
+        offset_index: Callable[[ChunkKey], bytes | None],
+        before_row_group: Callable[[int], None] = lambda _: None,
+    ) -> None:
         self._file = file
         self._offset_index = offset_index
+        self._before_row_group = before_row_group
         self._int96_units: dict[int, str | None] = {}
         self._checked: set[int] = set()
         self._schemas: dict[tuple[int, ...], SyntheticSchema] = {}
@@ -152,6 +159,7 @@ class FileColumns:
 
     def _read_columns(self, row_group: int, leaves: Sequence[Leaf], **options: Any) -> pa.Table:
         """Some leaves of a row group, with as many rows as the footer says, or an error."""
+        self._before_row_group(row_group)
         footer = self._file.footer
         schema = self._schema_of(leaves)
         num_rows = footer.metadata.row_groups[row_group].num_rows

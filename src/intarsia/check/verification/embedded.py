@@ -21,10 +21,11 @@ import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.check.verification.findings import Findings
+from intarsia.check.verification.following import Follower, WaitFor
 from intarsia.check.verification.questions import SAMPLED_VALUES, questions
 from intarsia.embed.column_data import FileColumns
 from intarsia.errors import ColumnNotFoundError, FormatError, IndexBuildError, IndexPayloadError
-from intarsia.file import ParquetInput
+from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.directory import Entry
 from intarsia.indexes.base import (
     EstimatesRows,
@@ -35,11 +36,12 @@ from intarsia.indexes.base import (
     ProbedIndex,
     SureIndex,
 )
-from intarsia.indexes.embedded import EmbeddedIndexes, ask_index, find_index
+from intarsia.indexes.embedded import EmbeddedIndexes, ask_index, blob_range, find_index
 from intarsia.predicate.bound import Leaf as BoundLeaf
 from intarsia.predicate.bound import Path
 from intarsia.predicate.evaluate import leaf_mask
 from intarsia.rows.selection import RowSelection
+from intarsia.storage import ByteRange
 
 #: So many values are asked for where an index built anew is another one.
 _DOUBTED_VALUES = 500
@@ -106,26 +108,124 @@ def find_entries(file: ParquetInput, findings: Findings) -> tuple[Entry, ...]:
     return () if file.directory is None else file.directory.entries
 
 
-def check_entry(file: ParquetInput, entry: Entry, findings: Findings) -> None:
-    """Compare one embedded index with the data, row group by row group."""
-    opened = _open(file, entry, findings)
-    if opened is None:
-        return
-    findings.checked["embedded_indexes"] += 1
-    columns = FileColumns(file, lambda _: None)  # no OffsetIndex is believed here
-    opened = _with_rebuilt(opened, columns, findings)
-    paths, most_batches = entry.columns, None
+class EntryCheck:
+    """The comparison of one embedded index with the data, along a pass over the row groups.
+
+    The index is asked about the values and built anew while the pass has their pages in memory.  Only if it
+    does not come out the same are the pages read once more, to find out whether it skips as much.
+
+    Args:
+        file: The file.
+        entry: The index's entry in the directory.
+    """
+
+    def __init__(self, file: ParquetInput, entry: Entry) -> None:
+        self._file = file
+        self._findings = Findings(file.path)
+        self._asked = Findings(file.path)
+        self._opened = _open(file, entry, self._findings)
+        self._followers: list[Follower[Any]] = []
+        self._building: Follower[bool] | None = None
+        if self._opened is None:
+            return
+        self._findings.checked["embedded_indexes"] += 1
+        self._followers.append(Follower(partial(self._ask, self._opened)))
+        if entry.kind_version == self._opened.index.version:  # not of an earlier form
+            self._building = Follower(partial(self._build, self._opened))
+            self._followers.append(self._building)
+
+    def follow(self, row_group: int) -> None:
+        """Compare what the pass has come to."""
+        for follower in self._followers:
+            follower.follow(row_group)
+
+    def finish(self, findings: Findings) -> None:
+        """Note what was found, after the pass."""
+        for follower in self._followers:
+            follower.finish()
+        if self._opened is not None:
+            self._conclude(self._opened)
+        findings.add_all(self._findings)
+
+    def leave(self) -> None:
+        """End the comparison, wherever it is."""
+        for follower in self._followers:
+            follower.leave()
+
+    def _ask(self, opened: _Opened, wait_for: WaitFor) -> None:
+        _check_columns(self._file, opened, FileColumns(self._file, _no_offset_index, wait_for), self._asked)
+
+    def _build(self, opened: _Opened, wait_for: WaitFor) -> bool:
+        # any granules will do, so an OffsetIndex need not be right: the pages would have to be walked first
+        columns = FileColumns(self._file, partial(_offset_index, self._file), wait_for)
+        try:
+            return bool(ask_index(partial(opened.index.build, columns)) == opened.payload)
+        except (IndexPayloadError, FormatError):
+            return False
+
+    def _conclude(self, opened: _Opened) -> None:
+        if self._building is not None and self._building.finish():
+            self._findings.checked["embedded_rebuilt"] += 1
+        elif self._building is not None:
+            columns = FileColumns(self._file, _no_offset_index)
+            opened = _with_rebuilt(opened, columns, self._findings)
+            if opened.rebuilt is not None:
+                self._compare(opened, columns)
+                return
+        self._findings.add_all(self._asked)
+
+    def _compare(self, opened: _Opened, columns: FileColumns) -> None:
+        """Ask an index and what it is when it is built anew, which is something else."""
+        name, num_found = opened.entry.name, len(self._findings.found)
+        kept_more = _check_columns(self._file, opened, columns, self._findings)
+        if kept_more:
+            message = f"it keeps rows that it skips when it is built anew, in answer to {kept_more} questions"
+            self._findings.add("index-differs", message, index=name)
+        elif len(self._findings.found) == num_found:
+            message = (
+                f"its payload of {len(opened.payload)} bytes is not the one that the file's values give, "
+            )
+            self._findings.add("index-not-reproduced", message + "though it skips the same rows", index=name)
+
+
+def blob_of(file: ParquetInput, entry: Entry) -> ByteRange | None:
+    """Where an index lies; None if it stands in the directory, or cannot be where that says."""
+    if entry.inline is not None or file.directory is None:
+        return None
+    try:
+        return blob_range(file.directory, entry)
+    except IndexPayloadError:  # told when it is opened
+        return None
+
+
+def columns_of(file: ParquetInput, entries: Iterable[Entry]) -> set[int]:
+    """Ordinals of the leaves that indexes are about; all, if one of them is about rows as a whole."""
+    paths = [entry.columns for entry in entries]
+    wanted = {path for columns in paths for path in columns}
+    return {leaf.ordinal for leaf in file.footer.leaves if not all(paths) or leaf.path in wanted}
+
+
+def _no_offset_index(_: ChunkKey) -> None:
+    """No OffsetIndex is believed."""
+
+
+def _offset_index(file: ParquetInput, key: ChunkKey) -> bytes | None:
+    """The bytes of a chunk's OffsetIndex, if it does not contradict itself."""
+    file.load_page_index([key])
+    if file.locations(key) is None:
+        return None
+    chunk = file.footer.metadata.row_groups[key.row_group].columns[key.leaf]
+    start = chunk.offset_index_offset or 0
+    return file.source.read(start, start + (chunk.offset_index_length or 0))
+
+
+def _check_columns(file: ParquetInput, opened: _Opened, columns: FileColumns, findings: Findings) -> int:
+    """Ask about each column; gives for how many questions more rows are kept than after building anew."""
+    paths, most_batches = opened.entry.columns, None
     if not paths:  # it is about rows, and may be asked about any column: some rows of each are enough
         leaves = file.leaves_by_path.items() if isinstance(opened.index, EstimatesRows) else ()
         paths, most_batches = tuple(path for path, leaf in leaves if leaf.ordinal in file.leaf_types), 1
-    num_found = len(findings.found)
-    kept_more = sum(_check_column(file, opened, path, columns, findings, most_batches) for path in paths)
-    if kept_more:
-        message = f"it keeps rows that it skips when it is built anew, in answer to {kept_more} questions"
-        findings.add("index-differs", message, index=entry.name)
-    elif opened.rebuilt is not None and len(findings.found) == num_found:
-        message = f"its payload of {len(opened.payload)} bytes is not the one that the file's values give, "
-        findings.add("index-not-reproduced", message + "though it skips the same rows", index=entry.name)
+    return sum(_check_column(file, opened, path, columns, findings, most_batches) for path in paths)
 
 
 def _open(file: ParquetInput, entry: Entry, findings: Findings) -> _Opened | None:
@@ -154,8 +254,6 @@ def _open(file: ParquetInput, entry: Entry, findings: Findings) -> _Opened | Non
 def _with_rebuilt(opened: _Opened, columns: FileColumns, findings: Findings) -> _Opened:
     """Build an index anew, and keep what comes out differently."""
     entry = opened.entry
-    if entry.kind_version != opened.index.version:  # of an earlier form
-        return opened
     try:
         payload = ask_index(partial(opened.index.build, columns))
         if payload == opened.payload:

@@ -21,6 +21,12 @@ _SORTING_COLUMNS = "sorting_columns"
 Steps = npt.NDArray[np.int8]
 
 
+def sorting_columns(file: ParquetInput, row_group: int) -> set[int]:
+    """Ordinals of the leaves by which a row group claims to be sorted."""
+    claims = file.footer.metadata.row_groups[row_group].sorting_columns or ()
+    return {claim.column_idx for claim in claims}
+
+
 def check_sorting(
     file: ParquetInput, row_group: int, readers: Sequence[LeafReader], findings: Findings
 ) -> None:
