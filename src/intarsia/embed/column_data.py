@@ -9,11 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.arrow.struct_fields import field_values
-from intarsia.embed.chunk_pages import chunk_pages
-from intarsia.embed.leaf_values import LeafReader, leaf_paths, may_be_dictionary
+from intarsia.embed.chunk_pages import locate_pages
+from intarsia.embed.leaf_values import may_be_dictionary
 from intarsia.errors import CorruptFileError, IndexBuildError, PredicateError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.claims import check_claims
+from intarsia.file.pages import walk_pages
 from intarsia.file.synthetic import LeafPages, SyntheticSchema, decode_pages
 from intarsia.format import thrift
 from intarsia.format.footer import Leaf, chunk_range
@@ -209,10 +210,11 @@ class FileColumns:
         footer = self._file.footer
         leaf = footer.leaves[key.leaf]
         meta = footer.chunk_metadata(key.row_group, leaf)
-        reader = LeafReader.of(leaf_paths(footer.metadata.schema)[key.leaf], leaf)
         num_rows = footer.metadata.row_groups[key.row_group].num_rows
+        data = self._file.source.read(*chunk_range(meta))
         try:
-            return chunk_pages(self._file.source.read(*chunk_range(meta)), meta, num_rows, reader).first_rows
+            pages = walk_pages(data, meta.num_values)
+            return locate_pages(data, pages, meta, num_rows, leaf).first_rows
         except IndexBuildError as error:
             raise IndexBuildError(
                 f"{self._file.path}: the rows of the pages of {leaf.name!r} are not known: {error}; "
