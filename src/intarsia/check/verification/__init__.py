@@ -59,6 +59,8 @@ def verify(path: str | os.PathLike[str], *, progress: Progress | None = None) ->
         UnsupportedFeatureError: If its footer is encrypted.
         FileNotFoundError: If nothing is there.
         IsADirectoryError: If it is a folder.
+        ReplacedWhileReadError: If it is replaced or cut short meanwhile.
+        ObjectStoreError: If a store behind a URL cannot be reached, refuses, or is not known.
 
     Example:
         >>> report = verify("flights.parquet")           # doctest: +SKIP
