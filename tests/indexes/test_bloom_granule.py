@@ -18,7 +18,7 @@ from intarsia.format import bloom
 from intarsia.indexes import bloom_granule
 from intarsia.indexes.base import Layout, parameters
 from intarsia.indexes.value_hash import is_lookup
-from intarsia.predicate import bind, leaves
+from intarsia.predicate import bind, conditions
 from intarsia.rows.selection import RowSelection
 from tests.indexes.probing import noticed_damage, pages_of
 from tests.indexes.test_distinct import Values, find, rows_where
@@ -48,7 +48,7 @@ def cases(draw):
 def test_candidates_hold_every_matching_row(case):
     data, index, predicate = case
     opened_index = opened(data, index)
-    for leaf in leaves(bind(predicate, pa.schema({"x": data.array.type}))):
+    for leaf in conditions(bind(predicate, pa.schema({"x": data.array.type}))):
         found = opened_index.candidate_rows(leaf)
         assert (found is not None) == is_lookup(leaf) == index.can_prune(leaf)
         if found is not None:

@@ -18,7 +18,7 @@ from intarsia.errors import ColumnNotFoundError, IndexBuildError, IndexPayloadEr
 from intarsia.format.datafusion import parse_block, parse_lines, serialize_block
 from intarsia.indexes.base import Layout
 from intarsia.indexes.datafusion import OpenLines, build_block, open_block
-from intarsia.predicate import bind, leaf_mask, leaves
+from intarsia.predicate import bind, condition_mask, conditions
 from tests.indexes.test_datafusion_golden import GOLDEN, distinct_values
 from tests.predicate import strategies
 from tests.predicate.oracle import matches
@@ -192,9 +192,9 @@ WORDS = st.lists(st.none() | st.sampled_from(strategies.WORDS) | st.text("ab\n\r
 
 def check_answers(index: OpenLines, words: list[str | None], predicate) -> None:
     array = pa.array(words, pa.string())
-    for leaf in leaves(bind(predicate, SCHEMA)):
+    for leaf in conditions(bind(predicate, SCHEMA)):
         found = index.candidate_rows(leaf)
-        matching = np.asarray(leaf_mask(leaf, array).to_numpy(zero_copy_only=False), dtype=bool)
+        matching = np.asarray(condition_mask(leaf, array).to_numpy(zero_copy_only=False), dtype=bool)
         assert found is None or found.num_rows == len(array) or not matching.any(), str(leaf)
 
 
@@ -255,19 +255,19 @@ def test_what_others_wrote_excludes_no_file_that_has_a_matching_row(words, predi
     ],
 )
 def test_what_others_wrote_answers(where, verdict):
-    (leaf,) = leaves(bind(ia.predicate.parse_sql(where), SCHEMA))
+    (leaf,) = conditions(bind(ia.predicate.parse_sql(where), SCHEMA))
     found = OpenLines(pa.array(["foo", "bar"]), 5, are_values=False).candidate_rows(leaf)
     assert (None if found is None else found.num_rows == 5) is verdict
 
 
 def test_case_is_ignored_on_both_sides():
-    (leaf,) = leaves(bind(ia.predicate.parse_sql("x ILIKE '%oo%'"), SCHEMA))
+    (leaf,) = conditions(bind(ia.predicate.parse_sql("x ILIKE '%oo%'"), SCHEMA))
     assert OpenLines(pa.array(["FOO", "bar"]), 5, are_values=False).candidate_rows(leaf).num_rows == 5
 
 
 @pytest.mark.parametrize("where", ["x <> 'a'", "x NOT IN ('a', 'b')", "x NOT LIKE 'a%'", "x RLIKE '[xyz]'"])
 def test_one_line_is_one_value(where):
-    (leaf,) = leaves(bind(ia.predicate.parse_sql(where), SCHEMA))
+    (leaf,) = conditions(bind(ia.predicate.parse_sql(where), SCHEMA))
     assert OpenLines(pa.array(["a"]), 5, are_values=True).candidate_rows(leaf).is_empty
 
 

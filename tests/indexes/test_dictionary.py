@@ -24,7 +24,7 @@ from intarsia.format.structs import (
 )
 from intarsia.indexes import dictionary
 from intarsia.indexes.dictionary import Dictionaries, is_all_dictionary
-from intarsia.predicate import BoundCompare, BoundNull, bind, leaf_mask, leaves, parse_sql
+from intarsia.predicate import BoundCompare, BoundNull, bind, condition_mask, conditions, parse_sql
 from intarsia.read.prune import prune
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange, MemorySource
@@ -51,7 +51,7 @@ def asked(file, wanted):
 
 
 def rows_where(leaf, array) -> RowSelection:
-    return RowSelection.from_mask(leaf_mask(leaf, array).to_numpy(zero_copy_only=False))
+    return RowSelection.from_mask(condition_mask(leaf, array).to_numpy(zero_copy_only=False))
 
 
 def groups_of_dictionaries(file, leaf) -> list[bool]:
@@ -105,7 +105,7 @@ def test_it_tells_what_the_rows_say(data):
     path = "x" if "x" in table.column_names else "s.x"
     column = leaf_at(read, path)
     bound = bind(data.draw(flat.predicates({path: column.type}), label="where"), file.arrow_schema)
-    wanted = list(dict.fromkeys(leaves(bound)))
+    wanted = list(dict.fromkeys(conditions(bound)))
     found = asked(file, wanted)
     assert file.ignored == []
     edges = file.footer.row_group_starts.tolist()
@@ -166,7 +166,7 @@ def test_every_entry_is_decoded_however_many_there_are(count, nullable):
     file = open_table(table, write_statistics=False, dictionary_pagesize_limit=1 << 24, compression="snappy")
     assert groups_of_dictionaries(file, file.footer.leaves[0]) == [True]
     for value, present in [(0, True), ((count - 1) * 3, True), (1, False), (count * 3, False)]:
-        (leaf,) = leaves(bind(parse_sql(f"x = {value}"), table.schema))
+        (leaf,) = conditions(bind(parse_sql(f"x = {value}"), table.schema))
         assert asked(file, [leaf]).candidate_rows(leaf).num_rows == (count if present else 0)
 
 
@@ -174,11 +174,11 @@ def test_rows_are_only_certain_where_no_nulls_are_known():
     table = pa.table({"x": ["a", "a", "b", "a", None, "a", None, None]})
     for statistics, certain in [(True, [(0, 2)]), (False, [])]:
         file = open_table(table, row_group_size=2, write_statistics=statistics)
-        (leaf,) = leaves(bind(parse_sql("x = 'a'"), table.schema))
+        (leaf,) = conditions(bind(parse_sql("x = 'a'"), table.schema))
         found = asked(file, [leaf])
         assert found.candidate_rows(leaf) == RowSelection.from_ranges([(0, 6)])
         assert found.certain_rows(leaf) == RowSelection.from_ranges(certain)
-    (leaf,) = leaves(bind(parse_sql("x IN ('a', 'b')"), table.schema))
+    (leaf,) = conditions(bind(parse_sql("x IN ('a', 'b')"), table.schema))
     pruned = prune(open_table(table, row_group_size=2), leaf)
     assert pruned.certain == RowSelection.from_ranges([(0, 4)])
 
@@ -234,7 +234,7 @@ def test_a_damaged_dictionary_never_excludes_what_a_reader_would_find(codec, fli
     wanted = [
         leaf
         for text in ("x = 'value 3'", "x = 'absent'", "x LIKE 'value%'")
-        for leaf in leaves(bind(parse_sql(text), table.schema))
+        for leaf in conditions(bind(parse_sql(text), table.schema))
     ]
     meta = ParquetInput(MemorySource(data)).footer.metadata.row_groups[0].columns[0].meta_data
     noted = 0
@@ -265,14 +265,14 @@ def test_a_page_of_another_kind_is_no_dictionary():
     meta.set(11, 6, meta.get(9))
     meta.set(9, 6, meta.get(9) + 5)
     file = ParquetInput(MemorySource(patient.bytes()))
-    (leaf,) = leaves(bind(parse_sql("x = 'c'"), table.schema))
+    (leaf,) = conditions(bind(parse_sql("x = 'c'"), table.schema))
     assert asked(file, [leaf]).candidate_rows(leaf) is None
     assert [note.index for note in file.ignored] == ["dictionary of x, row group 0"]
 
 
 def test_claims_of_a_page_are_bounded(monkeypatch):
     table = pa.table({"x": [f"value {row % 50:09}" for row in range(100)]})
-    (leaf,) = leaves(bind(parse_sql("x = 'c'"), table.schema))
+    (leaf,) = conditions(bind(parse_sql("x = 'c'"), table.schema))
     monkeypatch.setattr(dictionary, "MAX_DICTIONARY_BYTES", 500)
     file = open_table(table, write_statistics=False, compression="zstd")
     assert asked(file, [leaf]).candidate_rows(leaf) is None  # small to read, and large when decompressed
@@ -287,7 +287,7 @@ def test_claims_of_a_page_are_bounded(monkeypatch):
 def test_pages_are_read_in_parts_and_kept_up_to_a_limit(monkeypatch):
     table = pa.table({"x": [f"value {row // 10:09}" for row in range(100)]})
     file = open_table(table, row_group_size=10, write_statistics=False, compression="none")
-    (leaf,) = leaves(bind(parse_sql("x <> 'value 000000003'"), table.schema))
+    (leaf,) = conditions(bind(parse_sql("x <> 'value 000000003'"), table.schema))
     meta = file.footer.metadata.row_groups[0].columns[0].meta_data
     page_bytes = meta.data_page_offset - meta.dictionary_page_offset
     monkeypatch.setattr(dictionary, "MAX_HELD_BYTES", 3 * page_bytes)
@@ -316,7 +316,7 @@ def test_what_is_encrypted_or_elsewhere_tells_nothing():
     patient = Patient(sink.getvalue().to_pybytes())
     patient.chunk(0, 0).set(1, 8, b"elsewhere.parquet")
     file = ParquetInput(MemorySource(patient.bytes()))
-    (leaf,) = leaves(bind(parse_sql("x = 'c'"), table.schema))
+    (leaf,) = conditions(bind(parse_sql("x = 'c'"), table.schema))
     assert asked(file, [leaf]).candidate_rows(leaf) is None
     with pytest.raises(FormatError):
         file.footer.chunk_metadata(0, file.footer.leaves[0])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.indexes.base import Layout, parameters
-from intarsia.predicate import bind, leaf_mask, leaves, parse_sql
+from intarsia.predicate import bind, condition_mask, conditions, parse_sql
 from intarsia.rows.selection import RowSelection
 from tests.predicate import strategies
 
@@ -37,7 +37,7 @@ class Values:
 
 
 def rows_where(leaf, array: pa.Array) -> RowSelection:
-    return RowSelection.from_mask(leaf_mask(leaf, array).to_numpy(zero_copy_only=False))
+    return RowSelection.from_mask(condition_mask(leaf, array).to_numpy(zero_copy_only=False))
 
 
 def opened(index: ia.Distinct, data: Values):
@@ -62,14 +62,14 @@ def test_candidates_hold_every_matching_row_and_certain_rows_all_match(case):
     data, index, predicate = case
     bound = bind(predicate, pa.schema({"x": data.array.type}))
     distinct = opened(index, data)
-    for leaf in leaves(bound):
+    for leaf in conditions(bound):
         matching = rows_where(leaf, data.array)
         assert (matching - distinct.candidate_rows(leaf)).is_empty
         assert (distinct.certain_rows(leaf) - matching).is_empty
 
 
 def find(text: str, kind: pa.DataType):
-    return next(leaves(bind(parse_sql(text), pa.schema({"x": kind}))))
+    return next(conditions(bind(parse_sql(text), pa.schema({"x": kind}))))
 
 
 @pytest.mark.parametrize(

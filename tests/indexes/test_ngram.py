@@ -15,7 +15,7 @@ import intarsia as ia
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.indexes import ngram
 from intarsia.indexes.base import Layout, parameters
-from intarsia.predicate import Comparison, In, Like, RegexpLike, bind, leaves
+from intarsia.predicate import Comparison, In, Like, RegexpLike, bind, conditions
 from intarsia.rows.selection import RowSelection
 from tests.indexes.probing import pages_of
 from tests.indexes.test_distinct import Values, find, rows_where
@@ -83,7 +83,7 @@ def predicates(draw, items):
 def test_candidates_hold_every_matching_row(case):
     data, index, predicate = case
     opened_index = opened(data, index)
-    for leaf in leaves(bind(predicate, pa.schema({"x": pa.string()}))):
+    for leaf in conditions(bind(predicate, pa.schema({"x": pa.string()}))):
         found = opened_index.candidate_rows(leaf)
         assert (found is not None) == index.can_prune(leaf)
         if found is not None:

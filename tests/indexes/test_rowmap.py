@@ -18,7 +18,7 @@ from intarsia.file import ParquetInput
 from intarsia.indexes import rowmap
 from intarsia.indexes.base import Layout, PayloadBytes, parameters
 from intarsia.indexes.value_hash import is_lookup
-from intarsia.predicate import Comparison, bind, leaves
+from intarsia.predicate import Comparison, bind, conditions
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
 from tests.indexes.probing import noticed_damage
@@ -63,7 +63,7 @@ def cases(draw):
 def test_candidates_hold_every_matching_row(case):
     data, predicate = case
     row_map = opened(data)
-    for leaf in leaves(bind(predicate, pa.schema({"x": data.array.type}))):
+    for leaf in conditions(bind(predicate, pa.schema({"x": data.array.type}))):
         found = row_map.candidate_rows(leaf)
         assert (found is not None) == is_lookup(leaf) == INDEX.can_prune(leaf)
         if found is not None:
@@ -95,7 +95,7 @@ def test_every_row_is_found_whatever_the_number_of_rows(num_rows):
 def test_a_narrower_column_is_found_by_the_literals_of_a_wider_one(stored, asked):
     row_map = opened(one_group(stored))
     for literal in (0, 1, -1, 5):
-        for leaf in leaves(bind(Comparison("x", "=", literal), pa.schema({"x": asked}))):
+        for leaf in conditions(bind(Comparison("x", "=", literal), pa.schema({"x": asked}))):
             assert row_map.candidate_rows(leaf) == rows_where(leaf, stored)
 
 

@@ -13,7 +13,7 @@ from intarsia.file import ParquetInput
 from intarsia.indexes.base import Layout, parameters
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.sample import Sample, draw
-from intarsia.predicate import bind, leaves, parse_sql
+from intarsia.predicate import bind, conditions, parse_sql
 from intarsia.testing import MemoryColumns
 
 STRUCT = pa.struct([("a", pa.int32()), ("b", pa.list_(pa.string()))])
@@ -117,7 +117,7 @@ def test_estimates_by_the_rule_of_succession():
     sample = opened(table, Sample(998))
 
     def estimate(where):
-        return sample.estimated_rows(next(leaves(bind(parse_sql(where), table.schema))))
+        return sample.estimated_rows(next(conditions(bind(parse_sql(where), table.schema))))
 
     hits = int((sample.rows["x"].to_numpy() < 2500).sum())
     assert estimate("x < 2500") == hits + 9002 * (hits + 1) / 1000
@@ -154,7 +154,7 @@ def test_it_is_an_estimator_for_every_column_and_prunes_by_none(tmp_path):
     with ParquetInput.open(path) as file:
         embedded = EmbeddedIndexes(file)
         for where in ("int = 1", "word LIKE '%w%'", "struct.a = 1"):
-            leaf = next(leaves(bind(parse_sql(where), file.arrow_schema)))
+            leaf = next(conditions(bind(parse_sql(where), file.arrow_schema)))
             assert [name for name, _ in embedded.estimators(leaf, 1 << 20)] == ["sample():file"]
             assert not any(embedded.can_prune(entry, leaf) for entry in embedded.entries)
         assert not file.ignored

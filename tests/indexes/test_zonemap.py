@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.indexes.base import Layout, parameters
-from intarsia.predicate import bind, leaves
+from intarsia.predicate import bind, conditions
 from intarsia.rows.selection import RowSelection
 from tests.indexes.test_distinct import Values, find, opened, rows_where
 from tests.predicate import strategies
@@ -40,7 +40,7 @@ def test_candidates_hold_every_matching_row_and_certain_rows_all_match(data):
     kind = values.array.type
     bound = bind(data.draw(strategies.predicates({"x": kind})), pa.schema({"x": kind}))
     zone_map = opened(index, values)
-    for leaf in leaves(bound):
+    for leaf in conditions(bound):
         matching = rows_where(leaf, values.array)
         candidates = zone_map.candidate_rows(leaf)
         assert candidates is not None

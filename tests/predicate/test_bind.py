@@ -26,7 +26,7 @@ from intarsia.predicate import (
     Like,
     Not,
     bind,
-    leaves,
+    conditions,
     parse_sql,
     resolve_column,
 )
@@ -172,7 +172,7 @@ def test_rewriting(text):
 
 @pytest.mark.parametrize("text", PRINTED)
 def test_values_have_exactly_the_type_of_the_leaf(text):
-    for leaf in leaves(bind(parse_sql(text), SCHEMA)):
+    for leaf in conditions(bind(parse_sql(text), SCHEMA)):
         values = (
             [leaf.value]
             if isinstance(leaf, BoundCompare)
@@ -200,7 +200,7 @@ def test_leaf_fields():
 def test_paths_and_leaves():
     bound = bind(parse_sql("i8 = 1 AND (st.x = 2 OR i8 IS NULL)"), SCHEMA)
     assert bound.paths() == {("i8",), ("st", "x")}
-    assert [leaf.path for leaf in leaves(bound)] == [("i8",), ("st", "x"), ("i8",)]
+    assert [leaf.path for leaf in conditions(bound)] == [("i8",), ("st", "x"), ("i8",)]
     assert bind(parse_sql("TRUE"), SCHEMA).paths() == frozenset()
 
 

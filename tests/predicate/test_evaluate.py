@@ -19,9 +19,9 @@ from intarsia.predicate import (
     Not,
     RegexpLike,
     bind,
+    condition_mask,
+    conditions,
     evaluate,
-    leaf_mask,
-    leaves,
     parse_sql,
 )
 from tests.predicate import oracle, strategies
@@ -35,7 +35,7 @@ def check(node, columns, num_rows):
     assert found.type == pa.bool_()
     assert found.null_count == 0
     assert found.to_pylist() == oracle.selected(node, columns, num_rows), str(bound)
-    for leaf in leaves(bound):
+    for leaf in conditions(bound):
         assert leaf.type == comparison_type(schema.field(leaf.path[0]).type)
     return bound
 
@@ -69,7 +69,7 @@ def test_or_nan_tells_whether_nan_matches(type_, negate, op):
     for literal in (0.0, 0.1, 1e300, float("nan"), float("inf")):
         node = Comparison("x", op, literal)
         bound = bind(Not(node) if negate else node, pa.schema({"x": type_}))
-        (told,) = [leaf.or_nan for leaf in leaves(bound)] or [False]
+        (told,) = [leaf.or_nan for leaf in conditions(bound)] or [False]
         assert evaluate(bound, {("x",): nan}, 1).to_pylist() == [told]
 
 
@@ -160,12 +160,12 @@ def test_columns_that_are_all_null():
 
 
 def test_leaf_mask_judges_distinct_values():
-    (leaf,) = leaves(
+    (leaf,) = conditions(
         bind(parse_sql("x NOT IN ('a', 'b')"), pa.schema({"x": pa.dictionary(pa.int8(), pa.string())}))
     )
-    assert leaf_mask(leaf, pa.array(["a", "c", None])).to_pylist() == [False, True, False]
-    assert leaf_mask(leaf, pa.array([], pa.string())).to_pylist() == []
-    assert leaf_mask(leaf, pa.chunked_array([], pa.string())).to_pylist() == []
+    assert condition_mask(leaf, pa.array(["a", "c", None])).to_pylist() == [False, True, False]
+    assert condition_mask(leaf, pa.array([], pa.string())).to_pylist() == []
+    assert condition_mask(leaf, pa.chunked_array([], pa.string())).to_pylist() == []
 
 
 @pytest.mark.parametrize("type_", strategies.TYPES, ids=str)

@@ -14,10 +14,10 @@ from intarsia.predicate import (
     Like,
     RegexpLike,
     bind,
+    conditions,
     evaluate,
     fold_case,
     ignores_case,
-    leaves,
     parse_sql,
     required_texts,
 )
@@ -259,7 +259,7 @@ REGEXPS = st.builds(RegexpLike, st.just("s"), strategies.regexes(), st.booleans(
 def test_values_that_meet_a_leaf_have_its_texts(node, texts):
     bound = bind(node, SCHEMA)
     mask = evaluate(bound, {("s",): pa.array(texts)}, len(texts)).to_pylist()
-    for leaf in leaves(bound):
+    for leaf in conditions(bound):
         required = required_texts(leaf)
         assert not (node.negated and required)
         for text, hit in zip(texts, mask, strict=True):

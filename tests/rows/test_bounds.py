@@ -31,7 +31,7 @@ from intarsia.predicate import (
     Not,
     Or,
     bind,
-    leaves,
+    conditions,
 )
 from intarsia.rows.bounds import UNKNOWN, boundary_order, might_match, surely_matches
 from intarsia.rows.selection import RowSelection
@@ -101,7 +101,7 @@ def test_verdicts_hold_for_every_row(type_, data):
     node = data.draw(flat.leaves({"x": read}), label="leaf")
     node = Not(node) if data.draw(st.booleans()) else node
     bound = bind(node, pa.schema({"x": read}))
-    for leaf in leaves(bound):
+    for leaf in conditions(bound):
         assert not isinstance(leaf, BoundConstant)
         might, sure = might_match(leaf, bounds), surely_matches(leaf, bounds)
         assert might.dtype == sure.dtype == bool
@@ -143,7 +143,7 @@ def small_bounds(draw):
 @settings(max_examples=300)
 @given(small_bounds(), st.sampled_from(OPS), st.integers(-6, 6))
 def test_comparisons_are_as_tight_as_bounds_allow(bounds, op, value):
-    (leaf,) = leaves(bind(Comparison("x", op, value), pa.schema({"x": pa.int8()})))
+    (leaf,) = conditions(bind(Comparison("x", op, value), pa.schema({"x": pa.int8()})))
     for page, (low, high) in enumerate(zip(bounds.minima, bounds.maxima, strict=True)):
         found = [oracle.OPS[op](key, value) for key in range(int(low), int(high) + 1)]
         assert might_match(leaf, bounds)[page] == any(found)
@@ -153,7 +153,7 @@ def test_comparisons_are_as_tight_as_bounds_allow(bounds, op, value):
 @settings(max_examples=200)
 @given(small_bounds(), st.sets(st.integers(-6, 6), min_size=2, max_size=4), st.booleans())
 def test_lists_are_as_tight_as_their_values(bounds, values, negated):
-    (leaf,) = leaves(bind(In("x", tuple(values), negated), pa.schema({"x": pa.int8()})))
+    (leaf,) = conditions(bind(In("x", tuple(values), negated), pa.schema({"x": pa.int8()})))
     for page, (low, high) in enumerate(zip(bounds.minima, bounds.maxima, strict=True)):
         found = [(key in values) != negated for key in range(int(low), int(high) + 1)]
         might, sure = might_match(leaf, bounds)[page], surely_matches(leaf, bounds)[page]
@@ -183,7 +183,7 @@ def bounds_of(type_, low, high, nulls=0, nans=0, rows=10):
 
 
 def verdict(node, bounds):
-    (leaf,) = leaves(bind(node, pa.schema({"x": bounds.ordering.arrow_type})))
+    (leaf,) = conditions(bind(node, pa.schema({"x": bounds.ordering.arrow_type})))
     return bool(might_match(leaf, bounds)[0]), bool(surely_matches(leaf, bounds)[0])
 
 
@@ -260,7 +260,7 @@ def test_unknown_bounds_exclude_nothing():
     for op in OPS:
         assert verdict(Comparison("x", op, 5), bounds) == (True, False)
     without_order = dataclasses.replace(bounds, ordering=None)
-    (leaf,) = leaves(bind(Comparison("x", "=", 5), pa.schema({"x": pa.int32()})))
+    (leaf,) = conditions(bind(Comparison("x", "=", 5), pa.schema({"x": pa.int32()})))
     assert might_match(leaf, without_order).tolist() == [True]
     assert surely_matches(leaf, without_order).tolist() == [False]
 

@@ -31,7 +31,7 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.errors import ColumnNotFoundError, IndexBuildError, IndexPayloadError
-from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.predicate.bound import Condition
 from intarsia.rows.selection import Rows, RowSelection
 from intarsia.storage import ByteRange
 
@@ -174,7 +174,7 @@ def encoded_batches(chunk: ColumnData, column: str) -> Iterator[tuple[int, pa.Ar
 class OpenIndex(Protocol):
     """An index that can be asked."""
 
-    def candidate_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
         """A superset of the rows that meet ``predicate``, in the file's numbering; None: cannot tell."""
         ...
 
@@ -183,7 +183,7 @@ class OpenIndex(Protocol):
 class SureIndex(Protocol):
     """An open index that also knows rows that need no second look."""
 
-    def certain_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+    def certain_rows(self, predicate: Condition) -> RowSelection | None:
         """Rows that all meet ``predicate``; None: cannot tell."""
         ...
 
@@ -192,7 +192,7 @@ class SureIndex(Protocol):
 class EstimatingIndex(Protocol):
     """An open index that can tell about how many rows match."""
 
-    def estimated_rows(self, predicate: BoundLeaf) -> float | None:
+    def estimated_rows(self, predicate: Condition) -> float | None:
         """About how many rows of the file meet ``predicate``; None: cannot tell."""
         ...
 
@@ -242,7 +242,7 @@ class TellsShortfall(Protocol):
 class PicksPredicates(Protocol):
     """An index that tells, before its payload is read, which predicates it cannot judge."""
 
-    def can_prune(self, predicate: BoundLeaf) -> bool:
+    def can_prune(self, predicate: Condition) -> bool:
         """False where `OpenIndex.candidate_rows` would be None; ``predicate`` is on one of its columns."""
         ...
 
@@ -254,7 +254,7 @@ class EstimatesRows(Protocol):
     Its columns may be none: then it is about rows as a whole, and asked about every column.
     """
 
-    def can_estimate(self, predicate: BoundLeaf) -> bool:
+    def can_estimate(self, predicate: Condition) -> bool:
         """False where `EstimatingIndex.estimated_rows` would be None."""
         ...
 

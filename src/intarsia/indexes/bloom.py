@@ -22,7 +22,7 @@ from intarsia.format.bloom import (
 from intarsia.format.footer import Leaf
 from intarsia.format.structs import Type
 from intarsia.indexes.value_hash import looked_up
-from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.predicate.bound import Condition
 from intarsia.rows.ordering import Ordering, ordering_for
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
@@ -45,11 +45,11 @@ class BloomFilters:
 
     def __init__(self, file: ParquetInput) -> None:
         self._file = file
-        self._verdicts: dict[BoundLeaf, dict[int, bool]] = {}
+        self._verdicts: dict[Condition, dict[int, bool]] = {}
         self._bits: dict[ChunkKey, ByteRange | None] = {}
 
     def load(
-        self, wanted: Mapping[BoundLeaf, RowSelection], data_bytes: Callable[[RowSelection], int]
+        self, wanted: Mapping[Condition, RowSelection], data_bytes: Callable[[RowSelection], int]
     ) -> None:
         """Probe filters for some predicates, as far as that costs less than it could save.
 
@@ -82,7 +82,7 @@ class BloomFilters:
             may_contain = blocks_may_contain(blocks_of(data), probe.hashes)
             probe.verdicts[probe.key.row_group] = bool(may_contain.any())
 
-    def _probes(self, wanted: Mapping[BoundLeaf, RowSelection]) -> list[_Probe]:
+    def _probes(self, wanted: Mapping[Condition, RowSelection]) -> list[_Probe]:
         """The filters that could deny a predicate in rows where that matters."""
         edges = self._file.footer.row_group_starts
         probes = []
@@ -102,7 +102,7 @@ class BloomFilters:
         spread = (len(probe.hashes) - 1) * (BLOCK_BYTES + self._file.source.coalesce_bytes)
         return HEADER_BYTES + min(BLOCK_BYTES + spread, bits.length)
 
-    def candidate_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
         """Rows of the row groups whose filter does not deny every value."""
         verdicts = self._verdicts.get(predicate)
         if not verdicts:
@@ -138,7 +138,7 @@ class BloomFilters:
             except FormatError as error:
                 self._distrust(key, error)
 
-    def _hashes(self, predicate: BoundLeaf) -> tuple[Leaf | None, Hashes]:
+    def _hashes(self, predicate: Condition) -> tuple[Leaf | None, Hashes]:
         """The leaf that a predicate asks about, and for which hashes; none if it is no lookup."""
         leaf = self._file.leaves_by_path.get(predicate.path)
         nothing = np.empty(0, dtype=np.uint64)

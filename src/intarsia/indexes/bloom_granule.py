@@ -24,7 +24,7 @@ from intarsia.indexes.base import ColumnData, Granularity, Layout, PayloadBytes,
 from intarsia.indexes.granules import cut_at_edges, granule_rows
 from intarsia.indexes.parameters import check_fpp, check_granularity
 from intarsia.indexes.value_hash import check_hashable, hash_values, is_lookup, lookup_hashes
-from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.predicate.bound import Condition
 from intarsia.rows.selection import Rows, RowSelection
 from intarsia.storage import ByteRange
 
@@ -78,7 +78,7 @@ class BloomGranule:
         """The one column."""
         return (self.column,)
 
-    def can_prune(self, predicate: BoundLeaf) -> bool:
+    def can_prune(self, predicate: Condition) -> bool:
         """Only equality, and lists of up to 1,024 values."""
         return is_lookup(predicate)
 
@@ -205,7 +205,7 @@ class OpenBloomGranule:
         self._head = b""
         self._edges: Rows | None = None
 
-    def candidate_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
         """Rows of the granules whose filter does not deny every value that is asked for.
 
         Raises:

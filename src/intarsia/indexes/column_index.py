@@ -12,7 +12,7 @@ from intarsia.format.page_index import PageLocations
 from intarsia.format.structs import ColumnIndex
 from intarsia.format.writers import distrusts_null_counts
 from intarsia.indexes.statistics import bounds_of_keys, column_order_is_known
-from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, might_match, surely_matches
 from intarsia.rows.ordering import Ordering, ordering_for
 from intarsia.rows.selection import RowSelection
@@ -25,7 +25,7 @@ class ColumnIndexes:
         self._file = file
         self._bounds: dict[ChunkKey, Bounds | None] = {}
 
-    def keys(self, predicate: BoundLeaf, scope: RowSelection) -> list[ChunkKey]:
+    def keys(self, predicate: Condition, scope: RowSelection) -> list[ChunkKey]:
         """Chunks of the predicate's column that have a column index, in row groups that ``scope`` touches."""
         leaf = self._leaf(predicate)
         if leaf is None or not column_order_is_known(self._file.footer, leaf):
@@ -35,15 +35,15 @@ class ColumnIndexes:
         keys = (ChunkKey(row_group, leaf.ordinal) for row_group in touched)
         return [key for key in keys if self._file.has_column_index(key)]
 
-    def candidate_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
         """Rows of the pages that might match, and of row groups whose column index was not loaded."""
         return self._judge(predicate, sure=False)
 
-    def certain_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+    def certain_rows(self, predicate: Condition) -> RowSelection | None:
         """Rows of the pages that match as a whole."""
         return self._judge(predicate, sure=True)
 
-    def _judge(self, predicate: BoundLeaf, *, sure: bool) -> RowSelection | None:
+    def _judge(self, predicate: Condition, *, sure: bool) -> RowSelection | None:
         leaf = self._leaf(predicate)
         if leaf is None:
             return None
@@ -64,7 +64,7 @@ class ColumnIndexes:
             RowSelection.union_of(np.concatenate(starts), np.concatenate(stops)) if told and starts else None
         )
 
-    def _leaf(self, predicate: BoundLeaf) -> Leaf | None:
+    def _leaf(self, predicate: Condition) -> Leaf | None:
         leaf = self._file.leaves_by_path.get(predicate.path)
         return leaf if leaf is not None and leaf.is_flat else None
 

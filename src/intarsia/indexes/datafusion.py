@@ -29,9 +29,16 @@ from intarsia.format.datafusion import (
 )
 from intarsia.format.directory import KEY as DIRECTORY_KEY
 from intarsia.indexes.base import Layout
-from intarsia.predicate.bound import BoundCompare, BoundIn, BoundMatch, BoundNull, BoundPrefix, Path
-from intarsia.predicate.bound import Leaf as BoundLeaf
-from intarsia.predicate.evaluate import leaf_mask
+from intarsia.predicate.bound import (
+    BoundCompare,
+    BoundIn,
+    BoundMatch,
+    BoundNull,
+    BoundPrefix,
+    Condition,
+    Path,
+)
+from intarsia.predicate.evaluate import condition_mask
 from intarsia.predicate.required import fold_case, ignores_case, required_texts
 from intarsia.rows.selection import RowSelection
 
@@ -56,7 +63,7 @@ class OpenLines:
     num_rows: int
     are_values: bool
 
-    def candidate_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
         """No row, if no value can meet the predicate; else all. None where the form cannot tell."""
         if isinstance(predicate, BoundNull):
             return None
@@ -67,10 +74,10 @@ class OpenLines:
             return None
         return RowSelection.all(self.num_rows) if may_match else RowSelection.none()
 
-    def _meets(self, predicate: BoundLeaf) -> bool:
-        return bool(pc.any(leaf_mask(predicate, self.lines)).as_py())
+    def _meets(self, predicate: Condition) -> bool:
+        return bool(pc.any(condition_mask(predicate, self.lines)).as_py())
 
-    def _may_meet(self, predicate: BoundLeaf) -> bool | None:
+    def _may_meet(self, predicate: Condition) -> bool | None:
         """The same where a value with newlines may have come as several lines, of which it consists.
 
         A text without newline that such a value contains is in one of its lines, and one that it starts with

@@ -33,9 +33,8 @@ from intarsia.format.structs import (
 )
 from intarsia.indexes.statistics import RowGroupStatistics
 from intarsia.indexes.value_hash import is_lookup
-from intarsia.predicate.bound import BoundCompare, BoundNull
-from intarsia.predicate.bound import Leaf as BoundLeaf
-from intarsia.predicate.evaluate import leaf_mask
+from intarsia.predicate.bound import BoundCompare, BoundNull, Condition
+from intarsia.predicate.evaluate import condition_mask
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
 
@@ -67,13 +66,13 @@ _VALUE_BYTES = {
 }
 
 #: The rows that need not be read, if each predicate meets none of the rows given for it.
-ExcludedRows = Callable[[Mapping[BoundLeaf, RowSelection]], RowSelection]
+ExcludedRows = Callable[[Mapping[Condition, RowSelection]], RowSelection]
 
 
 class _Probe(NamedTuple):
     """A predicate on one column chunk, and the chunk's dictionary page."""
 
-    predicate: BoundLeaf
+    predicate: Condition
     leaf: Leaf
     row_group: int
     place: ByteRange
@@ -99,12 +98,12 @@ class Dictionaries:
         self._file = file
         self._statistics = RowGroupStatistics(file)
         self._decoder = PageDecoder(file)
-        self._verdicts: dict[BoundLeaf, dict[int, _Verdict]] = {}
+        self._verdicts: dict[Condition, dict[int, _Verdict]] = {}
         self._kept_bytes = 0
 
     def load(
         self,
-        wanted: Mapping[BoundLeaf, RowSelection],
+        wanted: Mapping[Condition, RowSelection],
         excluded_rows: ExcludedRows,
         data_bytes: Callable[[RowSelection], int],
     ) -> None:
@@ -123,7 +122,7 @@ class Dictionaries:
             for place, data in zip(places, self._file.source.read_ranges(places), strict=True):
                 self._judge(by_place[place], data)
 
-    def candidate_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
         """Rows of the row groups whose dictionary holds a value that meets the predicate."""
         verdicts = self._verdicts.get(predicate)
         if verdicts is None:
@@ -131,7 +130,7 @@ class Dictionaries:
         denied = [row_group for row_group, verdict in verdicts.items() if not verdict.possible]
         return RowSelection.all(self._file.footer.num_rows) - self._rows_of(denied)
 
-    def certain_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+    def certain_rows(self, predicate: Condition) -> RowSelection | None:
         """Rows of the row groups without nulls whose dictionary holds no value but those which meet it."""
         verdicts = self._verdicts.get(predicate, {})
         return self._rows_of([row_group for row_group, verdict in verdicts.items() if verdict.certain])
@@ -143,7 +142,7 @@ class Dictionaries:
 
     # --- which to read -----------------------------------------------------------------------------
 
-    def _probes(self, wanted: Mapping[BoundLeaf, RowSelection]) -> list[_Probe]:
+    def _probes(self, wanted: Mapping[Condition, RowSelection]) -> list[_Probe]:
         """The chunks whose dictionary page could tell more of a predicate than what is known."""
         chunks = [
             (predicate, leaf, row_group, meta)
@@ -164,7 +163,7 @@ class Dictionaries:
         return probes
 
     def _chunks(
-        self, predicate: BoundLeaf, scope: RowSelection
+        self, predicate: Condition, scope: RowSelection
     ) -> Iterator[tuple[Leaf, int, ColumnMetaData]]:
         leaf = self._file.leaves_by_path.get(predicate.path)
         if leaf is None or not leaf.is_flat or isinstance(predicate, BoundNull):
@@ -191,7 +190,7 @@ class Dictionaries:
         page_cost = max(PAGE_COST_BYTES, self._file.source.coalesce_bytes)
         chosen: list[_Probe] = []
         while probes:
-            scopes: dict[BoundLeaf, list[int]] = defaultdict(list)
+            scopes: dict[Condition, list[int]] = defaultdict(list)
             by_row_group: dict[int, list[_Probe]] = defaultdict(list)
             for probe in probes:
                 scopes[probe.predicate].append(probe.row_group)
@@ -217,7 +216,7 @@ class Dictionaries:
         leaf, row_group, place = probes[0].leaf, probes[0].row_group, probes[0].place
         try:
             values = self._values(leaf, row_group, data)
-            masks = [leaf_mask(probe.predicate, values) for probe in probes]
+            masks = [condition_mask(probe.predicate, values) for probe in probes]
         except (FormatError, PageIndexMismatchError, pa.ArrowException) as error:
             reason = error.message if isinstance(error, FormatError) else str(error)
             self._file.distrust(f"dictionary of {leaf.name}, row group {row_group}", reason)
@@ -315,7 +314,7 @@ def every_entry_page(count: int, max_definition_level: int) -> bytes:
     return thrift.serialize(page) + levels + values
 
 
-def _was_told(predicate: BoundLeaf, meta: ColumnMetaData, *, has_bounds: bool) -> bool:
+def _was_told(predicate: Condition, meta: ColumnMetaData, *, has_bounds: bool) -> bool:
     """Whether a cheaper index of a chunk has said what its dictionary could say.
 
     A least and a greatest value that leave room for a match of ``<`` or ``<>`` are matches themselves.  What

@@ -36,9 +36,8 @@ from intarsia.indexes.granules import (
     serialize_granules,
 )
 from intarsia.indexes.parameters import check_choice, check_granularity, check_integer
-from intarsia.predicate.bound import BoundNull
-from intarsia.predicate.bound import Leaf as BoundLeaf
-from intarsia.predicate.evaluate import leaf_mask
+from intarsia.predicate.bound import BoundNull, Condition
+from intarsia.predicate.evaluate import condition_mask
 from intarsia.rows.selection import Rows, RowSelection
 
 #: A granule whose distinct values take more than this is recorded as "cannot skip", however few they are.
@@ -151,7 +150,7 @@ class Distinct:
         limit = "" if self.max_values is None else f" (max_values={self.max_values})"
         return f"most rows are in granules with too many distinct values to list, or too long ones{limit}"
 
-    def can_prune(self, predicate: BoundLeaf) -> bool:
+    def can_prune(self, predicate: Condition) -> bool:
         """DataFusion's form says nothing of nulls."""
         return not (self._is_datafusion and isinstance(predicate, BoundNull))
 
@@ -188,24 +187,24 @@ class OpenDistinct:
     granules: npt.NDArray[np.uint32]
     unlisted: npt.NDArray[np.uint32]
 
-    def candidate_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
         """Rows of the granules that hold a value which meets the predicate."""
         hit = self._granules_with(self._matches(predicate))
         hit[self.unlisted] = True
         return granule_rows(self.edges, hit)
 
-    def certain_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+    def certain_rows(self, predicate: Condition) -> RowSelection | None:
         """Rows of the granules that hold no value but those which meet the predicate."""
         missed = self._granules_with(~self._matches(predicate))
         missed[self.unlisted] = True
         return granule_rows(self.edges, ~missed)
 
-    def _matches(self, predicate: BoundLeaf) -> npt.NDArray[np.bool_]:
+    def _matches(self, predicate: Condition) -> npt.NDArray[np.bool_]:
         if isinstance(predicate, BoundNull):  # nulls are the same in every type
             predicate = replace(predicate, type=self.values.type)
         if not compares_alike(self.values.type, predicate.type):  # pyarrow may crash on casts of wild types
             raise IndexPayloadError(f"it holds values of type {self.values.type}, not {predicate.type}")
-        return np.asarray(leaf_mask(predicate, self.values).to_numpy(zero_copy_only=False), dtype=bool)
+        return np.asarray(condition_mask(predicate, self.values).to_numpy(zero_copy_only=False), dtype=bool)
 
     def _granules_with(self, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         hit = np.zeros(len(self.edges) - 1, dtype=bool)

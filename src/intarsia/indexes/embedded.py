@@ -22,7 +22,7 @@ from intarsia.indexes.base import (
     ProbedIndex,
 )
 from intarsia.indexes.registry import find_index_class, why_unknown
-from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.predicate.bound import Condition
 from intarsia.storage import ByteRange
 
 _Answer = TypeVar("_Answer")
@@ -66,7 +66,7 @@ class EmbeddedIndexes:
             self._indexes[entry.name] = found.index
         return self._indexes[entry.name]
 
-    def can_prune(self, entry: Entry, predicate: BoundLeaf) -> bool:
+    def can_prune(self, entry: Entry, predicate: Condition) -> bool:
         """Whether it is worth reading an index for a predicate."""
         if predicate.path not in entry.columns:
             return False
@@ -75,7 +75,7 @@ class EmbeddedIndexes:
             return index is not None
         return bool(answer_of(self._file, entry.name, partial(index.can_prune, predicate)))
 
-    def estimators(self, predicate: BoundLeaf, most_bytes: int) -> Iterator[tuple[str, EstimatingIndex]]:
+    def estimators(self, predicate: Condition, most_bytes: int) -> Iterator[tuple[str, EstimatingIndex]]:
         """Indexes that estimate how many rows match: those about its column, then those about none.
 
         Args:

@@ -28,8 +28,7 @@ from intarsia.errors import IndexBuildError
 from intarsia.indexes.base import ColumnData, Granularity, Layout
 from intarsia.indexes.granules import compared_batches, cut_at_edges, parse_granules, serialize_granules
 from intarsia.indexes.parameters import check_granularity, check_integer
-from intarsia.predicate.bound import BoundCompare, BoundIn, BoundNull, BoundPrefix
-from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.predicate.bound import BoundCompare, BoundIn, BoundNull, BoundPrefix, Condition
 from intarsia.rows.selection import RowSelection
 
 #: Bounds are cut to so many characters of text, or bytes of binary; an estimate needs no more.
@@ -79,11 +78,11 @@ class Histogram:
         """The one column."""
         return (self.column,)
 
-    def can_prune(self, predicate: BoundLeaf) -> bool:  # noqa: ARG002
+    def can_prune(self, predicate: Condition) -> bool:  # noqa: ARG002
         """Never: it estimates."""
         return False
 
-    def can_estimate(self, predicate: BoundLeaf) -> bool:
+    def can_estimate(self, predicate: Condition) -> bool:
         """Whether the predicate is about order or equality."""
         return isinstance(predicate, (BoundCompare, BoundIn, BoundNull, BoundPrefix))
 
@@ -198,11 +197,11 @@ class OpenHistogram:
     scale: pa.DataType
     granules: tuple[_Granule, ...]
 
-    def candidate_rows(self, predicate: BoundLeaf) -> RowSelection | None:  # noqa: ARG002
+    def candidate_rows(self, predicate: Condition) -> RowSelection | None:  # noqa: ARG002
         """None: it cannot tell which rows."""
         return None
 
-    def estimated_rows(self, predicate: BoundLeaf) -> float | None:
+    def estimated_rows(self, predicate: Condition) -> float | None:
         """About how many rows of the file meet a predicate."""
         if isinstance(predicate, BoundNull):
             nulls = float(sum(granule.null_count for granule in self.granules))

@@ -29,7 +29,7 @@ from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.indexes.base import ColumnData, Granularity, Layout
 from intarsia.indexes.granules import compared_batches, cut_at_edges, parse_granules, serialize_granules
 from intarsia.indexes.parameters import check_granularity, check_integer
-from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.predicate.bound import Condition
 from intarsia.rows.selection import Rows, RowSelection
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Hll:
         """The one column."""
         return (self.column,)
 
-    def can_prune(self, predicate: BoundLeaf) -> bool:  # noqa: ARG002
+    def can_prune(self, predicate: Condition) -> bool:  # noqa: ARG002
         """Never: it counts."""
         return False
 
@@ -130,7 +130,7 @@ class OpenHll:
     sketches: pa.BinaryArray
     has_empty: pa.BooleanArray
 
-    def candidate_rows(self, predicate: BoundLeaf) -> RowSelection | None:  # noqa: ARG002
+    def candidate_rows(self, predicate: Condition) -> RowSelection | None:  # noqa: ARG002
         """None: it counts."""
         return None
 

@@ -37,8 +37,7 @@ from intarsia.indexes.granules import (
 )
 from intarsia.indexes.parameters import check_choice, check_granularity, check_integer
 from intarsia.indexes.value_hash import MAX_LOOKUPS
-from intarsia.predicate.bound import BoundCompare, BoundIn, BoundMatch, BoundPrefix
-from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.predicate.bound import BoundCompare, BoundIn, BoundMatch, BoundPrefix, Condition
 from intarsia.predicate.required import fold_case, ignores_case, required_texts
 from intarsia.predicate.skeleton import fold_text
 from intarsia.rows.selection import Rows, RowSelection
@@ -101,7 +100,7 @@ class Ngram:
         """The one column."""
         return (self.column,)
 
-    def can_prune(self, predicate: BoundLeaf) -> bool:
+    def can_prune(self, predicate: Condition) -> bool:
         """Only what every match has a long enough text for."""
         return bool(self._required(predicate))
 
@@ -144,7 +143,7 @@ class Ngram:
             raise found.other_rows()
         return OpenNgram(self, found.edges, np.cumsum(gram_steps, dtype=np.int64), offsets, steps, unlisted)
 
-    def _required(self, leaf: BoundLeaf) -> list[Grams]:
+    def _required(self, leaf: Condition) -> list[Grams]:
         """The grams of each value that is asked for, or of every match; empty if there may be none."""
         try:
             asked = self._texts(leaf)
@@ -156,7 +155,7 @@ class Ngram:
             found.append(np.unique(np.concatenate(grams)))
         return found if all(map(len, found)) else []
 
-    def _texts(self, leaf: BoundLeaf) -> list[list[bytes]]:
+    def _texts(self, leaf: Condition) -> list[list[bytes]]:
         """Texts that a match contains as it is indexed, one list for each of several values asked for."""
         if not pa.types.is_string(leaf.type):
             return []
@@ -195,7 +194,7 @@ class OpenNgram:
     steps: npt.NDArray[np.uint32]
     unlisted: npt.NDArray[np.uint32]
 
-    def candidate_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
         """Rows of the granules that have all grams of a text that is asked for.
 
         Raises:

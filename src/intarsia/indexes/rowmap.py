@@ -24,7 +24,7 @@ from intarsia.arrow.hashing import Hashes
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.indexes.base import ColumnData, Layout, PayloadBytes, PayloadSource
 from intarsia.indexes.value_hash import check_hashable, hash_values, is_lookup, lookup_hashes
-from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.predicate.bound import Condition
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
 
@@ -69,7 +69,7 @@ class RowMap:
         """The one column."""
         return (self.column,)
 
-    def can_prune(self, predicate: BoundLeaf) -> bool:
+    def can_prune(self, predicate: Condition) -> bool:
         """Only equality, and lists of up to 1,024 values."""
         return is_lookup(predicate)
 
@@ -212,7 +212,7 @@ class OpenRowMap:
             raise IndexPayloadError(f"the payload of {name} is truncated, or about other rows")
         return cls(source, widths, num_entries, name)
 
-    def candidate_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
         """Rows whose value has the hash of a value that is asked for.
 
         Raises:

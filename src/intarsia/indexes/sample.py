@@ -20,9 +20,8 @@ from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.format.arrow_stream import check_expanded
 from intarsia.indexes.base import ColumnData, Layout
 from intarsia.indexes.parameters import check_integer
-from intarsia.predicate.bound import Leaf as BoundLeaf
-from intarsia.predicate.bound import Path
-from intarsia.predicate.evaluate import leaf_mask
+from intarsia.predicate.bound import Condition, Path
+from intarsia.predicate.evaluate import condition_mask
 from intarsia.rows.selection import Rows, RowSelection
 
 _ORDINAL = "ordinal"
@@ -62,7 +61,7 @@ class Sample:
         """None: it is about rows."""
         return ()
 
-    def can_estimate(self, predicate: BoundLeaf) -> bool:  # noqa: ARG002
+    def can_estimate(self, predicate: Condition) -> bool:  # noqa: ARG002
         """Always: it has every column."""
         return True
 
@@ -123,11 +122,11 @@ class OpenSample:
     ordinals: Rows
     rows: pa.Table
 
-    def candidate_rows(self, predicate: BoundLeaf) -> RowSelection | None:  # noqa: ARG002
+    def candidate_rows(self, predicate: Condition) -> RowSelection | None:  # noqa: ARG002
         """None: it estimates."""
         return None
 
-    def estimated_rows(self, predicate: BoundLeaf) -> float | None:
+    def estimated_rows(self, predicate: Condition) -> float | None:
         """About how many rows of the file meet a predicate; None if it is about no column of these.
 
         Rows of the sample are known. Of the others, if ``k`` of ``n`` match here, a share of
@@ -142,7 +141,7 @@ class OpenSample:
             compared = plain if plain.type == predicate.type else plain.cast(predicate.type)
         except pa.ArrowException:  # a predicate of a table whose other files have another type
             return None
-        hits = sum(leaf_mask(predicate, chunk).true_count for chunk in compared.chunks)
+        hits = sum(condition_mask(predicate, chunk).true_count for chunk in compared.chunks)
         unseen = self.num_rows - len(self.ordinals)
         return float(hits + unseen * (hits + 1) / (len(self.ordinals) + 2))
 

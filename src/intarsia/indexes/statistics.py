@@ -13,7 +13,7 @@ from intarsia.format.writers import (
     distrusts_null_counts,
     distrusts_statistics,
 )
-from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import UNKNOWN, Bounds, boundary_order, might_match, surely_matches
 from intarsia.rows.ordering import Keys, Ordering, ordering_for
 from intarsia.rows.selection import RowSelection
@@ -26,17 +26,17 @@ class RowGroupStatistics:
         self._file = file
         self._bounds: dict[int, Bounds] = {}
 
-    def candidate_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
         """Rows of the row groups that might match."""
         bounds = self.bounds(predicate)
         return None if bounds is None else _rows(bounds, might_match(predicate, bounds))
 
-    def certain_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+    def certain_rows(self, predicate: Condition) -> RowSelection | None:
         """Rows of the row groups that match as a whole."""
         bounds = self.bounds(predicate)
         return None if bounds is None else _rows(bounds, surely_matches(predicate, bounds))
 
-    def bounds(self, predicate: BoundLeaf) -> Bounds | None:
+    def bounds(self, predicate: Condition) -> Bounds | None:
         """What the statistics say of the predicate's column."""
         leaf = self._file.leaves_by_path.get(predicate.path)
         if leaf is None or not leaf.is_flat:

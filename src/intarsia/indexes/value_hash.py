@@ -17,8 +17,7 @@ from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.arrow.hashing import Hashes, xxh64
 from intarsia.errors import IndexBuildError
 from intarsia.indexes.granules import refuse_nested
-from intarsia.predicate.bound import BoundCompare, BoundIn
-from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.predicate.bound import BoundCompare, BoundIn, Condition
 
 #: A longer list of values is not looked up one by one.
 MAX_LOOKUPS = 1024
@@ -100,7 +99,7 @@ def _joined(
     )
 
 
-def is_lookup(predicate: BoundLeaf) -> bool:
+def is_lookup(predicate: Condition) -> bool:
     """Whether a predicate asks for values by equality, and for few enough.
 
     Example:
@@ -112,7 +111,7 @@ def is_lookup(predicate: BoundLeaf) -> bool:
     return isinstance(predicate, BoundCompare) and predicate.op == "=" and not predicate.or_nan
 
 
-def looked_up(predicate: BoundLeaf) -> pa.Array | None:
+def looked_up(predicate: Condition) -> pa.Array | None:
     """The values that a predicate asks for by equality; None if it is no lookup.
 
     Example:
@@ -127,7 +126,7 @@ def looked_up(predicate: BoundLeaf) -> pa.Array | None:
     return pa.array([predicate.value], predicate.type)
 
 
-def lookup_hashes(predicate: BoundLeaf) -> Hashes | None:
+def lookup_hashes(predicate: Condition) -> Hashes | None:
     """The hashes of the values that are asked for, each once; None if it is no lookup."""
     values = looked_up(predicate)
     return None if values is None else np.unique(hash_values(values)[1])

@@ -34,8 +34,7 @@ from intarsia.indexes.granules import (
 )
 from intarsia.indexes.parameters import check_granularity
 from intarsia.indexes.summaries import merge_summaries, summarize, summary_schema
-from intarsia.predicate.bound import BoundMatch, BoundNull
-from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.predicate.bound import BoundMatch, BoundNull, Condition
 from intarsia.rows.bounds import Bools, Bounds, boundary_order, might_match, surely_matches
 from intarsia.rows.ordering import (
     MAX_BOUND_BYTES,
@@ -106,7 +105,7 @@ class ZoneMap:
             raise found.damaged("a minimum is above its maximum")
         return zone_map
 
-    def can_prune(self, predicate: BoundLeaf) -> bool:
+    def can_prune(self, predicate: Condition) -> bool:
         """Whether bounds say anything of a predicate."""
         if isinstance(predicate, BoundMatch):
             return bool(predicate.prefix) and not predicate.negated
@@ -127,16 +126,16 @@ class OpenZoneMap:
     summaries: pa.Table
     exact: Bools
 
-    def candidate_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
         """Rows of the granules that might match."""
         return self._judge(predicate, might_match)
 
-    def certain_rows(self, predicate: BoundLeaf) -> RowSelection | None:
+    def certain_rows(self, predicate: Condition) -> RowSelection | None:
         """Rows of the granules that match as a whole."""
         return self._judge(predicate, surely_matches)
 
     def _judge(
-        self, predicate: BoundLeaf, verdict: Callable[[BoundLeaf, Bounds], Bools]
+        self, predicate: Condition, verdict: Callable[[Condition, Bounds], Bools]
     ) -> RowSelection | None:
         kind = self.summaries.schema.field("min").type
         if not isinstance(predicate, BoundNull) and not compares_alike(kind, predicate.type):

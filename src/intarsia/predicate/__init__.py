@@ -18,12 +18,12 @@ from intarsia.predicate.bound import (
     BoundNull,
     BoundOr,
     BoundPrefix,
-    Leaf,
+    Condition,
     Path,
-    leaves,
+    conditions,
 )
 from intarsia.predicate.columns import Column, find_column, resolve_column
-from intarsia.predicate.evaluate import evaluate, leaf_mask
+from intarsia.predicate.evaluate import condition_mask, evaluate
 from intarsia.predicate.filters import Filters, Where, parse_filters, parse_predicate
 from intarsia.predicate.nodes import (
     And,
@@ -59,11 +59,11 @@ __all__ = [
     "Column",
     "ColumnName",
     "Comparison",
+    "Condition",
     "Constant",
     "Filters",
     "In",
     "IsNull",
-    "Leaf",
     "Like",
     "Not",
     "Op",
@@ -73,14 +73,14 @@ __all__ = [
     "RegexpLike",
     "Where",
     "bind",
+    "condition_mask",
+    "conditions",
     "contains",
     "ends_with",
     "evaluate",
     "find_column",
     "fold_case",
     "ignores_case",
-    "leaf_mask",
-    "leaves",
     "parse_filters",
     "parse_predicate",
     "parse_sql",

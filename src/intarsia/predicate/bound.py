@@ -207,28 +207,28 @@ class BoundOr:
         )
 
 
-Leaf: TypeAlias = BoundCompare | BoundIn | BoundNull | BoundPrefix | BoundMatch
+Condition: TypeAlias = BoundCompare | BoundIn | BoundNull | BoundPrefix | BoundMatch
 """A node that reads one column; ``path``, ``type`` and ``or_nan`` are common to all."""
 
-Bound: TypeAlias = Leaf | BoundConstant | BoundAnd | BoundOr
+Bound: TypeAlias = Condition | BoundConstant | BoundAnd | BoundOr
 """Any node of a bound predicate."""
 
-LEAF_TYPES = (BoundCompare, BoundIn, BoundNull, BoundPrefix, BoundMatch)
+CONDITION_TYPES = (BoundCompare, BoundIn, BoundNull, BoundPrefix, BoundMatch)
 
 
-def leaves(bound: Bound) -> Iterator[Leaf]:
+def conditions(bound: Bound) -> Iterator[Condition]:
     """The leaves from left to right, repeated ones repeatedly.
 
     Example:
         >>> from intarsia.predicate import bind, parse_sql
         >>> schema = pa.schema({"a": pa.int64(), "b": pa.int64()})
         >>> bound = bind(parse_sql("a = 1 OR b > 2 AND a IS NULL"), schema)
-        >>> [str(leaf) for leaf in leaves(bound)]
+        >>> [str(leaf) for leaf in conditions(bound)]
         ['a = 1', 'b > 2', 'a IS NULL']
     """
     if isinstance(bound, (BoundAnd, BoundOr)):
         for child in bound.children:
-            yield from leaves(child)
+            yield from conditions(child)
     elif not isinstance(bound, BoundConstant):
         yield bound
 

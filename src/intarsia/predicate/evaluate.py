@@ -17,7 +17,7 @@ from intarsia.predicate.bound import (
     BoundNull,
     BoundOr,
     BoundPrefix,
-    Leaf,
+    Condition,
     Path,
 )
 
@@ -66,10 +66,10 @@ def evaluate(
         for child in bound.children[1:]:
             mask = combine(mask, evaluate(child, columns, num_rows))
         return mask
-    return leaf_mask(bound, columns[bound.path])
+    return condition_mask(bound, columns[bound.path])
 
 
-def leaf_mask(leaf: Leaf, array: pa.Array | pa.ChunkedArray) -> pa.BooleanArray:
+def condition_mask(leaf: Condition, array: pa.Array | pa.ChunkedArray) -> pa.BooleanArray:
     """Which values of one array match a leaf; also for arrays that are no column, such as distinct values.
 
     Returns:
@@ -77,25 +77,25 @@ def leaf_mask(leaf: Leaf, array: pa.Array | pa.ChunkedArray) -> pa.BooleanArray:
 
     Example:
         >>> leaf = BoundCompare(("x",), pa.int64(), "<>", pa.scalar(1))
-        >>> leaf_mask(leaf, pa.array([1, 2, None])).to_pylist()
+        >>> condition_mask(leaf, pa.array([1, 2, None])).to_pylist()
         [False, True, False]
     """
     if isinstance(array, pa.ChunkedArray):
-        masks = [leaf_mask(leaf, chunk) for chunk in array.chunks]
+        masks = [condition_mask(leaf, chunk) for chunk in array.chunks]
         return pa.concat_arrays(masks) if masks else pa.array([], pa.bool_())
     if isinstance(array, pa.ExtensionArray):
-        return leaf_mask(leaf, array.storage)
+        return condition_mask(leaf, array.storage)
     if isinstance(array, pa.DictionaryArray) and len(array.dictionary) < len(array):
         # Judge each distinct value once; an index that is NULL stands for a NULL value.
-        mask = leaf_mask(leaf, array.dictionary).take(array.indices)
+        mask = condition_mask(leaf, array.dictionary).take(array.indices)
         return pc.fill_null(mask, isinstance(leaf, BoundNull) and not leaf.negated)
     values = comparison_array(array, leaf.type)
     if isinstance(values, pa.ChunkedArray):  # too much text for one array of this type
-        return leaf_mask(leaf, values)
+        return condition_mask(leaf, values)
     return pc.fill_null(_mask(leaf, values), False)
 
 
-def _mask(leaf: Leaf, values: pa.Array) -> pa.BooleanArray:
+def _mask(leaf: Condition, values: pa.Array) -> pa.BooleanArray:
     """Which values match; NULL counts as not matching."""
     if isinstance(leaf, BoundNull):
         return pc.is_valid(values) if leaf.negated else pc.is_null(values)

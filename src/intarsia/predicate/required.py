@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 from intarsia.predicate.bound import BoundCompare, BoundMatch, BoundPrefix
 
 if TYPE_CHECKING:
-    from intarsia.predicate.bound import Leaf
+    from intarsia.predicate.bound import Condition
 
 
-def required_texts(leaf: Leaf) -> tuple[str, ...]:
+def required_texts(leaf: Condition) -> tuple[str, ...]:
     """Substrings that every value which meets a leaf contains; empty if none is certain.
 
     Each is at least one character, in order of appearance, each once. Where :func:`ignores_case` is true of
@@ -46,7 +46,7 @@ def required_texts(leaf: Leaf) -> tuple[str, ...]:
     return ()
 
 
-def ignores_case(leaf: Leaf) -> bool:
+def ignores_case(leaf: Condition) -> bool:
     """Whether the required texts of a leaf hold of folded values only."""
     return isinstance(leaf, BoundMatch) and leaf.skeleton.ignores_case
 

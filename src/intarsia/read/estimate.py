@@ -18,7 +18,7 @@ from intarsia.predicate import (
     BoundConstant,
     BoundNull,
     BoundOr,
-    Leaf,
+    Condition,
     Path,
 )
 from intarsia.predicate.bound import conjoin
@@ -43,7 +43,7 @@ class Estimates:
         self._file = file
         self._most_bytes = most_bytes
         self._embedded = embedded
-        self._known: dict[Leaf, float | None] = {}
+        self._known: dict[Condition, float | None] = {}
 
     def share(self, node: Bound) -> float | None:
         """The share of the file's rows that match, 0 to 1; None if no index tells.
@@ -95,7 +95,7 @@ class Estimates:
         values = 1.0 if values is None else values
         return max(0.0, total - values) if is_and else min(total, values)
 
-    def _leaf_share(self, leaf: Leaf) -> float | None:
+    def _leaf_share(self, leaf: Condition) -> float | None:
         num_rows = self._file.footer.num_rows
         for name, index in self._embedded.estimators(leaf, self._most_bytes):
             rows = answer_of(self._file, name, partial(index.estimated_rows, leaf))

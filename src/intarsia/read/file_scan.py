@@ -26,7 +26,7 @@ from intarsia.file.synthetic import decode_errors
 from intarsia.format.footer import Leaf, chunk_range
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.predicate import Bound, BoundConstant, Path, evaluate
-from intarsia.predicate.bound import leaves
+from intarsia.predicate.bound import conditions
 from intarsia.read.estimate import Estimates, order_conditions
 from intarsia.read.output_columns import OutputColumn, rows_without_columns
 from intarsia.read.prune import Pruned, prune
@@ -77,7 +77,7 @@ class FileScan:
             path for path in (self.predicate.paths() if self.predicate else ()) if path not in self.constants
         ]
         self._predicate_paths = asked
-        self._predicate_types = {leaf.path: leaf.type for leaf in leaves(predicate)} if predicate else {}
+        self._predicate_types = {leaf.path: leaf.type for leaf in conditions(predicate)} if predicate else {}
         self._predicate_leaves = leaves_under(file, asked)
         self._stages: list[Bound] = [self.predicate] if self.predicate is not None and asked else []
         by_ordinal = {leaf.ordinal: leaf for leaf in [*self._predicate_leaves, *self._output_leaves]}

@@ -30,10 +30,10 @@ from intarsia.predicate import (
     BoundConstant,
     BoundNull,
     BoundOr,
-    Leaf,
+    Condition,
     Path,
-    leaf_mask,
-    leaves,
+    condition_mask,
+    conditions,
 )
 from intarsia.rows.selection import RowSelection
 
@@ -111,27 +111,27 @@ class _Pruner:
         self.predicate = predicate
         self.data_bytes = data_bytes
         self.everything = RowSelection.all(file.footer.num_rows)
-        self.possible: dict[Leaf, RowSelection] = {}
-        self.sure: dict[Leaf, RowSelection] = {}
-        self.asked: list[Leaf] = []
-        for leaf in dict.fromkeys(leaves(predicate)):
+        self.possible: dict[Condition, RowSelection] = {}
+        self.sure: dict[Condition, RowSelection] = {}
+        self.asked: list[Condition] = []
+        for leaf in dict.fromkeys(conditions(predicate)):
             self.possible[leaf] = self.everything
             self.sure[leaf] = RowSelection.none()
             if leaf.path in constants:
                 value = constants[leaf.path]
-                matches = leaf_mask(leaf, pa.array([value.as_py()], type=leaf.type))[0].as_py()
+                matches = condition_mask(leaf, pa.array([value.as_py()], type=leaf.type))[0].as_py()
                 self.possible[leaf] = self.sure[leaf] = self.everything if matches else RowSelection.none()
             elif self._speaks_of(leaf):
                 self.asked.append(leaf)
         self.steps: list[PruneStep] = []
         # where there is an AND, what is found out about a leaf changes only the conditions that it is in
-        self.conditions: dict[Leaf, list[Bound]] = {}
+        self.conditions: dict[Condition, list[Bound]] = {}
         for condition in predicate.children if isinstance(predicate, BoundAnd) else (predicate,):
-            for leaf in dict.fromkeys(leaves(condition)):
+            for leaf in dict.fromkeys(conditions(condition)):
                 self.conditions.setdefault(leaf, []).append(condition)
         self.candidates = _combine(predicate, self.possible, self.everything)
 
-    def _speaks_of(self, leaf: Leaf) -> bool:
+    def _speaks_of(self, leaf: Condition) -> bool:
         """Whether what indexes hold compares with the predicate's literals.
 
         In a table whose files differ, a column may have another type here than the predicate was bound to.
@@ -155,7 +155,7 @@ class _Pruner:
             self.file.source.counts.bytes - bytes_before,
         )
 
-    def _open_leaves(self, asked: Iterable[Leaf] | None = None) -> dict[Leaf, RowSelection]:
+    def _open_leaves(self, asked: Iterable[Condition] | None = None) -> dict[Condition, RowSelection]:
         """Leaves, of all or of some, that an index could still narrow, and the rows where it would matter."""
         wanted = self.asked if asked is None else asked
         scopes = {leaf: self.possible[leaf] & self.candidates for leaf in wanted}
@@ -201,7 +201,7 @@ class _Pruner:
             dictionaries.load(wanted, self._excluded_if, self.data_bytes)
             self._ask("dictionary", dictionaries, wanted)
 
-    def _excluded_if(self, denied: Mapping[Leaf, RowSelection]) -> RowSelection:
+    def _excluded_if(self, denied: Mapping[Condition, RowSelection]) -> RowSelection:
         """The candidates that are none, if each leaf is not met in the rows given for it."""
         nothing = RowSelection.none()
         possible = {leaf: rows - denied.get(leaf, nothing) for leaf, rows in self.possible.items()}
@@ -216,7 +216,7 @@ class _Pruner:
                 if index is not None:
                     self._ask(entry.name, index, wanted)
 
-    def _ask(self, name: str, index: OpenIndex, asked: Iterable[Leaf]) -> None:
+    def _ask(self, name: str, index: OpenIndex, asked: Iterable[Condition]) -> None:
         for leaf in asked:
             told = answer_of(self.file, name, partial(_tell, index, leaf))
             if told is None:
@@ -233,13 +233,15 @@ class _Pruner:
                 self.sure[leaf] = self.sure[leaf] | certain
 
 
-def _tell(index: OpenIndex, leaf: Leaf) -> tuple[RowSelection | None, RowSelection | None]:
+def _tell(index: OpenIndex, leaf: Condition) -> tuple[RowSelection | None, RowSelection | None]:
     """The rows that an index leaves, and those that it is sure of; None where it does not tell."""
     candidates = index.candidate_rows(leaf)
     return candidates, index.certain_rows(leaf) if isinstance(index, SureIndex) else None
 
 
-def _combine(node: Bound, rows_of: Mapping[Leaf, RowSelection], everything: RowSelection) -> RowSelection:
+def _combine(
+    node: Bound, rows_of: Mapping[Condition, RowSelection], everything: RowSelection
+) -> RowSelection:
     """The rows of a predicate from the rows of its leaves."""
     if isinstance(node, BoundConstant):
         return everything if node.value else RowSelection.none()

@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from intarsia.format.structs import BoundaryOrder
-from intarsia.predicate.bound import BoundCompare, BoundIn, BoundMatch, BoundNull, BoundPrefix
-from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.predicate.bound import BoundCompare, BoundIn, BoundMatch, BoundNull, BoundPrefix, Condition
 from intarsia.rows.ordering import ArrowOrdering, Keys, successor
 
 Bools = npt.NDArray[np.bool_]
@@ -74,7 +73,7 @@ def boundary_order(minima: Keys, maxima: Keys) -> BoundaryOrder:
     return BoundaryOrder.UNORDERED
 
 
-def might_match(leaf: BoundLeaf, bounds: Bounds) -> Bools:
+def might_match(leaf: Condition, bounds: Bounds) -> Bools:
     """For each granule, False only if no row of it can meet ``leaf``."""
     if isinstance(leaf, BoundNull):
         return ~bounds.all_null if leaf.negated else (bounds.null_counts != 0) | bounds.all_null
@@ -89,7 +88,7 @@ def might_match(leaf: BoundLeaf, bounds: Bounds) -> Bools:
     return possible & (inside | ~bounds.known)
 
 
-def surely_matches(leaf: BoundLeaf, bounds: Bounds) -> Bools:
+def surely_matches(leaf: Condition, bounds: Bounds) -> Bools:
     """For each granule, True only if every row of it meets ``leaf``."""
     no_null = bounds.null_counts == 0
     if isinstance(leaf, BoundNull):
@@ -104,7 +103,7 @@ def surely_matches(leaf: BoundLeaf, bounds: Bounds) -> Bools:
     return _truth(holds & bounds.known & no_null & ~bounds.all_null)
 
 
-def _might_hold(leaf: BoundLeaf, bounds: Bounds) -> Bools | None:
+def _might_hold(leaf: Condition, bounds: Bounds) -> Bools | None:
     """Whether some key between a granule's bounds could meet the leaf; None if bounds cannot tell."""
     assert bounds.ordering is not None
     low, high = bounds.minima, bounds.maxima
@@ -154,7 +153,7 @@ def _between(bounds: Bounds, low: Any, high: Any, op: str) -> Bools:
     return inside[::-1] if bounds.order == BoundaryOrder.DESCENDING else inside
 
 
-def _surely_holds(leaf: BoundLeaf, bounds: Bounds) -> Bools | None:
+def _surely_holds(leaf: Condition, bounds: Bounds) -> Bools | None:
     """Whether every key between a granule's bounds meets the leaf; None if bounds cannot tell."""
     assert bounds.ordering is not None
     low, high = bounds.minima, bounds.maxima

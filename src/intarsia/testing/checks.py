@@ -25,7 +25,7 @@ from intarsia.indexes.base import (
     SureIndex,
     parameters,
 )
-from intarsia.predicate import Leaf, bind, leaf_mask, leaves, parse_sql
+from intarsia.predicate import Condition, bind, condition_mask, conditions, parse_sql
 from intarsia.rows.selection import RowSelection
 from intarsia.testing.memory import Case, Draw, MemoryColumns, fixed_cases, random_case
 from intarsia.testing.questions import awkward_values, unchecked_questions
@@ -44,7 +44,7 @@ _GRANULARITIES = ("file", "row_group", "page", 5)
 class Question(NamedTuple):
     """A leaf of a predicate, and the rows that meet it."""
 
-    leaf: Leaf
+    leaf: Condition
     matching: RowSelection
 
 
@@ -201,7 +201,7 @@ def check_opened(opened: OpenIndex, index: Index, case: Case, asked: Sequence[Qu
 
 
 def ask(
-    opened: OpenIndex, index: Index, leaf: Leaf
+    opened: OpenIndex, index: Index, leaf: Condition
 ) -> tuple[RowSelection | None, RowSelection | None, float | None]:
     """What an open index answers, if a scan would ask it."""
     estimate = None
@@ -219,12 +219,12 @@ def ask(
     return candidates, certain, estimate
 
 
-def _matching(leaf: Leaf, columns: MemoryColumns) -> RowSelection:
+def _matching(leaf: Condition, columns: MemoryColumns) -> RowSelection:
     values = columns.values(".".join(leaf.path))
-    return RowSelection.from_mask(leaf_mask(leaf, values).to_numpy(zero_copy_only=False))
+    return RowSelection.from_mask(condition_mask(leaf, values).to_numpy(zero_copy_only=False))
 
 
-def _described(rows: RowSelection, leaf: Leaf, index: Index, columns: MemoryColumns) -> str:
+def _described(rows: RowSelection, leaf: Condition, index: Index, columns: MemoryColumns) -> str:
     """Which rows, what they hold, and in which granules they lie."""
     ordinals = rows.rows()[:5]
     more = ", …" if rows.num_rows > len(ordinals) else ""
@@ -288,15 +288,15 @@ def questions_about(index: Index, columns: MemoryColumns, start: int = 0, step: 
     asked = (
         predicate for name in index.columns for predicate in unchecked_questions(name, columns.values(name))
     )
-    found: dict[Leaf, None] = {}
+    found: dict[Condition, None] = {}
     for predicate in islice(asked, start, None, step):
         with suppress(PredicateError):  # values of this type do not compare
-            found.update(dict.fromkeys(leaves(bind(predicate, columns.schema))))
+            found.update(dict.fromkeys(conditions(bind(predicate, columns.schema))))
     return [Question(leaf, _matching(leaf, columns)) for leaf in found]
 
 
-def _leaves(where: str, columns: MemoryColumns) -> Iterator[Leaf]:
-    return leaves(bind(parse_sql(where), columns.schema))
+def _leaves(where: str, columns: MemoryColumns) -> Iterator[Condition]:
+    return conditions(bind(parse_sql(where), columns.schema))
 
 
 def _for_many(check: Callable[[Draw], None]) -> None:

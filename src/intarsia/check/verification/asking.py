@@ -26,9 +26,8 @@ from intarsia.file import ParquetInput
 from intarsia.format.directory import Entry
 from intarsia.indexes.base import EstimatesRows, EstimatingIndex, OpenIndex, PicksPredicates, SureIndex
 from intarsia.indexes.embedded import ask_index
-from intarsia.predicate.bound import Leaf as BoundLeaf
-from intarsia.predicate.bound import Path
-from intarsia.predicate.evaluate import leaf_mask
+from intarsia.predicate.bound import Condition, Path
+from intarsia.predicate.evaluate import condition_mask
 from intarsia.rows.selection import RowSelection
 
 #: So many values are asked for where an index built anew is another one.
@@ -62,15 +61,15 @@ class OpenedEntry:
     num_rows: int
     rebuilt: OpenIndex | None = None
 
-    def asks(self, predicate: BoundLeaf) -> bool:
+    def asks(self, predicate: Condition) -> bool:
         """Whether a scan would ask it anything."""
         return self.prunes(predicate) or self.estimates(predicate)
 
-    def prunes(self, predicate: BoundLeaf) -> bool:
+    def prunes(self, predicate: Condition) -> bool:
         """Whether a scan would ask it which rows might match."""
         return not self._picks or self.index.can_prune(predicate)
 
-    def estimates(self, predicate: BoundLeaf) -> bool:
+    def estimates(self, predicate: Condition) -> bool:
         """Whether a scan would ask it how many rows match."""
         return self._is_estimator and self.index.can_estimate(predicate)
 
@@ -188,7 +187,7 @@ class _Answers:
         self._opened = opened
         self._rows = first_row, first_row + num_rows
 
-    def judge(self, way: OpenIndex, predicate: BoundLeaf, found: RowSelection) -> None:
+    def judge(self, way: OpenIndex, predicate: Condition, found: RowSelection) -> None:
         """Ask what a scan would ask, given the rows that match."""
         if self._opened.prunes(predicate):
             candidates = way.candidate_rows(predicate)
@@ -204,7 +203,7 @@ class _Answers:
             if estimate is not None and not (math.isfinite(estimate) and 0 <= estimate <= most):
                 self.estimates[f"{estimate:g} of {most} rows where {predicate}"] = None
 
-    def _keeps_more(self, candidates: RowSelection | None, predicate: BoundLeaf) -> bool:
+    def _keeps_more(self, candidates: RowSelection | None, predicate: Condition) -> bool:
         rebuilt = self._opened.rebuilt
         fewest = None if rebuilt is None else rebuilt.candidate_rows(predicate)
         if fewest is None:
@@ -221,8 +220,8 @@ def _encoded(values: pa.Array) -> pa.Array:
         return values
 
 
-def _mask(predicate: BoundLeaf, values: pa.Array) -> npt.NDArray[np.bool_]:
-    return np.asarray(leaf_mask(predicate, values).to_numpy(zero_copy_only=False), dtype=bool)
+def _mask(predicate: Condition, values: pa.Array) -> npt.NDArray[np.bool_]:
+    return np.asarray(condition_mask(predicate, values).to_numpy(zero_copy_only=False), dtype=bool)
 
 
 def _listed(found: Iterable[str]) -> str:

@@ -13,8 +13,15 @@ import pyarrow.compute as pc
 from intarsia.arrow.comparison import sortable_type
 from intarsia.errors import PredicateError
 from intarsia.predicate import Like, Not, Predicate, RegexpLike, bind, contains, ends_with
-from intarsia.predicate.bound import LEAF_TYPES, BoundCompare, BoundIn, BoundNull, BoundPrefix, Path
-from intarsia.predicate.bound import Leaf as BoundLeaf
+from intarsia.predicate.bound import (
+    CONDITION_TYPES,
+    BoundCompare,
+    BoundIn,
+    BoundNull,
+    BoundPrefix,
+    Condition,
+    Path,
+)
 from intarsia.predicate.nodes import escaped
 
 #: So many of a row group's distinct values are asked for, spread over all of them.
@@ -23,7 +30,7 @@ SAMPLED_VALUES = 100
 
 def questions(
     path: Path, kind: pa.DataType, values: pa.Array, most_values: int = SAMPLED_VALUES
-) -> Iterator[BoundLeaf]:
+) -> Iterator[Condition]:
     """Predicates about values that are there, each of which matches some rows or none.
 
     Args:
@@ -58,7 +65,7 @@ def questions(
         yield from _text_questions(path, kind, _some_texts(sample))
 
 
-def _text_questions(path: Path, kind: pa.DataType, texts: list[str]) -> Iterator[BoundLeaf]:
+def _text_questions(path: Path, kind: pa.DataType, texts: list[str]) -> Iterator[Condition]:
     """Patterns that are more than prefixes; each text meets those that are made of it."""
     schema = pa.schema([pa.field("c", kind)])
     for text in texts:
@@ -67,7 +74,7 @@ def _text_questions(path: Path, kind: pa.DataType, texts: list[str]) -> Iterator
                 leaf = bind(pattern, schema)
             except PredicateError:  # a text that no pattern may have
                 continue
-            if isinstance(leaf, LEAF_TYPES):
+            if isinstance(leaf, CONDITION_TYPES):
                 yield replace(leaf, path=path)
 
 
