@@ -5,7 +5,6 @@
     IntarsiaError
     ├── FormatError (ValueError)        a file, at a place: path, offset, struct
     │   ├── CorruptFileError            the bytes contradict the format
-    │   │   └── ReplacedWhileReadError  they are no longer those of the file that was opened
     │   └── UnsupportedFeatureError     the bytes are legal but not handled; names the remedy
     ├── IndexBuildError                 an index cannot be built as asked
     ├── IndexPayloadError               the bytes of an embedded index are damaged
@@ -17,6 +16,7 @@
     ├── ReplaceError (OSError)          a file could not be replaced; the old one is untouched
     │   └── ChangedMeanwhileError       somebody else changed it since it was read
     ├── ObjectStoreError (OSError)      a store that cannot be reached, refuses, or is not known
+    ├── ReplacedWhileReadError (OSError)  the file is no longer the one that was opened
     ├── JavaNotFoundError               intarsia.spark finds no Java that Spark can run on
     └── UsageError                      the command was called wrongly; nobody else sees it
 
@@ -65,10 +65,6 @@ class FormatError(IntarsiaError, ValueError):
 
 class CorruptFileError(FormatError):
     """The bytes contradict the Parquet format (truncated, wrong magic, impossible lengths)."""
-
-
-class ReplacedWhileReadError(CorruptFileError):
-    """The bytes are no longer those of the file that was opened."""
 
 
 class UnsupportedFeatureError(FormatError):
@@ -132,6 +128,10 @@ class ChangedMeanwhileError(ReplaceError):
 
 class ObjectStoreError(IntarsiaError, OSError):
     """A store behind a URL cannot be reached, refuses, or is of no known kind; the remedy is named."""
+
+
+class ReplacedWhileReadError(IntarsiaError, OSError):
+    """The file was replaced or cut short while it was read; it need not be damaged."""
 
 
 class IntarsiaWarning(UserWarning):

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import tracemalloc
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 
-from intarsia.embed import PageIndex, attach, detach
+import intarsia as ia
+from intarsia.embed import Bloom, PageIndex, attach, detach
 from intarsia.errors import (
     ColumnNotFoundError,
     CorruptFileError,
@@ -448,7 +450,8 @@ def test_truncated_files(path, cut):
 @pytest.mark.parametrize(
     "index", [*(Distinct(name, granularity="row_group") for name in ("n", "t", "s.x")), Sample(40)], ids=repr
 )
-def test_a_row_group_that_holds_fewer_rows_than_it_claims(tmp_path, index):
+@pytest.mark.parametrize("values_too", [False, True], ids=["rows", "values, too"])
+def test_a_row_group_that_holds_fewer_rows_than_it_claims(tmp_path, index, values_too):
     path = str(tmp_path / "t.parquet")
     numbers = range(30)
     columns = {"n": numbers, "t": [str(n) for n in numbers], "s": [{"x": n} for n in numbers]}
@@ -457,11 +460,57 @@ def test_a_row_group_that_holds_fewer_rows_than_it_claims(tmp_path, index):
     def claim_more(footer):
         footer.set(3, thrift.I64, 40)
         footer.get(4).items[1].set(3, thrift.I64, 20)
+        for chunk in footer.get(4).items[1].get(1).items if values_too else ():
+            chunk.get(3).set(5, thrift.I64, 20)
 
     edit_footer(path, claim_more)
     before = content(path)
-    with pytest.raises(CorruptFileError, match=r"t\.parquet.*row group 1 gave 10 rows, not 20"):
+    contradiction = (
+        "gave 10 rows, not 20" if values_too else r"claims 20 rows, but its column .* has 10 values"
+    )
+    with pytest.raises(CorruptFileError, match=rf"t\.parquet.*row group.* {contradiction}"):
         attach(path, [index])
+    assert content(path) == before
+
+
+HUGE = 4_294_967_294
+
+EVERY_KIND = [
+    *(
+        ia.RowMap("n"),
+        ia.BloomGranule("n", granularity=1 << 20),
+        ia.Hll("n"),
+        ia.Histogram("n"),
+        ia.Sample(5),
+    ),
+    *(ia.Distinct("t"), ia.ZoneMap("n", granularity=1 << 20), ia.Ngram("t", granularity="row_group")),
+]
+
+
+@pytest.mark.parametrize("index", EVERY_KIND, ids=lambda index: index.kind)
+@pytest.mark.parametrize("values_too", [False, True], ids=["rows", "values, too"])
+def test_a_footer_that_claims_four_billion_rows(tmp_path, index, values_too):
+    """Impala's huge_num_rows.parquet does; no index makes room for them."""
+    path = str(tmp_path / "t.parquet")
+    pq.write_table(pa.table({"n": [1], "t": ["a"]}), path)
+
+    def claim_more(footer):
+        footer.set(3, thrift.I64, HUGE)
+        footer.get(4).items[0].set(3, thrift.I64, HUGE)
+        for chunk in footer.get(4).items[0].get(1).items if values_too else ():
+            chunk.get(3).set(5, thrift.I64, HUGE)
+
+    edit_footer(path, claim_more)
+    before = content(path)
+    held = "the data pages hold 1 values" if values_too else "has 1 values"
+    tracemalloc.start()
+    with pytest.raises(CorruptFileError, match=rf"t\.parquet.*{held}"):
+        attach(path, [index])
+    assert tracemalloc.get_traced_memory()[1] < 10 << 20
+    tracemalloc.stop()
+    report = attach(path, [PageIndex(), Bloom("n")])
+    assert not report.changed
+    assert all(str(HUGE) in note.reason for note in report.skipped)
     assert content(path) == before
 
 

@@ -18,6 +18,7 @@ from intarsia.arrow.hashing import xxh64
 from intarsia.embed import Bloom, PageIndex, Statistics, attach, detach
 from intarsia.errors import ColumnNotFoundError, IndexBuildError
 from intarsia.file import ParquetInput
+from intarsia.file.pages import walk_pages
 from intarsia.format.bloom import (
     build,
     might_contain,
@@ -25,7 +26,6 @@ from intarsia.format.bloom import (
     parse_bloom_header,
 )
 from intarsia.format.footer import chunk_range
-from intarsia.format.page_header import walk_pages
 from tests.embed.tables import FLAT, NESTED, drawn_tables, edit_footer, leaf_columns, shred
 
 #: Within the bounds of every row group of the file below.

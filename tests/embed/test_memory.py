@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import intarsia as ia
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="reads its peak from /proc"),
@@ -20,8 +22,20 @@ pytestmark = [
 GROUP_ROWS = 200_000
 FEW, MANY = 4, 16
 
+EACH = [
+    *(ia.PageIndex(), ia.Statistics(), ia.Distinct("country"), ia.ZoneMap("amount")),
+    *(ia.Histogram("amount"), ia.Hll("number")),
+]
+
 #: What the further row groups hold when they are decoded.
 MORE_BYTES = (MANY - FEW) * GROUP_ROWS * (8 + 8 + 40)
+
+VERIFY = """
+import sys
+import intarsia as ia
+assert not ia.verify(sys.argv[1]).findings
+print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM:")).split()[1])
+"""
 
 ATTACH = """
 import sys
@@ -54,14 +68,16 @@ def files(tmp_path_factory):
     return paths
 
 
-def growth_bytes(files, tmp_path, *indexes):
+def growth_bytes(files, tmp_path, *indexes, program=ATTACH):
     """By how much the peak of the larger file is above that of the smaller one."""
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
     peaks = []
     for file in files:
         path = tmp_path / file.name
         path.write_bytes(file.read_bytes())
-        command = [sys.executable, "-c", ATTACH, str(path), *indexes]
+        if program == VERIFY:
+            ia.attach(path, EACH)
+        command = [sys.executable, "-c", program, str(path), *indexes]
         out = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
         peaks.append(int(out) * 1024)
     return peaks[1] - peaks[0]
@@ -79,6 +95,11 @@ def test_a_row_group_at_a_time(files, tmp_path):
     ]
     # a column of numbers, held whole, would be a seventh of it
     assert growth_bytes(files, tmp_path, *indexes) < MORE_BYTES / 8
+
+
+def test_verifying_takes_a_row_group_at_a_time(files, tmp_path):
+    """Though all rules and indexes are held against it in one pass."""
+    assert growth_bytes(files, tmp_path, program=VERIFY) < MORE_BYTES / 4
 
 
 def test_a_row_map_takes_a_few_bytes_a_row(files, tmp_path):

@@ -6,11 +6,19 @@ import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from obstore.exceptions import PermissionDeniedError
 from obstore.store import LocalStore, MemoryStore
 
-from intarsia.embed import PageIndex, attach, detach
+import intarsia as ia
+from intarsia.embed import Bloom, PageIndex, Statistics, attach, detach
 from intarsia.embed.attach import attach_to
-from intarsia.errors import ChangedMeanwhileError, ReplacedWhileReadError, ReplaceError
+from intarsia.errors import (
+    ChangedMeanwhileError,
+    CorruptFileError,
+    ObjectStoreError,
+    ReplacedWhileReadError,
+    ReplaceError,
+)
 from intarsia.storage import target
 from intarsia.storage.target import ObjectTarget
 
@@ -58,6 +66,94 @@ def test_object_that_changed_at_the_last_moment(store, data):
     with pytest.raises(ChangedMeanwhileError, match="run again"):
         target.replace_object(store, "lake/a.parquet", [b"new"], '"another"', path="a.parquet")
     assert content(store) == data
+
+
+# --- what the store does while an index is being built ---------------------------------------------------
+
+URL = "s3://bucket/lake/a.parquet"
+
+#: Each reads the file in a way of its own: whole chunks, decoded columns, rows, what is there already.
+ASKED = {
+    "page index": [PageIndex()],
+    "statistics and Bloom filter": [Statistics(), Bloom("n")],
+    "distinct values of pages": [ia.Distinct("n", granularity="page")],
+    "rows": [ia.Sample(10)],
+    "everything": [PageIndex(), Statistics(), Bloom("n"), ia.RowMap("n"), ia.Sample(10)],
+}
+
+
+@pytest.fixture
+def bucket(store, monkeypatch):
+    """The store, behind `URL`."""
+    monkeypatch.setattr(target, "find_store", lambda _: (store, "lake/a.parquet"))
+    return store
+
+
+@pytest.fixture
+def at_request(monkeypatch):
+    """Let something happen before one of the requests for bytes; tells how many there were in the end."""
+    real = obstore.get
+
+    def at_request(ordinal, happen):
+        done = [0]
+
+        def get(*args, **options):
+            done[0] += 1
+            if done[0] == ordinal + 1:
+                happen()
+            return real(*args, **options)
+
+        monkeypatch.setattr(obstore, "get", get)
+        return done
+
+    return at_request
+
+
+def number_of_requests(asked, bucket, data, at_request):
+    done = at_request(-1, None)
+    attach(URL, asked)
+    count = done[0]
+    obstore.put(bucket, "lake/a.parquet", data)
+    return count
+
+
+@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+def test_two_who_attach_at_once_lose_nothing(asked, bucket, data, at_request):
+    """Another run attaches between any two requests of the first: in the end, both have their index."""
+    for ordinal in range(number_of_requests(asked, bucket, data, at_request)):
+        obstore.put(bucket, "lake/a.parquet", data)
+        at_request(ordinal, lambda: attach(URL, ia.Histogram("n")))
+        report = attach(URL, asked)
+        assert "histogram(n):row_group" in report.kept, ordinal
+        assert report.built, ordinal
+        assert not report.skipped, ordinal
+        assert not attach(URL, [*asked, ia.Histogram("n")]).changed, ordinal
+
+
+@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+def test_an_object_that_is_replaced_by_a_shorter_one(asked, bucket, data, at_request):
+    """It is read anew, even where no byte of what was to be read next is left."""
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"n": [1]}), sink, compression="none")
+    for ordinal in range(number_of_requests(asked, bucket, data, at_request)):
+        obstore.put(bucket, "lake/a.parquet", data + bytes(4000) + data[-4096:])  # longer than the new one
+        at_request(ordinal, lambda: obstore.put(bucket, "lake/a.parquet", sink.getvalue()))
+        attach(URL, asked)
+        assert content(bucket).startswith(sink.getvalue()), ordinal
+
+
+def denied():
+    raise PermissionDeniedError("The operation lacked the privileges: 403 Forbidden")
+
+
+@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+def test_reading_that_is_refused_on_the_way(asked, bucket, data, at_request):
+    for ordinal in range(number_of_requests(asked, bucket, data, at_request)):
+        at_request(ordinal, denied)
+        with pytest.raises(ObjectStoreError, match="403 Forbidden; set AWS_ACCESS_KEY_ID") as caught:
+            attach(URL, asked)
+        assert not isinstance(caught.value, CorruptFileError)
+        assert content(bucket) == data, ordinal
 
 
 def test_store_without_conditions(data, tmp_path):

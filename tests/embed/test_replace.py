@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import zlib
@@ -83,6 +84,30 @@ def test_owner_is_kept(path):
     attach(path, [PageIndex()])
     after = path.stat()
     assert (after.st_uid, after.st_gid, stat.S_IMODE(after.st_mode)) == (1234, 2345, 0o4750)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_group_is_kept_by_one_who_cannot_keep_the_owner(path):
+    """A member of the file's group may write in its folder, but files are not his to give away."""
+    program = """
+import os, sys
+from intarsia.embed import PageIndex, attach
+shared, warm_up = sys.argv[1:]
+attach(warm_up, PageIndex())  # imports what is imported when it is used, as long as that may be read
+os.setgroups([2345])
+os.setgid(3456)
+os.setuid(1357)
+print(attach(shared, PageIndex()).changed)
+"""
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own is closed to others
+        os.chmod(folder, 0o777)
+        shared = Path(folder, "t.parquet")
+        shared.write_bytes(path.read_bytes())
+        os.chown(shared, 1234, 2345)
+        shared.chmod(0o640)
+        assert run(program, str(shared), str(path)) == "True\n"
+        after = shared.stat()
+        assert (after.st_uid, after.st_gid, stat.S_IMODE(after.st_mode)) == (1357, 2345, 0o640)
 
 
 def test_owner_that_cannot_be_kept_is_no_failure(path, monkeypatch):

@@ -13,9 +13,9 @@ import intarsia as ia
 from intarsia.embed import chunk_index
 from intarsia.embed.leaf_values import LeafReader
 from intarsia.file import ParquetInput
+from intarsia.file.pages import walk_pages
 from intarsia.format import thrift
 from intarsia.format.footer import chunk_range
-from intarsia.format.page_header import walk_pages
 from tests.embed.tables import edit_footer, page_indexes
 
 NUMBERS = [7, None, 3, 2**31 - 1, None, None, 0, 5] * 40

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
+from intarsia.file.pages import walk_pages
 from intarsia.format.footer import chunk_range
-from intarsia.format.page_header import walk_pages
 from intarsia.format.structs import (
     ColumnMetaData,
     Encoding,

@@ -156,9 +156,14 @@ def served(tmp_path, monkeypatch):
             path = tmp_path / self.path[1:]
             data = path.read_bytes() if path.is_file() else None
             found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
-            self.send_response(404 if data is None else 206 if found else 200)
+            if data is not None and found and int(found[1]) >= len(data):
+                self.send_response(416)
+                self.send_header("Content-Range", f"bytes */{len(data)}")
+                data = found = None
+            else:
+                self.send_response(404 if data is None else 206 if found else 200)
             if data is not None and found:
-                start, last = map(int, found.groups())
+                start, last = int(found[1]), min(int(found[2]), len(data) - 1)
                 self.send_header("Content-Range", f"bytes {start}-{last}/{len(data)}")
                 data = data[start : last + 1]
             self.send_header("Content-Length", str(len(data or b"")))
@@ -189,6 +194,21 @@ def test_plain_http_is_read(served, tmp_path):
     assert ia.open(f"{address}/x.parquet").scan("x >= 990").to_arrow() == rows.slice(990)
     assert all(place for method, _, place in asked if method == "GET")
     assert find_store(address.upper())[1] == ""
+
+
+@pytest.mark.parametrize("left", [0, 100, 500, 600])
+def test_a_file_on_a_web_server_that_becomes_shorter(served, tmp_path, left):
+    """Whether the server refuses the range (416) or cuts it: nobody needs credentials for what is gone."""
+    address, _ = served
+    path = tmp_path / "range" / "x.bin"  # a URL may hold the word by which a refused range is told
+    path.parent.mkdir()
+    path.write_bytes(bytes(1000))
+    source = ObjectStoreFile(*find_store(f"{address}/range/x.bin"), f"{address}/range/x.bin")
+    path.write_bytes(bytes(left))
+    with pytest.raises(ia.ReplacedWhileReadError) as caught:
+        source.read_ranges([ByteRange(500, 700)])
+    told = "the object was replaced while it was read; open it again"
+    assert str(caught.value) == f"{address}/range/x.bin: {told}"
 
 
 def test_what_a_web_server_does_not_have(served):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import os
 import pickle
 from typing import ClassVar
 
@@ -14,6 +15,8 @@ import pytest
 from obstore.store import LocalStore, MemoryStore
 
 import intarsia as ia
+from intarsia.check import inspection
+from intarsia.file import ParquetInput
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.table import Table
 from intarsia.storage import ByteRange, LocalFile, ObjectStoreFile
@@ -41,8 +44,66 @@ def test_replaced_between_two_batches():
     batches = iter(Table([DataFile("memory://t.parquet", size, (), store, "t.parquet")]).scan())
     assert next(batches).column(0).to_pylist() == [1, 2]
     put(store, [5, 6, 7, 8])  # of the same length
-    with pytest.raises(ia.CorruptFileError, match=r"memory://t\.parquet.*replaced while it was read"):
+    with pytest.raises(ia.ReplacedWhileReadError, match=r"memory://t\.parquet.*replaced while it was read"):
         next(batches)
+
+
+@pytest.mark.parametrize("make_store", [MemoryStore, "local"])
+@pytest.mark.parametrize("left", [0, 10, 20, 25])
+def test_replaced_by_a_shorter_one(make_store, left, tmp_path):
+    """Whether some bytes of the range are there or none, and whether the store has ETags or not."""
+    store = LocalStore(tmp_path) if make_store == "local" else make_store()
+    obstore.put(store, "k", bytes(30))
+    for forgets in (False, True):
+        source = ObjectStoreFile(store, "k", "s3://bucket/k")
+        if forgets:
+            source.e_tag = None
+        obstore.put(store, "k", bytes(left))
+        with pytest.raises(ia.ReplacedWhileReadError, match="was replaced while it was read; open it again"):
+            source.read_ranges([ByteRange(20, 30)])
+        with pytest.raises(ia.ReplacedWhileReadError):
+            source.read_ranges([ByteRange(0, 10), ByteRange(20, 30)])
+        obstore.put(store, "k", bytes(30))
+
+
+def test_a_local_file_that_becomes_shorter(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"v": range(1000)}), path, compression="none", use_dictionary=False)
+    with ParquetInput.open(path) as file:
+        os.truncate(path, 100)
+        with pytest.raises(ia.ReplacedWhileReadError, match=r"t\.parquet: the file became shorter"):
+            file.source.read(50, 200)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda file: Table([file]).scan().to_arrow(),
+        lambda file: Table([file]).scan("v > 1").to_arrow(),
+        lambda file: Table([file]).aggregate({"v": ["avg"]}),
+        lambda file: Table([file]).aggregate({"v": ["avg"]}, where="v > 1"),
+        lambda file: ia.verify(file.path),
+    ],
+    ids=["everything", "scan", "aggregate of everything", "aggregate", "verify"],
+)
+def test_replaced_while_it_is_read_is_nobody_s_damage(read, monkeypatch):
+    """No rule of `verify`, no index and no column is blamed."""
+    store = MemoryStore()
+    size = put(store, [1, 2, 3, 4])
+    real = obstore.get
+    done = []
+
+    def get(*args, **options):
+        done.append(args)
+        if len(done) > 1:
+            put(store, [5, 6, 7, 8])
+        return real(*args, **options)
+
+    monkeypatch.setattr(obstore, "get", get)
+    file = DataFile("memory://t.parquet", size, (), store, "t.parquet")
+    monkeypatch.setattr(inspection, "find_files", lambda _: [file])
+    with pytest.raises(ia.ReplacedWhileReadError, match=r"memory://t\.parquet: the object was replaced"):
+        read(file)
 
 
 @pytest.fixture

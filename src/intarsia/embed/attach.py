@@ -83,6 +83,7 @@ def attach(
         ColumnNotFoundError: If there is no such column; near matches are named.
         ReplaceError: If the new file could not be written, or the object is above 1 GiB.
         ChangedMeanwhileError: If somebody else changed the file, twice in a row.
+        ReplacedWhileReadError: The same, while it was read.
         ObjectStoreError: If a store behind a URL cannot be reached, refuses, or is not known.
 
     In each case the old file is untouched.

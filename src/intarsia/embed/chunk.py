@@ -12,8 +12,9 @@ from intarsia.embed.chunk_pages import LocatedPages, locate_pages
 from intarsia.embed.leaf_values import LeafReader, may_be_dictionary
 from intarsia.errors import CorruptFileError, IndexBuildError
 from intarsia.file import ChunkKey, ParquetInput
+from intarsia.file.pages import walk_pages
 from intarsia.format.footer import Leaf, chunk_range
-from intarsia.format.page_header import Page, walk_pages
+from intarsia.format.page_header import Page
 from intarsia.format.structs import ColumnMetaData, Type
 from intarsia.storage import ByteRange
 

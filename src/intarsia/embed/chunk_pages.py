@@ -1,4 +1,4 @@
-"""The pages of a column chunk, and the rows of each.
+"""The rows of each page of a column chunk.
 
 Refusals are `IndexBuildError`: such pages may have no OffsetIndex.
 """
@@ -12,12 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from intarsia.embed.leaf_values import LeafReader
 from intarsia.embed.page_counts import count_levels
 from intarsia.errors import IndexBuildError
 from intarsia.format.footer import Leaf
 from intarsia.format.levels import PageLevels
-from intarsia.format.page_header import Page, walk_pages
+from intarsia.format.page_header import Page
 from intarsia.format.structs import ColumnMetaData, OffsetIndex, PageEncodingStats, PageLocation
 
 Counts = npt.NDArray[np.int64]
@@ -70,20 +69,22 @@ class LocatedPages:
         ]
 
 
-def chunk_pages(chunk: bytes, meta: ColumnMetaData, num_rows: int, reader: LeafReader) -> LocatedPages:
-    """Walk the pages of a chunk and find the rows of each.
+def locate_pages(
+    chunk: bytes, pages: Sequence[Page], meta: ColumnMetaData, num_rows: int, leaf: Leaf
+) -> LocatedPages:
+    """Find the rows of each page of a chunk.
+
+    Args:
+        chunk: The bytes of the chunk.
+        pages: Its pages, as `intarsia.file.pages.walk_pages` gives them.
+        meta: What the footer says of the chunk.
+        num_rows: Rows in the row group.
+        leaf: The column.
 
     Raises:
         IndexBuildError: If the pages may not have an OffsetIndex; the message is the reason.
         FormatError: If the pages are damaged.
     """
-    return locate_pages(chunk, walk_pages(chunk, meta.num_values), meta, num_rows, reader.leaf)
-
-
-def locate_pages(
-    chunk: bytes, pages: Sequence[Page], meta: ColumnMetaData, num_rows: int, leaf: Leaf
-) -> LocatedPages:
-    """Find the rows of each page of a chunk whose pages are known; see `chunk_pages`."""
     data = [page for page in pages if page.is_data]
     if not data:
         raise IndexBuildError("it has no data pages")

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from intarsia.arrow.struct_fields import field_values
-from intarsia.embed.chunk_pages import chunk_pages
-from intarsia.embed.leaf_values import LeafReader, leaf_paths, may_be_dictionary
+from intarsia.embed.chunk_pages import locate_pages
+from intarsia.embed.leaf_values import may_be_dictionary
 from intarsia.errors import CorruptFileError, IndexBuildError, PredicateError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.file.decode import check_positions
+from intarsia.file.claims import check_claims
+from intarsia.file.pages import walk_pages
+from intarsia.file.synthetic import LeafPages, SyntheticSchema, decode_pages
 from intarsia.format import thrift
 from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.structs import OffsetIndex, Type
@@ -25,7 +25,7 @@ from intarsia.indexes.sample import take_rows
 from intarsia.predicate.columns import resolve_column
 from intarsia.predicate.nodes import ColumnName
 from intarsia.rows.selection import Rows
-from intarsia.storage import SourceFile
+from intarsia.storage import ByteRange
 
 _NANOSECONDS_OF_MICROSECOND = 1_000
 _NANOSECONDS_OF_SECOND = 1_000_000_000
@@ -38,12 +38,21 @@ class FileColumns:
         file: The original file.
         offset_index: Gives the bytes of a chunk's OffsetIndex if they are known and to be believed, so that
             pages need not be walked.
+        before_row_group: Called before the values of a row group are read, with its ordinal.
     """
 
-    def __init__(self, file: ParquetInput, offset_index: Callable[[ChunkKey], bytes | None]) -> None:
+    def __init__(
+        self,
+        file: ParquetInput,
+        offset_index: Callable[[ChunkKey], bytes | None],
+        before_row_group: Callable[[int], None] = lambda _: None,
+    ) -> None:
         self._file = file
         self._offset_index = offset_index
+        self._before_row_group = before_row_group
         self._int96_units: dict[int, str | None] = {}
+        self._checked: set[int] = set()
+        self._schemas: dict[tuple[int, ...], SyntheticSchema] = {}
         footer = file.footer
         self.layout = Layout(footer.num_rows, footer.row_group_starts, _PageEdges(self))
 
@@ -54,11 +63,13 @@ class FileColumns:
 
     def rows(self, ordinals: Rows) -> pa.Table:
         """Some whole rows, of all columns; ordinals ascend."""
+        for leaf in self._file.footer.leaves:
+            self._check_rows(leaf)
         edges = self._file.footer.row_group_starts
         groups = np.searchsorted(edges, ordinals, side="right") - 1
         parts = []
         for row_group in np.unique(groups).tolist():
-            table = self._read_columns(row_group, range(len(self._file.footer.leaves)), self._reader)
+            table = self._read_columns(row_group, self._file.footer.leaves)
             parts.append(take_rows(table, ordinals[groups == row_group] - edges[row_group]))
         return pa.concat_tables(parts) if parts else pa.Table.from_batches([], self._file.arrow_schema)
 
@@ -68,6 +79,7 @@ class FileColumns:
         Raises:
             ColumnNotFoundError: If there is no such column.
             IndexBuildError: If it lies in a list or map, or is a group of columns.
+            CorruptFileError: If the footer claims other rows than it has values for.
         """
         return self._file.leaf_types[self.leaf(column).ordinal]
 
@@ -81,15 +93,14 @@ class FileColumns:
         return self._batches(leaf, encoded=may_be_dictionary(leaf) and _is_text(self.type_of(column)))
 
     def _batches(self, leaf: Leaf, *, encoded: bool) -> Iterator[tuple[int, pa.Array]]:
-        dictionary_reader = self._open(read_dictionary=[".".join(leaf.path)]) if encoded else None
         row = 0
         for row_group, group in enumerate(self._file.footer.metadata.row_groups):
             if group.num_rows == 0:
                 continue
             meta = self._file.footer.chunk_metadata(row_group, leaf)  # raises if it cannot be read
             # pyarrow would make one dictionary of plain pages, too, but slowly
-            reader = dictionary_reader if is_all_dictionary(meta) else None
-            for chunk in self._read(row_group, leaf, reader or self._reader).chunks:
+            as_dictionary = encoded and is_all_dictionary(meta)
+            for chunk in self._read(row_group, leaf, as_dictionary=as_dictionary).chunks:
                 yield row, chunk
                 row += len(chunk)
 
@@ -111,14 +122,12 @@ class FileColumns:
 
     def _find_int96_unit(self, leaf: Leaf) -> str | None:
         unit = "us"
-        # of seconds, no INT96 has more than 64 bits hold
-        in_seconds = self._open(coerce_int96_timestamp_unit="s")
         for row_group, group in enumerate(self._file.footer.metadata.row_groups):
             if group.num_rows == 0:
                 continue
-            nanoseconds, seconds = (
-                self._read(row_group, leaf, reader).drop_null().cast(pa.int64()).to_numpy()
-                for reader in (self._reader, in_seconds)
+            nanoseconds, seconds = (  # of seconds, no INT96 has more than 64 bits hold
+                self._read(row_group, leaf, int96_unit=unit).drop_null().cast(pa.int64()).to_numpy()
+                for unit in (None, "s")
             )
             if (nanoseconds // _NANOSECONDS_OF_SECOND != seconds).any():
                 return None
@@ -135,39 +144,47 @@ class FileColumns:
         leaf = self._file.leaves_by_path.get(path)
         if leaf is None or leaf.ordinal not in self._file.leaf_types:
             raise IndexBuildError(f"{self._file.path}: {column!r} is no column with one value a row")
+        self._check_rows(leaf)
         return leaf
 
-    def _read(self, row_group: int, leaf: Leaf, reader: Any) -> pa.ChunkedArray:
-        column = self._read_columns(row_group, [leaf.ordinal], reader).column(0)
-        if pa.types.is_dictionary(column.type):
-            check_positions(column)
-        return field_values(column, leaf.path[1:])
+    def _check_rows(self, leaf: Leaf) -> None:
+        """Indexes make room for as many rows as the footer claims, before they ask for a value."""
+        if leaf.ordinal not in self._checked:
+            with self._file.named_errors():
+                for row_group in range(len(self._file.footer.metadata.row_groups)):
+                    check_claims(self._file, row_group, leaf)
+            self._checked.add(leaf.ordinal)
 
-    def _read_columns(self, row_group: int, leaves: Sequence[int], reader: Any) -> pa.Table:
+    def _read(self, row_group: int, leaf: Leaf, **options: Any) -> pa.ChunkedArray:
+        return field_values(self._read_columns(row_group, [leaf], **options).column(0), leaf.path[1:])
+
+    def _read_columns(self, row_group: int, leaves: Sequence[Leaf], **options: Any) -> pa.Table:
         """Some leaves of a row group, with as many rows as the footer says, or an error."""
-        names = ", ".join(repr(self._file.footer.leaves[leaf].name) for leaf in leaves)
-        try:
-            table = reader.read_row_group(row_group, column_indices=list(leaves), use_threads=False)
-        except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-            raise CorruptFileError(
-                f"{names} of row group {row_group} cannot be decoded: {error}", path=self._file.path
-            ) from error
-        # rows are numbered by what the footer says; other counts would shift all that follow
-        num_rows = self._file.footer.metadata.row_groups[row_group].num_rows
-        for held in (table.num_rows, *(len(column) for column in table.columns)):
-            if held != num_rows:
-                raise CorruptFileError(
-                    f"{names} of row group {row_group} gave {held} rows, not {num_rows}", path=self._file.path
-                )
+        self._before_row_group(row_group)
+        footer = self._file.footer
+        schema = self._schema_of(leaves)
+        num_rows = footer.metadata.row_groups[row_group].num_rows
+        what = f"{', '.join(repr(leaf.name) for leaf in leaves)} of row group {row_group}"
+        metas = [footer.chunk_metadata(row_group, leaf) for leaf in leaves]
+        chunks = self._file.source.read_ranges([ByteRange(*chunk_range(meta)) for meta in metas])
+        pages = [
+            LeafPages(schema.leaves.index(leaf), meta, (data,), meta.num_values)
+            for leaf, meta, data in zip(leaves, metas, chunks, strict=True)
+        ]
+        # more rows than there can be are claimed, so that all that come are counted
+        claimed = max([num_rows, *(meta.num_values for meta in metas)])
+        with self._file.named_errors():
+            table = decode_pages(schema, pages, claimed, what, **options)
+            # rows are numbered by what the footer says; other counts would shift all that follow
+            if table.num_rows != num_rows:
+                raise CorruptFileError(f"{what} gave {table.num_rows} rows, not {num_rows}")
         return table
 
-    @cached_property
-    def _reader(self) -> Any:
-        return self._open()
-
-    def _open(self, **options: Any) -> Any:
-        source, metadata = SourceFile(self._file.source), self._file.arrow_metadata
-        return pq.ParquetFile(source, metadata=metadata, pre_buffer=False, **options).reader
+    def _schema_of(self, leaves: Sequence[Leaf]) -> SyntheticSchema:
+        roots = tuple(sorted({leaf.root_ordinal for leaf in leaves}))
+        if roots not in self._schemas:
+            self._schemas[roots] = SyntheticSchema.of_fields(self._file.footer, roots)
+        return self._schemas[roots]
 
     def page_edges(self, column: str) -> Rows:
         """First row of each data page of a column, and the number of rows at the end.
@@ -193,10 +210,11 @@ class FileColumns:
         footer = self._file.footer
         leaf = footer.leaves[key.leaf]
         meta = footer.chunk_metadata(key.row_group, leaf)
-        reader = LeafReader.of(leaf_paths(footer.metadata.schema)[key.leaf], leaf)
         num_rows = footer.metadata.row_groups[key.row_group].num_rows
+        data = self._file.source.read(*chunk_range(meta))
         try:
-            return chunk_pages(self._file.source.read(*chunk_range(meta)), meta, num_rows, reader).first_rows
+            pages = walk_pages(data, meta.num_values)
+            return locate_pages(data, pages, meta, num_rows, leaf).first_rows
         except IndexBuildError as error:
             raise IndexBuildError(
                 f"{self._file.path}: the rows of the pages of {leaf.name!r} are not known: {error}; "

@@ -36,6 +36,7 @@ def detach(path: str | os.PathLike[str]) -> DetachReport:
         NewerDirectoryError: If a later version of Intarsia added something to it.
         ReplaceError: If the file could not be replaced.
         ChangedMeanwhileError: If somebody else changed it meanwhile.
+        ReplacedWhileReadError: The same, while it was read.
         ObjectStoreError: If a store behind a URL cannot be reached, refuses, or is not known.
 
     In each case the file is untouched.

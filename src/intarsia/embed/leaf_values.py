@@ -1,8 +1,8 @@
 """The values of one leaf, as plain as pyarrow gives them, out of the bytes of one column chunk.
 
-The chunk is wrapped under a small footer of its own, whose schema is the path to this one leaf with every
-name and annotation taken off that does not change how the leaf is ordered.  So bounds are computed from what
-is stored, not from what an Arrow schema or an extension type makes of it.
+The schema that it is decoded by is the path to this one leaf, with every name and annotation taken off that
+does not change how the leaf is ordered.  So bounds are computed from what is stored, not from what an Arrow
+schema or an extension type makes of it.
 """
 
 from __future__ import annotations
@@ -10,25 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from intarsia.errors import CorruptFileError
-from intarsia.file.decode import check_positions
-from intarsia.format import thrift
-from intarsia.format.footer import MAGIC, Leaf
-from intarsia.format.structs import (
-    ColumnChunk,
-    ColumnMetaData,
-    FileMetaData,
-    IntType,
-    LogicalType,
-    RowGroup,
-    SchemaElement,
-    Type,
-)
+from intarsia.file.claims import check_value_count
+from intarsia.file.synthetic import LeafPages, SyntheticSchema, decode_pages
+from intarsia.format.footer import Leaf, schema_leaves
+from intarsia.format.structs import ColumnMetaData, IntType, LogicalType, SchemaElement, Type
 from intarsia.rows.ordering import Ordering, ordering_for
 
 #: Annotated bytes whose stored form is their value; the others (DECIMAL, FLOAT16) are decoded.
@@ -67,10 +56,6 @@ class LeafReader:
             plain = plain._replace(type=Type.FIXED_LEN_BYTE_ARRAY, type_length=INT96_BYTES)
         return LeafReader(self.leaf, (*self.elements[:-1], plain))
 
-    @property
-    def _path(self) -> list[str]:
-        return [element.name for element in self.elements[1:]]
-
     @cached_property
     def arrow_type(self) -> pa.DataType:
         """Arrow's type of the leaf's values.
@@ -78,8 +63,7 @@ class LeafReader:
         Raises:
             CorruptFileError: If pyarrow makes nothing of the schema.
         """
-        schema = self._open(b"", []).schema_arrow
-        kind = schema.field(0).type
+        kind = self._schema.arrow.field(0).type
         while pa.types.is_nested(kind):
             kind = kind.field(0).type
         return kind
@@ -105,50 +89,21 @@ class LeafReader:
             nothing for an empty or null list.
 
         Raises:
-            CorruptFileError: If pyarrow cannot decode it, or not all of it.
+            CorruptFileError: If it has no value for each row, or pyarrow cannot decode it, or not all of it.
         """
-        element = self.elements[-1]
-        moved = ColumnMetaData(
-            meta.type if element.type == self.leaf.type else Type.FIXED_LEN_BYTE_ARRAY,
-            meta.encodings,
-            self._path,
-            meta.codec,
-            meta.num_values,
-            meta.total_uncompressed_size,
-            len(chunk),
-            0,  # pyarrow takes the pages as they come, the dictionary page first if there is one
-        )
-        group = RowGroup([ColumnChunk(0, meta_data=moved)], len(chunk), num_rows)
-        file = self._open(chunk, [group], as_dictionary=as_dictionary)
-        try:
-            column = file.reader.read_all(use_threads=False).column(0)
-        except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-            raise CorruptFileError(
-                f"pyarrow cannot decode the pages: {error}", struct="ColumnChunk"
-            ) from error
+        check_value_count(self.leaf, num_rows, meta.num_values)
+        pages = LeafPages(0, meta, (chunk,), meta.num_values)
+        table = decode_pages(self._schema, [pages], num_rows, "the pages", as_dictionary=as_dictionary)
+        column = table.column(0)
         if len(column) != num_rows:  # it stops at a page without values, and says nothing
             raise CorruptFileError(f"pyarrow decodes {len(column)} of {num_rows} rows", struct="ColumnChunk")
         while pa.types.is_nested(column.type):
             column = _innermost(column)
-        if as_dictionary:
-            check_positions(column)
         return column
 
-    def _open(self, chunk: bytes, groups: list[RowGroup], *, as_dictionary: bool = False) -> Any:
-        num_rows = sum(group.num_rows for group in groups)
-        footer = thrift.serialize(FileMetaData(2, list(self.elements), num_rows, groups))
-        file = b"".join((MAGIC, footer, len(footer).to_bytes(4, "little"), MAGIC))
-        try:
-            return pq.ParquetFile(
-                pa.BufferReader(chunk),  # not copied, as it were if the footer stood behind it
-                metadata=pq.read_metadata(pa.BufferReader(file)),
-                pre_buffer=False,
-                read_dictionary=self._path if as_dictionary else None,
-            )
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise CorruptFileError(
-                f"pyarrow cannot read the schema: {error}", struct="SchemaElement"
-            ) from error
+    @cached_property
+    def _schema(self) -> SyntheticSchema:
+        return SyntheticSchema(self.elements, schema_leaves(self.elements))
 
 
 def may_be_dictionary(leaf: Leaf) -> bool:

@@ -1,49 +1,31 @@
-"""Pages into Arrow, by pyarrow.
+"""Chosen pages into the rows that are wanted of them.
 
-Chosen pages are wrapped under a small synthetic footer and read as if they were a file: every encoding
-and codec that pyarrow knows, at its speed.  Leaves whose pages cover the same rows are decoded in one
-go; leaves of one nested column that cover different rows are decoded apart, cut to the wanted rows, and
-joined.
+Leaves whose pages cover the same rows are decoded in one go; leaves of one nested column that cover different
+rows are decoded apart, cut to the wanted rows, and joined.
 """
 
 from __future__ import annotations
 
-import base64
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from intarsia.arrow.joining import join_columns
-from intarsia.errors import CorruptFileError, FormatError, UnsupportedFeatureError
+from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file import ParquetInput
 from intarsia.file.chunk_plan import ChunkPlan
-from intarsia.format import thrift
-from intarsia.format.footer import MAGIC, Leaf, chunk_range
+from intarsia.file.pages import data_pages_at
+from intarsia.file.synthetic import LeafPages, SyntheticSchema, decode_pages
 from intarsia.format.page_header import Page, parse_page
-from intarsia.format.structs import (
-    ColumnChunk,
-    ColumnMetaData,
-    CompressionCodec,
-    FileMetaData,
-    KeyValue,
-    PageType,
-    RowGroup,
-    SchemaElement,
-)
+from intarsia.format.structs import PageType
 from intarsia.rows.selection import RowSelection
 
 #: Up to so many ranges, slices are joined; above it, a mask picks the rows.
 _FEW_RANGES = 8
-
-#: From so many bytes on, the columns of a group are decoded side by side.
-_MANY_BYTES = 1 << 20
 
 
 class PageIndexMismatchError(Exception):
@@ -71,23 +53,10 @@ def parse_pages(plan: ChunkPlan, data: bytes) -> list[Page]:
     Raises:
         PageIndexMismatchError: If they are not.
     """
-    pages = []
-    ends = [*plan.page_starts[1:], len(data)]
-    for start, end in zip(plan.page_starts, ends, strict=True):
-        try:
-            page = parse_page(data, start)
-        except FormatError as error:
-            raise PageIndexMismatchError(
-                f"no page of {plan.leaf.name!r} where one should be: {error}"
-            ) from error
-        if not page.is_data:
-            raise PageIndexMismatchError(f"a page of {plan.leaf.name!r} is no data page")
-        if page.stop != end:
-            raise PageIndexMismatchError(
-                f"a page of {plan.leaf.name!r} has {page.stop - start} bytes, not {end - start}"
-            )
-        pages.append(page)
-    return pages
+    try:
+        return data_pages_at(data, plan.page_starts)
+    except CorruptFileError as error:
+        raise PageIndexMismatchError(f"the pages of {plan.leaf.name!r} are elsewhere: {error}") from error
 
 
 def pages_use_dictionary(plan: ChunkPlan, data: bytes) -> bool:
@@ -104,7 +73,7 @@ class PageDecoder:
 
     def __init__(self, file: ParquetInput) -> None:
         self._file = file
-        self._schemas: dict[tuple[int, ...], _SubSchema] = {}
+        self._schemas: dict[tuple[int, ...], SyntheticSchema] = {}
 
     def decode(self, chunks: Sequence[FetchedPages], rows: RowSelection) -> dict[int, pa.ChunkedArray]:
         """The wanted rows of some top-level fields, each reduced to the leaves that are given.
@@ -127,82 +96,60 @@ class PageDecoder:
         pieces: dict[int, list[pa.ChunkedArray]] = defaultdict(list)
         for (covered, _), group in together.items():
             table = self._decode_group(group, covered.num_rows)
-            for root, column in zip(self._schema_of(group).roots, table.columns, strict=True):
+            roots = sorted({chunk.plan.leaf.root_ordinal for chunk in group})
+            for root, column in zip(roots, table.columns, strict=True):
                 pieces[root].append(take_rows(column, covered, rows))
         return {
             root: found[0] if len(found) == 1 else join_columns(found, self._join_type(root, chunks))
             for root, found in pieces.items()
         }
 
-    def _schema_of(self, group: Sequence[FetchedPages]) -> _SubSchema:
-        roots = tuple(sorted({chunk.plan.leaf.root_ordinal for chunk in group}))
-        if roots not in self._schemas:
-            self._schemas[roots] = _SubSchema(self._file, roots)
-        return self._schemas[roots]
+    def _schema_of(self, group: Sequence[FetchedPages]) -> SyntheticSchema:
+        return self._schema({chunk.plan.leaf.root_ordinal for chunk in group})
+
+    def _schema(self, roots: Set[int]) -> SyntheticSchema:
+        fields = tuple(sorted(roots))
+        if fields not in self._schemas:
+            self._schemas[fields] = SyntheticSchema.of_fields(self._file.footer, fields)
+        return self._schemas[fields]
 
     def _join_type(self, root: int, chunks: Sequence[FetchedPages]) -> pa.DataType:
         """The type of a field reduced to some leaves, as pyarrow itself would reduce it."""
-        schema = self._schemas.get((root,)) or _SubSchema(self._file, (root,))
+        schema = self._schema({root})
         given = {chunk.plan.leaf.ordinal for chunk in chunks}
-        return schema.reduced_type([leaf for leaf in schema.leaves if leaf.ordinal in given])
+        places = [place for place, leaf in enumerate(schema.leaves) if leaf.ordinal in given]
+        return schema.arrow_of(places).field(0).type
 
     def _decode_group(self, group: Sequence[FetchedPages], num_rows: int) -> pa.Table:
         schema = self._schema_of(group)
         by_ordinal = {chunk.plan.leaf.ordinal: chunk for chunk in group}
-        parts: list[bytes] = [MAGIC]
-        position = len(MAGIC)
-        columns: list[ColumnChunk] = []
-        wanted: list[int] = []
+        pages: list[LeafPages] = []
         claimed = num_rows
         for place, leaf in enumerate(schema.leaves):
             chunk = by_ordinal.get(leaf.ordinal)
             if chunk is None:
-                columns.append(_absent(leaf))
                 continue
-            wanted.append(place)
             values = self._check_rows(chunk)
             if not leaf.is_flat:  # claim more rows than there can be, so that all that come are counted
                 claimed = max(claimed, values)
-            start = position
-            parts += [chunk.dictionary, chunk.data]
-            position += len(chunk.dictionary) + len(chunk.data)
-            columns.append(ColumnChunk(start, meta_data=_moved(chunk, start, position - start, values)))
-        footer = thrift.serialize(
-            FileMetaData(
-                2, schema.elements, claimed, [RowGroup(columns, position, claimed)], schema.key_values
-            )
-        )
-        parts += [footer, len(footer).to_bytes(4, "little"), MAGIC]
-        names = ", ".join(repr(schema.leaves[place].name) for place in wanted)
+            pages.append(LeafPages(place, chunk.plan.meta, (chunk.dictionary, chunk.data), values))
+        names = ", ".join(repr(schema.leaves[given.place].name) for given in pages)
+        are_whole = all(chunk.plan.whole for chunk in group)
         try:
-            file = pq.ParquetFile(pa.BufferReader(b"".join(parts)), pre_buffer=False)
-            table = file.reader.read_all(column_indices=wanted, use_threads=position > _MANY_BYTES)
-            for column in table.columns:
-                for encoded in _dictionary_columns(column):
-                    check_positions(encoded)
-        except pa.ArrowNotImplementedError as error:
-            raise UnsupportedFeatureError(
-                f"pyarrow cannot decode {names}: {error}", path=self._file.path, struct="DataPage"
-            ) from error
-        except (pa.ArrowException, OSError, ValueError) as error:
+            table = decode_pages(schema, pages, claimed, f"the pages of {names}")
+        except FormatError as error:
             if len(group) > 1:  # once more, one by one: that names the column
                 for chunk in group:
                     self._decode_group([chunk], num_rows)
-            if "Not yet implemented" in str(error):
-                raise UnsupportedFeatureError(
-                    f"pyarrow cannot decode {names}: {error}", path=self._file.path, struct="DataPage"
-                ) from error
-            if not all(chunk.plan.whole for chunk in group):  # the pages or their index are damaged
-                raise PageIndexMismatchError(f"the pages of {names} cannot be decoded: {error}") from error
-            raise CorruptFileError(
-                f"the pages of {names} cannot be decoded: {error}",
-                path=self._file.path,
-                offset=group[0].plan.pages[0].start if group[0].plan.pages else None,
-                struct="DataPage",
-            ) from error
+            error.path = self._file.path
+            if isinstance(error, CorruptFileError):
+                if not are_whole:  # the pages or their index are damaged
+                    raise PageIndexMismatchError(error.message) from error
+                error.offset = group[0].plan.pages[0].start
+            raise
         if table.num_rows != num_rows:
             contradiction = f"{names} gave {table.num_rows} rows, not {num_rows}"
-            if all(chunk.plan.whole for chunk in group):
+            if are_whole:
                 raise CorruptFileError(contradiction, path=self._file.path, struct="DataPage")
             raise PageIndexMismatchError(contradiction)
         return table
@@ -237,131 +184,6 @@ def _check_dictionary(plan: ChunkPlan, data: bytes) -> None:
         raise PageIndexMismatchError(
             f"more than a dictionary page lies before the pages of {plan.leaf.name!r}"
         )
-
-
-def _absent(leaf: Leaf) -> ColumnChunk:
-    """A chunk that is never read, for a leaf that its field has and nobody wants."""
-    return ColumnChunk(
-        meta_data=ColumnMetaData(
-            leaf.type, [], list(leaf.path), CompressionCodec.UNCOMPRESSED, 0, 0, 0, len(MAGIC)
-        )
-    )
-
-
-def _moved(chunk: FetchedPages, start: int, num_bytes: int, num_values: int) -> ColumnMetaData:
-    """The chunk's metadata, true of the synthetic file."""
-    meta = chunk.plan.meta
-    dictionary_offset: int | None = None
-    data_offset = start
-    if chunk.plan.whole:
-        first, _ = chunk_range(meta)
-        if first < meta.data_page_offset:
-            dictionary_offset = start
-            data_offset = start + meta.data_page_offset - first
-    elif chunk.dictionary:
-        dictionary_offset = start
-        data_offset = start + len(chunk.dictionary)
-    return ColumnMetaData(
-        meta.type,
-        meta.encodings,
-        meta.path_in_schema,
-        meta.codec,
-        num_values,
-        meta.total_uncompressed_size,
-        num_bytes,
-        data_offset,
-        dictionary_offset,
-    )
-
-
-class _SubSchema:
-    """The part of a file's schema under some top-level fields."""
-
-    def __init__(self, file: ParquetInput, roots: tuple[int, ...]) -> None:
-        schema = file.footer.metadata.schema
-        spans = _root_spans(schema)
-        self.roots = roots
-        self.leaves = [leaf for leaf in file.footer.leaves if leaf.root_ordinal in set(roots)]
-        self.elements = [
-            schema[0]._replace(num_children=len(roots)),
-            *(element for root in roots for element in schema[spans[root] : spans[root + 1]]),
-        ]
-        self.key_values = _arrow_schema_entry(file, roots, len(spans) - 1)
-
-    def reduced_type(self, leaves: Sequence[Leaf]) -> pa.DataType:
-        """The type of the one field, reduced to some of its leaves."""
-        return (
-            self._empty_file.read_all(
-                column_indices=[self.leaves.index(leaf) for leaf in leaves], use_threads=False
-            )
-            .schema.field(0)
-            .type
-        )
-
-    @cached_property
-    def _empty_file(self) -> Any:
-        footer = thrift.serialize(FileMetaData(2, self.elements, 0, [], self.key_values))
-        data = MAGIC + footer + len(footer).to_bytes(4, "little") + MAGIC
-        return pq.ParquetFile(pa.BufferReader(data)).reader
-
-
-def _root_spans(schema: list[SchemaElement]) -> list[int]:
-    """Where each top-level field starts in the flattened schema, and the end."""
-    spans = []
-    position = 1
-    while position < len(schema):
-        spans.append(position)
-        open_nodes = 1
-        while open_nodes:
-            open_nodes += (schema[position].num_children or 0) - 1
-            position += 1
-    return [*spans, position]
-
-
-def _arrow_schema_entry(file: ParquetInput, roots: tuple[int, ...], num_roots: int) -> list[KeyValue] | None:
-    """The writer's Arrow schema reduced to some fields: it tells dictionaries, views and time zones."""
-    encoded = file.footer.key_values.get(b"ARROW:schema")
-    if not encoded:
-        return None
-    try:
-        schema = pa.ipc.read_schema(pa.BufferReader(base64.b64decode(encoded)))
-    except (pa.ArrowException, ValueError, OSError):
-        return None  # pyarrow ignores it for the whole file, too
-    if len(schema) != num_roots:
-        return None
-    reduced = pa.schema([schema.field(root) for root in roots]).serialize()
-    return [KeyValue(b"ARROW:schema", base64.b64encode(reduced))]
-
-
-# --- dictionaries ------------------------------------------------------------------------------------
-
-
-def check_positions(column: pa.ChunkedArray) -> None:
-    """Refuse positions outside the dictionary: pyarrow checks them only when it spreads the values out.
-
-    Raises:
-        CorruptFileError: If there is one.
-    """
-    for chunk in column.chunks:
-        extremes = pc.min_max(chunk.indices).as_py()
-        low, high = extremes["min"], extremes["max"]
-        if low is not None and not 0 <= low <= high < len(chunk.dictionary):
-            raise CorruptFileError(
-                f"a value is entry {high if low >= 0 else low} of {len(chunk.dictionary)} in the dictionary",
-                struct="DictionaryPageHeader",
-            )
-
-
-def _dictionary_columns(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
-    """The column, or what it holds, where they are dictionary arrays."""
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        yield column
-    elif pa.types.is_struct(kind):
-        for place in range(kind.num_fields):
-            yield from _dictionary_columns(pc.struct_field(column, [place]))
-    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        yield from _dictionary_columns(pc.list_flatten(column))
 
 
 # --- rows --------------------------------------------------------------------------------------------

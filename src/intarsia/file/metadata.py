@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -10,10 +11,11 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from intarsia.errors import CorruptFileError, FormatError
+from intarsia.errors import FormatError
 from intarsia.file.schema import FileSchema, file_schema
+from intarsia.file.synthetic import decode_errors, footer_parts
 from intarsia.format.directory import Directory, FoundDirectory, find_directory
-from intarsia.format.footer import MAGIC, Footer, Leaf, parse_footer
+from intarsia.format.footer import Footer, Leaf, parse_footer
 from intarsia.format.page_index import PageLocations
 from intarsia.format.structs import ColumnIndex, ColumnMetaData, PageType
 
@@ -55,6 +57,16 @@ class RawFooter:
     file_length: int
 
 
+@contextmanager
+def naming_errors(path: str) -> Iterator[None]:
+    """Give the name of a file to format errors that leave the block."""
+    try:
+        yield
+    except FormatError as error:
+        error.path = error.path or path
+        raise
+
+
 class FileMetadata:
     """The footer of one file, and what was parsed of it and of its page index so far.
 
@@ -92,26 +104,22 @@ class FileMetadata:
         Raises:
             CorruptFileError: If it is damaged.
         """
-        try:
+        with self.named_errors():
             return parse_footer(self._raw.data, self._raw.start, self._raw.file_length)
-        except FormatError as error:
-            error.path = error.path or self.path
-            raise
+
+    def named_errors(self) -> AbstractContextManager[None]:
+        """Give this file's name to format errors that leave the block."""
+        return naming_errors(self.path)
 
     # --- what Arrow makes of the schema ------------------------------------------------------------
 
     @cached_property
     def arrow_metadata(self) -> pq.FileMetaData:
         """The footer as pyarrow holds it."""
-        raw = self._raw.data
         # a file of nothing but the footer: pyarrow reads no more than that
-        tail = MAGIC + raw + len(raw).to_bytes(4, "little") + MAGIC
-        try:
+        tail = b"".join(footer_parts(self._raw.data))
+        with self.named_errors(), decode_errors("the footer", "FileMetaData"):
             return pq.read_metadata(pa.BufferReader(tail))
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise CorruptFileError(
-                f"pyarrow cannot read the footer: {error}", path=self.path, struct="FileMetaData"
-            ) from error
 
     @cached_property
     def schema(self) -> FileSchema:
@@ -127,12 +135,8 @@ class FileMetadata:
         """
         if "footer" in self.__dict__:
             return self.schema.arrow
-        try:
+        with self.named_errors(), decode_errors("the schema", "SchemaElement"):
             return self.arrow_metadata.schema.to_arrow_schema()
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise CorruptFileError(
-                f"pyarrow cannot read the schema: {error}", path=self.path, struct="SchemaElement"
-            ) from error
 
     @property
     def leaves_by_path(self) -> Mapping[tuple[str, ...], Leaf]:

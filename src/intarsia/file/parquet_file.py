@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from intarsia.errors import CorruptFileError, FormatError
-from intarsia.file.metadata import ChunkKey, FileMetadata, Ignored, RawFooter
+from intarsia.errors import CorruptFileError
+from intarsia.file.metadata import ChunkKey, FileMetadata, Ignored, RawFooter, naming_errors
 from intarsia.file.schema import FileSchema
 from intarsia.file.trust import Claim, Trust
 from intarsia.format.directory import Directory, FoundDirectory
@@ -92,14 +92,9 @@ class ParquetInput:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    @contextlib.contextmanager
-    def named_errors(self) -> Iterator[None]:
+    def named_errors(self) -> AbstractContextManager[None]:
         """Give this file's name to format errors that leave the block."""
-        try:
-            yield
-        except FormatError as error:
-            error.path = error.path or self.path
-            raise
+        return naming_errors(self.path)
 
     # --- what Arrow makes of the schema ------------------------------------------------------------
 

@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from functools import cached_property, lru_cache
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from intarsia.arrow.struct_fields import field_type
-from intarsia.errors import CorruptFileError
-from intarsia.format import datafusion, directory, thrift
-from intarsia.format.footer import MAGIC, Footer, Leaf, shared_leaves
-from intarsia.format.structs import FileMetaData, KeyValue, SchemaElement
+from intarsia.file.synthetic import SyntheticSchema
+from intarsia.format import datafusion, directory
+from intarsia.format.footer import Footer, Leaf, shared_leaves
+from intarsia.format.structs import KeyValue, SchemaElement
 from intarsia.rows.ordering import Ordering, ordering_for
 
 #: Keys of the key/value metadata that say where indexes lie in one file, and would lie in a copy.
@@ -52,16 +51,8 @@ class FileSchema:
         Raises:
             CorruptFileError: If pyarrow cannot make anything of it.
         """
-        entries = [KeyValue(key, value) for key, value in self._key_values]
-        footer = thrift.serialize(FileMetaData(2, list(self._elements), 0, [], entries or None))
-        # a file of nothing but a footer without row groups: pyarrow reads no more than that
-        data = MAGIC + footer + len(footer).to_bytes(4, "little") + MAGIC
-        try:
-            return pq.ParquetFile(pa.BufferReader(data)).schema_arrow
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise CorruptFileError(
-                f"pyarrow cannot read the schema: {error}", struct="SchemaElement"
-            ) from error
+        entries = tuple(KeyValue(key, value) for key, value in self._key_values)
+        return SyntheticSchema(self._elements, self.leaves, entries).arrow
 
     @cached_property
     def leaves_by_path(self) -> Mapping[tuple[str, ...], Leaf]:

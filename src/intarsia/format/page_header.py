@@ -1,4 +1,4 @@
-"""Page headers, one by one or along a whole column chunk."""
+"""Page headers."""
 
 from __future__ import annotations
 
@@ -62,29 +62,3 @@ def parse_page(data: bytes, offset: int = 0) -> Page:
             f"the page claims {page.num_values} values", offset=offset, struct="PageHeader"
         )
     return page
-
-
-def walk_pages(chunk: bytes, num_values: int | None = None) -> list[Page]:
-    """Every page of a column chunk, the dictionary page and index pages included.
-
-    Args:
-        chunk: The bytes of the chunk.
-        num_values: Stop when the data pages have given so many values (`ColumnMetaData.num_values`);
-            the bytes after them, if any, are padding.
-
-    Raises:
-        CorruptFileError: If the pages do not fill the chunk, or the values are fewer.
-    """
-    pages: list[Page] = []
-    offset = found = 0
-    while offset < len(chunk) and (num_values is None or found < num_values or not pages):
-        page = parse_page(chunk, offset)
-        pages.append(page)
-        if page.is_data:
-            found += page.num_values
-        offset = page.stop
-    if num_values is not None and found != num_values:
-        raise CorruptFileError(
-            f"the data pages hold {found} values, the footer counts {num_values}", struct="PageHeader"
-        )
-    return pages

@@ -101,7 +101,7 @@ class Split:
         with ParquetInput(question.file.open()) as file:
             if file_identity(file) != question.identity:
                 raise ReplacedWhileReadError(
-                    "the file was replaced after it was planned; plan again", path=self.path
+                    f"{self.path}: the file was replaced after it was planned; plan again"
                 )
             predicate = None if question.predicate is None else bind(question.predicate, question.view)
             query = FileQuery.of(file, predicate, question.columns, question.constants)

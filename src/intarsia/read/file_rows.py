@@ -16,9 +16,10 @@ import pyarrow.parquet as pq
 from intarsia.arrow.owned_rows import own_rows
 from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file.chunk_plan import plan_chunk
+from intarsia.file.claims import check_claims
 from intarsia.file.decode import PageDecoder
 from intarsia.file.fetch import PageCache
-from intarsia.read.claims import check_claims
+from intarsia.file.synthetic import decode_errors
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
@@ -132,21 +133,18 @@ class FileReader:
         for leaf in query.output_leaves:
             check_claims(query.file, group, leaf)
         try:
-            reader = pq.ParquetFile(
-                pa.PythonFile(SourceFile(query.file.source), mode="r"),
-                metadata=query.file.arrow_metadata,
-                pre_buffer=True,
-            ).reader
-            table = reader.read_row_group(
-                group, column_indices=[leaf.ordinal for leaf in query.output_leaves], use_threads=True
-            )
+            with decode_errors(f"row group {group}", "RowGroup"):
+                reader = pq.ParquetFile(
+                    pa.PythonFile(SourceFile(query.file.source), mode="r"),
+                    metadata=query.file.arrow_metadata,
+                    pre_buffer=True,
+                ).reader
+                table = reader.read_row_group(
+                    group, column_indices=[leaf.ordinal for leaf in query.output_leaves], use_threads=True
+                )
         except FormatError:
-            raise
-        except (pa.ArrowException, OSError, ValueError) as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                raise  # the storage failed, not the file
             self._decode_whole(group, num_rows)  # names the column that is damaged
-            raise CorruptFileError(f"row group {group} cannot be read: {error}") from error
+            raise
         if table.num_rows != num_rows:
             raise CorruptFileError(f"row group {group} holds {table.num_rows} rows, not {num_rows}")
         roots = sorted({leaf.root_ordinal for leaf in query.output_leaves})

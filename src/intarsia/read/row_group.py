@@ -11,11 +11,11 @@ from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.arrow.owned_rows import own_rows
 from intarsia.arrow.struct_fields import field_values
 from intarsia.errors import UnsupportedFeatureError
+from intarsia.file.claims import check_claims
 from intarsia.file.decode import PageDecoder, PageIndexMismatchError
 from intarsia.file.fetch import PageCache
 from intarsia.format.footer import Leaf
 from intarsia.predicate import Path, evaluate
-from intarsia.read.claims import check_claims
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, count_pages, plan_chunks
 from intarsia.read.file_query import FileQuery, leaves_under

@@ -1,5 +1,6 @@
 """Where bytes come from and where they go: byte ranges, local files, object stores, atomic replacement."""
 
+from intarsia.storage.held import HeldBytes
 from intarsia.storage.local import LocalFile, local_path
 from intarsia.storage.objects import MAX_CONCURRENT_REQUESTS, ObjectIdentity, ObjectStoreFile, find_store
 from intarsia.storage.ranges import ByteRange, coalesce
@@ -10,6 +11,7 @@ __all__ = [
     "ByteRange",
     "ByteSource",
     "CountedSource",
+    "HeldBytes",
     "IoCounts",
     "LocalFile",
     "MemorySource",

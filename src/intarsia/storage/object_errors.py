@@ -60,6 +60,18 @@ def object_errors(url: str) -> Iterator[None]:
         raise ObjectStoreError(f"{url}: {what_failed(url, error)}") from None
 
 
+def is_range_refused(error: Exception) -> bool:
+    """Whether a store seems to say that a range of bytes lies outside of the object.
+
+    Stores differ in words, and a URL may hold the same ones, so whoever asks has to make sure.
+
+    Example:
+        >>> is_range_refused(OSError("Server returned non-2xx status code: 416 Range Not Satisfiable"))
+        True
+    """
+    return re.search(r"\brange\b|\b416\b", _first_line(error), re.IGNORECASE) is not None
+
+
 def what_failed(url: str, error: Exception) -> str:
     """What an error of obstore says in its first line, and the remedy.
 
@@ -69,7 +81,7 @@ def what_failed(url: str, error: Exception) -> str:
         >>> what_failed("s3://lake//x.parquet", ValueError("empty path segment"))
         'empty path segment'
     """
-    cause = re.sub(r"^Generic \w+ error: ", "", str(error).strip().partition("\n")[0]) or type(error).__name__
+    cause = re.sub(r"^Generic \w+ error: ", "", _first_line(error)) or type(error).__name__
     remedy = next((text for start, text in _REMEDIES.items() if re.match(start, url, re.IGNORECASE)), "")
     if cause.startswith("Unable to recognise URL"):
         if remedy:
@@ -85,3 +97,8 @@ def what_failed(url: str, error: Exception) -> str:
     if len(cause) > MAX_CAUSE_CHARS:
         cause = cause[: MAX_CAUSE_CHARS - 1] + "…"
     return f"{cause}; {remedy}" if remedy else cause
+
+
+def _first_line(error: Exception) -> str:
+    """What an error says, without the dump of obstore's insides."""
+    return str(error).strip().partition("\n")[0]

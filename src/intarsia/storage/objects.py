@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from intarsia.errors import ReplacedWhileReadError
-from intarsia.storage.object_errors import object_errors
+from intarsia.storage.object_errors import is_range_refused, object_errors
 from intarsia.storage.ranges import ByteRange
 
 #: Requests to an object store that are under way at once, for one `ByteSource.read_ranges`.
@@ -75,6 +75,7 @@ class ObjectStoreFile:
 
         Raises:
             ReplacedWhileReadError: If the object is no longer the one that was opened.
+            FileNotFoundError: If there is none any more.
             ObjectStoreError: If the store cannot be reached, or refuses.
         """
         if len(ranges) < 2:
@@ -84,17 +85,32 @@ class ObjectStoreFile:
 
     def _read(self, place: ByteRange) -> bytes:
         import obstore
+        from obstore.exceptions import GenericError
 
         with object_errors(self.path):
-            result = obstore.get(self._store, self._key, options={"range": (place.start, place.stop)})
-            data = bytes(result.bytes())
-        found = result.meta.get("e_tag")
+            try:
+                result = obstore.get(self._store, self._key, options={"range": (place.start, place.stop)})
+                data = bytes(result.bytes())
+            except GenericError as error:
+                # a range of the object that was opened can only lie outside of another one
+                if is_range_refused(error) and self._is_another(obstore.head(self._store, self._key)):
+                    raise self._replaced() from None
+                raise
         # compared here: a weak ETag cannot be sent as a condition, and some servers do not know conditions
-        if self.e_tag is not None and found is not None and found != self.e_tag:
-            raise ReplacedWhileReadError(
-                "the object was replaced while it was read; open it again", path=self.path, offset=place.start
-            )
+        if self._is_another(result.meta):
+            raise self._replaced()
         return data
+
+    def _is_another(self, meta: Any) -> bool:
+        """Whether what a store says of the object is not what it said when it was opened."""
+        found = meta.get("e_tag")
+        is_other_version = self.e_tag is not None and found is not None and found != self.e_tag
+        return is_other_version or int(meta["size"]) != self._size
+
+    def _replaced(self) -> ReplacedWhileReadError:
+        return ReplacedWhileReadError(
+            f"{self.path}: the object was replaced while it was read; open it again"
+        )
 
     def close(self) -> None:
         """Nothing is held between requests."""

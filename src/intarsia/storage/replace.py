@@ -325,9 +325,13 @@ def _keep_attributes(source: int, destination: int) -> None:
     """Give the new file what the old one has; what the system refuses is left out, except the mode."""
     found = os.fstat(source)
     mine = os.fstat(destination)
-    if (found.st_uid, found.st_gid) != (mine.st_uid, mine.st_gid):
+    # one by one, the group first: who may not give a file away may still give it to a group of his own
+    if found.st_gid != mine.st_gid:
         with suppress(OSError):
-            os.fchown(destination, found.st_uid, found.st_gid)
+            os.fchown(destination, -1, found.st_gid)
+    if found.st_uid != mine.st_uid:
+        with suppress(OSError):
+            os.fchown(destination, found.st_uid, -1)
     os.fchmod(destination, stat.S_IMODE(found.st_mode))  # after chown, which clears bits of it
     if hasattr(os, "listxattr"):
         with suppress(OSError):

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from intarsia.errors import CorruptFileError
+from intarsia.errors import CorruptFileError, ReplacedWhileReadError
 from intarsia.storage.ranges import ByteRange, coalesce, cut
 
 
@@ -110,6 +110,7 @@ class CountedSource:
 
         Raises:
             CorruptFileError: If a range lies outside the file.
+            ReplacedWhileReadError: If the file has become shorter since it was opened.
         """
         size = self.size()
         for start, stop in ranges:
@@ -124,10 +125,9 @@ class CountedSource:
         fetched = self._source.read_ranges(requests)
         for request, data in zip(requests, fetched, strict=True):
             if len(data) != request.length:
-                raise CorruptFileError(
-                    f"asked for {request.length} bytes, got {len(data)}: the file shrank while it was read",
-                    path=self.path,
-                    offset=request.start,
+                raise ReplacedWhileReadError(
+                    f"{self.path}: the file became shorter while it was read: of {request.length} bytes at "
+                    f"offset {request.start}, {len(data)} are left; open it again"
                 )
         with self._counting:
             self.counts.requests += len(requests)

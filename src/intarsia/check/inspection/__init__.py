@@ -32,6 +32,7 @@ from intarsia.format.structs import FieldRepetitionType, RowGroup
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.registry import find_index_class
 from intarsia.lake.discovery import find_files
+from intarsia.storage import ByteSource
 
 __all__ = [
     "BloomInspection",
@@ -78,7 +79,12 @@ def inspect(path: str | os.PathLike[str], *, pages: bool = False) -> FileInspect
 
 
 def open_one(path: str | os.PathLike[str]) -> ParquetInput:
-    """Open the one file that a path or URL names.
+    """Open the one file that a path or URL names; see `open_source`."""
+    return ParquetInput(open_source(path))
+
+
+def open_source(path: str | os.PathLike[str]) -> ByteSource:
+    """The bytes of the one file that a path or URL names.
 
     Raises:
         FileNotFoundError: If nothing is there.
@@ -90,7 +96,7 @@ def open_one(path: str | os.PathLike[str]) -> ParquetInput:
     found = find_files(shown)
     if len(found) > 1:
         raise IsADirectoryError(f"{shown}: these are {len(found)} files; name one of them")
-    return ParquetInput(found[0].open())
+    return found[0].open()
 
 
 def _inspect(file: ParquetInput, *, pages: bool) -> FileInspection:

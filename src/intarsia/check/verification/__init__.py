@@ -1,18 +1,21 @@
 """What a file's indexes say against what the file holds, by reading all of it once.
 
-One column of one row group is in memory at a time.  What is damaged is a finding; only a footer that cannot
-be read is an error.
+All rules about a row group are held against it in one pass.  One of its columns is in memory at a time; those
+by which it is sorted, and those that have embedded indexes, are there together.  What is damaged is a
+finding; only a footer that cannot be read is an error.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 
-from intarsia.check.inspection import find_datafusion_index, open_one
+from intarsia.check.inspection import find_datafusion_index, open_source
 from intarsia.check.verification.bloom_filters import check_bloom_filter
 from intarsia.check.verification.chunk import read_chunk
-from intarsia.check.verification.embedded import check_entry, find_entries
+from intarsia.check.verification.embedded import EntryCheck, blob_of, columns_of, find_entries
 from intarsia.check.verification.findings import RULES, Finding, Findings, VerifyReport
 from intarsia.check.verification.page_index import check_column_index, check_offset_index, read_page_index
 from intarsia.check.verification.pages import check_checksums, check_counts, check_encodings
@@ -22,7 +25,7 @@ from intarsia.check.verification.sizes import (
     check_size_statistics,
     check_value_bytes,
 )
-from intarsia.check.verification.sorting import check_sorting
+from intarsia.check.verification.sorting import check_sorting, sorting_columns
 from intarsia.check.verification.statistics import check_page_statistics, check_statistics
 from intarsia.embed.leaf_values import LeafReader, leaf_paths
 from intarsia.embed.progress import Progress, no_progress
@@ -30,10 +33,15 @@ from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
 from intarsia.file.trust import Claim, Trust
 from intarsia.format.datafusion import KEY as DATAFUSION_KEY
+from intarsia.format.directory import Entry
 from intarsia.format.footer import Footer, Leaf, chunk_range
 from intarsia.format.structs import ColumnMetaData, Statistics
+from intarsia.storage import HeldBytes
 
 __all__ = ["RULES", "Finding", "Progress", "VerifyReport", "verify"]
+
+#: Indexes of so many bytes in all are compared in the pass over the data; others after it, one by one.
+_FOLLOWING_BYTES = 1 << 28
 
 
 def verify(path: str | os.PathLike[str], *, progress: Progress | None = None) -> VerifyReport:
@@ -52,6 +60,8 @@ def verify(path: str | os.PathLike[str], *, progress: Progress | None = None) ->
         UnsupportedFeatureError: If its footer is encrypted.
         FileNotFoundError: If nothing is there.
         IsADirectoryError: If it is a folder.
+        ReplacedWhileReadError: If it is replaced or cut short meanwhile.
+        ObjectStoreError: If a store behind a URL cannot be reached, refuses, or is not known.
 
     Example:
         >>> report = verify("flights.parquet")           # doctest: +SKIP
@@ -59,43 +69,82 @@ def verify(path: str | os.PathLike[str], *, progress: Progress | None = None) ->
         (True, [])
     """
     started = time.perf_counter()
-    with open_one(path) as file, file.named_errors():
+    held = HeldBytes(open_source(path))
+    with ParquetInput(held) as file, file.named_errors():
         findings = Findings(file.path)
-        _verify(file, findings, progress or no_progress)
+        _verify(file, held, findings, progress or no_progress)
     checked = dict(sorted(findings.checked.items()))
     return VerifyReport(file.path, tuple(findings.found), checked, time.perf_counter() - started)
 
 
-def _verify(file: ParquetInput, findings: Findings, progress: Progress) -> None:
+def _verify(file: ParquetInput, held: HeldBytes, findings: Findings, progress: Progress) -> None:
     footer = file.footer
-    groups = footer.metadata.row_groups
+    num_groups, num_leaves = len(footer.metadata.row_groups), len(footer.leaves)
     entries = find_entries(file, findings)
     datafusion = find_datafusion_index(file)
     if datafusion is not None and datafusion.reason is not None:
         key = DATAFUSION_KEY.decode()
         findings.add("datafusion-index-missing", datafusion.reason, index=key)
-    done, total = 0, len(groups) * len(footer.leaves) + len(entries)
+    done, total = 0, num_groups * num_leaves + len(entries)
     readers = [
         LeafReader.of(elements, leaf)
         for elements, leaf in zip(leaf_paths(footer.metadata.schema), footer.leaves, strict=True)
     ]
-    for row_group in range(len(groups)):
-        findings.checked["row_groups"] += 1
-        check_row_group_size(footer, row_group, findings.at(row_group, None))
-        for reader in readers:
-            place = findings.at(row_group, reader.leaf.name)
-            _verify_chunk(file, row_group, reader, place)
-            place.add_left_out()
+    following = _following(entries)
+    indexed = columns_of(file, following)
+    checks: dict[str, EntryCheck] = {}
+    with ExitStack() as stack:
+        hold_index = stack.enter_context(held.holding())
+        for entry in following:
+            if (place := blob_of(file, entry)) is not None:  # it is opened, and then asked as a scan asks it
+                hold_index(place.start, file.source.read(*place))
+            checks[entry.name] = EntryCheck(file, entry)
+            stack.callback(checks[entry.name].leave)
+        for row_group in range(num_groups):
+            findings.checked["row_groups"] += 1
+            check_row_group_size(footer, row_group, findings.at(row_group, None))
+            shared = indexed | sorting_columns(file, row_group)
+            with held.holding() as hold:
+                for reader in readers:
+                    place_of = findings.at(row_group, reader.leaf.name)
+                    is_shared = reader.leaf.ordinal in shared
+                    _verify_chunk(file, row_group, reader, place_of, hold if is_shared else _let_go)
+                    place_of.add_left_out()
+                    done += 1
+                    progress(done, total, reader.leaf.name)
+                check_sorting(file, row_group, readers, findings)
+                for check in checks.values():
+                    check.follow(row_group)
+        for entry in entries:
+            check = checks.pop(entry.name) if entry.name in checks else EntryCheck(file, entry)
+            check.finish(findings)
             done += 1
-            progress(done, total, reader.leaf.name)
-        check_sorting(file, row_group, readers, findings)
+            progress(done, total, entry.name)
+
+
+def _following(entries: Iterable[Entry]) -> list[Entry]:
+    """The indexes that are compared in the pass over the data, and are in memory as long."""
+    chosen = []
+    num_bytes = 0
     for entry in entries:
-        check_entry(file, entry, findings)
-        done += 1
-        progress(done, total, entry.name)
+        num_bytes += entry.length
+        if num_bytes > _FOLLOWING_BYTES:
+            break
+        chosen.append(entry)
+    return chosen
 
 
-def _verify_chunk(file: ParquetInput, row_group: int, reader: LeafReader, findings: Findings) -> None:
+def _let_go(_start: int, _data: bytes) -> None:
+    """Nobody needs these bytes any more."""
+
+
+def _verify_chunk(
+    file: ParquetInput,
+    row_group: int,
+    reader: LeafReader,
+    findings: Findings,
+    hold: Callable[[int, bytes], None],
+) -> None:
     leaf, footer = reader.leaf, file.footer
     try:
         meta = footer.chunk_metadata(row_group, leaf)
@@ -114,7 +163,9 @@ def _verify_chunk(file: ParquetInput, row_group: int, reader: LeafReader, findin
         sizes.repetition_level_histogram or sizes.definition_level_histogram
     )
     num_rows = footer.metadata.row_groups[row_group].num_rows
-    data = file.source.read(*chunk_range(meta))
+    start, stop = chunk_range(meta)
+    data = file.source.read(start, stop)
+    hold(start, data)
     chunk = read_chunk(
         data, meta, num_rows, reader, findings, levels=histograms, total_order=_has_total_order(file, leaf)
     )

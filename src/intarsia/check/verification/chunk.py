@@ -16,9 +16,10 @@ from intarsia.check.verification.findings import Findings
 from intarsia.embed.leaf_values import LeafReader
 from intarsia.embed.page_counts import count_levels, present_counts
 from intarsia.errors import CorruptFileError, FormatError
+from intarsia.file.pages import iter_pages
 from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.levels import PageLevels
-from intarsia.format.page_header import Page, parse_page
+from intarsia.format.page_header import Page
 from intarsia.format.structs import ColumnMetaData, Type
 from intarsia.rows.ordering import Keys, Ordering
 
@@ -262,17 +263,14 @@ def read_chunk(
 def _walk(data: bytes, meta: ColumnMetaData, findings: Findings) -> tuple[list[Page], bool]:
     """The pages, as far as they can be found, and whether these are all."""
     pages: list[Page] = []
-    offset = values = 0
-    while offset < len(data) and values < meta.num_values:
-        try:
-            page = parse_page(data, offset)
-        except CorruptFileError as error:
-            findings.add("unreadable-pages", f"at byte {offset} of the chunk: {error.message}")
-            return pages, False
-        pages.append(page)
-        if page.is_data:
-            values += page.num_values
-        offset = page.stop
+    try:
+        for page in iter_pages(data, meta.num_values):
+            pages.append(page)  # noqa: PERF402 - those before a damaged one are kept
+    except CorruptFileError as error:
+        offset = pages[-1].stop if pages else 0
+        findings.add("unreadable-pages", f"at byte {offset} of the chunk: {error.message}")
+        return pages, False
+    values = sum(page.num_values for page in pages if page.is_data)
     if values != meta.num_values:
         findings.add("value-count", f"the pages hold {values} values, the footer says {meta.num_values}")
     return pages, values == meta.num_values

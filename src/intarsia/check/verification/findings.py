@@ -204,6 +204,11 @@ class Findings:
             Finding(severity, rule, self.file, self.row_group, self.column, page, index, message, consequence)
         )
 
+    def add_all(self, others: Findings) -> None:
+        """Note what others have noted and checked."""
+        self.found.extend(others.found)
+        self.checked.update(others.checked)
+
     def add_left_out(self) -> None:
         """Say how many pages of this chunk have a fault and were not listed."""
         for (row_group, column, index, rule), count in list(self._left_out.items()):

@@ -13,12 +13,18 @@ from intarsia.check.verification.findings import Findings
 from intarsia.embed.leaf_values import LeafReader
 from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
+from intarsia.file.pages import walk_pages
 from intarsia.format.footer import chunk_range
-from intarsia.format.page_header import walk_pages
 
 _SORTING_COLUMNS = "sorting_columns"
 
 Steps = npt.NDArray[np.int8]
+
+
+def sorting_columns(file: ParquetInput, row_group: int) -> set[int]:
+    """Ordinals of the leaves by which a row group claims to be sorted."""
+    claims = file.footer.metadata.row_groups[row_group].sorting_columns or ()
+    return {claim.column_idx for claim in claims}
 
 
 def check_sorting(

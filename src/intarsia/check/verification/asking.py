@@ -1,0 +1,230 @@
+"""An embedded index is asked what a scan would ask it, for values that are in the data.
+
+What it answers has to hold every row that a look at the data finds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import islice
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.arrow.comparison import comparison_array, comparison_type
+from intarsia.check.verification.findings import Findings
+from intarsia.check.verification.questions import SAMPLED_VALUES, questions
+from intarsia.embed.column_data import FileColumns
+from intarsia.errors import ColumnNotFoundError, FormatError, IndexBuildError, IndexPayloadError
+from intarsia.file import ParquetInput
+from intarsia.format.directory import Entry
+from intarsia.indexes.asking import ask_index
+from intarsia.indexes.base import EstimatesRows, EstimatingIndex, OpenIndex, PicksPredicates, SureIndex
+from intarsia.predicate.bound import Condition, Path
+from intarsia.predicate.evaluate import condition_mask
+from intarsia.rows.selection import RowSelection
+
+#: So many values are asked for where an index built anew is another one.
+_DOUBTED_VALUES = 500
+
+#: Row groups smaller than this are asked about together, so that thousands of them do not take minutes.
+_ROWS_AT_ONCE = 8192
+_BYTES_AT_ONCE = 16 << 20
+
+#: The first row of a piece of a column, and its values.
+_Piece: TypeAlias = tuple[int, pa.Array]
+
+
+@dataclass(frozen=True)
+class OpenedEntry:
+    """An entry that was opened.
+
+    Attributes:
+        entry: The entry.
+        index: The index with its parameters.
+        payload: Its payload.
+        ways: The open index: by the whole payload, and as it is probed where it is.
+        num_rows: Rows in the file.
+        rebuilt: The index as it is when it is built anew, if it then has another payload.
+    """
+
+    entry: Entry
+    index: Any
+    payload: bytes
+    ways: Sequence[OpenIndex]
+    num_rows: int
+    rebuilt: OpenIndex | None = None
+
+    def asks(self, predicate: Condition) -> bool:
+        """Whether a scan would ask it anything."""
+        return self.prunes(predicate) or self.estimates(predicate)
+
+    def prunes(self, predicate: Condition) -> bool:
+        """Whether a scan would ask it which rows might match."""
+        return not self._picks or self.index.can_prune(predicate)
+
+    def estimates(self, predicate: Condition) -> bool:
+        """Whether a scan would ask it how many rows match."""
+        return self._is_estimator and self.index.can_estimate(predicate)
+
+    @cached_property
+    def _picks(self) -> bool:  # kept, for looking at a protocol takes longer than asking
+        return isinstance(self.index, PicksPredicates)
+
+    @cached_property
+    def _is_estimator(self) -> bool:
+        return isinstance(self.index, EstimatesRows)
+
+
+def check_columns(file: ParquetInput, opened: OpenedEntry, columns: FileColumns, findings: Findings) -> int:
+    """Ask about each column; gives for how many questions more rows are kept than after building anew."""
+    paths, most_batches = opened.entry.columns, None
+    if not paths:  # it is about rows, and may be asked about any column: some rows of each are enough
+        leaves = file.leaves_by_path.items() if isinstance(opened.index, EstimatesRows) else ()
+        paths, most_batches = tuple(path for path, leaf in leaves if leaf.ordinal in file.leaf_types), 1
+    return sum(_check_column(file, opened, path, columns, findings, most_batches) for path in paths)
+
+
+def _check_column(
+    file: ParquetInput,
+    opened: OpenedEntry,
+    path: Path,
+    columns: FileColumns,
+    findings: Findings,
+    most_batches: int | None,
+) -> int:
+    """Ask about a column; gives for how many questions more rows are kept than after building anew."""
+    starts = file.footer.row_group_starts
+    name = ".".join(path)
+    kept_more = 0
+    try:
+        leaf = columns.leaf(path)
+        for pieces in _gathered(islice(columns.batches(path), most_batches)):
+            if opened.rebuilt is None and len(pieces) > 1 and _is_faultless(opened, path, pieces, findings):
+                continue
+            for first_row, values in pieces:
+                row_group = int(np.searchsorted(starts, first_row, side="right")) - 1
+                place = findings.at(row_group, leaf.name)
+                kept_more += _check_values(opened, leaf.path, first_row, values, place)
+    except (ColumnNotFoundError, IndexBuildError) as error:
+        findings.add("index-column", str(error), index=opened.entry.name)
+    except FormatError as error:
+        findings.at(None, name).add("unreadable-pages", error.message, index=opened.entry.name)
+    except (pa.ArrowException, ValueError) as error:  # text that is no UTF-8, times beyond midnight
+        message = f"values of the column cannot be compared: {error}"
+        findings.at(None, name).add("unchecked", message, index=opened.entry.name)
+    return kept_more
+
+
+def _gathered(batches: Iterable[_Piece]) -> Iterator[list[_Piece]]:
+    """Pieces that follow each other, as many as are looked at together."""
+    held: list[_Piece] = []
+    num_rows = num_bytes = 0
+    for piece in batches:
+        num_rows, num_bytes = num_rows + len(piece[1]), num_bytes + piece[1].nbytes
+        if held and (num_rows > _ROWS_AT_ONCE or num_bytes > _BYTES_AT_ONCE):
+            yield held
+            held, num_rows, num_bytes = [], len(piece[1]), piece[1].nbytes
+        held.append(piece)
+    if held:
+        yield held
+
+
+def _is_faultless(opened: OpenedEntry, path: Path, pieces: list[_Piece], findings: Findings) -> bool:
+    """Whether nothing is found when all pieces are asked about together; else nothing is noted."""
+    trial = Findings(findings.file)
+    kind = comparison_type(pieces[0][1].type)
+    values = pa.concat_arrays([comparison_array(values, kind) for _, values in pieces])
+    if _check_values(opened, path, pieces[0][0], values, trial) or trial.found:
+        return False
+    findings.checked.update(trial.checked)
+    return True
+
+
+def _check_values(
+    opened: OpenedEntry, path: Path, first_row: int, values: pa.Array, findings: Findings
+) -> int:
+    """Ask an index about values of some rows, given the first of them in the file."""
+    kind = comparison_type(values.type)
+    data = _encoded(comparison_array(values, kind))
+    findings.checked["embedded_rows"] += len(values)
+    answers = _Answers(opened, first_row, len(values))
+    most_values = SAMPLED_VALUES if opened.rebuilt is None else _DOUBTED_VALUES
+    for predicate in questions(path, kind, data, most_values):
+        try:
+            if not ask_index(partial(opened.asks, predicate)):
+                continue
+            found = RowSelection.from_mask(_mask(predicate, data), first_row)
+            for way in opened.ways:
+                ask_index(partial(answers.judge, way, predicate, found))
+        except IndexPayloadError as error:
+            findings.add("index-damaged", str(error), index=opened.entry.name)
+            return 0
+    name = opened.entry.name
+    if answers.lost:
+        findings.add("index-loses-rows", f"it leaves out {_listed(answers.lost)}", index=name)
+    if answers.claimed:
+        findings.add("index-claims-rows", f"it is sure of {_listed(answers.claimed)}", index=name)
+    if answers.estimates:
+        findings.add("index-estimate", f"it estimates {_listed(answers.estimates)}", index=name)
+    return answers.kept_more
+
+
+class _Answers:
+    """What an index answered wrongly about rows from ``first_row`` on."""
+
+    def __init__(self, opened: OpenedEntry, first_row: int, num_rows: int) -> None:
+        self.lost: dict[str, None] = {}  # as ordered sets: two ways to read give the same answer
+        self.claimed: dict[str, None] = {}
+        self.estimates: dict[str, None] = {}
+        self.kept_more = 0
+        self._opened = opened
+        self._rows = first_row, first_row + num_rows
+
+    def judge(self, way: OpenIndex, predicate: Condition, found: RowSelection) -> None:
+        """Ask what a scan would ask, given the rows that match."""
+        if self._opened.prunes(predicate):
+            candidates = way.candidate_rows(predicate)
+            certain = way.certain_rows(predicate) if isinstance(way, SureIndex) else None
+            if candidates is not None and not (missing := found - candidates).is_empty:
+                self.lost[f"{missing.num_rows} of {found.num_rows} rows where {predicate}"] = None
+            if certain is not None and not (extra := certain.clip(*self._rows) - found).is_empty:
+                self.claimed[f"{extra.num_rows} rows that are not {predicate}"] = None
+            self.kept_more += self._keeps_more(candidates, predicate)
+        if self._opened.estimates(predicate) and isinstance(way, EstimatingIndex):
+            estimate = way.estimated_rows(predicate)
+            most = self._opened.num_rows
+            if estimate is not None and not (math.isfinite(estimate) and 0 <= estimate <= most):
+                self.estimates[f"{estimate:g} of {most} rows where {predicate}"] = None
+
+    def _keeps_more(self, candidates: RowSelection | None, predicate: Condition) -> bool:
+        rebuilt = self._opened.rebuilt
+        fewest = None if rebuilt is None else rebuilt.candidate_rows(predicate)
+        if fewest is None:
+            return False
+        kept = RowSelection.from_ranges([self._rows]) if candidates is None else candidates.clip(*self._rows)
+        return not (kept - fewest).is_empty
+
+
+def _encoded(values: pa.Array) -> pa.Array:
+    """Dictionary-encoded, so that each distinct value is judged once."""
+    try:
+        return pc.dictionary_encode(values)
+    except pa.ArrowNotImplementedError:
+        return values
+
+
+def _mask(predicate: Condition, values: pa.Array) -> npt.NDArray[np.bool_]:
+    return np.asarray(condition_mask(predicate, values).to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def _listed(found: Iterable[str]) -> str:
+    items = list(found)
+    more = f" and {len(items) - 3} more" if len(items) > 3 else ""
+    return "; ".join(items[:3]) + more

@@ -1,0 +1,100 @@
+"""Work that reads row group after row group, done along a pass over the file, so that pages are read once.
+
+An index is built by code that asks for the rows of a column from the first to the last.  Several of them, and
+who asks them about the rows, take turns with the pass: each goes on until it wants a row group that the pass
+has not come to.  Only one of them runs at any time.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+_Result = TypeVar("_Result")
+
+#: Called before a row group is read, with its ordinal; returns when the pass has come to it.
+WaitFor = Callable[[int], None]
+
+
+class _LeftError(BaseException):
+    """The pass has ended early; not an Exception, since work may belong to anybody and catch those."""
+
+
+class Follower(Generic[_Result]):
+    """Work that follows a pass, in a thread that only runs while the pass waits for it.
+
+    Args:
+        work: What is to be done; it is given what it has to call before it reads a row group.
+
+    Example:
+        >>> def work(wait_for):
+        ...     for row_group in range(2):
+        ...         wait_for(row_group)
+        ...         print("work on", row_group)
+        ...     return "done"
+        >>> follower = Follower(work)
+        >>> for row_group in range(2):
+        ...     print("pass at", row_group)
+        ...     follower.follow(row_group)
+        pass at 0
+        work on 0
+        pass at 1
+        work on 1
+        >>> follower.finish()
+        'done'
+    """
+
+    def __init__(self, work: Callable[[WaitFor], _Result]) -> None:
+        self._work = work
+        self._reached = -1
+        self._is_done = self._is_left = False
+        self._error: BaseException | None = None
+        self._results: list[_Result] = []
+        self._resumed, self._paused = threading.Semaphore(0), threading.Semaphore(0)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def follow(self, row_group: int) -> None:
+        """Let the work go on until it wants a later row group, or is done; raises what it raises."""
+        self._reached = row_group
+        if self._is_done:
+            return
+        if self._thread.ident is None:
+            self._thread.start()
+        else:
+            self._resumed.release()
+        self._paused.acquire()
+        if self._error is not None:
+            raise self._error
+
+    def finish(self) -> _Result:
+        """What the work comes to, once the pass has come to the end."""
+        self.follow(sys.maxsize)
+        return self._results[0]
+
+    def leave(self) -> None:
+        """End the work, wherever it is; harmless if it is done."""
+        self._is_left = True
+        if self._thread.ident is not None:
+            self._resumed.release()
+            self._thread.join()
+
+    # --- in the thread -------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._results.append(self._work(self._wait_for))
+        except _LeftError:
+            pass
+        except BaseException as error:  # noqa: BLE001 - raised again where the pass waits
+            self._error = error
+        self._is_done = True
+        self._paused.release()
+
+    def _wait_for(self, row_group: int) -> None:
+        while row_group > self._reached:
+            self._paused.release()
+            self._resumed.acquire()
+            if self._is_left:
+                raise _LeftError

@@ -1,0 +1,70 @@
+"""What a footer claims of a column chunk, judged before anybody makes room for so many rows."""
+
+from __future__ import annotations
+
+from intarsia.errors import CorruptFileError
+from intarsia.file import ParquetInput
+from intarsia.file.pages import walk_pages
+from intarsia.format.footer import Footer, Leaf, chunk_range
+
+#: A chunk that claims more values than so many, and so many for each of its bytes, has its pages counted.
+_PLAUSIBLE_VALUES = 1 << 22
+_PLAUSIBLE_VALUES_PER_BYTE = 1 << 10
+
+
+def check_claims(file: ParquetInput, row_group: int, leaf: Leaf) -> None:
+    """Refuse a chunk that claims other rows than it has values for, or far more values than its pages hold.
+
+    Only counts that are implausible are compared with the pages: a chunk of few bytes may well hold many
+    equal values.  All else is told by the footer.
+
+    Args:
+        file: The file.
+        row_group: Ordinal of the row group.
+        leaf: The column.
+
+    Raises:
+        CorruptFileError: If the footer contradicts itself, or the pages.
+        UnsupportedFeatureError: If the chunk is encrypted, or lies in another file.
+    """
+    check_row_count(file.footer, row_group, leaf)
+    meta = file.footer.chunk_metadata(row_group, leaf)
+    if meta.num_values > _PLAUSIBLE_VALUES + _PLAUSIBLE_VALUES_PER_BYTE * meta.total_compressed_size:
+        walk_pages(file.source.read(*chunk_range(meta)), meta.num_values)
+
+
+def check_row_count(footer: Footer, row_group: int, leaf: Leaf) -> None:
+    """Refuse a row group that claims other rows than one of its columns has values for; reads nothing.
+
+    Args:
+        footer: The footer.
+        row_group: Ordinal of the row group.
+        leaf: The column.
+
+    Raises:
+        CorruptFileError: If rows and values contradict each other.
+        UnsupportedFeatureError: If the chunk is encrypted, or lies in another file.
+    """
+    num_rows = footer.metadata.row_groups[row_group].num_rows
+    check_value_count(leaf, num_rows, footer.chunk_metadata(row_group, leaf).num_values)
+
+
+def check_value_count(leaf: Leaf, num_rows: int, num_values: int) -> None:
+    """Refuse rows that a column has no values for.
+
+    A flat column has a value or a null for each row.  One in a list or map has at least one entry for each,
+    since an empty list and a null list have an entry, too.
+
+    Args:
+        leaf: The column.
+        num_rows: Rows that a row group claims.
+        num_values: Values that the column's chunk claims, nulls included.
+
+    Raises:
+        CorruptFileError: If rows and values contradict each other.
+    """
+    if num_values < num_rows or (leaf.is_flat and num_values > num_rows):
+        raise CorruptFileError(
+            f"the row group claims {num_rows} rows, but its column {leaf.name!r} has {num_values} values",
+            struct="RowGroup",
+        )
