@@ -113,8 +113,11 @@ class ScanReport:
             query: What was asked of it.
             outcome: What that took.
         """
-        plan, counts = outcome.plan, outcome.counts
-        file = query.file
+        with query.file.named_errors():
+            self._add_file(query, outcome)
+
+    def _add_file(self, query: FileQuery, outcome: FileOutcome) -> None:
+        plan, counts, file = outcome.plan, outcome.counts, query.file
         self.files_opened += 1
         self.files_read += counts.row_groups > 0
         self.row_groups_total += query.num_row_groups
