@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from intarsia.storage import ByteSource, LocalFile, ObjectIdentity, ObjectStoreFile
+from intarsia.storage import ByteSource, LocalFile, ObjectIdentity, ObjectStoreFile, find_store
 
 
 @dataclass(frozen=True)
@@ -17,10 +17,11 @@ class DataFile:
         path: A local path or a URL.
         size_bytes: Its length when it was listed.
         partition: Values that its folders' names give, as text; None for null.
-        store: An obstore store for URLs, else None.
+        store: An obstore store for URLs; None for local files, and to find one when an object is opened.
         key: The path within the store.
         e_tag: What the store said of its version when it was listed; None if unknown.
         modified: When it was written last, in seconds since 1970; None if unknown.
+        uri: The name that another engine has for it, such as Spark; empty if that is not known.
     """
 
     path: str
@@ -30,11 +31,12 @@ class DataFile:
     key: str = ""
     e_tag: str | None = None
     modified: float | None = None
+    uri: str = ""
 
     @property
     def is_remote(self) -> bool:
         """Whether it lies in an object store."""
-        return self.store is not None
+        return self.store is not None or "://" in self.path
 
     def open(self, *, fresh: bool = False) -> ByteSource:
         """Open the file's bytes.
@@ -42,11 +44,12 @@ class DataFile:
         Args:
             fresh: Ask the store what the object is now, even if the listing said so.
         """
-        if self.store is None:
+        if not self.is_remote:
             return LocalFile(self.path)
         listed = ObjectIdentity(self.size_bytes, self.e_tag, self.modified)
         known = listed if listed.is_conclusive and not fresh else None
-        return ObjectStoreFile(self.store, self.key, self.path, known)
+        store, key = (self.store, self.key) if self.store is not None else find_store(self.path)
+        return ObjectStoreFile(store, key, self.path, known)
 
 
 @runtime_checkable

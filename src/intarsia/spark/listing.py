@@ -11,12 +11,11 @@ import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from intarsia.lake.discovery import HIVE_NULL, find_files
-from intarsia.storage import ByteSource, LocalFile
+from intarsia.lake.data_file import DataFile
+from intarsia.lake.discovery import HIVE_NULL
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -24,47 +23,6 @@ if TYPE_CHECKING:
 _SCHEME = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.\-]*):(?://[^/]*)?(?=/)")
 _GLOB = re.compile(r"[\\*?\[\]{}]")
 _ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
-
-
-@dataclass(frozen=True)
-class LakeFile:
-    """One file of a frame.
-
-    Attributes:
-        path: Its name as Hadoop writes it: ``file:/lake/x.parquet``, ``s3a://bucket/x.parquet``.
-        folders: The folders between what the user named and the file.
-    """
-
-    path: str
-    folders: tuple[str, ...]
-
-    @cached_property
-    def partition(self) -> dict[str, str | None]:
-        """Partition columns and their values as text, None for null."""
-        out: dict[str, str | None] = {}
-        for folder in self.folders:
-            name, equals, value = folder.partition("=")
-            if equals:
-                out[_unescape(name)] = None if value == HIVE_NULL else _unescape(value)
-        return out
-
-    @property
-    def spark_path(self) -> str:
-        """The argument for ``spark.read.parquet`` that means this file, whatever its name."""
-        return _GLOB.sub(r"\\\g<0>", self.path)
-
-    def open(self) -> ByteSource:
-        """Open the file's bytes."""
-        name = python_path(self.path, decode=False)
-        return LocalFile(name) if "://" not in name else find_files(name)[0].open()
-
-    def size(self) -> int:
-        """Its length in bytes."""
-        source = self.open()
-        try:
-            return source.size()
-        finally:
-            source.close()
 
 
 @dataclass(frozen=True)
@@ -76,7 +34,7 @@ class Listing:
         base_path: The folder below which partition columns begin; None where there are none.
     """
 
-    files: tuple[LakeFile, ...]
+    files: tuple[DataFile, ...]
     base_path: str | None
 
 
@@ -111,13 +69,36 @@ def list_files(frame: DataFrame, paths: Sequence[str]) -> Listing | None:
         root = (path[: scheme.end()] if scheme else "") + "/" + "/".join(segments[:depth])
         if depth < len(segments):
             roots[root] = None
-        files.append(LakeFile(path, tuple(segments[depth:-1])))
+        files.append(_data_file(path, segments[depth:-1]))
     if not files:
         return None
-    if not any("=" in folder for file in files for folder in file.folders):
+    if not any(file.partition for file in files):
         return Listing(tuple(files), None)
     # Spark takes one base path only; with several it could not be told which columns each file has
     return Listing(tuple(files), _GLOB.sub(r"\\\g<0>", next(iter(roots)))) if len(roots) == 1 else None
+
+
+def spark_path(file: DataFile) -> str:
+    """The argument for ``spark.read.parquet`` that means a file, whatever its name."""
+    return _GLOB.sub(r"\\\g<0>", file.uri)
+
+
+def _data_file(uri: str, folders: Sequence[str]) -> DataFile:
+    """A file of a frame.
+
+    Args:
+        uri: Its name as Hadoop writes it: ``file:/lake/x.parquet``, ``s3a://bucket/x.parquet``.
+        folders: The folders between what the user named and the file.
+    """
+    values: dict[str, str | None] = {}
+    for folder in folders:
+        name, equals, value = folder.partition("=")
+        if equals:
+            values[_unescape(name)] = None if value == HIVE_NULL else _unescape(value)
+    path = python_path(uri, decode=False)
+    # an object's size is asked for when it is opened
+    size_bytes = os.path.getsize(path) if os.path.exists(path) else 0
+    return DataFile(path, size_bytes, tuple(values.items()), uri=uri)
 
 
 def list_by_spark(spark: SparkSession, path: str) -> list[str]:

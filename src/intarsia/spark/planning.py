@@ -1,209 +1,61 @@
-"""Which files of a lake Spark need not read: partition values first, then every index of each file."""
+"""Which files of a lake Spark need not read, by the planner that tables use."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import closing
 
-import pyarrow as pa
-
-from intarsia.errors import IntarsiaError
-from intarsia.file import Ignored, ParquetInput
-from intarsia.predicate import (
-    And,
-    Bound,
-    BoundConstant,
-    Comparison,
-    Constant,
-    In,
-    IsNull,
-    Like,
-    Or,
-    Path,
-    Predicate,
-    bind,
-    evaluate,
-)
-from intarsia.predicate.bound import conjoin, disjoin
+from intarsia.file import Ignored
+from intarsia.lake.data_file import DataFile
+from intarsia.lake.planning import Excluded, OpenPlan, plan_files
+from intarsia.lake.table_files import TableFiles
 from intarsia.read.counts import ReadCounts
-from intarsia.read.file_plan import count_planned, plan_file
-from intarsia.read.file_query import FileQuery
-from intarsia.read.output_columns import OutputColumn
+from intarsia.read.file_plan import count_planned
 from intarsia.read.report import FileOutcome, ScanReport
-from intarsia.spark.int96 import as_nanoseconds, is_int96
-from intarsia.spark.listing import LakeFile
-from intarsia.spark.spark_types import holds_as_is, partition_value
-from intarsia.spark.where import spark_semantics
-
-#: Files opened at once where they are far away.
-_REMOTE_FILES_AT_ONCE = 16
-
-_ANY = BoundConstant(True)
-
-_Leaf = Comparison | In | IsNull | Like
+from intarsia.spark.binding import SparkBinder
 
 
 class FilePlanner:
-    """Judges files by a weakened predicate (see `intarsia.spark.where`).
+    """Chooses files by their partition values and indexes.
 
     Args:
-        predicate: What `intarsia.spark.where.weaken` gave.
-        types: Spark's types of the columns in it.
-        case_sensitive: Whether names of columns are.
-        columns: Top-level columns that will be read, None for all; for the report.
-        int96_as_moments: Whether Spark takes INT96 for moments as they stand, whoever wrote them.
+        binder: What is asked of each file.
         count_pages: Whether the report shall say which pages would be read; takes a little longer.
 
     Attributes:
         report: What was judged, and which index excluded what.
     """
 
-    def __init__(
-        self,
-        predicate: Predicate,
-        types: Mapping[Path, str],
-        *,
-        case_sensitive: bool,
-        columns: Sequence[str] | None = None,
-        int96_as_moments: bool = True,
-        count_pages: bool = False,
-    ) -> None:
-        self._predicate = predicate
-        self._types = types
-        self._case_sensitive = case_sensitive
-        self._columns = columns
-        self._int96_as_moments = int96_as_moments
+    def __init__(self, binder: SparkBinder, *, count_pages: bool = False) -> None:
+        self._binder = binder
         self._count_pages = count_pages
-        self._lock = threading.Lock()
         self.report = ScanReport(rows_matched=None, bytes_planned=0)
 
-    def surviving(self, files: Sequence[LakeFile]) -> list[LakeFile]:
-        """The files that may hold matching rows, in their order."""
+    def surviving(self, files: Sequence[DataFile]) -> list[DataFile]:
+        """The files that may hold matching rows, in their order; one that cannot be planned is kept."""
+        table = TableFiles(files)
         self.report.files_total += len(files)
-        remote = any("://" in file.path for file in files)
-        with ThreadPoolExecutor(_REMOTE_FILES_AT_ONCE if remote else 1) as pool:
-            kept = list(pool.map(self._may_match, files))
-        return [file for file, keep in zip(files, kept, strict=True) if keep]
+        with closing(plan_files(files, self._binder, table.open_file, table.files_at_once)) as planned:
+            return [entry for entry, future in planned if self._keeps(entry, future)]
 
-    def _may_match(self, file: LakeFile) -> bool:
+    def _keeps(self, entry: DataFile, future: Future[OpenPlan | Excluded]) -> bool:
         try:
-            return self._judge(file)
-        except Exception as error:  # noqa: BLE001  what cannot be planned here is Spark's to read, or to refuse
-            with self._lock:
-                self.report.files_read += 1
-                self.report.ignored.append(Ignored(file.path, "all", f"{type(error).__name__}: {error}"))
+            found = future.result()
+            if isinstance(found, Excluded):
+                self.report.add_unopened(entry.size_bytes, found.column)
+                return False
+            with closing(found.query):
+                return self._judge(found)
+        except Exception as error:  # noqa: BLE001  Spark reads the file, or says what is wrong with it
+            self.report.files_read += 1
+            self.report.ignored.append(Ignored(entry.path, "all", f"{type(error).__name__}: {error}"))
             return True
 
-    def _judge(self, file: LakeFile) -> bool:
-        by_partition = self._bound(self._predicate, lambda leaf: self._partition_leaf(leaf, file))
-        if by_partition == BoundConstant(False):
-            asked = {path[0].lower() for path in self._types}
-            names = [name for name in file.partition if name.lower() in asked]
-            size = file.size() if self._count_pages else 0
-            with self._lock:
-                self.report.add_unopened(size, ", ".join(names) or "constant")
-            return False
-        with ParquetInput(file.open()) as opened:
-
-            def leaf_in_file(leaf: _Leaf) -> Bound:
-                if self._partition_name(leaf.column[0], file) is not None:
-                    return self._partition_leaf(leaf, file)
-                return self._file_leaf(leaf, opened)
-
-            query = FileQuery.of(
-                opened, self._bound(self._predicate, leaf_in_file), self._output(opened.arrow_schema)
-            )
-            plan = plan_file(query)
-            rows = plan.candidates
-            counts = (
-                count_planned(query, rows) if self._count_pages else ReadCounts(rows_candidate=rows.num_rows)
-            )
-            with self._lock:
-                self.report.add_file(query, FileOutcome(plan, counts))
-            return not rows.is_empty
-
-    def _bound(self, node: Predicate, leaf: Callable[[_Leaf], Bound]) -> Bound:
-        """The predicate bound, each leaf by itself: what cannot be bound is TRUE."""
-        if isinstance(node, And):
-            return conjoin([self._bound(child, leaf) for child in node.children])
-        if isinstance(node, Or):
-            return disjoin([self._bound(child, leaf) for child in node.children])
-        if isinstance(node, Constant):
-            return BoundConstant(bool(node.value))
-        assert isinstance(node, _Leaf)
-        return leaf(node)
-
-    def _partition_name(self, name: str, file: LakeFile) -> str | None:
-        if self._case_sensitive:
-            return name if name in file.partition else None
-        return next((key for key in file.partition if key.lower() == name.lower()), None)
-
-    def _partition_leaf(self, leaf: _Leaf, file: LakeFile) -> Bound:
-        """A leaf on a partition column, decided; TRUE for all others."""
-        name = self._partition_name(leaf.column[0], file)
-        if name is None or len(leaf.column) > 1:
-            return _ANY
-        value = partition_value(file.partition[name], self._types[tuple(leaf.column)])
-        if value is None:
-            return _ANY
-        path = tuple(leaf.column)
-        try:
-            bound = bind(leaf, pa.schema([(leaf.column[0], value.type)]))
-        except IntarsiaError:
-            return _ANY
-        columns = {path: pa.array([value.as_py()], value.type)}
-        return BoundConstant(evaluate(bound, columns, 1)[0].as_py())
-
-    def _file_leaf(self, leaf: _Leaf, file: ParquetInput) -> Bound:
-        """A leaf on a column of the file."""
-        schema = file.arrow_schema
-        found = self._find(schema, tuple(leaf.column))
-        if found is None:  # Spark reads nulls
-            return BoundConstant(isinstance(leaf, IsNull) and not leaf.negated)
-        path, kind = found
-        if path is None:
-            return _ANY
-        spark_type = self._types[tuple(leaf.column)]
-        there = replace(leaf, column=path)
-        here: Predicate = there
-        if spark_type == "timestamp" and self._int96_as_moments and is_int96(file, path):
-            here = as_nanoseconds(there, file)
-        elif not isinstance(leaf, IsNull) and not holds_as_is(spark_type, kind):
-            return _ANY
-        try:
-            return self._bound(here, lambda leaf: spark_semantics(bind(leaf, schema)))
-        except IntarsiaError:
-            return _ANY
-
-    def _find(self, schema: pa.Schema, names: Path) -> tuple[Path | None, pa.DataType] | None:
-        """A column in a file's schema: its path there, None if that is ambiguous; None if it is not there."""
-        fields = list(schema)
-        path: list[str] = []
-        kind = pa.null()
-        for name in names:
-            wanted = name if self._case_sensitive else name.lower()
-            found = [
-                field
-                for field in fields
-                if (field.name if self._case_sensitive else field.name.lower()) == wanted
-            ]
-            if not found:
-                return None
-            if len(found) > 1:
-                return None, kind
-            path.append(found[0].name)
-            kind = found[0].type
-            fields = (
-                [kind.field(place) for place in range(kind.num_fields)] if pa.types.is_struct(kind) else []
-            )
-        return tuple(path), kind
-
-    def _output(self, schema: pa.Schema) -> list[OutputColumn]:
-        wanted = None if self._columns is None else {name.lower() for name in self._columns}
-        return [
-            OutputColumn(field.name, (field.name,), field.type)
-            for field in schema
-            if wanted is None or field.name.lower() in wanted
-        ]
+    def _judge(self, planned: OpenPlan) -> bool:
+        rows = planned.plan.candidates
+        counts = ReadCounts(rows_candidate=rows.num_rows)
+        if self._count_pages:
+            counts = count_planned(planned.query, rows)
+        self.report.add_file(planned.query, FileOutcome(planned.plan, counts))
+        return not rows.is_empty

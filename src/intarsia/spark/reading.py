@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from intarsia.predicate import And, Constant, Or, Path, Predicate
 from intarsia.read.report import ScanReport, warn_of_ignored
+from intarsia.spark.binding import SparkBinder
 from intarsia.spark.job import is_connect
-from intarsia.spark.listing import Listing, list_files, uncached
+from intarsia.spark.listing import Listing, list_files, spark_path, uncached
 from intarsia.spark.planning import FilePlanner
 from intarsia.spark.spark_types import SparkColumn, resolve
 from intarsia.spark.where import weaken
@@ -72,7 +73,7 @@ def read(
             if listing.files and not kept:  # each file was judged, and none may match
                 frame = frame.limit(0)
             elif len(kept) < len(listing.files):
-                frame = _over(spark, whole, listing, [file.spark_path for file in kept]).where(where)
+                frame = _over(spark, whole, listing, [spark_path(file) for file in kept]).where(where)
     return frame if columns is None else frame.select(*_quoted(whole, columns))
 
 
@@ -161,14 +162,14 @@ def _planner(
         predicate = _weakened(spark, where, find)
         if not count_pages and _is_trivial(predicate):
             return None
-    return FilePlanner(
+    binder = SparkBinder(
         predicate,
         types,
         case_sensitive=case_sensitive,
         columns=columns,
         int96_as_moments=not _is_on(spark, "spark.sql.parquet.int96TimestampConversion"),
-        count_pages=count_pages,
     )
+    return FilePlanner(binder, count_pages=count_pages)
 
 
 def _weakened(

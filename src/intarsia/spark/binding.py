@@ -1,0 +1,170 @@
+"""A question of Spark's put to one file: names, types and comparisons are Spark's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from intarsia.errors import IntarsiaError
+from intarsia.file import ParquetInput
+from intarsia.lake.data_file import DataFile
+from intarsia.predicate import (
+    And,
+    Bound,
+    BoundConstant,
+    Comparison,
+    Constant,
+    In,
+    IsNull,
+    Like,
+    Or,
+    Path,
+    Predicate,
+    bind,
+    evaluate,
+)
+from intarsia.predicate.bound import conjoin, disjoin
+from intarsia.read.file_query import FileQuery
+from intarsia.read.output_columns import OutputColumn
+from intarsia.spark.int96 import as_nanoseconds, is_int96
+from intarsia.spark.spark_types import holds_as_is, partition_value
+from intarsia.spark.where import spark_semantics
+
+_ANY = BoundConstant(True)
+
+_Leaf = Comparison | In | IsNull | Like
+
+
+class SparkBinder:
+    """Puts a weakened predicate (see `intarsia.spark.where`) to files, as Spark would read them.
+
+    Each condition is bound by itself: one that cannot be bound to a file is TRUE there.
+
+    Args:
+        predicate: What `intarsia.spark.where.weaken` gave.
+        types: Spark's types of the columns in it.
+        case_sensitive: Whether names of columns are.
+        columns: Top-level columns that will be read, None for all; for the report.
+        int96_as_moments: Whether Spark takes INT96 for moments as they stand, whoever wrote them.
+    """
+
+    def __init__(
+        self,
+        predicate: Predicate,
+        types: Mapping[Path, str],
+        *,
+        case_sensitive: bool,
+        columns: Sequence[str] | None = None,
+        int96_as_moments: bool = True,
+    ) -> None:
+        self._predicate = predicate
+        self._types = types
+        self._case_sensitive = case_sensitive
+        self._columns = columns
+        self._int96_as_moments = int96_as_moments
+
+    def excluding_column(self, entry: DataFile) -> str | None:
+        """The partition columns by which a file has no row that matches; None if they do not exclude it."""
+        partition = dict(entry.partition)
+        by_partition = self._bound(self._predicate, lambda leaf: self._partition_leaf(leaf, partition))
+        if by_partition != BoundConstant(False):
+            return None
+        asked = {path[0].lower() for path in self._types}
+        return ", ".join(name for name in partition if name.lower() in asked) or "constant"
+
+    def query(self, entry: DataFile, file: ParquetInput) -> FileQuery:
+        """The predicate and the columns in one open file's own types."""
+        partition = dict(entry.partition)
+
+        def leaf_in_file(leaf: _Leaf) -> Bound:
+            if self._partition_name(leaf.column[0], partition) is not None:
+                return self._partition_leaf(leaf, partition)
+            return self._file_leaf(leaf, file)
+
+        return FileQuery.of(file, self._bound(self._predicate, leaf_in_file), self._output(file.arrow_schema))
+
+    def _bound(self, node: Predicate, leaf: Callable[[_Leaf], Bound]) -> Bound:
+        """The predicate bound, each leaf by itself: what cannot be bound is TRUE."""
+        if isinstance(node, And):
+            return conjoin([self._bound(child, leaf) for child in node.children])
+        if isinstance(node, Or):
+            return disjoin([self._bound(child, leaf) for child in node.children])
+        if isinstance(node, Constant):
+            return BoundConstant(bool(node.value))
+        assert isinstance(node, _Leaf)
+        return leaf(node)
+
+    def _partition_name(self, name: str, partition: Mapping[str, str | None]) -> str | None:
+        if self._case_sensitive:
+            return name if name in partition else None
+        return next((key for key in partition if key.lower() == name.lower()), None)
+
+    def _partition_leaf(self, leaf: _Leaf, partition: Mapping[str, str | None]) -> Bound:
+        """A leaf on a partition column, decided; TRUE for all others."""
+        name = self._partition_name(leaf.column[0], partition)
+        if name is None or len(leaf.column) > 1:
+            return _ANY
+        value = partition_value(partition[name], self._types[tuple(leaf.column)])
+        if value is None:
+            return _ANY
+        path = tuple(leaf.column)
+        try:
+            bound = bind(leaf, pa.schema([(leaf.column[0], value.type)]))
+        except IntarsiaError:
+            return _ANY
+        columns = {path: pa.array([value.as_py()], value.type)}
+        return BoundConstant(evaluate(bound, columns, 1)[0].as_py())
+
+    def _file_leaf(self, leaf: _Leaf, file: ParquetInput) -> Bound:
+        """A leaf on a column of the file."""
+        schema = file.arrow_schema
+        found = self._find(schema, tuple(leaf.column))
+        if found is None:  # Spark reads nulls
+            return BoundConstant(isinstance(leaf, IsNull) and not leaf.negated)
+        path, kind = found
+        if path is None:
+            return _ANY
+        spark_type = self._types[tuple(leaf.column)]
+        there = replace(leaf, column=path)
+        here: Predicate = there
+        if spark_type == "timestamp" and self._int96_as_moments and is_int96(file, path):
+            here = as_nanoseconds(there, file)
+        elif not isinstance(leaf, IsNull) and not holds_as_is(spark_type, kind):
+            return _ANY
+        try:
+            return self._bound(here, lambda leaf: spark_semantics(bind(leaf, schema)))
+        except IntarsiaError:
+            return _ANY
+
+    def _find(self, schema: pa.Schema, names: Path) -> tuple[Path | None, pa.DataType] | None:
+        """A column in a file's schema: its path there, None if that is ambiguous; None if it is not there."""
+        fields = list(schema)
+        path: list[str] = []
+        kind = pa.null()
+        for name in names:
+            wanted = name if self._case_sensitive else name.lower()
+            found = [
+                field
+                for field in fields
+                if (field.name if self._case_sensitive else field.name.lower()) == wanted
+            ]
+            if not found:
+                return None
+            if len(found) > 1:
+                return None, kind
+            path.append(found[0].name)
+            kind = found[0].type
+            fields = (
+                [kind.field(place) for place in range(kind.num_fields)] if pa.types.is_struct(kind) else []
+            )
+        return tuple(path), kind
+
+    def _output(self, schema: pa.Schema) -> list[OutputColumn]:
+        wanted = None if self._columns is None else {name.lower() for name in self._columns}
+        return [
+            OutputColumn(field.name, (field.name,), field.type)
+            for field in schema
+            if wanted is None or field.name.lower() in wanted
+        ]
