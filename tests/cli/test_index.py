@@ -65,7 +65,7 @@ class TestIndex:
         assert document == {
             "files": {"total": 3, "indexed": 3, "unchanged": 0, "failed": 0},
             "bytes": {"before": before, "after": after, "added": after - before},
-            "skipped": [],
+            "notes": [],
             "failed": [],
         }
 

@@ -269,12 +269,12 @@ def test_damaged_blob_is_left_out_or_built_anew(path):
         file.write(damaged)
     report = attach(path, [Rows("n")])
     assert report.built == ("rows(n):page",)
-    assert report.skipped == ()
+    assert report.notes == ()
     assert {entry.name for entry in directory_of(path).entries} == {"rows(n):page", "rows(s):page"}
     with open(path, "wb") as file:
         file.write(damaged)
     report = attach(path, [PageIndex()])
-    assert ["damaged" in note.reason for note in report.skipped] == [True]
+    assert ["damaged" in note.reason for note in report.notes] == [True]
     assert [entry.name for entry in directory_of(path).entries] == ["rows(s):page"]
 
 
@@ -387,7 +387,7 @@ def test_empty_files(tmp_path):
                     writer.write_table(table)
             before = content(path)
             report = attach(path, [PageIndex(), Rows("a"), Distinct("a")])
-            assert report.skipped == ()
+            assert report.notes == ()
             assert pq.read_table(path).num_rows == (rows if groups else 0)
             detach(path)
             assert content(path) == before
@@ -510,7 +510,7 @@ def test_a_footer_that_claims_four_billion_rows(tmp_path, index, values_too):
     tracemalloc.stop()
     report = attach(path, [PageIndex(), Bloom("n")])
     assert not report.changed
-    assert all(str(HUGE) in note.reason for note in report.skipped)
+    assert all(str(HUGE) in note.reason for note in report.notes)
     assert content(path) == before
 
 
@@ -531,7 +531,7 @@ def test_types_without_order_get_an_offset_index(tmp_path):
     table = pa.table({"t": pa.array([1, 2, None], pa.timestamp("ns"))})
     pq.write_table(table, path, use_deprecated_int96_timestamps=True)
     report = attach(path, [PageIndex()])
-    assert [(note.column, note.row_group, note.reason) for note in report.skipped] == [
+    assert [(note.column, note.row_group, note.reason) for note in report.notes] == [
         ("t", None, "its type has no defined order")
     ]
     found, _ = page_indexes(path)

@@ -121,7 +121,7 @@ def test_no_value_that_is_there_is_denied(drawn, tmp_path_factory):
             bits = filters[ordinal, leaf.name]
             assert all(holds(bits, value) for value in values)
             assert len(bits) <= optimal_bytes(len(values) + 4, 0.01)
-    assert report.skipped == ()
+    assert report.notes == ()
     assert ia.verify(path).ok
     assert attach(path, [Bloom(name) for name in drawn.table.column_names]).changed is False
     detach(path)
@@ -136,11 +136,11 @@ def test_values_that_pyarrow_does_not_decode_are_not_denied(tmp_path):
     assert loses_rows(path)
     report = attach(path, [Bloom("l"), Statistics()])
     assert set(filters_of(path)) == set()
-    assert {(note.column, note.index) for note in report.skipped} == {
+    assert {(note.column, note.index) for note in report.notes} == {
         ("l.list.element", "bloom(l)"),
         ("l.list.element", "statistics"),
     }
-    assert all("pyarrow decodes 0 of 1 rows" in note.reason for note in report.skipped)
+    assert all("pyarrow decodes 0 of 1 rows" in note.reason for note in report.notes)
 
 
 def test_timestamps_of_96_bits_are_hashed_as_they_are_stored(tmp_path):

@@ -61,7 +61,7 @@ def test_every_file_is_attached_to_or_refused(corpus, tmp_path):
         assert rows_of(path) == rows_of(pa.BufferReader(before))
         again = attach(path, asked)
         assert path.read_bytes() == after, source.name
-        assert again.skipped == report.skipped
+        assert again.notes == report.notes
         detach(path)
         assert path.read_bytes() == before
         assert os.listdir(tmp_path) == [source.name]
@@ -80,7 +80,7 @@ def reasons(corpus, name, tmp_path):
     path.write_bytes(source.read_bytes())
     report = attach(path, [PageIndex()])
     found, footer = page_indexes(str(path))
-    return {note.column: note.reason for note in report.skipped}, found, footer
+    return {note.column: note.reason for note in report.notes}, found, footer
 
 
 def test_pages_that_go_on_within_a_row(corpus, tmp_path):

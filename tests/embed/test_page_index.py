@@ -71,7 +71,7 @@ def test_every_page_says_what_its_rows_hold(drawn, tmp_path_factory):
     report = attach(path, [PageIndex()])
     found, footer = page_indexes(path)
     columns = list(leaf_columns(drawn.table))
-    reasons = {(note.column, note.row_group): note.reason for note in report.skipped}
+    reasons = {(note.column, note.row_group): note.reason for note in report.notes}
     for (row_group, ordinal), (column_index, offset_index) in found.items():
         leaf = footer.leaves[ordinal]
         name, nullable, column_kind, path_in_it, kind = columns[ordinal]
@@ -197,7 +197,7 @@ def test_chunks_with_nan_have_no_bounds(tmp_path, version):
     assert len(found[0, 0][1].page_locations) == 2
     assert found[0, 1][0].nan_counts == [0, 0]
     assert found[0, 1][0].min_values == [struct.pack("<d", -0.0)] * 2
-    assert [(note.column, note.reason[:12]) for note in report.skipped] == [("x", "it holds NaN")]
+    assert [(note.column, note.reason[:12]) for note in report.notes] == [("x", "it holds NaN")]
     assert attach(path, [PageIndex()]).built == ()
 
 
@@ -210,7 +210,7 @@ def test_total_order_says_everything_of_nan(tmp_path):
     edit_footer(
         path, lambda tree: tree.get(7).items[0].fields.update({2: tree.get(7).items[0].fields.pop(1)})
     )
-    assert attach(path, [PageIndex()]).skipped == ()
+    assert attach(path, [PageIndex()]).notes == ()
     found, _ = page_indexes(path)
     index = found[0, 0][0]
     assert index.nan_counts == [1, 2, 0, 0]
@@ -225,7 +225,7 @@ def test_orders_of_later_versions(tmp_path):
         path, lambda tree: tree.get(7).items[0].fields.update({9: tree.get(7).items[0].fields.pop(1)})
     )
     report = attach(path, [PageIndex()])
-    assert [(note.column, note.reason) for note in report.skipped] == [
+    assert [(note.column, note.reason) for note in report.notes] == [
         ("x", "its column order is not known to this version")
     ]
 
@@ -250,7 +250,7 @@ def test_pages_that_may_have_no_offset_index(tmp_path, pages, reason):
         assert found[0, 0][0].repetition_level_histograms == [2, 1, 1, 0]
         assert [location.first_row_index for location in found[0, 0][1].page_locations] == [0, 2]
     else:
-        assert [note.reason for note in report.skipped] == [reason]
+        assert [note.reason for note in report.notes] == [reason]
         assert found[0, 0] == (None, None)
 
 
@@ -293,7 +293,7 @@ def test_codec_that_nobody_has(tmp_path, codec):
 
     edit_footer(path, claim)
     report = attach(path, [PageIndex()])
-    assert len(report.skipped) == 2
+    assert len(report.notes) == 2
     found, _ = page_indexes(path)
     assert found[0, 0][0] is None
     assert found[0, 0][1] is not None
@@ -329,5 +329,5 @@ def test_positions_outside_the_dictionary(tmp_path):
     assert data.count(b"\x01\x05\xaa\xaa") == 1
     path.write_bytes(data.replace(b"\x01\x05\xaa\xaa", b"\x02\x20\x03\x00"))
     report = attach(path, [PageIndex()])
-    (note,) = report.skipped
+    (note,) = report.notes
     assert "entry 3 of 2 in the dictionary" in note.reason

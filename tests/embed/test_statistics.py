@@ -234,7 +234,7 @@ def test_without_column_orders_all_bounds_are_computed_anew(tmp_path):
         assert (found[0, leaf].min_value, found[0, leaf].max_value) == (None, None)
         assert found[0, leaf].null_count == 0
     assert found[0, 2].nan_count == 1
-    assert {note.column for note in report.skipped} == {"f", "when"}
+    assert {note.column for note in report.notes} == {"f", "when"}
     once = content(path)
     assert attach(path, [Statistics()]).changed is False
     attach(path, [PageIndex(), Statistics()])
@@ -270,7 +270,7 @@ def test_what_holds_nan_gets_counts_and_no_bounds(tmp_path, kind):
 
     (one,) = statistics_of(path)[0].values()
     assert (one.min_value, one.max_value, one.null_count, one.nan_count) == (None, None, 0, 2)
-    assert [(note.index, note.reason[:12]) for note in report.skipped] == [("statistics", "it holds NaN")]
+    assert [(note.index, note.reason[:12]) for note in report.notes] == [("statistics", "it holds NaN")]
     assert attach(path, [Statistics()]).changed is False
 
 
@@ -296,7 +296,7 @@ def test_an_order_of_a_later_version_gets_no_bounds(tmp_path):
 
     (one,) = statistics_of(path)[0].values()
     assert (one.min_value, one.null_count) == (None, 1)
-    assert [note.reason for note in report.skipped] == ["its column order is not known to this version"]
+    assert [note.reason for note in report.notes] == ["its column order is not known to this version"]
 
 
 def test_row_groups_are_skipped_by_them(tmp_path):

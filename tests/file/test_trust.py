@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from intarsia.file.trust import RULES, Claim, Told, Trust, parse_writer
+from intarsia.file.trust import RULES, Claim, Trust, Verdict, parse_writer
 from intarsia.format.footer import Footer, schema_leaves
 from intarsia.format.structs import (
     ColumnMetaData,
@@ -144,11 +144,11 @@ def test_an_arrow_dictionary_is_known_by_the_arrow_schema():
 def test_bounds():
     current, deprecated = {"min_value": b"a", "max_value": b"b"}, {"min": b"c", "max": b"d"}
     number = trust("", "number")
-    assert number.bounds(chunk(**current, **deprecated)) == Told((b"a", b"b"))
-    assert number.bounds(chunk(**deprecated)) == Told((b"c", b"d"))
-    assert number.bounds(chunk(min_value=b"a", **deprecated)) == Told((b"c", b"d"))
-    assert number.bounds(chunk(min=b"a")) == Told(None, "one of the two bounds is missing")
-    assert number.bounds(chunk()) == Told(None, "it has none")
+    assert number.bounds(chunk(**current, **deprecated)) == Verdict((b"a", b"b"))
+    assert number.bounds(chunk(**deprecated)) == Verdict((b"c", b"d"))
+    assert number.bounds(chunk(min_value=b"a", **deprecated)) == Verdict((b"c", b"d"))
+    assert number.bounds(chunk(min=b"a")) == Verdict(None, "one of the two bounds is missing")
+    assert number.bounds(chunk()) == Verdict(None, "it has none")
     unordered = trust("", "number", orders=False)
     assert "ordered" in unordered.bounds(chunk(**current, **deprecated)).reason
     assert unordered.bounds(chunk(**deprecated)).value == (b"c", b"d")
@@ -157,8 +157,8 @@ def test_bounds():
 def test_null_counts():
     bounds = {"min_value": b"a", "max_value": b"b"}
     number = trust("", "number")
-    assert number.null_count(chunk(null_count=3), 10) == Told(3)
-    assert number.null_count(chunk(null_count=0, **bounds), 10) == Told(0)
+    assert number.null_count(chunk(null_count=3), 10) == Verdict(3)
+    assert number.null_count(chunk(null_count=0, **bounds), 10) == Verdict(0)
     for told in (
         number.null_count(chunk(null_count=0), 10),
         number.null_count(chunk(), 10),
@@ -168,4 +168,4 @@ def test_null_counts():
     ):
         assert told.value is None
         assert told.reason
-    assert trust("", "unsigned").null_count(chunk("unsigned", null_count=3), 10) == Told(0)
+    assert trust("", "unsigned").null_count(chunk("unsigned", null_count=3), 10) == Verdict(0)

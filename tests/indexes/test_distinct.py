@@ -221,9 +221,9 @@ def test_an_index_that_is_of_no_use_is_told(tmp_path):
     rows = 60_000
     pq.write_table(pa.table({"id": range(rows), "word": [f"{row:x}" for row in range(rows)]}), path)
     report = ia.attach(path, [ia.Distinct("id", 20_000), ia.Distinct("id", "file", max_values=rows)])
-    assert [(note.column, note.index) for note in report.skipped] == [("id", "distinct(id):20000")]
-    assert report.skipped[0].reason.endswith("or too long ones")
+    assert [(note.column, note.index) for note in report.notes] == [("id", "distinct(id):20000")]
+    assert report.notes[0].reason.endswith("or too long ones")
     assert "too many distinct values" in str(report)
-    (note,) = ia.attach(path, [ia.Ngram("word", 3, "file", max_grams=10)]).skipped
+    (note,) = ia.attach(path, [ia.Ngram("word", 3, "file", max_grams=10)]).notes
     assert (note.index, "max_grams=10" in note.reason) == ("ngram(word):file", True)
-    assert ia.attach(path, [ia.Ngram("word", 3, "file")]).skipped == ()
+    assert ia.attach(path, [ia.Ngram("word", 3, "file")]).notes == ()

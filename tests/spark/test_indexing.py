@@ -108,13 +108,13 @@ def test_what_cannot_be_indexed_is_told(spark, tmp_path):
         pa.table({"t": pa.array([1, 2], pa.timestamp("ns"))}), path, use_deprecated_int96_timestamps=True
     )
     report = quietly(spark, tmp_path / "lake", [PageIndex()])
-    assert [(note["column"], note["index"]) for note in report.skipped] == [("t", "page_index")]
-    assert report.skipped[0]["path"] == str(path)
+    assert [(note["column"], note["index"]) for note in report.notes] == [("t", "page_index")]
+    assert report.notes[0]["path"] == str(path)
     missing = quietly(spark, tmp_path / "lake", [ia.Distinct("nope")])
     assert "no column 'nope'" in missing.failed[0]["error"]
     told = report.to_dict()
     assert told["files"]["total"] == 1
-    assert told["skipped"] == report.skipped
+    assert told["notes"] == report.notes
     assert told["per_file"][0]["path"] == str(path)
 
 

@@ -123,17 +123,17 @@ def test_a_lake_of_sparks_gets_every_index_once(spark, lake):
         assert set(file.built) | set(file.kept) == {*EMBEDDED, "bloom(bloom)", "page_index", "statistics"}
         entries = ia.inspect(file.path).directory.entries
         assert {entry.name for entry in entries} == EMBEDDED
-    assert {(note["column"], note["index"], note["reason"]) for note in report.skipped} == {
+    assert {(note["column"], note["index"], note["reason"]) for note in report.notes} == {
         ("ts", index, "its type has no defined order") for index in ("page_index", "statistics")
     }
-    assert len(report.skipped) == 2 * FILES
+    assert len(report.notes) == 2 * FILES
 
     again = ias.index(spark, path, INDEXES, progress=False)
     assert (again.files_unchanged, again.files_failed, again.bytes_added) == (FILES, 0, 0)
     for file in again.per_file:
         assert file.built == ()
         assert set(file.kept) == {*EMBEDDED, "bloom(bloom)", "page_index", "statistics"}
-    assert again.skipped == report.skipped
+    assert again.notes == report.notes
     assert files_of(path) == after
 
 

@@ -251,7 +251,7 @@ def test_long_bounds_are_cut(path, length, kind):
     values = [f"{row:04}".ljust(length, "é") for row in range(100)]
     table = pa.table({"n": range(100), "text": pa.array(values).cast(kind), "after": range(100)})
     report = ia.write_table(table, path, rows_per_page=10, row_group_size=50)
-    assert report.skipped == ()
+    assert report.notes == ()
     for row_group in range(2):
         index = column_index(path, 1, row_group)
         assert len(index.min_values) == 5
@@ -282,7 +282,7 @@ def test_chunks_with_nan_have_no_bounds(path, kind):
     assert [column_index(path, 0, group) is None for group in range(2)] == [False, True]
     assert [column_index(path, 1, group) is None for group in range(2)] == [False, True]
     assert column_index(path, 2, 1) is not None
-    assert [(note.column, note.row_group) for note in report.skipped] == [("x", 1), ("l.list.element", 1)]
+    assert [(note.column, note.row_group) for note in report.notes] == [("x", 1), ("l.list.element", 1)]
     before = path.read_bytes()
     assert not ia.attach(path, [ia.PageIndex()]).changed
     assert path.read_bytes() == before

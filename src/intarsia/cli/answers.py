@@ -23,7 +23,7 @@ from intarsia.read.report import ScanReport
 
 
 @dataclass(frozen=True)
-class Answer:
+class PrintedRows:
     """Rows, on their way.
 
     Attributes:
@@ -37,27 +37,29 @@ class Answer:
     reports: Callable[[], list[ScanReport]]
 
 
-def matching_rows(table: Table, where: str | None, names: list[str] | None, limit: int | None) -> Answer:
+def matching_rows(table: Table, where: str | None, names: list[str] | None, limit: int | None) -> PrintedRows:
     """The rows that match, read as they are taken."""
     scan = table.scan(where, names, limit)
     return _renamed(scan, names, scan)
 
 
-def sampled_rows(table: Table, names: list[str] | None, num_rows: int, seed: int | None) -> Answer:
+def sampled_rows(table: Table, names: list[str] | None, num_rows: int, seed: int | None) -> PrintedRows:
     """Rows drawn from the table."""
     scan = table.scan(columns=names)
     return _renamed(scan, names, scan.sample(num_rows, seed).to_batches())
 
 
-def _renamed(scan: Scan, names: list[str] | None, batches: Iterable[pa.RecordBatch]) -> Answer:
+def _renamed(scan: Scan, names: list[str] | None, batches: Iterable[pa.RecordBatch]) -> PrintedRows:
     """Fields of structs go by their whole path if their own names are not unique."""
     schema = scan.schema
     if names is not None and len(set(schema.names)) < len(schema):
         schema = pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
-    return Answer(schema, (batch.rename_columns(schema.names) for batch in batches), lambda: [scan.report])
+    return PrintedRows(
+        schema, (batch.rename_columns(schema.names) for batch in batches), lambda: [scan.report]
+    )
 
 
-def aggregated(table: Table, where: str | None, calls: Sequence[Call]) -> Answer:
+def aggregated(table: Table, where: str | None, calls: Sequence[Call]) -> PrintedRows:
     """One row: what is asked of the rows that match.
 
     All that is exact takes one pass over the files, and each ``approx_distinct`` another.
@@ -82,7 +84,7 @@ def aggregated(table: Table, where: str | None, calls: Sequence[Call]) -> Answer
             reports.append(count.report)
     arrays = [_array(call, column, found[_key(column), call.function]) for call, column in asked]
     row = pa.RecordBatch.from_arrays(arrays, names=[call.name for call in calls])
-    return Answer(row.schema, [row], lambda: reports)
+    return PrintedRows(row.schema, [row], lambda: reports)
 
 
 def _column_of(schema: pa.Schema, call: Call) -> OutputColumn | None:

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class Outcome(Generic[T]):
+class Results(Generic[T]):
     """What was done.
 
     Attributes:
@@ -44,7 +44,7 @@ class Outcome(Generic[T]):
             say(f"{path}: {_reason(path, error)}", red)
 
 
-def for_each(label: str, paths: Sequence[str], act: Callable[[str, ShowDone], T]) -> Outcome[T]:
+def for_each(label: str, paths: Sequence[str], act: Callable[[str, ShowDone], T]) -> Results[T]:
     """Do something to each file, with a progress bar.
 
     Args:
@@ -52,7 +52,7 @@ def for_each(label: str, paths: Sequence[str], act: Callable[[str, ShowDone], T]
         paths: The files.
         act: Takes a file, and a function to which it says what part of it is done.
     """
-    outcome: Outcome[T] = Outcome()
+    outcome: Results[T] = Results()
     with progress(label, len(paths)) as show:
         for place, path in enumerate(paths):
             show(place)

@@ -33,7 +33,7 @@ class Format(str, Enum):
         return self in (Format.ARROW, Format.PARQUET)
 
 
-class Writer(Protocol):
+class RowWriter(Protocol):
     """Takes batches of one schema."""
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -47,7 +47,7 @@ class Writer(Protocol):
 
 def writer(
     form: Format, sink: IO[bytes], schema: pa.Schema, *, is_file: bool = False, shown: int | None = None
-) -> Writer:
+) -> RowWriter:
     """A writer.
 
     Args:

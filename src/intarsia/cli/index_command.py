@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from intarsia.cli.arguments import AsJson, Paths
-from intarsia.cli.each_file import Outcome, find_paths, for_each
+from intarsia.cli.each_file import Results, find_paths, for_each
 from intarsia.cli.failures import UsageError
 from intarsia.cli.index_calls import index_kinds, parse_index
 from intarsia.cli.terminal import ShowDone, count, print_json, printable, size
@@ -183,12 +183,12 @@ def _attach(file: str, asked: Sequence[Any], show: ShowDone) -> AttachReport:
     return attach(file, asked, progress=lambda done, total, _: show(done / max(1, total)))
 
 
-def _tell_attached(outcome: Outcome[AttachReport], seconds: float, *, as_json: bool) -> None:
+def _tell_attached(outcome: Results[AttachReport], seconds: float, *, as_json: bool) -> None:
     """The report that `intarsia.spark.index` gives, too."""
-    from intarsia.embed.index_report import FileOutcome, IndexReport
+    from intarsia.embed.index_report import IndexedFile, IndexReport
 
-    done = [FileOutcome.of(report) for report in outcome.done]
-    failed = [FileOutcome(failure["path"], error=failure["error"]) for failure in outcome.failures()]
+    done = [IndexedFile.of(report) for report in outcome.done]
+    failed = [IndexedFile(failure["path"], error=failure["error"]) for failure in outcome.failures()]
     report = IndexReport(tuple(sorted([*done, *failed], key=lambda file: file.path)), seconds)
     if as_json:
         print_json(report.to_dict())
@@ -206,7 +206,7 @@ def detach(path: Paths, json: AsJson = False) -> None:
     raise typer.Exit(outcome.exit_code)
 
 
-def _tell_detached(outcome: Outcome[DetachReport], *, as_json: bool) -> None:
+def _tell_detached(outcome: Results[DetachReport], *, as_json: bool) -> None:
     detached = [report for report in outcome.done if report.detached]
     removed = sum(report.bytes_before - report.bytes_after for report in detached)
     if as_json:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from intarsia.cli.arguments import AsJson, Paths
-from intarsia.cli.each_file import Outcome, find_paths, for_each
+from intarsia.cli.each_file import Results, find_paths, for_each
 from intarsia.cli.terminal import ShowDone, count, dim, print_json, printable, red
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _verify(path: str, show: ShowDone) -> VerifyReport:
     return verify_file(path, progress=lambda done, total, _: show(done / max(1, total)))
 
 
-def _tell(outcome: Outcome[VerifyReport]) -> None:
+def _tell(outcome: Results[VerifyReport]) -> None:
     outcome.tell_failures()
     for report in outcome.done:
         for finding in report.findings:

@@ -28,7 +28,7 @@ from intarsia.embed.layout import lay_out
 from intarsia.embed.original import Original, find_original
 from intarsia.embed.page_index import PageIndex, trusted_page_index
 from intarsia.embed.progress import Progress, no_progress
-from intarsia.embed.report import AttachReport, Skipped, summarize
+from intarsia.embed.report import AttachReport, Note, summarize
 from intarsia.embed.statistics import Statistics
 from intarsia.embed.structures import StructureCompleter
 from intarsia.errors import (
@@ -70,7 +70,7 @@ def attach(
         progress: Called as ``progress(done_units, total_units, label)``.
 
     Returns:
-        What was built, kept and skipped, and why.
+        What was built, kept and noted.
 
     Raises:
         FileNotFoundError: If nothing is there.
@@ -135,9 +135,7 @@ def attach_to(
         bytes_after=length,
         built=tuple(work.built),
         kept=tuple(work.kept),
-        skipped=summarize(
-            work.skipped, [group.num_rows for group in original.file.footer.metadata.row_groups]
-        ),
+        notes=summarize(work.notes, [group.num_rows for group in original.file.footer.metadata.row_groups]),
         stale=original.stale,
         seconds=time.perf_counter() - started,
     )
@@ -162,12 +160,12 @@ class _Attachment:
             original.file, carried_states(original.file.footer, original.current)
         )
         self._states_before = dict(self.structures.states)
-        self.blobs, self.skipped = carried_blobs(original)
+        self.blobs, self.notes = carried_blobs(original)
         self._blobs_before = list(self.blobs)
-        self._lost = bool(self.skipped)
+        self._lost = bool(self.notes)
         self.built: list[str] = []
         self.kept: list[str] = []
-        self._shortfalls: list[Skipped] = []
+        self._shortfalls: list[Note] = []
         self._columns = columns_of(original.file, self._known_offset_index)
         self._embedded: set[object] = set()
         self._standard = [index for kind in STANDARD for index in asked if isinstance(index, kind)]
@@ -183,7 +181,7 @@ class _Attachment:
                 self._embed(index)
         # what was asked for has been built anew where it was damaged
         names = {blob.entry.name for blob in self.blobs}
-        self.skipped = [note for note in self.skipped if note.index not in names] + self._shortfalls
+        self.notes = [note for note in self.notes if note.index not in names] + self._shortfalls
         self.kept += [blob.entry.name for blob in self.blobs if blob.entry.identity not in self._embedded]
 
     @property
@@ -199,7 +197,7 @@ class _Attachment:
 
     def _complete_structures(self) -> None:
         self.structures.run(self._work, self._advance)
-        self.skipped += self.structures.skipped
+        self.notes += self.structures.notes
         for structure in self._standard:
             if self.structures.built[structure.name]:
                 self.built.append(structure.name)

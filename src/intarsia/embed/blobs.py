@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from intarsia.embed.column_data import FileColumns
 from intarsia.embed.original import Original
-from intarsia.embed.report import Skipped
+from intarsia.embed.report import Note
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.file import ParquetInput
 from intarsia.format.blob import BLOB_HEADER_BYTES, blob_header, checksum
@@ -70,21 +70,21 @@ def _footer_keys(index: object | None, payload_offset: int) -> Mapping[bytes, by
     return index.footer_keys(payload_offset) if isinstance(index, HasFooterKeys) else {}
 
 
-def carried_blobs(original: Original) -> tuple[list[Blob], list[Skipped]]:
+def carried_blobs(original: Original) -> tuple[list[Blob], list[Note]]:
     """What is embedded already, and what of it is damaged and therefore left out."""
     embedded = EmbeddedIndexes(original.current)
     entries = original.directory.entries if original.directory is not None else ()
     found = [_carried(embedded, entry) for entry in entries]
     blobs = [item for item in found if isinstance(item, Blob)]
-    return blobs, [item for item in found if isinstance(item, Skipped)]
+    return blobs, [item for item in found if isinstance(item, Note)]
 
 
-def _carried(embedded: EmbeddedIndexes, entry: Entry) -> Blob | Skipped:
+def _carried(embedded: EmbeddedIndexes, entry: Entry) -> Blob | Note:
     try:
         return Blob(entry, embedded.read(entry))
     except IndexPayloadError as error:
         reason = f"it was there, but damaged, and is left out: {error}"
-        return Skipped(", ".join(entry.column_names), None, entry.name, reason)
+        return Note(", ".join(entry.column_names), None, entry.name, reason)
 
 
 def check_parameters(index: Index) -> Identity:
@@ -142,12 +142,12 @@ def same_index(planned: Entry, there: Entry) -> bool:
     )
 
 
-def shortfall_of(index: Index, blob: Blob, columns: FileColumns) -> Skipped | None:
+def shortfall_of(index: Index, blob: Blob, columns: FileColumns) -> Note | None:
     """What to tell of an index that was built, and will hardly be of use."""
     if not isinstance(index, TellsShortfall):
         return None
     reason = index.shortfall(blob.payload, columns.layout)
-    return None if reason is None else Skipped(", ".join(index.columns), None, blob.entry.name, reason)
+    return None if reason is None else Note(", ".join(index.columns), None, blob.entry.name, reason)
 
 
 def build_blob(index: Index, planned: Entry, columns: FileColumns) -> Blob:

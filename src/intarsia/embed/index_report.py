@@ -13,7 +13,7 @@ _SHOWN = 10
 
 
 @dataclass(frozen=True)
-class FileOutcome:
+class IndexedFile:
     """What became of one file.
 
     Attributes:
@@ -22,7 +22,7 @@ class FileOutcome:
         bytes_after: Its length now.
         built: Names of the indexes that were built.
         kept: Names of those that were there already.
-        skipped: What has no index, or one of hardly any use, and why: ``column``, ``index``, ``reason``,
+        notes: What has no index, or one of hardly any use, and why: ``column``, ``index``, ``reason``,
             perhaps ``row_group``.
         error: Why the file was left as it was; None if all went well.
         seconds: How long it took.
@@ -33,12 +33,12 @@ class FileOutcome:
     bytes_after: int = 0
     built: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
-    skipped: tuple[dict[str, Any], ...] = ()
+    notes: tuple[dict[str, Any], ...] = ()
     error: str | None = None
     seconds: float = 0.0
 
     @classmethod
-    def of(cls, report: AttachReport) -> FileOutcome:
+    def of(cls, report: AttachReport) -> IndexedFile:
         """What attaching to a file reported."""
         return cls(
             report.path,
@@ -46,7 +46,7 @@ class FileOutcome:
             report.bytes_after,
             report.built,
             report.kept,
-            tuple(report.to_dict()["skipped"]),
+            tuple(report.to_dict()["notes"]),
             seconds=report.seconds,
         )
 
@@ -60,10 +60,10 @@ class FileOutcome:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> FileOutcome:
+    def from_json(cls, text: str) -> IndexedFile:
         """The inverse of `to_json`."""
         values = json.loads(text)
-        for name in ("built", "kept", "skipped"):
+        for name in ("built", "kept", "notes"):
             values[name] = tuple(values[name])
         return cls(**values)
 
@@ -77,12 +77,12 @@ class IndexReport:
         seconds: How long the whole took.
 
     Example:
-        >>> print(IndexReport((FileOutcome("a.parquet", 900_000, 1_000_000, ("page_index",)),), 0.5))
+        >>> print(IndexReport((IndexedFile("a.parquet", 900_000, 1_000_000, ("page_index",)),), 0.5))
         indexed 1 of 1 files in 0.5 s
         100.0 kB added to 900.0 kB (11.1%)
     """
 
-    per_file: tuple[FileOutcome, ...] = field(repr=False)
+    per_file: tuple[IndexedFile, ...] = field(repr=False)
     seconds: float
 
     @property
@@ -111,9 +111,9 @@ class IndexReport:
         return [{"path": file.path, "error": file.error} for file in self.per_file if file.error is not None]
 
     @property
-    def skipped(self) -> list[dict[str, Any]]:
+    def notes(self) -> list[dict[str, Any]]:
         """``path``, ``column``, ``index`` and ``reason`` of what has no index."""
-        return [{"path": file.path, **note} for file in self.per_file for note in file.skipped]
+        return [{"path": file.path, **note} for file in self.per_file for note in file.notes]
 
     @property
     def bytes_before(self) -> int:
@@ -141,7 +141,7 @@ class IndexReport:
             },
             "bytes": {"before": self.bytes_before, "after": self.bytes_after, "added": self.bytes_added},
             "seconds": self.seconds,
-            "skipped": self.skipped,
+            "notes": self.notes,
             "failed": self.failed,
             "per_file": [json.loads(file.to_json()) for file in self.per_file],
         }
@@ -157,10 +157,10 @@ class IndexReport:
     def _notes(self) -> list[str]:
         """Why some columns have no index, or one of no use; what holds for many files is told once."""
         files_of: dict[tuple[str, str, str], set[str]] = defaultdict(set)
-        for note in self.skipped:
+        for note in self.notes:
             files_of[note["index"], note["column"], note["reason"]].add(note["path"])
         return [
-            f"skipped: {index} of {column}: {reason} ({_count(len(files))})"
+            f"note: {index} of {column}: {reason} ({_count(len(files))})"
             for (index, column, reason), files in files_of.items()
         ]
 

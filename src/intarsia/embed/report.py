@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Skipped:
+class Note:
     """A chunk, or a whole column, that an index leaves out; or an index of hardly any use; and why."""
 
     column: str
@@ -29,7 +29,7 @@ class AttachReport:
         bytes_after: Its length now.
         built: Names of the indexes that this run built; a standard structure if any chunk got it.
         kept: Names of those that were there already.
-        skipped: What has no index, or one of hardly any use, and why.
+        notes: What has no index, or one of hardly any use, and why.
         stale: Why a directory that was there was not about this file; None if there was none, or it was.
         seconds: How long it took.
     """
@@ -40,7 +40,7 @@ class AttachReport:
     bytes_after: int
     built: tuple[str, ...]
     kept: tuple[str, ...]
-    skipped: tuple[Skipped, ...]
+    notes: tuple[Note, ...]
     stale: str | None
     seconds: float
 
@@ -58,7 +58,7 @@ class AttachReport:
         built = f"built {', '.join(self.built)}" if self.built else "built nothing"
         kept = f"; kept {', '.join(self.kept)}" if self.kept else ""
         text = f"{self.path}: {built}{kept}; {self.bytes_added:+,} bytes"
-        for note in self.skipped:
+        for note in self.notes:
             place = "" if note.row_group is None else f", row group {note.row_group}"
             text += f"\n  {note.index} of {note.column}{place}: {note.reason}"
         return text
@@ -68,9 +68,8 @@ class AttachReport:
         out = asdict(self)
         out["bytes_added"] = self.bytes_added
         out["built"], out["kept"] = list(self.built), list(self.kept)
-        out["skipped"] = [
-            {name: value for name, value in asdict(note).items() if value is not None}
-            for note in self.skipped
+        out["notes"] = [
+            {name: value for name, value in asdict(note).items() if value is not None} for note in self.notes
         ]
         return out
 
@@ -107,9 +106,9 @@ class DetachReport:
         return {**asdict(self), "removed": list(self.removed)}
 
 
-def summarize(notes: Iterable[Skipped], row_group_rows: Sequence[int]) -> tuple[Skipped, ...]:
+def summarize(notes: Iterable[Note], row_group_rows: Sequence[int]) -> tuple[Note, ...]:
     """One note for a column where all its row groups with rows have the same."""
-    groups: dict[Skipped, list[int]] = defaultdict(list)
+    groups: dict[Note, list[int]] = defaultdict(list)
     for note in notes:
         whole = replace(note, row_group=None)
         places = groups[whole]

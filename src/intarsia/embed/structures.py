@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol
 from intarsia.embed.chunk import Chunk
 from intarsia.embed.chunk_state import ChunkState, chunks_of
 from intarsia.embed.leaf_values import LeafReader, leaf_paths
-from intarsia.embed.report import Skipped
+from intarsia.embed.report import Note
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.structs import ColumnChunk
 
@@ -72,7 +72,7 @@ class StructureCompleter:
 
     file: ParquetInput
     states: dict[ChunkKey, ChunkState]
-    skipped: list[Skipped] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
     built: Counter[str] = field(default_factory=Counter)
     kept: Counter[str] = field(default_factory=Counter)
 
@@ -144,4 +144,4 @@ class StructureCompleter:
         self.kept[structure.name] += outcome.built is False
         if outcome.reason is not None:
             column = self.file.footer.leaves[key.leaf].name
-            self.skipped.append(Skipped(column, key.row_group, structure.name, outcome.reason))
+            self.notes.append(Note(column, key.row_group, structure.name, outcome.reason))

@@ -40,7 +40,7 @@ class Claim(Enum):
 
 
 @dataclass(frozen=True)
-class Told(Generic[_T]):
+class Verdict(Generic[_T]):
     """A value that metadata state, if it is trusted.
 
     Attributes:
@@ -299,7 +299,7 @@ class Trust:
         order = orders[self.leaf.ordinal]
         return order.TYPE_ORDER is not None or order.IEEE_754_TOTAL_ORDER is not None
 
-    def bounds(self, meta: ColumnMetaData) -> Told[tuple[bytes, bytes]]:
+    def bounds(self, meta: ColumnMetaData) -> Verdict[tuple[bytes, bytes]]:
         """The lower and the upper bound of a chunk, as the file holds them.
 
         The deprecated pair counts only where there is no other.
@@ -311,10 +311,10 @@ class Trust:
         ):
             if low is not None and high is not None:
                 doubt = self.doubt(claim, meta)
-                return Told((low, high)) if doubt is None else Told(None, doubt)
-        return Told(None, "one of the two bounds is missing" if has_bounds(statistics) else "it has none")
+                return Verdict((low, high)) if doubt is None else Verdict(None, doubt)
+        return Verdict(None, "one of the two bounds is missing" if has_bounds(statistics) else "it has none")
 
-    def null_count(self, meta: ColumnMetaData, num_values: int) -> Told[int]:
+    def null_count(self, meta: ColumnMetaData, num_values: int) -> Verdict[int]:
         """How many values of a chunk are null.
 
         Args:
@@ -322,19 +322,19 @@ class Trust:
             num_values: Its values, nulls included: its rows, if the column is flat.
         """
         if self.leaf.max_definition_level == 0:
-            return Told(0)  # whatever is counted: there is no way to write a null
+            return Verdict(0)  # whatever is counted: there is no way to write a null
         doubt = self.doubt(Claim.NULL_COUNT, meta)
         if doubt is not None:
-            return Told(None, doubt)
+            return Verdict(None, doubt)
         statistics = meta.statistics or Statistics()
         nulls = statistics.null_count
         if nulls is None:
-            return Told(None, "nulls were not counted")
+            return Verdict(None, "nulls were not counted")
         if not 0 <= nulls <= num_values:
-            return Told(None, f"{nulls} of {num_values} values cannot be null")
+            return Verdict(None, f"{nulls} of {num_values} values cannot be null")
         if not nulls and not has_bounds(statistics):
-            return Told(None, "some writers put 0 for nulls that they did not count")
-        return Told(nulls)
+            return Verdict(None, "some writers put 0 for nulls that they did not count")
+        return Verdict(nulls)
 
 
 def has_bounds(statistics: Statistics) -> bool:

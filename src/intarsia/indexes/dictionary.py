@@ -70,7 +70,7 @@ _VALUE_BYTES = {
 }
 
 
-class _Probe(NamedTuple):
+class _DictionaryProbe(NamedTuple):
     """A predicate on one column chunk, and the chunk's dictionary page."""
 
     predicate: Condition
@@ -144,7 +144,7 @@ class Dictionaries:
     def ask(self, wanted: Wanted, stakes: Stakes) -> Iterator[Told]:
         """Judge conditions by the dictionary pages that cost less than they could save."""
         probes = self._worthwhile(self._probes(wanted), stakes)
-        by_place: dict[ByteRange, list[_Probe]] = defaultdict(list)
+        by_place: dict[ByteRange, list[_DictionaryProbe]] = defaultdict(list)
         for probe in probes:
             by_place[probe.place].append(probe)
         for places in _parts(list(by_place)):
@@ -183,7 +183,7 @@ class Dictionaries:
         meta = self._file.footer.chunk_metadata(row_group, leaf)
         return dictionary_range(meta, self._file.locations(ChunkKey(row_group, leaf.ordinal)))
 
-    def _probes(self, wanted: Wanted) -> list[_Probe]:
+    def _probes(self, wanted: Wanted) -> list[_DictionaryProbe]:
         """The dictionary pages that could tell, as far as it is known where they lie."""
         chunks = list(self._chunks(wanted))
         # some writers do not say where the dictionary page ends; then it is where the OffsetIndex starts
@@ -194,20 +194,20 @@ class Dictionaries:
         )
         places = [(chunk, self._place(chunk[1], chunk[2])) for chunk in chunks]
         return [
-            _Probe(*chunk, place)
+            _DictionaryProbe(*chunk, place)
             for chunk, place in places
             if place is not None and place.length <= MAX_DICTIONARY_BYTES
         ]
 
-    def _worthwhile(self, probes: Sequence[_Probe], stakes: Stakes) -> list[_Probe]:
+    def _worthwhile(self, probes: Sequence[_DictionaryProbe], stakes: Stakes) -> list[_DictionaryProbe]:
         """The probes of each row group, without the dearest of them until they cost less than they save."""
         edges = self._file.footer.row_group_starts
         num_groups = len(edges) - 1
         page_cost = max(PAGE_COST_BYTES, self._file.source.coalesce_bytes)
-        chosen: list[_Probe] = []
+        chosen: list[_DictionaryProbe] = []
         while probes:
             denied: dict[Condition, Bools] = defaultdict(lambda: np.zeros(num_groups, dtype=bool))
-            by_row_group: dict[int, list[_Probe]] = defaultdict(list)
+            by_row_group: dict[int, list[_DictionaryProbe]] = defaultdict(list)
             for probe in probes:
                 denied[probe.predicate][probe.row_group] = True
                 by_row_group[probe.row_group].append(probe)
@@ -227,7 +227,7 @@ class Dictionaries:
 
     # --- what they say -----------------------------------------------------------------------------
 
-    def _judge(self, probes: Sequence[_Probe], data: bytes) -> None:
+    def _judge(self, probes: Sequence[_DictionaryProbe], data: bytes) -> None:
         """Judge the predicates on one chunk, given the bytes of its dictionary page."""
         leaf, row_group, place = probes[0].leaf, probes[0].row_group, probes[0].place
         try:
@@ -246,7 +246,7 @@ class Dictionaries:
             self._kept_bytes += place.length
             self.pages[place.start] = data
 
-    def _nulls(self, probe: _Probe) -> int:
+    def _nulls(self, probe: _DictionaryProbe) -> int:
         """Nulls of a chunk; negative if that is not known."""
         if probe.leaf.max_definition_level == 0:
             return 0

@@ -112,7 +112,7 @@ class Ngram:
                 f"Ngram: {self.column!r} holds {value_type}, not strings; use Distinct or BloomGranule"
             )
         edges = chunk.layout.edges(self.granularity, self.column)
-        granules = _Granules(self.n, self.max_grams)
+        granules = _GramLists(self.n, self.max_grams)
         for granule, piece in cut_at_edges(edges, compared_batches(chunk, self.column)):
             texts = pc.unique(piece).drop_null()
             granules.add(granule, fold_case(texts) if self.ignore_case else texts)
@@ -255,7 +255,7 @@ def _marked(texts: pa.Array) -> npt.NDArray[np.uint8]:
     return marked
 
 
-class _Granules:
+class _GramLists:
     """Gathers the grams of each granule as the column goes by."""
 
     def __init__(self, n: int, max_grams: int) -> None:

@@ -9,9 +9,9 @@ The only place that imports pyspark, and only in functions: these take a session
 
 from __future__ import annotations
 
-from intarsia.embed.index_report import FileOutcome, IndexReport
+from intarsia.embed.index_report import IndexedFile, IndexReport
 from intarsia.spark.indexing import index
 from intarsia.spark.java import JavaNotFoundError, ensure_java
 from intarsia.spark.reading import explain, read
 
-__all__ = ["FileOutcome", "IndexReport", "JavaNotFoundError", "ensure_java", "explain", "index", "read"]
+__all__ = ["IndexReport", "IndexedFile", "JavaNotFoundError", "ensure_java", "explain", "index", "read"]

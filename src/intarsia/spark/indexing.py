@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from intarsia.embed import Bloom, PageIndex, Statistics, attach
 from intarsia.embed.attach import STANDARD, Attachable, Attachables, checked_indexes
-from intarsia.embed.index_report import FileOutcome, IndexReport
+from intarsia.embed.index_report import IndexedFile, IndexReport
 from intarsia.embed.progress import Progress
 from intarsia.errors import IndexBuildError
 from intarsia.indexes.base import parameters
@@ -88,11 +88,11 @@ def index(
         spark, tasks, work, lambda done, _: tell(min(done * per_task, len(files)), len(files), "indexing")
     )
     # the set: a task that Spark ran twice may have answered twice
-    outcomes = {outcome.path: outcome for outcome in map(FileOutcome.from_json, found)}
+    outcomes = {outcome.path: outcome for outcome in map(IndexedFile.from_json, found)}
     return IndexReport(tuple(outcomes[file] for file in sorted(outcomes)), time.perf_counter() - started)
 
 
-def _attach_one(path: str, shipped: Sequence[Shipped]) -> FileOutcome:
+def _attach_one(path: str, shipped: Sequence[Shipped]) -> IndexedFile:
     """Runs on an executor."""
     started = time.perf_counter()
     try:
@@ -100,8 +100,8 @@ def _attach_one(path: str, shipped: Sequence[Shipped]) -> FileOutcome:
     except Exception as error:  # noqa: BLE001  whatever is wrong with one file must not stop the others
         size = os.path.getsize(path) if os.path.isfile(path) else 0
         text = f"{type(error).__name__}: {str(error).removeprefix(f'{path}: ')}"
-        return FileOutcome(path, size, size, error=text, seconds=time.perf_counter() - started)
-    return FileOutcome.of(report)
+        return IndexedFile(path, size, size, error=text, seconds=time.perf_counter() - started)
+    return IndexedFile.of(report)
 
 
 def _shipped(index: Attachable) -> Shipped:

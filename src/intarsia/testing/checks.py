@@ -41,7 +41,7 @@ RANDOM_LAYOUTS = 50
 _GRANULARITIES = ("file", "row_group", "page", 5)
 
 
-class Question(NamedTuple):
+class Expected(NamedTuple):
     """A leaf of a predicate, and the rows that meet it."""
 
     leaf: Condition
@@ -151,7 +151,7 @@ def check_prunes(index: Index, values: Values, wheres: Iterable[str]) -> None:
 # --- one layout ----------------------------------------------------------------------------------------
 
 
-def check_case(index: Index, case: Case, asked: Sequence[Question]) -> None:
+def check_case(index: Index, case: Case, asked: Sequence[Expected]) -> None:
     """Build an index on some columns, open it each way there is, and ask it."""
     payload = index.build(case.columns)
     layout = case.columns.layout_when_opened
@@ -168,7 +168,7 @@ def check_case(index: Index, case: Case, asked: Sequence[Question]) -> None:
         check_opened(way, index, case, asked)
 
 
-def check_opened(opened: OpenIndex, index: Index, case: Case, asked: Sequence[Question]) -> None:
+def check_opened(opened: OpenIndex, index: Index, case: Case, asked: Sequence[Expected]) -> None:
     """Compare what an open index answers with the rows that match."""
     everything = RowSelection.all(case.columns.layout.num_rows)
     for leaf, matching in asked:
@@ -283,7 +283,7 @@ def variants(index: Index, values: Values) -> list[Index]:
     return found
 
 
-def questions_about(index: Index, columns: MemoryColumns, start: int = 0, step: int = 1) -> list[Question]:
+def questions_about(index: Index, columns: MemoryColumns, start: int = 0, step: int = 1) -> list[Expected]:
     """What an index may be asked, all or each ``step``-th from ``start`` on, with the right answers."""
     asked = (
         predicate for name in index.columns for predicate in unchecked_questions(name, columns.values(name))
@@ -292,7 +292,7 @@ def questions_about(index: Index, columns: MemoryColumns, start: int = 0, step: 
     for predicate in islice(asked, start, None, step):
         with suppress(PredicateError):  # values of this type do not compare
             found.update(dict.fromkeys(conditions(bind(predicate, columns.schema))))
-    return [Question(leaf, _matching(leaf, columns)) for leaf in found]
+    return [Expected(leaf, _matching(leaf, columns)) for leaf in found]
 
 
 def _leaves(where: str, columns: MemoryColumns) -> Iterator[Condition]:

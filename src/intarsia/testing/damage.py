@@ -15,7 +15,7 @@ from intarsia.errors import IndexPayloadError
 from intarsia.indexes.base import Index, PayloadBytes, ProbedIndex
 from intarsia.storage import ByteRange
 from intarsia.testing.checks import (
-    Question,
+    Expected,
     Values,
     ask,
     check_opened,
@@ -84,7 +84,7 @@ def _damage_cases(index: Index, values: Values) -> Iterator[tuple[Index, Case, b
         yield variant, case, variant.build(case.columns)
 
 
-def _asked(index: Index, case: Case) -> list[Question]:
+def _asked(index: Index, case: Case) -> list[Expected]:
     """IS NULL, IS NOT NULL, and some of the others."""
     asked = questions_about(index, case.columns)
     return [*asked[:2], *some_of(asked[2:], ASKED)]

@@ -18,7 +18,7 @@ from intarsia.embed.chunk_state import ChunkState, Placed, chunks_of, state_of
 from intarsia.embed.footer_edit import FooterEdit
 from intarsia.embed.page_bounds import cut_max, cut_min, may_be_cut
 from intarsia.embed.page_index import PageIndex
-from intarsia.embed.report import Skipped
+from intarsia.embed.report import Note
 from intarsia.embed.structures import StructureCompleter
 from intarsia.errors import IndexBuildError
 from intarsia.file import ChunkKey, ParquetInput
@@ -34,7 +34,7 @@ from intarsia.storage.replace import write_all
 States: TypeAlias = Mapping[ChunkKey, ChunkState]
 
 
-def mend_page_index(file: ParquetInput, fd: int, nan_chunks: Container[ChunkKey]) -> list[Skipped]:
+def mend_page_index(file: ParquetInput, fd: int, nan_chunks: Container[ChunkKey]) -> list[Note]:
     """Cut, complete and drop the bounds of pages in a file that pyarrow has just written.
 
     Args:
@@ -46,7 +46,7 @@ def mend_page_index(file: ParquetInput, fd: int, nan_chunks: Container[ChunkKey]
         The chunks that have no bounds, and why.
     """
     before = {key: state_of(chunk, file.footer.start) for key, chunk in chunks_of(file.footer)}
-    after, skipped = dict(before), []
+    after, notes = dict(before), []
     completer = StructureCompleter(file, {})
     for key, state in before.items():
         chunk = completer.chunk(key)
@@ -54,12 +54,12 @@ def mend_page_index(file: ParquetInput, fd: int, nan_chunks: Container[ChunkKey]
         try:
             column_index = _bounds(chunk, state.column_index, holds_nan=key in nan_chunks)
         except IndexBuildError as error:
-            skipped.append(Skipped(chunk.leaf.name, key.row_group, PageIndex.kind, str(error)))
+            notes.append(Note(chunk.leaf.name, key.row_group, PageIndex.kind, str(error)))
             column_index = None
         after[key] = replace(state, column_index=column_index)
     if after != before:
         _write_tail(file, fd, before, after)
-    return skipped
+    return notes
 
 
 def _bounds(chunk: Chunk, place: Placed, *, holds_nan: bool) -> Placed:

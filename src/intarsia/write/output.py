@@ -112,7 +112,7 @@ class Output:
             (self._arrow or self._open(())).close()
             self._sink.close()
             with ParquetInput(_Unseen(self.path, self._new).open()) as file:
-                skipped = mend_page_index(file, self._new.fd, self._nan_chunks)
+                notes = mend_page_index(file, self._new.fd, self._nan_chunks)
         unseen = _Unseen(self.path, self._new)
         num_bytes = plain_bytes = unseen.size
         built: tuple[str, ...] = ()
@@ -121,7 +121,7 @@ class Output:
             with self._new.named_errors():
                 report = attach_to(unseen, embedded, progress=progress, columns_of=columns_of)
             num_bytes, built = report.bytes_after, report.built
-            skipped = [*skipped, *report.skipped]
+            notes = [*notes, *report.notes]
         self._new.put_in_place()
         return WriteReport(
             path=self.path,
@@ -131,7 +131,7 @@ class Output:
             bytes_indexes=num_bytes - plain_bytes,
             dictionary=self._dictionary,
             built=built,
-            skipped=summarize(skipped, self._row_group_rows),
+            notes=summarize(notes, self._row_group_rows),
             seconds=time.perf_counter() - self._started,
         )
 

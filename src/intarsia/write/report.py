@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from intarsia.embed.report import Skipped
+from intarsia.embed.report import Note
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class WriteReport:
         bytes_indexes: What of it are embedded indexes and the footer that lists them.
         dictionary: The leaves that got a dictionary, dotted.
         built: Names of the indexes that were built.
-        skipped: What has no index, and why.
+        notes: What has no index, and why.
         seconds: How long it took, from the first row to the file's being in place.
     """
 
@@ -31,7 +31,7 @@ class WriteReport:
     bytes_indexes: int
     dictionary: tuple[str, ...]
     built: tuple[str, ...]
-    skipped: tuple[Skipped, ...]
+    notes: tuple[Note, ...]
     seconds: float
 
     def to_dict(self) -> dict[str, Any]:
