@@ -35,6 +35,4 @@ def test_notes_that_are_too_many_are_counted():
 
 def test_what_holds_for_many_files_is_told_once():
     files = tuple(IndexedFile(name, 1, 1, notes=(note("x", "no pages"),)) for name in "abc")
-    assert IndexReport(files, 1.0).summary().splitlines()[1:] == [
-        "note: page_index of x: no pages (3 files)"
-    ]
+    assert IndexReport(files, 1.0).summary().splitlines()[1:] == ["note: page_index of x: no pages (3 files)"]

@@ -20,6 +20,7 @@ from intarsia.format.structs import ColumnIndex, OffsetIndex
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.table import Table
 from intarsia.storage import MemorySource
+from tests.embed.tables import edit_footer
 from tests.reading.exact import assert_same_rows
 from tests.reading.pages import layout_of
 from tests.reading.surgery import Patient
@@ -349,3 +350,25 @@ def poke_file(rng, data):
 def test_fuzzed_file_gives_rows_or_an_error_of_ours(files, change, seed, name, where):
     data = change(random.Random(seed), files[name])
     survives(data, where)
+
+
+@pytest.mark.parametrize("question", ["count", "aggregate", "scan", "plan"])
+def test_rows_that_no_column_has_values_for(tmp_path, question):
+    """Impala's huge_num_rows.parquet: the footer claims 4,294,967,294 rows, each chunk holds one value."""
+    path = tmp_path / "huge.parquet"
+    pq.write_table(pa.table({"n": [1], "t": ["a"]}), path)
+
+    def claim_more(footer):
+        footer.set(3, thrift.I64, 2**32 - 2)
+        footer.get(4).items[0].set(3, thrift.I64, 2**32 - 2)
+
+    edit_footer(path, claim_more)
+    table = ia.open(path)
+    ask = {
+        "count": table.count,
+        "aggregate": lambda: table.aggregate({"n": ["count", "max"]}),
+        "scan": lambda: table.scan().to_arrow(),
+        "plan": lambda: [split.to_arrow() for split in table.plan("n = 1")],
+    }[question]
+    with pytest.raises(ia.CorruptFileError, match=r"huge\.parquet.*4294967294 rows"):
+        ask()

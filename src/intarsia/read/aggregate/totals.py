@@ -13,6 +13,7 @@ import pyarrow as pa
 from intarsia.arrow.comparison import comparison_array
 from intarsia.errors import CorruptFileError
 from intarsia.file.claims import check_row_count
+from intarsia.format.footer import Leaf
 from intarsia.indexes.summaries import merge_summaries, one_summary, summarize
 from intarsia.read.aggregate.answers import Answer, Asked, Needs, answer, confirmed
 from intarsia.read.aggregate.result import Question, questions
@@ -134,11 +135,14 @@ class _FileReading:
         """What is known without reading."""
         column, certain, query = question.column, self._certain, self._query
         if column is None or column.path in query.constants:
-            self._check_row_counts(certain)
+            flat = next((leaf for leaf in query.file.footer.leaves if leaf.is_flat), None)
+            if flat is not None:
+                self._check_row_counts(flat, certain)
             return Answer(certain, [self._constant(question, certain.num_rows)], [])
         leaf = query.file.leaves_by_path.get(column.path)
         if leaf is None or leaf.ordinal not in query.file.leaf_types or certain.is_empty:
             return Answer(RowSelection.none(), [], [])
+        self._check_row_counts(leaf, certain)
         functions = set(question.functions)
         needs = Needs(
             nulls=bool(functions & {"count", "sum", "avg"}),
@@ -149,13 +153,10 @@ class _FileReading:
         asked = Asked(query.file, query.embedded, leaf, question.kind, needs, cost_bytes)
         return answer(asked, self._plan.candidates, certain)
 
-    def _check_row_counts(self, rows: RowSelection) -> None:
-        """Refuse to count rows that the columns of their row groups have no values for."""
-        file = self._query.file
-        leaf = next((leaf for leaf in file.footer.leaves if leaf.is_flat), None)
-        for group, _ in self._query.row_groups(rows) if leaf is not None else ():
-            assert leaf is not None
-            check_row_count(file.footer, group, leaf)
+    def _check_row_counts(self, leaf: Leaf, rows: RowSelection) -> None:
+        """Refuse to answer for rows that a column has no values for; reads nothing."""
+        for group, _ in self._query.row_groups(rows):
+            check_row_count(self._query.file.footer, group, leaf)
 
     def _constant(self, question: Question, num_rows: int) -> pa.Table:
         """Rows that all hold one value."""
