@@ -206,13 +206,15 @@ class Scan:
 
     def _one_column(self, name: str) -> OutputColumn:
         if not isinstance(name, str):
-            raise TypeError(f"one column is asked for, by its name; this is {name!r}")
+            raise TypeError(f"one column name is expected, not {name!r}")
         (column,) = output_columns(self._table.schema, [name])
         return column
 
     def _refuse_limit(self) -> None:
         if self._limit is not None:
-            raise ValueError(f"this is about all rows, and the scan has limit={self._limit}; scan without")
+            raise ValueError(
+                f"this needs all rows, but the scan has limit={self._limit}; scan without a limit"
+            )
 
     @contextlib.contextmanager
     def _reporting(self) -> Generator[ScanReport, None, None]:
@@ -271,7 +273,7 @@ class Scan:
             TypeError: If ``n`` or ``seed`` is not an integer.
         """
         if self._where is not None or self._limit is not None:
-            raise ValueError("a sample is of all rows: scan without where and limit")
+            raise ValueError("a sample is drawn from all rows: use a scan without where and limit")
         for name, number in (("n", n), ("seed", seed)):
             if number is not None and not isinstance(number, Integral):
                 raise TypeError(f"{name} is {number!r}; it must be a whole number, or None")

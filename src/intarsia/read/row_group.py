@@ -168,7 +168,7 @@ def _cast(query: FileQuery, column: pa.ChunkedArray, name: str, kind: pa.DataTyp
     except pa.ArrowException as error:
         raise UnsupportedFeatureError(
             f"column {name!r} is {column.type} in this file and {kind} in the table, and its values do not "
-            f"fit: {error}; open the files of each type by themselves",
+            f"fit: {error}; open the files of each type separately",
             path=query.file.path,
         ) from error
 
