@@ -71,8 +71,8 @@ def index(
         typer.Option(
             "--bloom",
             metavar="COL[:FPP]",
-            help="Add Parquet's own Bloom filters of a column, for which one absent value in a "
-            "hundred is looked for in the data (0.01), or the share FPP; may be given again.",
+            help="Add Parquet's own Bloom filters of a column, with a false-positive probability of 0.01, or "
+            "FPP; may be given again.",
         ),
     ] = None,
     statistics: Annotated[
