@@ -260,7 +260,7 @@ def test_bloom(text, index):
 
 @pytest.mark.parametrize("text", ["user:", "user:high", "user:0", "user:1", "user:nan"])
 def test_no_bloom(text):
-    with pytest.raises(UsageError, match="is no share between 0 and 1"):
+    with pytest.raises(UsageError, match="is not a share between 0 and 1"):
         parse_bloom(text)
 
 

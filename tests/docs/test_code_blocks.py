@@ -75,7 +75,9 @@ def run(code, names):
     """Run a block; where a line ends in a comment that is the value it prints, that is what it prints."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        exec(compile(code, "<document>", "exec"), names)
+        exec(
+            compile(code, "<document>", "exec", dont_inherit=True), names
+        )  # as it stands, without our futures
     for promised in re.findall(r"^print\(.*\)  # (.*)$", code, re.MULTILINE):
         assert promised in out.getvalue().splitlines()
 

@@ -310,7 +310,7 @@ def test_the_corpus_names_what_it_does_not_believe(corpus):
         groups = inspect(next(corpus.rglob(name))).row_groups
         return "; ".join(note for group in groups for chunk in group.columns for note in chunk.notes)
 
-    assert "OffsetIndex not believed: " in notes("alltypes_invalid_pages.parquet")
+    assert "OffsetIndex not trusted: " in notes("alltypes_invalid_pages.parquet")
     assert "null_count -1" in notes("datapage_v1-uncompressed-checksum.parquet")
     assert "is NaN" in notes("nan_in_stats.parquet")
     assert "is encrypted" in notes("encrypt_columns_plaintext_footer.parquet.encrypted")

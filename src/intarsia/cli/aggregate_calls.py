@@ -87,14 +87,14 @@ def _call(node: Any) -> Call:
     column = column_name(argument)
     if column is None or given:
         hint = f"distinct values are estimated: {APPROX_DISTINCT}(column)"
-        plain = f"{function} takes one column, quoted if its name is no plain word"
+        plain = f"{function} takes one column, quoted if its name is not a plain word"
         remedy = hint if type(argument).__name__ == "Distinct" else plain
         raise UsageError(f"--aggregate: cannot use {fragment(node)}; {remedy}")
     return Call(function, column, alias or f"{function}({render_column(column)})")
 
 
 def _unknown(node: Any) -> str:
-    """What to say about something that is no function that is known."""
+    """The message about an unknown function."""
     from sqlglot import exp
 
     name = ""

@@ -49,7 +49,7 @@ for _function, _short, _examples in (
     (explain_command.explain, "Show what a query would read, and why.", explain_command.EXAMPLES),
     (query_command.query, "Read the rows that match.", query_command.EXAMPLES),
     (index_command.index, "Add indexes to files that exist.", index_command.INDEX_EXAMPLES),
-    (index_command.detach, "Take off what was added.", index_command.DETACH_EXAMPLES),
+    (index_command.detach, "Remove what was added.", index_command.DETACH_EXAMPLES),
     (verify_command.verify, "Check indexes against the data.", verify_command.EXAMPLES),
     (demo_command.demo, "Try it on real data.", demo_command.EXAMPLES),
 ):

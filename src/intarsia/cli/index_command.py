@@ -71,8 +71,8 @@ def index(
         typer.Option(
             "--bloom",
             metavar="COL[:FPP]",
-            help="Add Parquet's own Bloom filters of a column, read in vain for one absent value in a "
-            "hundred (0.01), or as often as FPP says; may be given again.",
+            help="Add Parquet's own Bloom filters of a column, with a false-positive probability of 0.01, or "
+            "FPP; may be given again.",
         ),
     ] = None,
     statistics: Annotated[
@@ -87,7 +87,7 @@ def index(
 ) -> None:
     """Add indexes to files that exist; their bytes stay as they are, and detach brings them back.
 
-    A bad file is told of, and the others are done. For a lake on a cluster, see intarsia.spark.index.
+    A bad file is reported, and the others are processed. For a lake on a cluster, see intarsia.spark.index.
     """
     from intarsia.embed import PageIndex, Statistics
 
@@ -139,7 +139,7 @@ def parse_bloom(text: str) -> Bloom:
         Bloom(column='user', fpp=0.001)
 
     Raises:
-        UsageError: If what follows the colon is no share.
+        UsageError: If what follows the colon is not a number between 0 and 1.
     """
     from intarsia.embed import Bloom
     from intarsia.errors import IndexBuildError
@@ -150,7 +150,7 @@ def parse_bloom(text: str) -> Bloom:
     try:
         return Bloom(column, float(share))
     except (ValueError, IndexBuildError):
-        raise UsageError(f"--bloom {text}: {share!r} is no share between 0 and 1, such as 0.01") from None
+        raise UsageError(f"--bloom {text}: {share!r} is not a share between 0 and 1, such as 0.01") from None
 
 
 def _columns_of(index: Any) -> tuple[str, ...]:
@@ -198,7 +198,7 @@ def _tell_attached(outcome: Results[AttachReport], seconds: float, *, as_json: b
 
 
 def detach(path: Paths, json: AsJson = False) -> None:
-    """Take off what was attached: each file is again what it was, byte for byte."""
+    """Remove what was attached: each file is again what it was, byte for byte."""
     from intarsia.embed import detach as detach_file
 
     outcome = for_each("detaching", find_paths(path), lambda file, _: detach_file(file))

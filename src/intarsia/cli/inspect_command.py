@@ -66,7 +66,7 @@ def _parts(found: FileInspection, *, pages: bool) -> Iterator[RenderableType]:
     groups = len(found.row_groups)
     yield line(
         f"{count(found.num_rows, 'row')} in {count(groups, 'row group')}, {size(found.size_bytes)}, "
-        f"written by {found.created_by or 'nobody knows'}"
+        f"written by {found.created_by or 'an unknown program'}"
     )
     yield line()
     yield _sizes(found)
@@ -89,7 +89,7 @@ def _parts(found: FileInspection, *, pages: bool) -> Iterator[RenderableType]:
             f"and {count(groups - len(shown), 'row group')} more; --pages or --json shows all", style="dim"
         )
     for name, reason in found.ignored:
-        yield line(f"not believed: {name}: {reason}", style="yellow")
+        yield line(f"not trusted: {name}: {reason}", style="yellow")
 
 
 def _sizes(found: FileInspection) -> RenderableType:
@@ -108,16 +108,16 @@ def _embedded(found: FileInspection) -> Iterator[RenderableType]:
         yield line()
         table = plain_table("embedded index", "columns", "granularity", ">size", "state")
         for entry in found.directory.entries:
-            state = "used by scans" if entry.is_believed else f"not believed: {entry.reason}"
+            state = "used by scans" if entry.is_believed else f"not trusted: {entry.reason}"
             columns = ", ".join(entry.columns)
             table.add_row(entry.name, columns, str(entry.granularity), size(entry.size_bytes), state)
         if not found.directory.entries:
-            state = "" if found.directory.is_believed else f"not believed: {found.directory.reason}"
+            state = "" if found.directory.is_believed else f"not trusted: {found.directory.reason}"
             table.add_row("(none)", "", "", "", state)
         yield table
     if found.datafusion_index is not None:
         index = found.datafusion_index
-        state = "" if index.is_believed else f", not believed: {index.reason}"
+        state = "" if index.is_believed else f", not trusted: {index.reason}"
         yield line()
         yield line(
             f"distinct values in DataFusion's form at byte {index.offset}, {size(index.size_bytes)}{state}"
@@ -163,7 +163,7 @@ def _indexes(chunk: ChunkInspection) -> str:
     """What scans can use: bounds of the row group, pages' bounds and their order, a Bloom filter."""
     found = []
     if chunk.min is not None or chunk.max is not None:
-        found.append("bounds" if chunk.bounds_believed else "bounds (not believed)")
+        found.append("bounds" if chunk.bounds_believed else "bounds (not trusted)")
     if chunk.has_column_index:
         found.append(f"page index ({chunk.boundary_order})")
     elif chunk.has_offset_index:

@@ -38,7 +38,7 @@ _ALL_ROWS = "it is about all rows"
 
 Limit = Annotated[
     int | None,
-    typer.Option("--limit", "-n", metavar="N", min=0, help="At most so many rows; reading stops early."),
+    typer.Option("--limit", "-n", metavar="N", min=0, help="At most this many rows; reading stops early."),
 ]
 Aggregates = Annotated[
     list[str] | None,
@@ -47,12 +47,12 @@ Aggregates = Annotated[
         "-a",
         metavar="SQL",
         help="One row instead: count(*), or count, sum, min, max, avg, approx_distinct of columns, from "
-        "indexes as far as they tell. May be given again.",
+        "indexes where they suffice. May be given again.",
     ),
 ]
 SampleRows = Annotated[
     int | None,
-    typer.Option("--sample", metavar="N", min=0, help="So many rows drawn at random from all there are."),
+    typer.Option("--sample", metavar="N", min=0, help="This many rows, drawn at random from all rows."),
 ]
 Seed = Annotated[
     int | None,
@@ -105,7 +105,7 @@ def query(
     calls = parse_calls(aggregate) if aggregate else []
     form = form or _form_by_suffix(output)
     if form.is_binary and output is None and sys.stdout.isatty():
-        raise UsageError(f"{form.value} is no text; name a file with --output, or send stdout to one")
+        raise UsageError(f"{form.value} is not text; name a file with --output, or redirect stdout")
     table = intarsia.open(path)
     if output is not None:
         _refuse_overwriting(table, output)

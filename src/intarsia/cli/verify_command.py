@@ -51,7 +51,8 @@ def verify(
 ) -> None:
     """Check statistics, page indexes, Bloom filters and embedded indexes against the data.
 
-    Everything is read once. The exit code is 1 if a file contradicts itself, or cannot be read.
+    Each page and index is read once, a row group at a time. The exit code is 1 if a file contradicts
+    itself, or cannot be read.
     """
     outcome = for_each("verifying", find_paths(path), _verify)
     ok = not outcome.failed and all(report.ok for report in outcome.done)

@@ -16,7 +16,7 @@ from intarsia.storage import ByteRange
 
 
 class DictionaryUse(Enum):
-    """Whether data pages of a chunk need its dictionary page, as far as the footer tells."""
+    """Whether data pages of a chunk need its dictionary page, according to the footer."""
 
     ALWAYS = "always"
     NEVER = "never"
@@ -32,13 +32,13 @@ class ChunkPlan:
         meta: What the footer says of the chunk.
         pages: The data pages to read, neighbours merged; rows are relative to the row group, and
             the dictionary page is not among them.
-        page_starts: Offsets within the bytes of ``pages``, laid end to end, where each data page starts.
+        page_starts: Offsets within the concatenated bytes of ``pages`` where each data page starts.
         page_rows: Rows of each of those pages.
         covered: Rows of the row group that the pages hold.
         dictionary: The dictionary page, if the chunk has one.
         dictionary_use: Whether the pages need it.
         total_pages: Data pages of the chunk.
-        whole: Whether this is the chunk as a whole, its pages unknown.
+        whole: Whether this is the whole chunk, because its pages are not known.
     """
 
     leaf: Leaf
@@ -113,7 +113,7 @@ def dictionary_range(meta: ColumnMetaData, locations: PageLocations | None) -> B
 
     Args:
         meta: What the footer says of the chunk.
-        locations: Its pages; None if they are not known, then the footer's word is taken.
+        locations: Its pages; None if they are not known: then the footer's offsets are used.
     """
     start, stop = chunk_range(meta)
     first_page = meta.data_page_offset if locations is None else int(locations.offsets[0])

@@ -1,4 +1,4 @@
-"""What a footer claims of a column chunk, judged before anybody makes room for so many rows."""
+"""Checks of the row and value counts that a footer claims, before memory is allocated for them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from intarsia.file import ParquetInput
 from intarsia.file.pages import walk_pages
 from intarsia.format.footer import Footer, Leaf, chunk_range
 
-#: A chunk that claims more values than so many, and so many for each of its bytes, has its pages counted.
+#: The values in the pages are counted if a chunk claims more than this many, plus this many per byte.
 _PLAUSIBLE_VALUES = 1 << 22
 _PLAUSIBLE_VALUES_PER_BYTE = 1 << 10
 
 
 def check_claims(file: ParquetInput, row_group: int, leaf: Leaf) -> None:
-    """Refuse a chunk that claims other rows than it has values for, or far more values than its pages hold.
+    """Refuse a chunk whose rows and values disagree, or that claims far more values than its pages hold.
 
-    Only counts that are implausible are compared with the pages: a chunk of few bytes may well hold many
-    equal values.  All else is told by the footer.
+    Only implausible counts are compared with the pages: a small chunk may well hold many equal values.  The
+    other checks need only the footer.
 
     Args:
         file: The file.
@@ -34,7 +34,7 @@ def check_claims(file: ParquetInput, row_group: int, leaf: Leaf) -> None:
 
 
 def check_row_count(footer: Footer, row_group: int, leaf: Leaf) -> None:
-    """Refuse a row group that claims other rows than one of its columns has values for; reads nothing.
+    """Refuse a row group whose row count disagrees with the values of a column; reads nothing.
 
     Args:
         footer: The footer.
@@ -50,10 +50,10 @@ def check_row_count(footer: Footer, row_group: int, leaf: Leaf) -> None:
 
 
 def check_value_count(leaf: Leaf, num_rows: int, num_values: int) -> None:
-    """Refuse rows that a column has no values for.
+    """Refuse a row count that disagrees with the values of a column.
 
-    A flat column has a value or a null for each row.  One in a list or map has at least one entry for each,
-    since an empty list and a null list have an entry, too.
+    A flat column has a value or a null for each row.  A column in a list or map has at least one entry for
+    each row, since empty and null lists have one as well.
 
     Args:
         leaf: The column.

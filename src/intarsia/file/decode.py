@@ -1,7 +1,7 @@
-"""Chosen pages into the rows that are wanted of them.
+"""Decodes selected pages, and takes the wanted rows of them.
 
-Leaves whose pages cover the same rows are decoded in one go; leaves of one nested column that cover different
-rows are decoded apart, cut to the wanted rows, and joined.
+Leaves whose pages cover the same rows are decoded together; leaves of one nested column that cover different
+rows are decoded separately, cut to the wanted rows, and joined.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from intarsia.format.page_header import Page, parse_page
 from intarsia.format.structs import PageType
 from intarsia.rows.selection import RowSelection
 
-#: Up to so many ranges, slices are joined; above it, a mask picks the rows.
+#: Up to this many ranges, slices are joined; above it, rows are taken by their ordinals.
 _FEW_RANGES = 8
 
 
 class PageIndexMismatchError(Exception):
-    """The pages do not hold the rows that the OffsetIndex says; the row group is to be read without it."""
+    """The pages do not hold the rows that the OffsetIndex says; the row group has to be read without it."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class PageDecoder:
     """Decodes pages of one file.
 
     Args:
-        file: The file; its schema says how.
+        file: The file, whose schema is used.
     """
 
     def __init__(self, file: ParquetInput) -> None:
@@ -79,7 +79,7 @@ class PageDecoder:
         """The wanted rows of some top-level fields, each reduced to the leaves that are given.
 
         Args:
-            chunks: Pages of leaves; all leaves that are wanted of a field are given.
+            chunks: Pages of leaves; all wanted leaves of a field have to be given.
             rows: The rows wanted, relative to the row group; every chunk covers them.
 
         Returns:
@@ -91,7 +91,7 @@ class PageDecoder:
         """
         together: dict[Any, list[FetchedPages]] = defaultdict(list)
         for chunk in chunks:
-            # a page index of nested V1 pages is only proven by counting the rows that come out
+            # a page index of nested V1 pages can only be checked by counting the decoded rows
             together[chunk.plan.covered, chunk.plan.whole].append(chunk)
         pieces: dict[int, list[pa.ChunkedArray]] = defaultdict(list)
         for (covered, _), group in together.items():
@@ -138,7 +138,7 @@ class PageDecoder:
         try:
             table = decode_pages(schema, pages, claimed, f"the pages of {names}")
         except FormatError as error:
-            if len(group) > 1:  # once more, one by one: that names the column
+            if len(group) > 1:  # again one by one, which names the column
                 for chunk in group:
                     self._decode_group([chunk], num_rows)
             error.path = self._file.path
@@ -173,7 +173,7 @@ class PageDecoder:
 
 
 def _check_dictionary(plan: ChunkPlan, data: bytes) -> None:
-    """What lies before the first data page must be one dictionary page, or a data page is missing."""
+    """The bytes before the first data page must be one dictionary page; else a data page is missing."""
     try:
         page = parse_page(data)
     except FormatError as error:

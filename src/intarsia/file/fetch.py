@@ -1,4 +1,4 @@
-"""The bytes of planned pages: asked for together, and never twice."""
+"""Fetches the bytes of planned pages: in one request where possible, and never twice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from intarsia.storage import ByteRange
 
 
 class PageCache:
-    """The pages of one row group, so that no phase reads again what another has read.
+    """The pages of one row group, so that no phase reads again what an earlier one has read.
 
     Args:
         file: The file.
@@ -76,7 +76,7 @@ class PageCache:
         return head if len(head) <= place.length else b""
 
     def _holder(self, place: ByteRange) -> ByteRange | None:
-        """The range that was read and holds ``place``: later phases want fewer pages of the same run."""
+        """The range that was read and contains ``place``: later phases need fewer pages of the same run."""
         nearest = bisect.bisect_right(self._held, place.start, key=_start) - 1
         return self._held[nearest] if nearest >= 0 and place.stop <= self._held[nearest].stop else None
 

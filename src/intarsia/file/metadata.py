@@ -1,4 +1,4 @@
-"""What is known of a Parquet file once its footer was read; it holds no source, so it can outlive one."""
+"""Metadata of a Parquet file, parsed when needed; it holds no open source, so it can be kept."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def naming_errors(path: str) -> Iterator[None]:
 
 
 class FileMetadata:
-    """The footer of one file, and what was parsed of it and of its page index so far.
+    """The footer of one file, with the parts of it and of the page index that have been parsed so far.
 
     Several threads may read it and add to it.
 
@@ -116,7 +116,7 @@ class FileMetadata:
     @cached_property
     def arrow_metadata(self) -> pq.FileMetaData:
         """The footer as pyarrow holds it."""
-        # a file of nothing but the footer: pyarrow reads no more than that
+        # a file that consists of the footer only: pyarrow reads nothing else
         tail = b"".join(footer_parts(self._raw.data))
         with self.named_errors(), decode_errors("the footer", "FileMetaData"):
             return pq.read_metadata(pa.BufferReader(tail))
@@ -128,10 +128,10 @@ class FileMetadata:
 
     @property
     def column_types(self) -> pa.Schema:
-        """The columns and their types as Arrow has them, by pyarrow alone: the footer is not parsed for it.
+        """The columns and their Arrow types, found by pyarrow alone: the footer is not parsed for it.
 
         Raises:
-            CorruptFileError: If pyarrow cannot make anything of it.
+            CorruptFileError: If pyarrow cannot read the schema.
         """
         if "footer" in self.__dict__:
             return self.schema.arrow
@@ -156,12 +156,12 @@ class FileMetadata:
 
     @cached_property
     def found_directory(self) -> FoundDirectory | None:
-        """The directory in the footer, even one that is not about this file; None if there is none."""
+        """The directory in the footer, even if it belongs to another file; None if there is none."""
         return find_directory(self.footer)
 
     @cached_property
     def directory(self) -> Directory | None:
-        """What Intarsia added to the file; None if nothing, or if the directory is not to be used."""
+        """What Intarsia added to the file; None if nothing, or if the directory cannot be used."""
         found = self.found_directory
         if found is None:
             return None
@@ -173,13 +173,13 @@ class FileMetadata:
     # --- the page index ----------------------------------------------------------------------------
 
     def distrust(self, index: str, reason: str) -> None:
-        """Note that an index was found and is not used."""
+        """Record that an index was found and is not used."""
         note = Ignored(self.path, index, reason)
         if note not in self.ignored:
             self.ignored.append(note)
 
     def distrust_page_index(self, row_group: int, reason: str) -> None:
-        """Forget the page index of a row group: its pages did not hold what it says."""
+        """Stop using the page index of a row group, because its pages did not hold what it says."""
         self.distrust(f"page index, row group {row_group}", reason)
         self._wrong_row_groups |= {row_group}
         for leaf in self.footer.leaves:
@@ -200,25 +200,25 @@ class FileMetadata:
         return key in self._column_indexes
 
     def keep_locations(self, key: ChunkKey, found: PageLocations | None, num_bytes: int = 0) -> None:
-        """Remember where a chunk's pages lie, or that this is not known."""
+        """Keep the page locations of a chunk, or None if they are not known."""
         if key.row_group in self._wrong_row_groups:
             found = None
         self._locations[key] = found
         self._page_index_bytes += num_bytes
 
     def keep_column_index(self, key: ChunkKey, found: ColumnIndex | None, num_bytes: int = 0) -> None:
-        """Remember a chunk's column index, or that there is none to trust."""
+        """Keep a chunk's column index, or None if there is none that is trusted."""
         if key.row_group in self._wrong_row_groups:
             found = None
         self._column_indexes[key] = found
         self._page_index_bytes += num_bytes
 
     def locations(self, key: ChunkKey) -> PageLocations | None:
-        """Where a chunk's pages lie; None where that was not looked for, or is not trusted."""
+        """The page locations of a chunk; None if they were not looked for, or are not trusted."""
         return self._locations.get(key)
 
     def column_index(self, key: ChunkKey) -> ColumnIndex | None:
-        """A chunk's column index; None where that was not looked for, or is not trusted."""
+        """A chunk's column index; None if it was not looked for, or is not trusted."""
         return self._column_indexes.get(key)
 
 

@@ -17,8 +17,8 @@ def iter_pages(chunk: bytes, num_values: int | None = None) -> Iterator[Page]:
 
     Args:
         chunk: The bytes of the chunk.
-        num_values: Stop when the data pages have given so many values (`ColumnMetaData.num_values`); the
-            bytes after them, if any, are padding.
+        num_values: Stop after this many values (`ColumnMetaData.num_values`) in data pages; any bytes after
+            them are padding.
 
     Raises:
         CorruptFileError: At a page that is damaged.
@@ -33,10 +33,10 @@ def iter_pages(chunk: bytes, num_values: int | None = None) -> Iterator[Page]:
 
 
 def walk_pages(chunk: bytes, num_values: int | None = None) -> list[Page]:
-    """Every page of a column chunk that is whole; see `iter_pages`.
+    """All pages of a complete column chunk; see `iter_pages`.
 
     Raises:
-        CorruptFileError: If the pages do not fill the chunk, or hold other than ``num_values`` values.
+        CorruptFileError: If the pages do not fill the chunk, or do not hold ``num_values`` values.
     """
     pages = list(iter_pages(chunk, num_values))
     found = sum(page.num_values for page in pages if page.is_data)

@@ -27,7 +27,7 @@ from intarsia.format.page_index import PageLocations, parse_column_index, parse_
 from intarsia.format.structs import ColumnChunk, ColumnIndex
 from intarsia.storage import ByteRange, ByteSource, CountedSource, LocalFile
 
-#: Bytes read at the end of a remote file in the hope that they hold the whole footer.
+#: Bytes read at the end of a remote file, which mostly contain the whole footer.
 REMOTE_TAIL_BYTES = 64 * 1024
 
 
@@ -48,15 +48,14 @@ class ParquetInput:
 
     Args:
         source: Where its bytes come from; every read is counted.
-        metadata: What is known of the file already, if it is known that the file has not changed since; then
-            nothing is read.
+        metadata: Metadata that was read before, if the file is known to be unchanged; then nothing is read.
 
     Attributes:
         source: The counted source.
         metadata: The footer, and what was parsed of the page index.
 
     Raises:
-        CorruptFileError: If it is not a Parquet file, or a damaged one.
+        CorruptFileError: If it is not a Parquet file, or is damaged.
         UnsupportedFeatureError: If its footer is encrypted.
     """
 
@@ -121,7 +120,7 @@ class ParquetInput:
 
     @property
     def leaf_types(self) -> Mapping[int, pa.DataType]:
-        """Arrow's type of each leaf that is in no list or map, by its ordinal."""
+        """Arrow type of each leaf that is not in a list or map, by its ordinal."""
         with self.named_errors():
             return self.schema.leaf_types
 
@@ -129,20 +128,20 @@ class ParquetInput:
 
     @property
     def found_directory(self) -> FoundDirectory | None:
-        """The directory in the footer, even one that is not about this file; None if there is none."""
+        """The directory in the footer, even if it belongs to another file; None if there is none."""
         return self.metadata.found_directory
 
     @property
     def directory(self) -> Directory | None:
-        """What Intarsia added to the file; None if nothing, or if the directory is not to be used."""
+        """What Intarsia added to the file; None if nothing, or if the directory cannot be used."""
         return self.metadata.directory
 
     def distrust(self, index: str, reason: str) -> None:
-        """Note that an index was found and is not used."""
+        """Record that an index was found and is not used."""
         self.metadata.distrust(index, reason)
 
     def distrust_column_index(self, key: ChunkKey, reason: str) -> None:
-        """Forget the column index of a chunk: it contradicts itself, or its OffsetIndex."""
+        """Stop using the column index of a chunk, which contradicts itself or its OffsetIndex."""
         self.distrust(self._index_name("ColumnIndex", key), reason)
         self.metadata.keep_column_index(key, None)
 
@@ -153,16 +152,16 @@ class ParquetInput:
         return bool(chunk.offset_index_offset and chunk.offset_index_length)
 
     def has_column_index(self, key: ChunkKey) -> bool:
-        """Whether the footer says where a ColumnIndex and its OffsetIndex lie."""
+        """Whether the footer has the places of a ColumnIndex and its OffsetIndex."""
         chunk = self._chunk(key)
         return bool(chunk.column_index_offset and chunk.column_index_length) and self._has_offset_index(key)
 
     def load_page_index(
         self, offset_indexes: Iterable[ChunkKey], column_indexes: Iterable[ChunkKey] = ()
     ) -> None:
-        """Read what is missing of some chunks' page index, all in one go.
+        """Read what is missing of the page index of some chunks, in one request where possible.
 
-        What cannot be believed is noted in `ignored`, and is then absent.
+        What is not trusted is recorded in `ignored`, and is then absent.
         """
         columns = [key for key in column_indexes if not self.metadata.knows_column_index(key)]
         offsets = [key for key in {*offset_indexes, *columns} if not self.metadata.knows_locations(key)]
@@ -199,7 +198,7 @@ class ParquetInput:
         if reason is None:
             return True
         if self.directory is not None and (chunk.offset_index_offset or 0) >= self.directory.original_length:
-            return True  # added by Intarsia, whoever wrote the rest of the file
+            return True  # added by Intarsia, not by the writer of the file
         self.distrust(f"page index of {self.footer.leaves[key.leaf].name}", reason)
         return False
 
@@ -243,16 +242,16 @@ class ParquetInput:
         return parse_offset_index(data, num_rows=num_rows, chunk_start=start, chunk_stop=stop)
 
     def locations(self, key: ChunkKey) -> PageLocations | None:
-        """Where a chunk's pages lie; None where `load_page_index` found nothing to believe."""
+        """The page locations of a chunk; None if `load_page_index` found none that are trusted."""
         return self.metadata.locations(key)
 
     def column_index(self, key: ChunkKey) -> ColumnIndex | None:
-        """A chunk's column index; None where `load_page_index` found nothing to believe."""
+        """A chunk's column index; None if `load_page_index` found none that is trusted."""
         return self.metadata.column_index(key)
 
 
 def read_raw_footer(source: CountedSource) -> RawFooter:
-    """The footer of a file, not yet parsed: one request where it lies in the tail that is read at once.
+    """The footer of a file, not yet parsed; one request, if it lies in the part that is read first.
 
     Raises:
         CorruptFileError: If it is not a Parquet file, or a truncated one.

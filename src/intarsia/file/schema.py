@@ -17,10 +17,10 @@ from intarsia.format.footer import Footer, Leaf, shared_leaves
 from intarsia.format.structs import KeyValue, SchemaElement
 from intarsia.rows.ordering import Ordering, ordering_for
 
-#: Keys of the key/value metadata that say where indexes lie in one file, and would lie in a copy.
+#: Keys of the key/value metadata that give places of indexes in one file, and are false in a copy.
 INDEX_KEYS = (directory.KEY, datafusion.KEY)
 
-#: Schemas that are remembered.
+#: Number of schemas that are kept.
 _REMEMBERED = 64
 
 
@@ -49,7 +49,7 @@ class FileSchema:
         """What ``pyarrow.parquet.read_table`` gives, without keys that point into one file.
 
         Raises:
-            CorruptFileError: If pyarrow cannot make anything of it.
+            CorruptFileError: If pyarrow cannot read it.
         """
         entries = tuple(KeyValue(key, value) for key, value in self._key_values)
         return SyntheticSchema(self._elements, self.leaves, entries).arrow
@@ -64,7 +64,7 @@ class FileSchema:
 
     @cached_property
     def leaf_types(self) -> Mapping[int, pa.DataType]:
-        """Arrow's type of each leaf that is in no list or map, by its ordinal."""
+        """Arrow type of each leaf that is not in a list or map, by its ordinal."""
         out: dict[int, pa.DataType] = {}
         for leaf in self.leaves:
             if not leaf.is_flat:
@@ -75,7 +75,7 @@ class FileSchema:
         return out
 
     def ordering(self, leaf: Leaf) -> Ordering | None:
-        """How the values of a leaf are ordered, found out once; None as for `ordering_for`, or in a list."""
+        """The order of a leaf's values, made once; None as for `ordering_for`, or in a list."""
         if leaf.ordinal not in self._orderings:
             kind = self.leaf_types.get(leaf.ordinal)
             self._orderings[leaf.ordinal] = None if kind is None else ordering_for(leaf, kind)
@@ -83,7 +83,7 @@ class FileSchema:
 
 
 def file_schema(footer: Footer) -> FileSchema:
-    """The schema of a footer, shared with other footers that have the same."""
+    """The schema of a footer, shared with other footers that have the same schema."""
     key_values = tuple((key, value) for key, value in footer.key_values.items() if key not in INDEX_KEYS)
     return _file_schema(tuple(footer.metadata.schema), key_values)
 

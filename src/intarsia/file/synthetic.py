@@ -1,7 +1,7 @@
 """Pages under a synthetic footer, so that pyarrow decodes them: every encoding and codec, at its speed.
 
-This is the only place where footers are made up and where pyarrow decodes pages.  Which pages these are, and
-whether as many rows come out as should, is the business of those who ask.
+This is the only place that makes up footers and lets pyarrow decode pages.  Which pages these are, and
+whether the number of decoded rows is right, is for the callers to decide.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from intarsia.format.structs import (
     SchemaElement,
 )
 
-#: From so many bytes on, columns are decoded side by side, and bytes that are in one piece are not copied.
+#: From this many bytes on, columns are decoded in parallel, and bytes in one piece are not copied.
 _MANY_BYTES = 1 << 20
 
 _ARROW_SCHEMA = b"ARROW:schema"
@@ -67,7 +67,7 @@ class SyntheticSchema:
         """What pyarrow makes of it.
 
         Raises:
-            CorruptFileError: If that is nothing.
+            CorruptFileError: If pyarrow cannot read it.
         """
         return self._empty.schema_arrow
 
@@ -81,7 +81,7 @@ class SyntheticSchema:
             return pq.ParquetFile(pa.BufferReader(self.file([], 0)))
 
     def file(self, row_groups: list[RowGroup], num_rows: int, body: Sequence[bytes] = ()) -> bytes:
-        """A file of some bytes and the footer behind them; pyarrow looks for no magic at its start."""
+        """A file of some bytes followed by the footer; pyarrow does not check the magic at the start."""
         key_values = list(self.key_values) or None
         footer = thrift.serialize(FileMetaData(2, list(self.elements), num_rows, row_groups, key_values))
         return b"".join((*body, *footer_parts(footer)))
@@ -118,9 +118,9 @@ def decode_pages(
     Args:
         schema: The schema.
         pages: Pages of some of its leaves, in the order of the leaves; the other leaves are left out.
-        num_rows: Rows that are claimed, and so many at the most come out; pyarrow makes room for them.
+        num_rows: Rows that the footer claims: the most that are decoded, and what pyarrow allocates for.
         what: What these pages are, for messages.
-        as_dictionary: Give texts as dictionary arrays, which saves spreading them out.
+        as_dictionary: Return texts as dictionary arrays, without expanding them.
         int96_unit: Unit of INT96, which is nanoseconds unless it is given.
 
     Returns:
@@ -136,7 +136,7 @@ def decode_pages(
     for given in pages:
         leaf, meta = schema.leaves[given.place], given.meta
         size = sum(map(len, given.parts))
-        # the dictionary page needs no place of its own: pyarrow takes the pages as they come
+        # the dictionary page needs no offset of its own: pyarrow takes the pages in their order
         moved = ColumnMetaData(
             leaf.type,
             meta.encodings,
@@ -160,7 +160,7 @@ def decode_pages(
             file = pq.ParquetFile(pa.BufferReader(parts[0]), metadata=footer, **options)
         else:
             file = pq.ParquetFile(pa.BufferReader(schema.file([group], num_rows, parts)), **options)
-        # of one column nothing goes side by side, and memory that other threads free is slow to come back
+        # one column cannot be decoded in parallel, and memory freed by other threads is reused late
         use_threads = len(pages) > 1 and position > _MANY_BYTES
         table = file.reader.read_all(column_indices=[given.place for given in pages], use_threads=use_threads)
         for column in table.columns:
@@ -175,7 +175,7 @@ def footer_parts(footer: bytes) -> tuple[bytes, ...]:
 
 
 def _absent(leaf: Leaf) -> ColumnChunk:
-    """A chunk that is never read, for a leaf that its field has and nobody wants."""
+    """A chunk that is never read, for a leaf of a wanted field that is not wanted itself."""
     uncompressed = CompressionCodec.UNCOMPRESSED
     return ColumnChunk(meta_data=ColumnMetaData(leaf.type, [], list(leaf.path), uncompressed, 0, 0, 0, 0))
 
@@ -245,8 +245,8 @@ def _dictionary_columns(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
 def decode_errors(what: str, struct: str) -> Iterator[None]:
     """Within the block, what pyarrow cannot decode is an error of the file.
 
-    Errors of the storage pass through as they are, and so do those that Intarsia raises itself: pyarrow hands
-    on what a Python file raises.
+    Errors of the storage and those that Intarsia raises itself pass through unchanged: pyarrow hands on what
+    a Python file raises.
 
     Args:
         what: What is decoded, for the message.

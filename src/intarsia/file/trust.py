@@ -1,7 +1,7 @@
 """Which metadata of a file is trusted: the one place that decides.
 
 What a footer or an index says is trusted unless a rule says otherwise.  A rule about a writer is a row of
-`RULES`, with the evidence in its reason: to learn of another false statement is to add a row.  What follows
+`RULES`, with the evidence in its reason; another false statement is another row.  What follows
 from the format alone (which types the deprecated bounds compare, which column orders are known, where a null
 count contradicts itself) stands in the methods of `Trust`.
 
@@ -28,7 +28,7 @@ _BYTES = (Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY)
 
 
 class Claim(Enum):
-    """Something that metadata state."""
+    """Something that metadata claims."""
 
     BOUNDS = "min_value and max_value enclose the values"
     DEPRECATED_BOUNDS = "min and max enclose the values"
@@ -41,7 +41,7 @@ class Claim(Enum):
 
 @dataclass(frozen=True)
 class Verdict(Generic[_T]):
-    """A value that metadata state, if it is trusted.
+    """A value that metadata claims, if it is trusted.
 
     Attributes:
         value: The value; None if there is none, or it is not trusted.
@@ -52,7 +52,7 @@ class Verdict(Generic[_T]):
     reason: str | None = None
 
 
-# --- writers and what they state falsely -------------------------------------------------------------------
+# --- writers and their false statements -------------------------------------------------------------------
 
 
 class _Case(NamedTuple):
@@ -62,7 +62,7 @@ class _Case(NamedTuple):
         footer: The file's footer.
         leaf: The column.
         meta: The chunk that the claim is about; None if it is about all chunks.
-        arrow_type: The type that Arrow gives the column; None if nobody knows.
+        arrow_type: The column's Arrow type; None if it is not known.
     """
 
     footer: Footer
@@ -80,7 +80,7 @@ class Rule:
         claims: What is not trusted.
         applies: Whether a column, or a chunk of it, is affected.
         reason: What the writer does, and where that was seen.
-        before: First version that does it no more; None if none is known.
+        before: First version without the error; None if there is none yet.
     """
 
     writer: str
@@ -119,7 +119,7 @@ def _may_hold_not_a_time(case: _Case) -> bool:
 
 
 def _may_be_arrow_dictionary_with_nulls(case: _Case) -> bool:
-    """The Arrow schema tells whether a column came from a dictionary, if it is there."""
+    """If the file has an Arrow schema, that tells whether a column was a dictionary."""
     if case.leaf.type != Type.BYTE_ARRAY or not _has_dictionary(case):
         return False
     is_told = case.arrow_type is not None and b"ARROW:schema" in case.footer.key_values
@@ -216,7 +216,7 @@ def parse_writer(created_by: str) -> tuple[str, tuple[int, ...]]:
 
 @lru_cache(maxsize=64)
 def _rules_of(created_by: str) -> tuple[Rule, ...]:
-    """The rules about a writer; most have none, and then no chunk is looked at."""
+    """The rules about a writer; most writers have none, and their chunks are not looked at."""
     name, version = parse_writer(created_by)
     return tuple(
         rule for rule in RULES if rule.writer in name and (rule.before is None or version < rule.before)
@@ -233,7 +233,7 @@ class Trust:
     Attributes:
         footer: The file's footer.
         leaf: The column.
-        arrow_type: The type that Arrow gives the column; None if nobody knows.
+        arrow_type: The column's Arrow type; None if it is not known.
     """
 
     footer: Footer
@@ -250,7 +250,7 @@ class Trust:
         return self._doubt_of_format(claim) or self.doubt_of_writer(claim, meta)
 
     def doubt_of_writer(self, claim: Claim, meta: ColumnMetaData | None = None) -> str | None:
-        """Why a claim is not trusted because of who wrote the file; None if no rule says so."""
+        """Why a claim is not trusted because of the file's writer; None if no rule applies."""
         for rule in _rules_of(self.footer.created_by):
             if claim in rule.claims and rule.applies(_Case(self.footer, self.leaf, meta, self.arrow_type)):
                 return rule.reason.format(name=parse_writer(self.footer.created_by)[0])
@@ -260,7 +260,7 @@ class Trust:
         leaf = self.leaf
         if claim is Claim.BOUNDS and not self.order_is_known:
             return "the footer does not say how the column is ordered"
-        if claim is Claim.DEPRECATED_BOUNDS:  # they compare as signed numbers, whatever type and writer
+        if claim is Claim.DEPRECATED_BOUNDS:  # they compare as signed numbers, for every type and writer
             if leaf.type in (*_BYTES, Type.INT96, Type.BOOLEAN):
                 return "deprecated bounds compare bytes as signed"
             integer = leaf.logical.INTEGER if leaf.logical else None
@@ -302,7 +302,7 @@ class Trust:
     def bounds(self, meta: ColumnMetaData) -> Verdict[tuple[bytes, bytes]]:
         """The lower and the upper bound of a chunk, as the file holds them.
 
-        The deprecated pair counts only where there is no other.
+        The deprecated pair is used only if the other is missing.
         """
         statistics = meta.statistics or Statistics()
         for low, high, claim in (
@@ -322,7 +322,7 @@ class Trust:
             num_values: Its values, nulls included: its rows, if the column is flat.
         """
         if self.leaf.max_definition_level == 0:
-            return Verdict(0)  # whatever is counted: there is no way to write a null
+            return Verdict(0)  # whatever was counted: a required column cannot hold a null
         doubt = self.doubt(Claim.NULL_COUNT, meta)
         if doubt is not None:
             return Verdict(None, doubt)

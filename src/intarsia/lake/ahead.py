@@ -1,4 +1,4 @@
-"""Work done side by side and a little ahead of whoever takes the results, in order."""
+"""Work done in several threads, a little ahead of the caller who takes the results in order."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ def ahead(
     at_once: int,
     discard: Callable[[_Result], None] = lambda _: None,
 ) -> Generator[tuple[_Item, Future[_Result]], None, None]:
-    """Each item and what became of it, in the order of the items.
+    """Each item and the future of its result, in the order of the items.
 
-    At most ``at_once`` results are under way or waiting to be taken.
+    At most ``at_once`` items are in progress or wait to be taken.
 
     Args:
         work: What to do with an item; called in several threads.
         items: The items.
-        at_once: How many are worked on at once; 1 works on each when it is asked for, without a thread.
-        discard: Called with each result that is not taken, should the caller stop early.
+        at_once: How many items are processed at once; 1 processes each when it is asked for, without a
+            thread.
+        discard: Called with each result that is not taken because the caller stops early.
 
     Yields:
-        The item, and its result or exception.
+        The item, and a future with its result or exception.
 
     Example:
         >>> [(item, future.result()) for item, future in ahead(str, [1, 2, 3], 2)]

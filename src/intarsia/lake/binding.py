@@ -1,4 +1,4 @@
-"""A question to a table, put to each of its files: names are the table's, types are the file's."""
+"""The query to a table, bound to each of its files: names are the table's, types are the file's."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ MAX_SCAN_EXPANDED_BYTES = 2 << 30
 
 @dataclass(frozen=True)
 class _Binding:
-    """The question as files of one schema get it."""
+    """The query as it is bound to files of one schema."""
 
     predicate: Bound | None
     missing: Mapping[Path, pa.Scalar]
 
 
 class TableBinder:
-    """Puts one question to the files of a table.
+    """Binds one query to the files of a table.
 
     Args:
         table: The table.
@@ -52,7 +52,7 @@ class TableBinder:
 
     Raises:
         PredicateError: If the predicate compares what cannot be compared.
-        ColumnNotFoundError: If a column of the predicate is not there.
+        ColumnNotFoundError: If the table lacks a column of the predicate.
     """
 
     def __init__(
@@ -68,15 +68,15 @@ class TableBinder:
         self._paths: dict[Path, pa.DataType] = {column.path: column.type for column in columns}
         for path in paths:
             self._paths.setdefault(path, find_column(table.schema, path)[1])
-        # where files disagree about a type, what the table's type says of a literal need not hold in each
+        # where files have different types, what the table's type says about a literal need not hold in each
         self._decides_early = not {path[0] for path in paths} & table.table_schema.mixed
 
     def for_columns(self, columns: Sequence[OutputColumn]) -> TableBinder:
-        """The same question about other columns."""
+        """The same query with other columns."""
         return TableBinder(self._table, self._predicate, columns)
 
     def excluding_column(self, entry: DataFile) -> str | None:
-        """The partition columns that alone show that no row of a file matches, if they do."""
+        """The partition columns that prove that no row of a file matches; None if they do not prove it."""
         if self._bound is None or not self._decides_early:
             return None
         constants = self._partition_constants(entry)
@@ -87,7 +87,7 @@ class TableBinder:
         return ", ".join(sorted(".".join(path) for path in known.paths())) or "constant"
 
     def query(self, entry: DataFile, file: ParquetInput) -> FileQuery:
-        """The question to one open file.
+        """The query to one open file.
 
         Raises:
             PredicateError: If this file's types cannot be compared with the predicate's literals.

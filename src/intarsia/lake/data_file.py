@@ -1,4 +1,4 @@
-"""One file of a table, with what its listing knows of it; and whatever lists such files."""
+"""One file of a table with what its listing says about it, and the protocol of what lists such files."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class DataFile:
     Attributes:
         path: A local path or a URL.
         size_bytes: Its length when it was listed.
-        partition: Values that its folders' names give, as text; None for null.
-        store: An obstore store for URLs; None for local files, and to find one when an object is opened.
+        partition: Names and values of its partition columns, as text; None for null.
+        store: An obstore store for URLs; None for local files, or to find one when an object is opened.
         key: The path within the store.
-        e_tag: What the store said of its version when it was listed; None if unknown.
-        modified: When it was written last, in seconds since 1970; None if unknown.
+        e_tag: The store's ETag when it was listed; None if unknown.
+        modified: When it was last written, in seconds since 1970; None if unknown.
         uri: The name that another engine has for it, such as Spark; empty if that is not known.
     """
 
@@ -42,7 +42,7 @@ class DataFile:
         """Open the file's bytes.
 
         Args:
-            fresh: Ask the store what the object is now, even if the listing said so.
+            fresh: Ask the store for the object's current identity, even if the listing told it.
         """
         if not self.is_remote:
             return LocalFile(self.path)
@@ -65,5 +65,5 @@ class FileSource(Protocol):
     """
 
     def list_files(self) -> Sequence[DataFile]:
-        """The files, in the order in which their rows come."""
+        """The files, in the order of their rows in the table."""
         ...

@@ -1,4 +1,4 @@
-"""From what a user names to the files of a table: a file, a folder, a glob, a list; local or behind a URL."""
+"""Finds the files of a table from a path: a file, a folder, a glob, a list; local or behind a URL."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _INT32 = re.compile(r"^-?\d{1,10}$")
 
 
 def find_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[DataFile]:
-    """The files that a user means: those of a folder or glob by path, those of a list as they were listed.
+    """Find the files of a table: those of a folder or glob in the order of their paths, a list in its own.
 
     Args:
         source: A file, a folder (searched through; names that start with ``.`` or ``_`` are left out, as
@@ -32,8 +32,8 @@ def find_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
             obstore knows (``s3://``, ``gs://``, ``az://``, ``https://``, ``http://``).
 
     Raises:
-        FileNotFoundError: If nothing is there.
-        ObjectStoreError: If a store cannot be reached, refuses, or is not known.
+        FileNotFoundError: If there is no such file, or no Parquet file in a folder.
+        ObjectStoreError: If a store cannot be reached, refuses the request, or is not known.
     """
     if isinstance(source, (str, os.PathLike)):
         return _find(os.fspath(source))
@@ -147,7 +147,7 @@ def partition_types(files: Sequence[DataFile]) -> dict[str, pa.DataType]:
     """Type of each partition column: ``int32`` where all values fit, else ``string``, as in pyarrow.
 
     Raises:
-        FormatError: If some files lie in other partition columns than the rest.
+        FormatError: If the partition columns of some files differ from those of the rest.
     """
     names = [name for name, _ in files[0].partition] if files else []
     for file in files:

@@ -1,4 +1,4 @@
-"""What an open table remembers of its files: footers, page indexes and directories, within a limit."""
+"""The metadata that an open table keeps: footers, page indexes and directories, within a limit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_METADATA_BYTES = 256 << 20
 
 
 class MetadataCache:
-    """Metadata of files, for as long as they are what they were; those used longest ago go first.
+    """Metadata of files, used only while the file is unchanged; the least recently used goes first.
 
     Several threads may use it.
 
@@ -33,15 +33,15 @@ class MetadataCache:
         return self._num_bytes
 
     def __contains__(self, path: str) -> bool:
-        """Whether anything is known of a file, be it still true or not."""
+        """Whether there is metadata of a file, up to date or not."""
         return path in self._held
 
     def get(self, path: str, identity: Hashable | None) -> FileMetadata | None:
-        """What is known of a file; None if nothing is, or if the file is another one by now.
+        """The metadata of a file; None if there is none, or if the file has changed since.
 
         Args:
             path: Its path.
-            identity: What the open file is; see `intarsia.storage.ByteSource`.
+            identity: The identity of the open file; see `intarsia.storage.ByteSource`.
         """
         with self._lock:
             known = self._held.get(path)
@@ -51,7 +51,7 @@ class MetadataCache:
             return known[1]
 
     def put(self, path: str, identity: Hashable | None, metadata: FileMetadata) -> None:
-        """Remember metadata, also of a file that is known already: it may have grown."""
+        """Keep metadata; that of a known file is replaced, and its size is measured again."""
         with self._lock:
             _, _, old_bytes = self._held.pop(path, (None, None, 0))
             self._num_bytes -= old_bytes

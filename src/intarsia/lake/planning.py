@@ -15,24 +15,24 @@ from intarsia.read.file_query import FileQuery
 
 
 class Binder(Protocol):
-    """Puts one question to each file."""
+    """Binds one query to each file."""
 
     def excluding_column(self, entry: DataFile) -> str | None:
-        """The partition columns by which a file has no row that matches; None if they do not exclude it."""
+        """The partition columns that exclude a file; None if they do not."""
         ...
 
     def query(self, entry: DataFile, file: ParquetInput) -> FileQuery:
-        """The question to one open file, in its own types."""
+        """The query to one open file, in its own types."""
         ...
 
 
 @dataclass(frozen=True)
 class OpenPlan:
-    """A file that was opened and planned; whoever takes it closes the file.
+    """A file that was opened and planned; the caller closes it.
 
     Attributes:
-        query: What is asked of it.
-        plan: What its indexes say.
+        query: The query to it.
+        plan: The answer of its indexes.
     """
 
     query: FileQuery
@@ -41,7 +41,7 @@ class OpenPlan:
 
 @dataclass(frozen=True)
 class Excluded:
-    """A file that was not even opened.
+    """A file that was not opened.
 
     Attributes:
         column: The partition columns that exclude it.
@@ -56,16 +56,16 @@ def plan_files(
     open_file: Callable[[DataFile], ParquetInput],
     at_once: int,
 ) -> Generator[tuple[DataFile, Future[OpenPlan | Excluded]], None, None]:
-    """Plan files side by side, a little ahead of whoever reads them.
+    """Plan files in several threads, a little ahead of the caller who reads them.
 
     Args:
         files: The files.
-        binder: What is asked of each.
-        open_file: Opens one.
-        at_once: How many are planned at once, or wait to be read.
+        binder: Binds the query to each file.
+        open_file: Opens a file.
+        at_once: How many files are being planned or wait to be read.
 
     Yields:
-        Each file in order, and its plan or what went wrong.
+        Each file in order, and a future with its plan or an exception.
     """
 
     def plan(entry: DataFile) -> OpenPlan | Excluded:

@@ -1,4 +1,4 @@
-"""One question to a table of many files."""
+"""One query to a table of many files."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from intarsia.read.report import FileOutcome, ScanReport, warn_of_ignored
 
 
 class Scan:
-    """One question to a table, as `Table.scan` makes it; it runs whenever its answer is asked for.
+    """One query to a table, made by `Table.scan`; it runs each time that its result is requested.
 
-    The rows come by `to_arrow`, by iterating over batches, or go to what reads Arrow streams, as in
+    Get the rows with `to_arrow`, by iterating over batches, or as an Arrow stream, as in
     ``polars.DataFrame(scan)`` and ``duckdb.sql("FROM scan")``; ``scan.to_arrow().to_pandas()`` for pandas.
 
     Attributes:
         columns: The columns of the result.
         schema: The schema of the result.
-        report: What the last answer took: what was read and skipped, and why. Complete once all rows were
+        report: What the last run read and skipped, and why. Complete when all rows have been
             taken.
 
     Example:
@@ -76,7 +76,7 @@ class Scan:
         return f"Scan(where={self._where!r}, columns={names}, limit={self._limit})"
 
     def to_arrow(self) -> pa.Table:
-        """Run the scan and gather the rows.
+        """Run the scan and collect the rows.
 
         Raises:
             CorruptFileError: If a file is damaged where it had to be read.
@@ -88,7 +88,7 @@ class Scan:
         return self._tables_to_batches(whole_files=False)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Run the scan as a stream that other libraries take."""
+        """Run the scan as a stream for other libraries."""
         return pa.RecordBatchReader.from_batches(self.schema, iter(self))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -100,7 +100,7 @@ class Scan:
             yield from table.to_batches()
 
     def explain(self, *, analyze: bool = False) -> ScanReport:
-        """Plan without reading data pages; see `Table.explain`. A limit is left out of account."""
+        """Plan without reading data pages; see `Table.explain`. A limit is not taken into account."""
         started = time.perf_counter()
         report = ScanReport(files_total=len(self._table.files), rows_estimated=0.0)
         if not analyze:
@@ -118,7 +118,7 @@ class Scan:
         return report
 
     def plan(self, split_bytes: int | None = None) -> list[Split]:
-        """The work that the scan is, in parts that can be done anywhere; see `Table.plan`.
+        """The scan as splits that any process can read; see `Table.plan`.
 
         Raises:
             ValueError: If the scan has a limit, or ``split_bytes`` is not positive.
@@ -157,10 +157,11 @@ class Scan:
         """Count, add up or find the extremes of the rows that match; see `Table.aggregate`.
 
         Args:
-            functions: For each column of the table, whether the scan has it or not, what is asked of it.
+            functions: The functions for each column of the table, also for columns that are not in the scan.
 
         Raises:
-            ValueError: If a function is unknown, the column's type has none such, or the scan has a limit.
+            ValueError: If a function is unknown or not defined for the column's type, or the scan has a
+                limit.
             ColumnNotFoundError: If a column is not there; near matches are named.
         """
         self._refuse_limit()
@@ -190,7 +191,7 @@ class Scan:
         """A HyperLogLog sketch of each file's distinct values in the rows that match; see `Table.sketches`.
 
         Raises:
-            ValueError: If the scan has a limit, or ``lg_config_k`` is none.
+            ValueError: If the scan has a limit, or ``lg_config_k`` is out of range.
             ColumnNotFoundError: If the column is not there; near matches are named.
             UnsupportedFeatureError: If values of its type are not counted.
         """
@@ -205,17 +206,19 @@ class Scan:
 
     def _one_column(self, name: str) -> OutputColumn:
         if not isinstance(name, str):
-            raise TypeError(f"one column is asked for, by its name; this is {name!r}")
+            raise TypeError(f"one column name is expected, not {name!r}")
         (column,) = output_columns(self._table.schema, [name])
         return column
 
     def _refuse_limit(self) -> None:
         if self._limit is not None:
-            raise ValueError(f"this is about all rows, and the scan has limit={self._limit}; scan without")
+            raise ValueError(
+                f"this needs all rows, but the scan has limit={self._limit}; scan without a limit"
+            )
 
     @contextlib.contextmanager
     def _reporting(self) -> Generator[ScanReport, None, None]:
-        """A new report, which is `report` from here on."""
+        """A new report, which becomes `report`."""
         started = time.perf_counter()
         self.report = report = ScanReport(files_total=len(self._table.files))
         try:
@@ -227,7 +230,7 @@ class Scan:
     def _each_file(
         self, columns: Sequence[OutputColumn]
     ) -> Generator[tuple[FileQuery, FilePlan, Callable[[FileOutcome], None]], None, None]:
-        """Each file that is to be asked, in order, its plan, and what takes the outcome for the report."""
+        """Each file that is not excluded, in order, its plan, and a callback that takes the outcome."""
         binder = self._binder if list(columns) == self.columns else self._binder.for_columns(columns)
         with self._reporting() as report, contextlib.closing(self._planned_files(report, binder)) as files:
             for _, query, plan in files:
@@ -245,7 +248,7 @@ class Scan:
     def _planned_files(
         self, report: ScanReport, binder: TableBinder
     ) -> Generator[tuple[DataFile, FileQuery, FilePlan], None, None]:
-        """Each file that its partition values do not exclude, opened and planned."""
+        """Each file that partition values do not exclude, opened and planned."""
         table = self._table
         # with a limit, the first files may suffice
         at_once = table.files_at_once if self._limit is None else 1
@@ -267,10 +270,10 @@ class Scan:
 
         Raises:
             ValueError: If ``n`` or ``seed`` is negative, or the scan has a condition or a limit.
-            TypeError: If ``n`` or ``seed`` is no whole number.
+            TypeError: If ``n`` or ``seed`` is not an integer.
         """
         if self._where is not None or self._limit is not None:
-            raise ValueError("a sample is of all rows: scan without where and limit")
+            raise ValueError("a sample is drawn from all rows: use a scan without where and limit")
         for name, number in (("n", n), ("seed", seed)):
             if number is not None and not isinstance(number, Integral):
                 raise TypeError(f"{name} is {number!r}; it must be a whole number, or None")

@@ -23,7 +23,7 @@ class TableSchema:
     Attributes:
         schema: The columns of the first file, in the widest types.
         mixed: Columns that do not have the same type in all files.
-        notes: What a user should know: columns that most files lack, while they have others.
+        notes: Warnings for the user: columns that most files lack while they have others.
     """
 
     schema: pa.Schema
@@ -32,7 +32,7 @@ class TableSchema:
 
 
 def table_schema(schemas: Iterable[pa.Schema]) -> TableSchema:
-    """The schema of a table.
+    """The common schema of a table's files.
 
     Args:
         schemas: The schema of each file that could be read, at least one, in the order of the files.
@@ -44,7 +44,7 @@ def table_schema(schemas: Iterable[pa.Schema]) -> TableSchema:
     """
     counted: list[_Counted] = []
     for schema in schemas:
-        # files beside each other mostly have one schema; a schema that is counted twice does no harm
+        # neighbouring files mostly have one schema; to count a schema twice does no harm
         known = next((seen for seen in counted[:-_LOOKED_BACK:-1] if seen.schema.equals(schema)), None)
         if known is None:
             known = _Counted(schema)
@@ -95,7 +95,7 @@ def _notes(counted: Sequence[_Counted]) -> Iterable[str]:
 def widest(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     """The narrowest type that holds the values of two types; None if there is no such type.
 
-    Integers widen among integers (unsigned ones to a wider signed one), to decimals and to ``float64``;
+    Integers widen to wider integers (unsigned ones to a wider signed one), to decimals and to ``float64``;
     floats to wider floats; decimals to more digits; dates to timestamps; times, timestamps and durations to
     the finer unit; structs and lists as their children do. An ``int64`` in a ``float64`` column, or a
     timestamp in a finer unit, may still not fit: then reading that value raises an error.

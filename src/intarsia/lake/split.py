@@ -1,4 +1,4 @@
-"""A part of a scan as a value: which rows of which file might match. Any process can read it."""
+"""A part of a scan as a value, to be read by any process: the rows of one file that might match."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from intarsia.rows.selection import RowSelection
 
 @dataclass(frozen=True)
 class SplitQuestion:
-    """What every split of one file shares.
+    """What all splits of one file share.
 
     Attributes:
         file: The file, as it was listed.
-        identity: What the file was when it was planned; see `Split`.
+        identity: The file's identity when it was planned; see `Split`.
         predicate: Which rows; None for all.
         view: The schema to bind the predicate to: the table's names, this file's types.
         columns: The columns of the result.
@@ -73,7 +73,7 @@ class Split:
 
     @property
     def identity(self) -> str:
-        """What the file was when it was planned: its length, and a hash of its footer."""
+        """The file's identity when it was planned: its length, and a hash of its footer."""
         return self._question.identity
 
     @property
@@ -82,7 +82,7 @@ class Split:
         return sum(stop - start for start, stop in self.row_ranges)
 
     def to_arrow(self) -> pa.Table:
-        """Read the rows that match; no index is read again but the page locations.
+        """Read the rows that match; of the indexes, only page locations are read again.
 
         Raises:
             ReplacedWhileReadError: If the file is not the one that was planned.
@@ -114,23 +114,23 @@ class Split:
 
 
 def file_identity(file: ParquetInput) -> str:
-    """What a file is, wherever it is read: its length, and a hash of its footer."""
+    """The identity of a file, the same on every machine: its length, and a hash of its footer."""
     return f"{file.footer.file_length}-{xxhash.xxh3_128_hexdigest(file.footer.raw)}"
 
 
 def make_splits(
     question: SplitQuestion, query: FileQuery, plan: FilePlan, split_bytes: int | None
 ) -> list[Split]:
-    """Cut what is to be read of a file into splits, at the borders of row groups.
+    """Cut the rows to read of a file into splits, at the borders of row groups.
 
     Args:
         question: What the splits share.
-        query: What is asked of the file.
+        query: The query to the file.
         plan: Which rows might match.
-        split_bytes: A split ends where it takes about this much to read; None for one split a file.
+        split_bytes: A split ends when reading it takes about this many bytes; None for one split per file.
 
     Returns:
-        None of them is empty.
+        The splits, none of them empty.
     """
     edges = query.file.footer.row_group_starts
     splits: list[Split] = []

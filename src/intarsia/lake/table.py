@@ -24,17 +24,16 @@ def open(
     """Open a Parquet file or a lake of them.
 
     Args:
-        source: A file, a folder, a glob, or a list of these; a local path or a URL (no glob then); or a
-            `FileSource`. Folders
-            named ``column=value`` below a folder, or from a glob's first wildcard on, become partition
-            columns; a file that is named by itself has none.
+        source: A file, a folder, a glob, or a list of these, as local paths or URLs (without globs); or a
+            `FileSource`. Folders named ``column=value`` below a folder, or from a glob's first wildcard on,
+            become partition columns; a file that is named by itself has none.
 
     Returns:
-        A table; nothing but the listing was read.
+        A table; no file has been read, only listed.
 
     Raises:
-        FileNotFoundError: If nothing is there, or no Parquet file in a folder.
-        ObjectStoreError: If a store behind a URL cannot be reached, refuses, or is not known.
+        FileNotFoundError: If there is no such file, or no Parquet file in a folder.
+        ObjectStoreError: If a store behind a URL cannot be reached, refuses the request, or is not known.
 
     Example:
         >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
@@ -51,13 +50,14 @@ class Table(TableFiles):
 
     The columns are those of the first file, with the partition columns at their end, as in
     ``pyarrow.parquet.read_table``. A column that another file lacks is null there. One that has other types
-    in other files has the widest of them (``int32`` and ``int64``: ``int64``); each file is asked in its own.
+    in other files has the widest of them (``int32`` and ``int64``: ``int64``); predicates are bound to the
+    types of each file.
 
-    What was parsed of files (footers, page indexes, directories) is remembered, up to 256 MiB of it, as long
-    as a file is what it was.
+    Parsed metadata of files (footers, page indexes, directories) is kept, up to about 256 MiB of it, as long
+    as the file is unchanged.
 
     Attributes:
-        files: The files: those of a folder or glob by path, those of a list as they were listed. Each has
+        files: The files: those of a folder or glob ordered by path, a list in its own order. Each has
             ``path``, ``size_bytes`` and ``partition``.
         schema: The schema; the footer of every file is read for it, once.
     """
@@ -82,10 +82,10 @@ class Table(TableFiles):
                 ``[("user", "=", 42)]`` form, or nodes such as ``ia.Comparison("user", "=", 42)``; None for
                 all rows. docs/cli.md says what the SQL may hold.
             columns: Columns of the result; a dotted path is a field of a struct. None for all.
-            limit: At most so many rows.
+            limit: The maximum number of rows; None for all.
 
         Returns:
-            The scan: an Arrow stream of the rows, which also counts them.
+            The scan: an Arrow stream of the rows, which can also count and aggregate them.
 
         Raises:
             ValueError: If ``limit`` is negative.
@@ -112,14 +112,14 @@ class Table(TableFiles):
     ) -> ScanReport:
         """What a scan would read, what each index excludes, and about how many rows match.
 
-        Where a predicate's rows are only known once its columns are read, the pages of the other columns
-        are those of all candidate rows: an upper bound. So is ``bytes_planned``, what reading them takes;
-        ``bytes_read`` is what planning took. ``rows_estimated`` is what histograms and samples say, or None.
+        The pages of columns that are not in the predicate are those of all candidate rows: an upper bound,
+        since a scan reads them only where rows match. ``bytes_planned`` is the size of these pages,
+        ``bytes_read`` what planning itself read, ``rows_estimated`` what histograms and samples say, or None.
 
         Args:
             where: As for `scan`.
             columns: As for `scan`.
-            analyze: Run the scan, too, and drop its rows: then what was read stands beside the estimate.
+            analyze: Also run the scan and drop its rows, to report what was read beside the estimate.
                 Without it no data page is read, and ``rows_matched`` is None.
 
         Returns:
@@ -151,12 +151,12 @@ class Table(TableFiles):
         Args:
             where: As for `scan`.
             columns: As for `scan`.
-            split_bytes: Cut files, at the borders of row groups, where a split takes about this many bytes to
-                read; None for one split a file.
+            split_bytes: Cut files at the borders of row groups into splits that take about this many bytes to
+                read; None for one split per file.
 
         Returns:
-            The splits, in the order of the files; files and row groups without candidates are in none. Their
-            rows together are those of the scan.
+            The splits, in the order of the files, without files and row groups that have no candidates.
+            Together, they hold the rows of the scan.
 
         Raises:
             PredicateError: If ``where`` cannot be understood, or compares what cannot be compared.
@@ -180,8 +180,8 @@ class Table(TableFiles):
     def count(self, where: Where = None) -> int:
         """How many rows match.
 
-        Rows that indexes show to match are not read; without ``where`` only footers are.
-        ``table.scan(where).count()`` does the same, and leaves a report in the scan.
+        Rows that indexes prove to match are not read; without ``where``, only footers are read.
+        ``table.scan(where).count()`` does the same, and the scan then has a report.
 
         Args:
             where: As for `scan`.
@@ -204,24 +204,25 @@ class Table(TableFiles):
 
         Nulls are ignored, and ``sum``, ``min``, ``max`` and ``avg`` of nothing are None. NaN is greater than
         every number, and a sum with NaN is NaN. Integers and decimals are added exactly; ``avg`` of integers
-        is a float, of decimals a ``Decimal`` with four digits more, halves rounded away from zero. Floats are
-        added in double precision, pairwise within pieces that depend on what is read and what indexes tell:
-        the result may differ from another sum of the same rows in the last digits.
+        is a float, of decimals a ``Decimal`` with four more digits, halves rounded away from zero. Floats are
+        added in double precision, pairwise within pieces that depend on what is read and what indexes know:
+        the last digits may differ from another sum of the same rows.
 
         Row groups and granules that match as a whole are answered from statistics and `ZoneMap` indexes, so
         that only the pages at the edges are read. `explain` tells what a scan of the same columns would read.
 
         Args:
             functions: For each column (dotted if it is nested), of ``"count"`` (rows where it is not null),
-                ``"sum"``, ``"min"``, ``"max"`` and ``"avg"``; ``"*"`` has ``"count"`` alone, and counts rows.
+                ``"sum"``, ``"min"``, ``"max"`` and ``"avg"``; ``"*"`` takes only ``"count"``, and counts
+                rows.
             where: As for `scan`.
 
         Returns:
-            A ``dict`` with Python's values, which also has the ``report``. A value that Python cannot hold
+            A ``dict`` of Python values with the attribute ``report``. A value that Python cannot represent
             (nanoseconds) stays a pyarrow scalar.
 
         Raises:
-            ValueError: If a function is unknown, or the column's type has none such.
+            ValueError: If a function is unknown, or not defined for the column's type.
             PredicateError: If ``where`` cannot be understood, or compares what cannot be compared.
             ColumnNotFoundError: If a column is not there; near matches are named.
 
@@ -239,10 +240,10 @@ class Table(TableFiles):
         return self.scan(where, []).aggregate(functions)
 
     def approx_distinct(self, column: str, where: Where = None) -> ApproximateCount:
-        """About how many distinct values a column has; null is none.
+        """About how many distinct values a column has, not counting null.
 
-        Sketches of `Hll` indexes are added up, and only what they do not cover is read: files without one,
-        and with ``where`` the granules of which not every row is known to match. Of a partition column the
+        Sketches of `Hll` indexes are merged, and only what they do not cover is read: files without one, and
+        with ``where`` the granules in which some rows are not known to match. For a partition column the
         number is exact.
 
         Args:
@@ -271,14 +272,14 @@ class Table(TableFiles):
     def sketches(self, column: str, lg_config_k: int = 12) -> pa.Table:
         """A HyperLogLog sketch of each file's distinct values, for Spark.
 
-        Spark estimates and adds up by ``hll_sketch_estimate`` and ``hll_union_agg``, also with sketches of
-        its own ``hll_sketch_agg`` over the same column; see `Hll` for the types that it has no sketch of.
-        Files without an `Hll` index are read.
+        Spark's ``hll_sketch_estimate`` and ``hll_union_agg`` take them, also together with sketches by its
+        own ``hll_sketch_agg`` over the same column; see `Hll` for the types that have no sketch. Files
+        without an `Hll` index are read.
 
         Args:
             column: The column, dotted if it is nested.
-            lg_config_k: Binary logarithm of the most registers; Spark adds only sketches that have the same,
-                and its default is 12.
+            lg_config_k: Binary logarithm of the maximum number of registers. Spark merges only sketches with
+                the same one; its default is 12.
 
         Returns:
             The columns ``path`` (string) and ``sketch`` (binary).
@@ -296,24 +297,24 @@ class Table(TableFiles):
         return self.scan(None, []).sketches(column, lg_config_k)
 
     def sample(self, n: int | None = None, seed: int | None = None) -> pa.Table:
-        """Rows of the table, drawn uniformly and without replacement; their order means nothing.
+        """Rows of the table, drawn uniformly and without replacement, in no particular order.
 
-        Rows that files have inlaid (`Sample`) are taken first, and no data is read where these suffice. Of
-        other files the rows are read that are drawn, from the pages that hold them.
+        Rows in embedded `Sample` indexes are taken first, and no data is read where these suffice. From other
+        files the drawn rows are read, from the pages that hold them.
 
         Args:
-            n: How many rows; all, if there are no more. None: as many as the files' samples very likely have
-                rows for, or 1,000 if there are none.
-            seed: The same seed draws the same rows, if the files are the same. Which rows a file has inlaid
-                does not depend on it: samples with different seeds may have many rows in common.
+            n: How many rows, or all if there are fewer. None: as many as the files' samples are very likely
+                to provide, or 1,000 if there are no samples.
+            seed: The same seed draws the same rows from the same files. The rows in an embedded sample do not
+                depend on it, so draws with different seeds may have many rows in common.
 
         Returns:
-            The rows, with the table's schema. ``table.scan(columns=…).sample(…)`` gives some columns of them,
+            The rows, with the table's schema. ``table.scan(columns=…).sample(…)`` gives some of the columns,
             and a report of what was read.
 
         Raises:
             ValueError: If ``n`` or ``seed`` is negative.
-            TypeError: If ``n`` or ``seed`` is no whole number.
+            TypeError: If ``n`` or ``seed`` is not an integer.
 
         Example:
             >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os

@@ -1,4 +1,4 @@
-"""The files of a table, what is remembered of them, and the schema that they have together."""
+"""The files of a table, the metadata kept of them, and their common schema."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from intarsia.lake.schema import TableSchema, table_schema
 from intarsia.read.report import warn_caller
 from intarsia.storage import CountedSource
 
-#: Files that are opened at once where each takes a request to a far store.
+#: Files that are opened at once in an object store, where each takes a request.
 REMOTE_FILES_AT_ONCE = 32
 
 #: Files that are opened at once on a local disk.
@@ -44,15 +44,15 @@ class TableFiles:
 
     @property
     def files_at_once(self) -> int:
-        """How many files are worth opening at once."""
+        """How many files are opened at once."""
         is_remote = any(file.is_remote for file in self.files)
         return min(REMOTE_FILES_AT_ONCE if is_remote else LOCAL_FILES_AT_ONCE, len(self.files))
 
     def open_file(self, entry: DataFile) -> ParquetInput:
         """Open one of the files; its footer is read only if it is not known, or the file has changed since.
 
-        A local file costs a stat. An object whose footer is not known costs one request, for the footer; one
-        whose footer is known costs one, too, to see that it is still the same.
+        A local file costs a stat. An object costs one request: for its footer, or if that is known, to check
+        that the object is still the same.
         """
         source = entry.open(fresh=entry.path in self._metadata)
         known = self._metadata.get(entry.path, source.identity)
@@ -67,7 +67,7 @@ class TableFiles:
         return file
 
     def remember(self, entry: DataFile, file: ParquetInput) -> None:
-        """Remember what was learnt of a file of `open_file`."""
+        """Keep the metadata that was parsed of a file from `open_file`."""
         self._metadata.put(entry.path, file.source.identity, file.metadata)
 
     @cached_property
@@ -103,13 +103,13 @@ class TableFiles:
         schemas = [file.arrow_schema]
         file.close()
         for _, future in ahead(self._read_types, others, self.files_at_once):
-            # what is wrong with a file is raised when it is read
+            # an error in a file is raised when the file is read
             if not isinstance(future.exception(), (FormatError, FileNotFoundError)):
                 schemas.append(future.result())
         return schemas
 
     def _read_types(self, entry: DataFile) -> pa.Schema:
-        """The columns of a file; its footer is remembered, but not parsed by this package."""
+        """The columns of a file; its footer is kept, but parsed by pyarrow only."""
         source = entry.open()
         try:
             known = self._metadata.get(entry.path, source.identity)

@@ -1,6 +1,6 @@
-"""Answers that need not read everything: about how many distinct values there are, and some rows of a table.
+"""Approximate answers: about how many distinct values there are, and a sample of the rows of a table.
 
-Both put together what files have inlaid (`Hll`, `Sample`), and read only where a file has nothing inlaid.
+Both combine what is embedded in files (`Hll`, `Sample`), and read only files that have no such index.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from intarsia.read.retry import retry_without_wrong_index
 from intarsia.read.row_group import select_columns
 from intarsia.rows.selection import Rows, RowSelection
 
-#: Takes what was read of a file, for the report.
+#: Takes the outcome of one file, for the report.
 Record: TypeAlias = "Callable[[FileOutcome], None]"
 
-#: `Table.sample` gives so many rows where no file has a sample that says how many.
+#: How many rows `Table.sample` gives where no file has a sample.
 DEFAULT_SAMPLE_ROWS = 1000
 
-#: How many rows of a sample are of one file varies by chance; so many standard deviations are allowed for.
+#: The number of rows drawn from one file is random; this many standard deviations are allowed for.
 _SPARE_DEVIATIONS = 5.0
 
 
 @dataclass(frozen=True)
 class ApproximateCount:
-    """About how many there are.
+    """An approximate count.
 
     Attributes:
         estimate: The estimate.
         lower: The true number lies between this and ``upper`` with a confidence of 95 % (two standard
             deviations of the estimator).
         upper: See ``lower``.
-        unindexed: Files that had no sketch that could be used, and were read instead.
+        unindexed: Files without a usable sketch, which were read instead.
         report: What was read.
 
     Example:
@@ -79,14 +79,14 @@ class DistinctValues:
 
     Args:
         column: The column; the only one that the scans retrieve.
-        lg_config_k: Binary logarithm of the most registers.
+        lg_config_k: Binary logarithm of the maximum number of registers.
 
     Attributes:
-        unindexed: Files that had no sketch that could be used.
+        unindexed: Files without a usable sketch.
 
     Raises:
         UnsupportedFeatureError: If values of its type are not counted.
-        ValueError: If there are no sketches of so many registers.
+        ValueError: If sketches cannot have that many registers.
     """
 
     def __init__(self, column: OutputColumn, lg_config_k: int = MAX_LG_CONFIG_K) -> None:
@@ -102,10 +102,10 @@ class DistinctValues:
         self.unindexed: list[str] = []
 
     def count(self, files: Iterable[tuple[FileQuery, FilePlan, Record]]) -> tuple[float, float, float]:
-        """About how many distinct values the matching rows have, and the bounds of that, by 95 %.
+        """About how many distinct values the matching rows have, and its 95 % bounds.
 
         Args:
-            files: Each file's query and plan, and what takes the counts of what was read of it.
+            files: Each file's query and plan, and a callback that takes the outcome.
         """
         total = DistinctCounter(self._lg_config_k)
         constants: set[object] = set()
@@ -155,7 +155,7 @@ class DistinctValues:
     def _add_sketches(
         self, query: FileQuery, rows: RowSelection, counter: DistinctCounter
     ) -> tuple[RowSelection, list[PruneStep]]:
-        """Count by sketches what granules have of some rows; returns those rows, and which index told."""
+        """Count granules within some rows by their sketches; returns the rows counted, and by which index."""
         file, known, answered = query.file, RowSelection.none(), []
         is_indexed = False
         for entry in query.embedded.sketchers(self._path) if self._hashes_alike(file) else ():
@@ -203,7 +203,7 @@ def _has_match(query: FileQuery, plan: FilePlan, record: Record) -> bool:
 
 @dataclass(frozen=True)
 class FileSize:
-    """What has to be known of a file before rows are drawn.
+    """What has to be known about a file before rows are drawn.
 
     Attributes:
         num_rows: How many rows it has.
@@ -215,13 +215,13 @@ class FileSize:
 
     @classmethod
     def of(cls, file: ParquetInput) -> FileSize:
-        """By its footer; no index is read."""
+        """Taken from its footer; no index is read."""
         found = EmbeddedIndexes(file).sampler()
         return cls(file.footer.num_rows, None if found is None else found[1])
 
 
 def affordable_rows(sizes: Sequence[FileSize]) -> int:
-    """How many rows of a table can be drawn so that the samples of its files very likely suffice.
+    """How many rows of a table can be drawn so that the samples in its files are very likely to suffice.
 
     Example:
         >>> affordable_rows([FileSize(1_000_000, 1000)])
@@ -251,15 +251,15 @@ def sample_rows(
 ) -> Iterator[pa.Table]:
     """Rows of a table, drawn uniformly and without replacement.
 
-    Rows are drawn by their ordinals in the table.  That says how many rows of each file there are; in a file
-    that has a `Sample`, as many of its rows are taken instead of those drawn, which is as uniform.
+    Rows are drawn by their ordinals in the table, which tells how many come from each file.  In a file that
+    has a `Sample`, that many of its rows are taken instead of the drawn ones, which is just as uniform.
 
     Args:
-        sizes: Of each file.
-        files: The same files in the same order: their queries, without a predicate, and their plans; and what
-            takes the counts of what was read.
+        sizes: The size of each file.
+        files: The same files in the same order: their queries, without a predicate, their plans, and
+            callbacks that take the outcomes.
         n: How many rows.
-        seed: The same seed draws the same rows; None: others each time.
+        seed: The same seed draws the same rows; None draws different ones each time.
         shape: Gives a piece the columns of the result.
 
     Yields:

@@ -1,4 +1,4 @@
-"""What reading took, as values that add up."""
+"""Counts of what was read, as values that can be added."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class PageCounts:
     read: int = 0
 
     def add(self, other: PageCounts) -> None:
-        """Sum, unknown if either is."""
+        """Add other counts; the total is unknown if either is."""
         self.total = None if self.total is None or other.total is None else self.total + other.total
         self.read += other.read
 

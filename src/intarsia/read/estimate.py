@@ -1,6 +1,6 @@
-"""About how many rows a predicate matches, and the order in which to look at its conditions.
+"""Estimates of how many rows a predicate matches, and the order in which to read its conditions' columns.
 
-Nothing is skipped by an estimate: it only says which columns to read first.
+Nothing is skipped because of an estimate: it only decides which columns are read first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from intarsia.predicate import (
 )
 from intarsia.predicate.bound import conjoin
 
-#: A condition that keeps a greater share of the rows spares no pages of the next one's columns.
+#: A condition that keeps a larger share of the rows hardly saves pages of the next one's columns.
 SELECTIVE_SHARE = 0.25
 
 _LOWER_ENDS = frozenset((">", ">="))
@@ -32,12 +32,12 @@ _UPPER_ENDS = frozenset(("<", "<="))
 
 
 class Estimates:
-    """What the histograms and samples of a file say of a predicate.
+    """What the histograms and samples of a file say about a predicate.
 
     Args:
         file: The file.
         embedded: Its embedded indexes.
-        most_bytes: An index that takes more than so many bytes to read is not asked.
+        most_bytes: An index that takes more than this many bytes to read is not asked.
     """
 
     def __init__(self, file: ParquetInput, embedded: EmbeddedIndexes, most_bytes: int) -> None:
@@ -47,9 +47,9 @@ class Estimates:
         self._known: dict[Condition, float | None] = {}
 
     def share(self, node: Bound) -> float | None:
-        """The share of the file's rows that match, 0 to 1; None if no index tells.
+        """The share of the file's rows that match, 0 to 1; None if no index can tell.
 
-        Two ends of a range of one column are put together as they lie; other conditions are taken to be
+        The two ends of a range of one column are combined exactly; other conditions are assumed to be
         independent (Selinger et al., SIGMOD 1979).
         """
         if isinstance(node, BoundConstant):
@@ -91,7 +91,7 @@ class Estimates:
                 num_ends += 1
         if num_ends == 1:
             return total
-        # every value lies above the lower end or below the upper one, or else no value is both
+        # either every value lies above the lower end or below the upper one, or no value does both
         values = self.share(BoundNull(leaves[0].path, leaves[0].type, negated=True))
         values = 1.0 if values is None else values
         return max(0.0, total - values) if is_and else min(total, values)

@@ -1,4 +1,4 @@
-"""A plan for one file: the rows that might match, by its indexes alone. No data page is read for it."""
+"""The plan for one file: the rows that might match, according to its indexes. No data page is read for it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from intarsia.read.file_query import FileQuery
 from intarsia.read.prune import PruneStep, prune
 from intarsia.rows.selection import RowSelection
 
-#: An index that estimates is read if it takes at most this part of the bytes of the candidates.
+#: An index that estimates is read if it takes at most one part in this many of the candidates' bytes.
 _ESTIMATE_PART = 8
 
 
 @dataclass(frozen=True)
 class FilePlan:
-    """What indexes say of a question to one file.
+    """What the indexes of one file say about a query.
 
     Attributes:
         candidates: A superset of the rows that match.
@@ -44,7 +44,7 @@ class FilePlan:
 
 
 def plan_file(query: FileQuery) -> FilePlan:
-    """Ask the indexes of a file which rows might match."""
+    """Ask the indexes of a file which rows might match a query."""
     file, predicate = query.file, query.predicate
     wrong = file.metadata.wrong_row_groups
     if predicate is None:
@@ -68,7 +68,7 @@ def plan_file(query: FileQuery) -> FilePlan:
 
 
 def current_plan(query: FileQuery, plan: FilePlan) -> FilePlan:
-    """The plan, made again if a page index that it may rest on has proved wrong since."""
+    """The plan, made again if a page index that it may depend on has proved wrong since."""
     is_current = plan.wrong_row_groups == query.file.metadata.wrong_row_groups
     return plan if is_current else plan_file(query)
 
@@ -87,7 +87,7 @@ def _ordered_conditions(query: FileQuery, predicate: Bound, candidates: RowSelec
 
 
 def estimate_rows(query: FileQuery, plan: FilePlan) -> tuple[float | None, int]:
-    """About how many rows match, and the index bytes that it took to say so.
+    """About how many rows match, and the index bytes that were read to estimate it.
 
     Returns:
         The estimate, None if no index of the file gives one; and the bytes.
@@ -104,7 +104,7 @@ def estimate_rows(query: FileQuery, plan: FilePlan) -> tuple[float | None, int]:
 
 
 def count_planned(query: FileQuery, rows: RowSelection) -> ReadCounts:
-    """What reading some rows would read; only OffsetIndexes are read to tell."""
+    """What reading some rows would take; only OffsetIndexes are read to count it."""
     before = query.file.source.counts.bytes
     row_groups, planned_bytes, pages = 0, 0, dict.fromkeys((leaf.name for leaf in query.leaves), 0)
     for group, wanted in query.row_groups(rows):
@@ -127,7 +127,7 @@ def plan_chunks(query: FileQuery, group: int, leaves: list[Leaf], rows: RowSelec
     """The pages of some leaves that hold some rows of a row group; reads their OffsetIndexes.
 
     Args:
-        query: The question.
+        query: The query.
         group: Ordinal of the row group.
         leaves: The leaves.
         rows: The rows, relative to the row group.

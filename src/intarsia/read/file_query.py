@@ -1,4 +1,4 @@
-"""A question to one file: its predicate in the file's own types, the columns wanted, and the constants."""
+"""A query to one file: its predicate in the file's own types, the columns wanted, and the constants."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from intarsia.rows.selection import RowSelection
 
 @dataclass(frozen=True)
 class FileQuery:
-    """What is asked of one open file; `FileQuery.of` makes it.
+    """A query to one open file; `FileQuery.of` makes it.
 
     Attributes:
         file: The file.
@@ -47,14 +47,15 @@ class FileQuery:
         constants: Mapping[Path, pa.Scalar] | None = None,
         budget: ExpansionBudget | None = None,
     ) -> FileQuery:
-        """A question to a file.
+        """Make a query to a file.
 
         Args:
             file: The file.
             predicate: Which rows, bound to the file's types; None for all.
             columns: The columns wanted; those that are constant may be among them.
             constants: Columns that have one value in all rows.
-            budget: What the indexes of all files that are open at once may take; None for no limit.
+            budget: Memory for the indexes of all files that are open at once; None for no limit but the
+                file's.
         """
         constants = constants or {}
         if isinstance(predicate, BoundConstant) and predicate.value:
@@ -69,7 +70,7 @@ class FileQuery:
         self.file.close()
 
     def for_columns(self, columns: Sequence[OutputColumn]) -> FileQuery:
-        """The same question about other columns."""
+        """The same query with other columns."""
         return replace(self, columns=tuple(column for column in columns if column.path not in self.constants))
 
     @cached_property
@@ -90,13 +91,13 @@ class FileQuery:
 
     @cached_property
     def leaves(self) -> list[Leaf]:
-        """The leaves that answering may read, in the order of the schema."""
+        """The leaves that the query may read, in the order of the schema."""
         found = {*leaves_under(self.file, self.predicate_paths), *self.output_leaves}
         return sorted(found, key=lambda leaf: leaf.ordinal)
 
     @property
     def num_row_groups(self) -> int:
-        """Row groups of the file."""
+        """Number of row groups of the file."""
         return len(self.file.footer.metadata.row_groups)
 
     def total_pages(self) -> dict[str, int | None]:
@@ -118,11 +119,11 @@ class FileQuery:
 
     @cached_property
     def _group_bytes(self) -> dict[int, int]:
-        """Bytes of `leaves` in the row groups that were asked about so far."""
+        """Bytes of `leaves` in the row groups that were looked at so far."""
         return {}
 
     def estimated_bytes(self, rows: RowSelection) -> int:
-        """About what reading some rows costs: each chunk's share of its bytes."""
+        """About how many bytes reading some rows takes: their share of each chunk."""
         if rows.is_empty:
             return 0
         footer, known = self.file.footer, self._group_bytes

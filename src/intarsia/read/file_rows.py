@@ -1,7 +1,7 @@
-"""Reads the rows of one file by a plan: the predicate's columns, then the rest of the rows that match.
+"""Reads the rows of one file by a plan: the predicate's columns, then the other columns where rows match.
 
-The predicate's columns are read at once, unless an index estimates that one condition keeps few rows: then
-its columns come first, and those of the other conditions only where its rows are.
+The predicate's columns are read together, unless an index estimates that one condition keeps few rows: then
+its columns are read first, and those of the other conditions only where rows are left.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def read_rows(query: FileQuery, plan: FilePlan, limit: int | None = None) -> Ite
     A page index that proves wrong is dropped, and its row group is read whole instead.
 
     Args:
-        query: What is asked.
+        query: The query.
         plan: Which rows might match.
         limit: Stop after this many rows.
     """
@@ -70,16 +70,16 @@ def read_rows(query: FileQuery, plan: FilePlan, limit: int | None = None) -> Ite
 
 
 def read_known_rows(query: FileQuery, plan: FilePlan, rows: RowSelection) -> Iterator[Piece]:
-    """Those of some rows that match, for a caller that knows all about the other candidates.
+    """The matching rows among some rows, for a caller that already knows about the other candidates.
 
     Args:
-        query: What is asked.
+        query: The query.
         plan: Which rows might match.
-        rows: The rows to read; those that are not candidates are left out.
+        rows: The rows to read; rows that are not candidates are left out.
 
     Raises:
-        WrongPageIndexError: If a page index proved wrong: then the rows that the caller knows of may not be
-            what it takes them for, either.
+        WrongPageIndexError: If a page index proved wrong: then what the caller knows about the other rows may
+            be wrong as well.
     """
     reader = FileReader(query, plan)
     for group, wanted in query.row_groups(plan.candidates & rows):
@@ -90,7 +90,7 @@ class FileReader:
     """Reads row groups of a file.
 
     Args:
-        query: What is asked.
+        query: The query.
         plan: Which rows might match.
     """
 
@@ -112,14 +112,14 @@ class FileReader:
         query = self._query
         num_rows = query.file.footer.metadata.row_groups[group].num_rows
         if group in query.file.metadata.wrong_row_groups - self._plan.wrong_row_groups:
-            # the plan relied on rows that are not what they seemed: judge the whole row group
+            # the plan relied on a wrong page index: evaluate the whole row group
             wanted = RowSelection.all(num_rows)
         if query.predicate is None and wanted.num_rows == num_rows:
             return self.read_whole(group)
         return Piece(*RowGroupReader(query, self._plan, self._decoder, group).read(wanted))
 
     def read_whole(self, group: int) -> Piece:
-        """All rows of a row group: pyarrow reads by itself, through the counted source."""
+        """All rows of a row group, read by pyarrow through the counted source."""
         query = self._query
         num_rows = query.file.footer.metadata.row_groups[group].num_rows
         pages = {leaf.name: query.file.metadata.data_pages(leaf)[group] or 0 for leaf in query.output_leaves}
@@ -151,7 +151,7 @@ class FileReader:
         return select_columns(query, dict(zip(roots, table.columns, strict=True)), num_rows)
 
     def _decode_whole(self, group: int, num_rows: int) -> None:
-        """Decode every column of a row group, its pages unknown, for the error that this raises."""
+        """Decode every column of a row group by itself, to raise an error that names the damaged one."""
         everything = RowSelection.all(num_rows)
         for leaf in self._query.output_leaves:
             meta = self._query.file.footer.chunk_metadata(group, leaf)
@@ -160,7 +160,7 @@ class FileReader:
 
 
 def read_whole_file(query: FileQuery) -> Piece:
-    """All rows of a file at once, its row groups side by side; for queries without a predicate."""
+    """All rows of a file, its row groups in parallel; for queries without a predicate."""
     file = query.file
     reader = FileReader(query, FilePlan(RowSelection.all(file.footer.num_rows), RowSelection.none()))
     groups = range(query.num_row_groups)

@@ -1,6 +1,6 @@
-"""A predicate over its conditions, each of which is counted once and stands for a set of rows or row groups.
+"""The structure of a predicate over its distinct conditions, each with a set of rows or row groups.
 
-What is known of conditions is put together in one pass over the predicate, however many of them there are.
+What is known about the conditions is combined in one pass over the predicate.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ class Formula:
         predicate: The predicate.
 
     Attributes:
-        conditions: Its conditions and constants, each once.
+        conditions: Its distinct conditions and constants.
         root: The whole predicate.
-        terms: What a row has to meet, all of it: the terms of a top-level AND, or the predicate itself.
+        terms: The terms that a row has to meet, all of them: those of a top-level AND, or the predicate
+            itself.
     """
 
     def __init__(self, predicate: Bound) -> None:
@@ -55,7 +56,7 @@ def _term(node: Bound, ordinals: dict[Condition | BoundConstant, int]) -> Term:
 
 
 def conditions_of(term: Term) -> Iterator[int]:
-    """The conditions of a term, from left to right, repeated ones repeatedly."""
+    """The conditions of a term, from left to right, with repetitions."""
     if isinstance(term, int):
         yield term
     else:
@@ -73,9 +74,9 @@ def combine(
 
     Args:
         term: The term.
-        sets: For each condition, by ordinal.
-        union: Of many sets.
-        intersection: Of many sets.
+        sets: The set of each condition, by ordinal.
+        union: Unites many sets.
+        intersection: Intersects many sets.
     """
     if isinstance(term, int):
         return sets[term]
@@ -102,7 +103,7 @@ def where_denial_counts(
         term: The term.
         within: The row groups that matter.
         possible: For each condition, the row groups where it might be met.
-        stays: For each condition, the row groups where nobody could deny it any more.
+        stays: For each condition, the row groups where no proof can deny it any more.
     """
     counts = [np.zeros_like(within) for _ in possible]
     _mark(_judged(term, possible, stays), within, counts)

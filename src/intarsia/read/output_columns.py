@@ -18,7 +18,7 @@ class OutputColumn:
 
     Attributes:
         name: Its name in the result.
-        path: Where it lies in the schema: a top-level field, or a field of a struct.
+        path: Its path in the schema: a top-level field, or a field of a struct.
         type: Its Arrow type.
     """
 
@@ -52,7 +52,7 @@ def output_columns(schema: pa.Schema, names: Sequence[str] | None) -> list[Outpu
 
 
 def refuse_repeated(schema: pa.Schema, names: Iterable[str], path: str) -> None:
-    """Raise if a name means several columns, which pyarrow's `read_table` does not take either."""
+    """Raise if several columns have a name; pyarrow's `read_table` refuses them, too."""
     for name in names:
         if (count := len(schema.get_all_field_indices(name))) > 1:
             raise UnsupportedFeatureError(
@@ -69,19 +69,19 @@ def type_at(schema: pa.Schema, path: Path) -> pa.DataType | None:
 
 
 def rows_without_columns(num_rows: int) -> pa.Table:
-    """A table of so many rows and no columns."""
+    """A table with a number of rows and no columns."""
     return pa.table({"": pa.nulls(num_rows)}).select([])
 
 
 def concat_rows(tables: Sequence[pa.Table]) -> pa.Table:
-    """One table of all rows, of one table or more; `pyarrow.concat_tables` forgets rows without columns."""
+    """The rows of one table or more as one; `pyarrow.concat_tables` loses rows without columns."""
     if tables[0].num_columns == 0:
         return rows_without_columns(sum(table.num_rows for table in tables))
     return pa.concat_tables(tables)
 
 
 def repeat_constant(value: pa.Scalar, num_rows: int, kind: pa.DataType) -> pa.Array:
-    """A column that has one value in all rows, which is of a type's value type if that is a dictionary."""
+    """A column with one value in all rows; for a dictionary type, the value is of its value type."""
     if not pa.types.is_dictionary(kind):
         return pa.nulls(num_rows, kind) if not value.is_valid else pa.repeat(value, num_rows)
     if not value.is_valid:
@@ -97,7 +97,7 @@ def with_constants(
     columns: Sequence[OutputColumn],
     schema: pa.Schema,
 ) -> pa.Table:
-    """The columns of a result in order, those that were read and those that have one value in all rows.
+    """The columns of a result in order: those that were read, and those with one value in all rows.
 
     Args:
         rows: What was read.

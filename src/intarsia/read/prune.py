@@ -1,9 +1,9 @@
-"""A predicate against every index of a file: which rows might match, and which index said so.
+"""A predicate against all indexes of a file: which rows might match, and which index excluded the others.
 
-Whatever can exclude rows is a `Proof`: it states what asking it costs, and where it could deny a condition.
-Statistics are free and come first.  Then one loop asks the cheapest proof that could still exclude rows worth
-more than it costs, and stops when none is left.  Each condition of the predicate keeps the rows that no proof
-has excluded; AND intersects them and OR unites them, so that skipping works across columns.
+Everything that can exclude rows is a `Proof`: it states what asking it costs, and where it could deny a
+condition.  Statistics are free and come first.  Then one loop asks the cheapest proof that could still
+exclude rows worth more than it costs, until there is none.  Each condition keeps the rows that no proof has
+excluded; AND intersects them and OR unites them, so that skipping works across columns.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from intarsia.rows.bounds import Bools
 from intarsia.rows.combine import intersection, union
 from intarsia.rows.selection import RowSelection
 
-#: A request to a local file costs about as much as reading so many bytes, and so does decoding a page.
+#: What a request to a local file costs, and decoding a page, in bytes that could be read meanwhile.
 LOCAL_REQUEST_BYTES = 1 << 12
 DECODING_BYTES = 1 << 14
 
@@ -61,8 +61,9 @@ class Pruned:
 
     Attributes:
         candidates: A superset of the rows that match.
-        certain: Rows that are known to match without a look at them.
-        steps: What each index excluded, in the order they were asked; only those that excluded something.
+        certain: Rows that are known to match without being read.
+        steps: What each index excluded, in the order they were asked; indexes that excluded nothing are left
+            out.
         index_bytes: Bytes read from indexes.
         dictionary_pages: Dictionary pages that were read, by their offsets; a scan of their row groups needs
             them again.
@@ -87,15 +88,15 @@ def prune(
 
     Args:
         file: The file.
-        predicate: What is asked for.
+        predicate: Which rows are wanted.
         constants: Columns that are not in the file and have one value in all of its rows: partition
             columns, and columns that other files of the table have (null).
         data_bytes: About how many bytes a scan of some rows would read; an index that is larger than what
             it could save is not read.
-        embedded: The file's embedded indexes, if the caller asks them more.
+        embedded: The file's embedded indexes, if the caller has opened them already.
 
     Returns:
-        The rows that might match, and the reasons.
+        The rows that might match, and why the others do not.
     """
     bytes_before = file.source.counts.bytes
     embedded = embedded or EmbeddedIndexes(file)
@@ -116,12 +117,12 @@ def prune(
 
 
 class _Offer(NamedTuple):
-    """A proof that would pay.
+    """A proof that is worth asking.
 
     Attributes:
         proof: The proof.
         wanted: What to ask it.
-        price: What asking costs, in bytes: a request or a page to decode counts as what is read meanwhile.
+        price: What asking costs, in bytes: requests and pages to decode are converted to bytes.
     """
 
     proof: Proof
@@ -130,9 +131,9 @@ class _Offer(NamedTuple):
 
 
 class _Pruner:
-    """What is known of the conditions of a predicate; proofs add to it.
+    """What is known about the conditions of a predicate; proofs add to it.
 
-    Whether it pays to ask is judged by row groups, in masks that have a value for each.
+    Whether a proof is worth asking is judged by row groups, in masks with one value per row group.
     """
 
     def __init__(
@@ -179,7 +180,7 @@ class _Pruner:
     # --- the loop ----------------------------------------------------------------------------------
 
     def run(self, first: Proof, others: Sequence[Proof]) -> None:
-        """Ask a proof that is free; then of others the cheapest that pays, until there is none."""
+        """Ask a proof that is free, then always the cheapest of the others that pays, until none does."""
         self._learn(first, self._wanted(self._reach(first), self._groups))
         if self.candidates.is_empty:
             return
@@ -198,7 +199,7 @@ class _Pruner:
         return found
 
     def _offers(self, reaches: Sequence[tuple[Proof, _Reach]]) -> list[_Offer]:
-        """What pays; under an OR, what pays only if something else is asked that does not is left out."""
+        """The proofs that pay; under an OR, without those that only help together with others that do not."""
         offers = self._paying(reaches)
         if len(offers) == len(reaches):
             return offers
@@ -221,7 +222,7 @@ class _Pruner:
         return offers
 
     def _wanted(self, reach: _Reach, groups: Bools, counts: Sequence[Bools] | None = None) -> Wanted:
-        """What to ask a proof: the conditions that it could narrow, and where that matters."""
+        """What to ask a proof: the conditions that it could narrow, and the row groups where that matters."""
         wanted: dict[Condition, Bools] = {}
         for ordinal, within in reach.items():
             known = self._knowledge(ordinal)
@@ -243,7 +244,7 @@ class _Pruner:
         )
 
     def _learn(self, proof: Proof, wanted: Wanted) -> None:
-        """Ask a proof, and put together what it told of all conditions."""
+        """Ask a proof, and combine what it says about all conditions."""
         narrowed: dict[int, list[int]] = {}
         for condition, possible, certain in proof.ask(wanted, self):
             ordinal = self._ordinals[condition]
@@ -320,7 +321,7 @@ class _Pruner:
 
 
 class _Known(NamedTuple):
-    """What is known of a condition, for each row group.
+    """What is known about a condition, for each row group.
 
     Attributes:
         is_possible: Whether any row might meet it.

@@ -1,4 +1,4 @@
-"""What a scan read and what it skipped: counted per file, summed into one report."""
+"""What a scan read and what it skipped: counted per file, added up in one report."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from intarsia.read.prune import PruneStep
 
 @dataclass(frozen=True)
 class FileOutcome:
-    """What answering took of one file.
+    """What a query to one file took.
 
     Attributes:
         plan: What its indexes said.
-        counts: What was read besides, and how many rows match.
+        counts: What was read in addition, and how many rows match.
         answered: What indexes answered, so that it was not read.
-        rows_estimated: About how many rows match; None if no index of the file tells.
+        rows_estimated: About how many rows match; None if no index of the file can tell.
     """
 
     plan: FilePlan
@@ -62,14 +62,14 @@ class ScanReport:
 
     Totals of row groups, pages and rows are those of the files whose footers were read: a file that its
     partition values exclude is never opened. A page total is None where a file does not tell how many pages
-    it has. ``rows_estimated`` is about how many rows match, by what indexes estimate: in a plan only, and
-    None if some file's cannot tell. ``bytes_planned`` is what a plan says that a scan would read on top; None
-    in a scan's own report.
+    it has. ``rows_estimated`` is about how many rows match, estimated by indexes: in a plan only, and None if
+    some file has no such index. ``bytes_planned`` is what a scan would read in addition to the plan; None in
+    a scan's own report.
 
-    ``answered_by`` is what an aggregate took from indexes: rows that match and need no look, and the pages of
-    the column that a scan would have read for them.
+    ``answered_by`` is what an aggregate took from indexes: rows that match and were not read, and the pages
+    of the column that a scan would have read for them.
 
-    Printed, it is a few lines for people.
+    ``str()`` gives a few lines for people.
 
     Example:
         >>> print(ScanReport(files_total=2, files_opened=1, rows_total=100, bytes_total=4096))
@@ -110,7 +110,7 @@ class ScanReport:
         """Count a file whose footer was read.
 
         Args:
-            query: What was asked of it.
+            query: The query to it.
             outcome: What that took.
         """
         with query.file.named_errors():
@@ -224,7 +224,7 @@ def _add_step(entry: PrunedBy, file: ParquetInput, leaves: Sequence[Leaf], step:
 
 
 def _pages_skipped(file: ParquetInput, group: int, leaf: Leaf, step: PruneStep, partly: bool) -> int:
-    """Data pages of a chunk that a step made needless; 0 where the pages are not known."""
+    """Data pages of a chunk that a step excluded; 0 where the pages are not known."""
     locations = file.locations(ChunkKey(group, leaf.ordinal))
     if locations is None:
         return 0 if partly else file.metadata.data_pages(leaf)[group] or 0
@@ -234,7 +234,7 @@ def _pages_skipped(file: ParquetInput, group: int, leaf: Leaf, step: PruneStep, 
 
 
 def reasons_by_file(ignored: Iterable[Ignored]) -> dict[str, list[Ignored]]:
-    """Notes grouped by the file that they are about."""
+    """Notes, grouped by file."""
     out: dict[str, list[Ignored]] = defaultdict(list)
     for note in ignored:
         out[note.file].append(note)
@@ -242,7 +242,7 @@ def reasons_by_file(ignored: Iterable[Ignored]) -> dict[str, list[Ignored]]:
 
 
 def warn_of_ignored(report: ScanReport) -> None:
-    """One warning for each file of which something was ignored, at the line that called this package."""
+    """Warn once for each file with ignored indexes, at the line that called this package."""
     for path, notes in reasons_by_file(report.ignored).items():
         more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
         warn_caller(f"{path}: ignored {notes[0].index}: {notes[0].reason}{more}")

@@ -1,4 +1,7 @@
-"""A page index that proves wrong while pages are read is dropped, and the work is done again."""
+"""Recovery from a wrong page index: it is no longer used, and the work is done again.
+
+The only place that does so.  That an index is wrong shows when the rows of its pages are counted.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ class WrongPageIndexError(Exception):
 
 
 def retry_without_wrong_index(file: ParquetInput, work: Callable[[], _Result]) -> _Result:
-    """Do some work, again and again while it finds a page index wrong, which is then no longer used.
+    """Do some work, and do it again without the page index of a row group that proves wrong.
 
     Args:
         file: The file that is read.

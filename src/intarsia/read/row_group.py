@@ -1,4 +1,4 @@
-"""Selected rows of one row group, in phases: the columns of each condition, then the rest of what matches."""
+"""Selected rows of one row group, in phases: the columns of each condition, then the other columns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RowGroupReader:
     """Reads selected rows of one row group, once.
 
     Args:
-        query: What is asked.
+        query: The query.
         plan: Which rows might match.
         decoder: Decodes pages of the file.
         group: Ordinal of the row group.
@@ -44,7 +44,7 @@ class RowGroupReader:
         self._index_bytes = 0
 
     def read(self, wanted: RowSelection) -> tuple[pa.Table, ReadCounts]:
-        """The rows that match, and what reading them took.
+        """Read the rows that match.
 
         Args:
             wanted: The rows that might match, relative to the row group.
@@ -89,7 +89,7 @@ class RowGroupReader:
         return select_columns(query, decoded, rows.num_rows, reused)
 
     def _predicate_columns(self, paths: Set[Path], rows: RowSelection) -> dict[Path, pa.ChunkedArray]:
-        """Some of the predicate's columns, where they are columns of this file."""
+        """Those of some predicate columns that are in this file."""
         asked = [path for path in self._query.predicate_paths if path in paths]
         if not asked:
             return {}
@@ -97,7 +97,7 @@ class RowGroupReader:
         return {path: _field(self._query, found, path) for path in asked}
 
     def _as_compared(self, path: Path, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        """A column as the predicate means it: of the table's type, where no type holds both."""
+        """A column in the type that the predicate compares: the table's, where no type holds both."""
         kind = self._query.compared_types[path]
         plain = comparison_type(column.type)
         if plain == kind:
@@ -135,10 +135,10 @@ def select_columns(
     """The query's columns, in the table's types.
 
     Args:
-        query: What is asked.
-        fields: Top-level fields of the file, by their ordinal, each reduced to the leaves that were read.
-        num_rows: Rows in them; 0 needs no fields.
-        reused: Columns that are there already.
+        query: The query.
+        fields: Top-level fields of the file, by ordinal, each reduced to the leaves that were read.
+        num_rows: Number of rows; if it is 0, no fields are needed.
+        reused: Columns that were read before, by path.
 
     Raises:
         UnsupportedFeatureError: If values of this file do not fit the table's type.
@@ -168,7 +168,7 @@ def _cast(query: FileQuery, column: pa.ChunkedArray, name: str, kind: pa.DataTyp
     except pa.ArrowException as error:
         raise UnsupportedFeatureError(
             f"column {name!r} is {column.type} in this file and {kind} in the table, and its values do not "
-            f"fit: {error}; open the files of each type by themselves",
+            f"fit: {error}; open the files of each type separately",
             path=query.file.path,
         ) from error
 

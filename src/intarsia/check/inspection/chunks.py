@@ -50,15 +50,15 @@ def inspect_chunk(file: ParquetInput, key: ChunkKey, *, pages: bool) -> ChunkIns
     if low is not None or high is not None:
         objection = bounds_objection(file, leaf, meta)
         if objection:
-            notes.append(f"statistics not believed: {objection}")
+            notes.append(f"statistics not trusted: {objection}")
     if index is not None and not Trust(file.footer, leaf).order_is_known:
-        notes.append("ColumnIndex not believed: the footer does not say how the column is ordered")
+        notes.append("ColumnIndex not trusted: the footer does not say how the column is ordered")
     bloom = None
     if meta.bloom_filter_offset:
         try:
             bloom = _inspect_bloom(file, meta, look_inside=pages)
         except FormatError as error:
-            notes.append(f"Bloom filter not believed: {error.message}")
+            notes.append(f"Bloom filter not trusted: {error.message}")
     counted = len(locations) if locations is not None else data_page_count(meta)
     told_by = None if counted is None else ("offset_index" if locations is not None else "encoding_stats")
     listed = _inspect_pages(file, key, leaf, index) if pages else None
@@ -141,7 +141,7 @@ def _pair(statistics: Statistics) -> tuple[bytes | None, bytes | None]:
 def _index_notes(file: ParquetInput, key: ChunkKey, leaf: Leaf) -> list[str]:
     place = f" of {leaf.name}, row group {key.row_group}"
     return [
-        f"{note.index.split(' of ')[0]} not believed: {note.reason}"
+        f"{note.index.split(' of ')[0]} not trusted: {note.reason}"
         for note in file.ignored
         if note.index.endswith(place) or note.index == f"page index of {leaf.name}"
     ]

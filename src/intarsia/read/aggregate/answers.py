@@ -1,11 +1,11 @@
-"""What indexes tell of granules of a column, so that their pages need not be read.
+"""What indexes know about granules of a column, so that their pages need not be read.
 
-Of each granule that lies wholly in rows which surely match, a summary is taken from the cheapest of: the
-row groups' statistics, embedded indexes that summarize (such as zone maps), column indexes (nulls only).
+For each granule that lies wholly among rows that surely match, a summary is taken from the cheapest of:
+row-group statistics, embedded indexes that summarize (such as zone maps), column indexes (nulls only).
 
-A page index may say the wrong rows of a page, which shows when the page is read (contract C1). So of pages
-that are not read, none may lie beside rows that are not looked at, either: there, a row too many or too few
-would pass unnoticed.
+A page index may be wrong about the rows of a page, which shows when the page is read (contract C1). So a page
+that is not read must not border on rows that are not looked at: a row too many or too few would go unnoticed
+there.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from intarsia.rows.selection import Rows, RowSelection
 
 
 class Needs(NamedTuple):
-    """What has to be known of a column's granule: the number of its nulls, its bounds, its sum."""
+    """What has to be known about a granule of a column: its number of nulls, its bounds, its sum."""
 
     nulls: bool
     bounds: bool
@@ -45,14 +45,14 @@ class Needs(NamedTuple):
 
 
 class Granules(NamedTuple):
-    """What an index tells of some granules.
+    """What an index knows about some granules.
 
     Attributes:
         name: The index's name in reports.
         starts: First row of each granule.
         stops: Row after the last of each granule.
         summaries: A row for each, of `summary_schema`.
-        told: For each, whether what is needed is told, and exactly.
+        told: For each, whether all that is needed is known exactly.
     """
 
     name: str
@@ -67,8 +67,8 @@ class Answer(NamedTuple):
 
     Attributes:
         rows: The rows.
-        summaries: What they come to, of `summary_schema`.
-        steps: Which index told what.
+        summaries: Their summaries, of `summary_schema`.
+        steps: Which index answered what.
     """
 
     rows: RowSelection
@@ -77,7 +77,7 @@ class Answer(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A column of a file, and what is to be known of it.
+    """A column of a file, and what has to be known about it.
 
     Attributes:
         file: The file.
@@ -102,10 +102,10 @@ class Asked(NamedTuple):
 
 
 def answer(asked: Asked, candidates: RowSelection, certain: RowSelection) -> Answer:
-    """What indexes tell of rows.
+    """What indexes know about rows.
 
     Args:
-        asked: What is to be known.
+        asked: What has to be known.
         candidates: Rows that might match; for the report.
         certain: Those of them that surely match.
     """
@@ -144,13 +144,13 @@ def _as_kind(summaries: pa.Table, kind: pa.DataType) -> pa.Table:
     return summaries.cast(schema)
 
 
-# --- what a page index says, and nobody sees -----------------------------------------------------------
+# --- where a wrong page index would go unnoticed -------------------------------------------------------
 
 
 def confirmed(
     file: ParquetInput, paths: Iterable[Path], candidates: RowSelection, certain: RowSelection
 ) -> RowSelection:
-    """The certain rows without the pages at their borders that nothing but the page index puts there.
+    """The certain rows without pages at their borders whose place only the page index states.
 
     Args:
         file: The file.
@@ -171,7 +171,7 @@ def confirmed(
 
 
 def _is_beside_skipped(pages: Bounds, seen: RowSelection) -> Bools:
-    """For each page of a row group, whether the row before or after it is none that is looked at."""
+    """For each page of a row group, whether the row before or after it is not looked at."""
     before = (pages.starts > pages.starts[0]) & ~seen.overlaps(pages.starts - 1, pages.starts)
     after = (pages.stops < pages.stops[-1]) & ~seen.overlaps(pages.stops, pages.stops + 1)
     return np.asarray(before | after)
@@ -210,7 +210,8 @@ def _statistics(asked: Asked, left: RowSelection, _seen: RowSelection) -> Iterat
 def _are_exact(asked: Asked, ordering: Ordering) -> Bools:
     """For each row group, whether its bounds are values of the column.
 
-    Byte arrays may have been cut, which the writer has to deny; numbers are not cut, but it may admit it.
+    Byte arrays may be truncated unless the writer says that they are exact; numbers are exact unless it
+    denies it.
     """
     footer = asked.file.footer
     exact = np.zeros(len(footer.metadata.row_groups), dtype=bool)
@@ -228,7 +229,7 @@ def _are_exact(asked: Asked, ordering: Ordering) -> Bools:
 
 
 def _values(ordering: Ordering, keys: Keys, valued: Bools) -> pa.Array:
-    """The values that keys stand for, null where there is none."""
+    """The values of keys; null where there is no value."""
     kind = comparison_type(ordering.arrow_type)
     pairs = zip(keys.tolist(), valued.tolist(), strict=True)
     items: list[Any] = [key if is_valued else None for key, is_valued in pairs]

@@ -1,4 +1,4 @@
-"""From summaries to the numbers that were asked for."""
+"""From summaries to the values that were asked for."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from intarsia.indexes.summaries import sum_type
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.report import ScanReport
 
-#: What may be asked of a column.
+#: The functions of a column.
 FUNCTIONS = ("count", "sum", "min", "max", "avg")
 
-#: Asks for the rows, not for a column.
+#: Stands for the rows instead of a column.
 ROWS = "*"
 
-#: An average of decimals has so many digits more than they.
+#: An average of decimals has this many more decimal digits than the column.
 AVERAGE_DIGITS = 4
 
 
 class Aggregate(dict[str, dict[str, Any]]):
-    """The answer: for each column what was asked of it, such as ``{"amount": {"sum": 12, "count": 3}}``.
+    """The result: for each column the values asked for, such as ``{"amount": {"sum": 12, "count": 3}}``.
 
     Attributes:
         report: What was read to find it, and in ``answered_by`` what was not.
@@ -39,7 +39,7 @@ class Aggregate(dict[str, dict[str, Any]]):
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of one column.
+    """The functions asked of one column.
 
     Attributes:
         name: The column as it was named.
@@ -103,14 +103,14 @@ def _microseconds(kind: pa.DataType) -> pa.DataType:
 def questions(
     functions: Mapping[str, Sequence[str] | str], columns: Sequence[OutputColumn]
 ) -> tuple[Question, ...]:
-    """What is asked, checked.
+    """The questions, checked.
 
     Args:
         functions: As `intarsia.Table.aggregate` takes them.
-        columns: The columns that are named there, in that order; ``"*"`` is none.
+        columns: The columns named there, in that order, without ``"*"``.
 
     Raises:
-        ValueError: If a function is unknown, or the column's type has none such.
+        ValueError: If a function is unknown, or not defined for the column's type.
     """
     found = iter(columns)
     out = []
@@ -137,7 +137,7 @@ def _check(name: str, function: str, column: OutputColumn | None) -> None:
 
 
 def _decimal_average(total: Decimal, count: int, scale: int) -> Decimal:
-    """The average with four digits more, halves rounded away from zero, as Spark has it."""
+    """The average with four more digits, halves rounded away from zero, as Spark has it."""
     sign, digits, exponent = total.as_tuple()
     assert isinstance(exponent, int)
     units = int("".join(map(str, digits))) * 10 ** (scale + AVERAGE_DIGITS + exponent)

@@ -1,4 +1,4 @@
-"""Adds up files: what indexes tell of each, and the rows that have to be read."""
+"""Aggregates over files: what the indexes of each know, and the rows that have to be read."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _ALL = np.zeros(1, dtype=np.int64)
 
 @dataclass(frozen=True)
 class FileTotals:
-    """What the matching rows of one file come to.
+    """The aggregates of the matching rows of one file.
 
     Attributes:
-        outcome: What finding that out took.
+        outcome: What computing them took.
         summaries: For each question one row of `intarsia.indexes.summaries.summary_schema`.
     """
 
@@ -43,11 +43,11 @@ class FileTotals:
 
 
 class Totals:
-    """What the rows that match come to, file by file.
+    """Aggregates of the matching rows, file by file.
 
     Args:
         functions: As `intarsia.Table.aggregate` takes them.
-        columns: The columns that are named there, in that order.
+        columns: The columns named there, in that order.
 
     Raises:
         ValueError: If a function is unknown, or is not defined for the column's type.
@@ -58,7 +58,7 @@ class Totals:
         self._summaries = {question: [one_summary(question.kind, None, 0, 0)] for question in self._questions}
 
     def values(self) -> dict[str, dict[str, Any]]:
-        """The answers, as far as files were added."""
+        """The results over all files added so far."""
         out = {}
         for question, summaries in self._summaries.items():
             merged = merge_summaries(pa.concat_tables(summaries), _ALL)
@@ -72,8 +72,8 @@ class Totals:
         """Add the rows of a file that match.
 
         Args:
-            query: About all columns that are named.
-            plan: What the indexes of the file say.
+            query: A query for all columns named.
+            plan: The plan of the file.
         """
 
         def attempt() -> FileTotals:
@@ -86,7 +86,7 @@ class Totals:
 
 
 class _FileReading:
-    """Adds up one file, under the assumption that its page index is right."""
+    """Aggregates one file, assuming that its page index is right."""
 
     def __init__(self, query: FileQuery, plan: FilePlan, asked: Sequence[Question]) -> None:
         self._query = query
@@ -98,7 +98,7 @@ class _FileReading:
             self._certain = confirmed(query.file, paths, plan.candidates, plan.certain)
 
     def run(self) -> FileTotals:
-        """Ask indexes first, then read what they do not tell."""
+        """Ask indexes first, then read the rows that they do not cover."""
         query, candidates = self._query, self._plan.candidates
         before = query.file.source.counts.bytes
         answers = {question: self._answer(question) for question in self._asked}
@@ -113,7 +113,7 @@ class _FileReading:
             for question, pieces in found.items():
                 summaries[question] += pieces
             counts += read
-            # the same for all: what is known matches, and what was read was counted
+            # the same for every question: known rows match, and matches among the rows read were counted
             rows_matched = candidates.num_rows - rows.num_rows + read.rows_matched
             everything_read |= rows
         outcome = FileOutcome(
