@@ -24,13 +24,13 @@ from intarsia.embed.blobs import (
 from intarsia.embed.bloom import Bloom
 from intarsia.embed.chunk_state import carried_states
 from intarsia.embed.column_data import FileColumns
-from intarsia.embed.layout import lay_out
 from intarsia.embed.original import Original, find_original
 from intarsia.embed.page_index import PageIndex, trusted_page_index
 from intarsia.embed.progress import Progress, no_progress
 from intarsia.embed.report import AttachReport, Note, summarize
 from intarsia.embed.statistics import Statistics
 from intarsia.embed.structures import StructureCompleter
+from intarsia.embed.tail import lay_out
 from intarsia.errors import (
     ChangedMeanwhileError,
     IndexBuildError,
