@@ -47,7 +47,8 @@ class ParquetInput:
     """An open file.
 
     Args:
-        source: Where its bytes come from; every read is counted.
+        source: Where its bytes come from; every read is counted. It is closed with the file, and also if the
+            file cannot be opened.
         metadata: What is known of the file already, if it is known that the file has not changed since; then
             nothing is read.
 
@@ -63,9 +64,13 @@ class ParquetInput:
     def __init__(self, source: ByteSource, metadata: FileMetadata | None = None) -> None:
         self.source = CountedSource(source)
         self.path = source.path
-        with self.named_errors():
-            self.metadata = metadata or FileMetadata(self.path, read_raw_footer(self.source))
-            self._footer = self.metadata.footer
+        try:
+            with self.named_errors():
+                self.metadata = metadata or FileMetadata(self.path, read_raw_footer(self.source))
+                self._footer = self.metadata.footer
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def footer(self) -> Footer:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 from intarsia.storage import ByteSource, LocalFile, ObjectIdentity, ObjectStoreFile
@@ -47,6 +47,16 @@ class DataFile:
         listed = ObjectIdentity(self.size_bytes, self.e_tag, self.modified)
         known = listed if listed.is_conclusive and not fresh else None
         return ObjectStoreFile(self.store, self.key, self.path, known)
+
+    def as_opened(self, identity: Hashable | None) -> DataFile:
+        """The same file as it was when it was opened, which may have been after it was replaced.
+
+        Args:
+            identity: What the open file is; see `intarsia.storage.ByteSource`.
+        """
+        if not isinstance(identity, ObjectIdentity):
+            return self
+        return replace(self, **identity._asdict())
 
 
 @runtime_checkable

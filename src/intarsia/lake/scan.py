@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from functools import partial
 from numbers import Integral
 
 import pyarrow as pa
 
+from intarsia.file import ParquetInput
 from intarsia.lake.ahead import ahead
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.planning import Excluded, plan_files
-from intarsia.lake.schema import file_view
 from intarsia.lake.split import Split, SplitQuestion, file_identity, make_splits
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Predicate
@@ -61,6 +62,8 @@ class Scan:
         self, table: TableFiles, predicate: Predicate | None, columns: Sequence[str] | None, limit: int | None
     ) -> None:
         self._table = table
+        # footers that are read now, for the schema, need not be asked for again by the first answer
+        self._has_new_footers = not table.has_schema
         self._limit = limit
         self._where = predicate
         if columns is None:
@@ -133,10 +136,10 @@ class Scan:
         ):
             for entry, query, plan in files:
                 question = SplitQuestion(
-                    entry,
+                    entry.as_opened(query.file.source.identity),
                     file_identity(query.file),
                     self._where,
-                    file_view(self._table.schema, query.file.arrow_schema),
+                    self._binder.view(entry, query.file),
                     tuple(self.columns),
                     self.schema,
                     query.constants,
@@ -222,7 +225,7 @@ class Scan:
             yield report
         finally:
             report.seconds = time.perf_counter() - started
-            warn_of_ignored(report)
+            warn_of_ignored(report.ignored)
 
     def _each_file(
         self, columns: Sequence[OutputColumn]
@@ -249,7 +252,9 @@ class Scan:
         table = self._table
         # with a limit, the first files may suffice
         at_once = table.files_at_once if self._limit is None else 1
-        planned = plan_files(table.files, binder, table.open_file, at_once)
+        open_file = partial(table.open_file, is_current=self._has_new_footers)
+        self._has_new_footers = False
+        planned = plan_files(table.files, binder, open_file, at_once)
         with contextlib.closing(planned):
             for entry, future in planned:
                 found = future.result()
@@ -276,13 +281,17 @@ class Scan:
                 raise TypeError(f"{name} is {number!r}; it must be a whole number, or None")
             if number is not None and number < 0:
                 raise ValueError(f"{name} is {number}; it must be 0 or more")
+        table = self._table
+        open_file = partial(table.open_file, is_current=self._has_new_footers)
+        opened = ahead(open_file, table.files, table.files_at_once, ParquetInput.close)
         sizes, num_bytes, requests = [], 0, 0
-        for _, future in ahead(self._table.open_file, self._table.files, self._table.files_at_once):
-            file = future.result()
-            sizes.append(FileSize.of(file))
-            num_bytes += file.source.counts.bytes
-            requests += file.source.counts.requests
-            file.close()
+        with contextlib.closing(opened):
+            for _, future in opened:
+                with future.result() as file:
+                    sizes.append(FileSize.of(file))
+                    num_bytes += file.source.counts.bytes
+                    requests += file.source.counts.requests
+        self._has_new_footers = True  # to draw rows is the second half of the same answer
         pieces = list(sample_rows(sizes, self._each_file(self.columns), n, seed, self._finish))
         self.report.bytes_read += num_bytes
         self.report.requests += requests

@@ -25,9 +25,8 @@ def open(
 
     Args:
         source: A file, a folder, a glob, or a list of these; a local path or a URL (no glob then); or a
-            `FileSource`. Folders
-            named ``column=value`` below a folder, or from a glob's first wildcard on, become partition
-            columns; a file that is named by itself has none.
+            `FileSource`. Folders named ``column=value`` below a folder, or from a glob's first wildcard on,
+            become partition columns; a file that is named by itself has none.
 
     Returns:
         A table; nothing but the listing was read.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -28,11 +29,16 @@ class TableFiles:
     """Parquet files with one schema: the first file's columns in the widest types, and partition columns.
 
     Args:
-        files: The files, at least one.
+        files: The files.
+
+    Raises:
+        FileNotFoundError: If there is none.
     """
 
     def __init__(self, files: Sequence[DataFile]) -> None:
         self.files = tuple(files)
+        if not self.files:
+            raise FileNotFoundError("no file was listed, so there is no schema")
         self._metadata = MetadataCache()
 
     def __getstate__(self) -> dict[str, object]:
@@ -48,13 +54,17 @@ class TableFiles:
         is_remote = any(file.is_remote for file in self.files)
         return min(REMOTE_FILES_AT_ONCE if is_remote else LOCAL_FILES_AT_ONCE, len(self.files))
 
-    def open_file(self, entry: DataFile) -> ParquetInput:
+    def open_file(self, entry: DataFile, *, is_current: bool = False) -> ParquetInput:
         """Open one of the files; its footer is read only if it is not known, or the file has changed since.
 
         A local file costs a stat. An object whose footer is not known costs one request, for the footer; one
         whose footer is known costs one, too, to see that it is still the same.
+
+        Args:
+            entry: The file.
+            is_current: What is known was read for the same answer: an object is not asked about once more.
         """
-        source = entry.open(fresh=entry.path in self._metadata)
+        source = entry.open(fresh=not is_current and entry.path in self._metadata)
         known = self._metadata.get(entry.path, source.identity)
         if known is not None:
             return ParquetInput(source, known)
@@ -80,6 +90,11 @@ class TableFiles:
         """The schema; reads the footer of every file, once."""
         return self.table_schema.schema
 
+    @property
+    def has_schema(self) -> bool:
+        """Whether the schema is known already."""
+        return "table_schema" in self.__dict__
+
     @cached_property
     def table_schema(self) -> TableSchema:
         """The schema, and which columns have different types in different files.
@@ -99,13 +114,13 @@ class TableFiles:
     def _file_schemas(self) -> list[pa.Schema]:
         """The schema of each file that can be read; that of the first file has to be."""
         first, *others = self.files
-        file = self.open_file(first)
-        schemas = [file.arrow_schema]
-        file.close()
-        for _, future in ahead(self._read_types, others, self.files_at_once):
-            # what is wrong with a file is raised when it is read
-            if not isinstance(future.exception(), (FormatError, FileNotFoundError)):
-                schemas.append(future.result())
+        with self.open_file(first) as file:
+            schemas = [file.arrow_schema]
+        with contextlib.closing(ahead(self._read_types, others, self.files_at_once)) as found:
+            for _, future in found:
+                # what is wrong with a file is raised when it is read
+                if not isinstance(future.exception(), (FormatError, FileNotFoundError)):
+                    schemas.append(future.result())
         return schemas
 
     def _read_types(self, entry: DataFile) -> pa.Schema:

@@ -238,9 +238,9 @@ def reasons_by_file(ignored: Iterable[Ignored]) -> dict[str, list[Ignored]]:
     return out
 
 
-def warn_of_ignored(report: ScanReport) -> None:
+def warn_of_ignored(ignored: Iterable[Ignored]) -> None:
     """One warning for each file of which something was ignored, at the line that called this package."""
-    for path, notes in reasons_by_file(report.ignored).items():
+    for path, notes in reasons_by_file(ignored).items():
         more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
         warn_caller(f"{path}: ignored {notes[0].index}: {notes[0].reason}{more}")
 

@@ -68,7 +68,7 @@ def read(
             planner = _planner(spark, whole, where)
             kept = planner.surviving(listing.files) if planner is not None else list(listing.files)
             if planner is not None:
-                warn_of_ignored(planner.report)
+                warn_of_ignored(planner.report.ignored)
             if listing.files and not kept:  # each file was judged, and none may match
                 frame = frame.limit(0)
             elif len(kept) < len(listing.files):
