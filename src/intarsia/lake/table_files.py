@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -16,7 +17,9 @@ from intarsia.lake.discovery import partition_types
 from intarsia.lake.metadata_cache import MetadataCache
 from intarsia.lake.schema import TableSchema, table_schema
 from intarsia.read.report import warn_caller
-from intarsia.storage import CountedSource
+from intarsia.storage import ByteSource, CountedSource
+
+_Result = TypeVar("_Result")
 
 #: Files that are opened at once where each takes a request to a far store.
 REMOTE_FILES_AT_ONCE = 32
@@ -64,17 +67,23 @@ class TableFiles:
             entry: The file.
             is_current: What is known was read for the same answer: an object is not asked about once more.
         """
-        source = entry.open(fresh=not is_current and entry.path in self._metadata)
-        known = self._metadata.get(entry.path, source.identity)
-        if known is not None:
-            return ParquetInput(source, known)
-        try:
-            file = ParquetInput(source)
-        except ReplacedWhileReadError:  # since it was listed
-            source = entry.open(fresh=True)
-            file = ParquetInput(source)
-        self._metadata.put(entry.path, source.identity, file.metadata)
+        file = self._open(entry, ParquetInput, is_current=is_current)
+        self.remember(entry, file)
         return file
+
+    def _open(
+        self,
+        entry: DataFile,
+        read: Callable[[ByteSource, FileMetadata | None], _Result],
+        *,
+        is_current: bool = False,
+    ) -> _Result:
+        """What is read of a file with what is known of it; as it is now, should it not be what was listed."""
+        source = entry.open(fresh=not is_current and entry.path in self._metadata)
+        try:
+            return read(source, self._metadata.get(entry.path, source.identity))
+        except ReplacedWhileReadError:
+            return read(entry.open(fresh=True), None)
 
     def remember(self, entry: DataFile, file: ParquetInput) -> None:
         """Remember what was learnt of a file of `open_file`."""
@@ -125,12 +134,12 @@ class TableFiles:
 
     def _read_types(self, entry: DataFile) -> pa.Schema:
         """The columns of a file; its footer is remembered, but not parsed by this package."""
-        source = entry.open()
-        try:
-            known = self._metadata.get(entry.path, source.identity)
-            if known is None:
-                known = FileMetadata(entry.path, read_raw_footer(CountedSource(source)))
-                self._metadata.put(entry.path, source.identity, known)
-            return known.column_types
-        finally:
-            source.close()
+
+        def read(source: ByteSource, known: FileMetadata | None) -> pa.Schema:
+            with contextlib.closing(source):
+                found = known or FileMetadata(entry.path, read_raw_footer(CountedSource(source)))
+                types = found.column_types
+                self._metadata.put(entry.path, source.identity, found)
+                return types
+
+        return self._open(entry, read)
