@@ -105,9 +105,12 @@ class Scan:
     def explain(self, *, analyze: bool = False) -> ScanReport:
         """Plan without reading data pages; see `Table.explain`. A limit is left out of account."""
         started = time.perf_counter()
-        report = ScanReport(files_total=len(self._table.files), rows_estimated=0.0)
-        if not analyze:
-            report.rows_matched, report.bytes_planned = None, 0
+        report = ScanReport(
+            files_total=len(self._table.files),
+            rows_estimated=0.0,
+            rows_matched=0 if analyze else None,
+            bytes_planned=None if analyze else 0,
+        )
         with contextlib.closing(self._planned_files(report, self._binder)) as files:
             for _, query, plan in files:
                 estimate, index_bytes = estimate_rows(query, plan)
@@ -117,7 +120,7 @@ class Scan:
                 else:
                     counts += count_planned(query, plan.candidates)
                 report.add_file(query, FileOutcome(plan, counts, rows_estimated=estimate))
-        report.seconds = time.perf_counter() - started
+        report.add_time(started)
         return report
 
     def plan(self, split_bytes: int | None = None) -> list[Split]:
@@ -224,7 +227,7 @@ class Scan:
         try:
             yield report
         finally:
-            report.seconds = time.perf_counter() - started
+            report.add_time(started)
             warn_of_ignored(report.ignored)
 
     def _each_file(
@@ -284,17 +287,16 @@ class Scan:
         table = self._table
         open_file = partial(table.open_file, is_current=self._has_new_footers)
         opened = ahead(open_file, table.files, table.files_at_once, ParquetInput.close)
-        sizes, num_bytes, requests = [], 0, 0
+        sizes, reads = [], []
         with contextlib.closing(opened):
             for _, future in opened:
                 with future.result() as file:
                     sizes.append(FileSize.of(file))
-                    num_bytes += file.source.counts.bytes
-                    requests += file.source.counts.requests
+                    reads.append(file.source.counts)
         self._has_new_footers = True  # to draw rows is the second half of the same answer
         pieces = list(sample_rows(sizes, self._each_file(self.columns), n, seed, self._finish))
-        self.report.bytes_read += num_bytes
-        self.report.requests += requests
+        for counts in reads:
+            self.report.add_reads(counts)
         return concat_rows([pa.Table.from_batches([], self.schema), *pieces])
 
     def _tables(self, *, whole_files: bool) -> Iterator[pa.Table]:

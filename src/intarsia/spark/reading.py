@@ -106,7 +106,7 @@ def explain(
         count = len(whole.inputFiles())
         return ScanReport(files_total=count, files_read=count, seconds=time.perf_counter() - started)
     planner.surviving(listing.files)
-    planner.report.seconds = time.perf_counter() - started
+    planner.report.add_time(started)
     return planner.report
 
 

@@ -20,14 +20,18 @@ class LocalFile:
     """A file on a local disk, read with ``pread`` (no shared file position, so threads may share it).
 
     The file is opened once: should it be replaced while it is read, the reads go on in the old one.
+
+    Args:
+        path: The file.
+        shown_as: The name to show in messages, if it is not the path.
     """
 
     coalesce_bytes = 0
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.fspath(path)
+    def __init__(self, path: str | os.PathLike[str], shown_as: str | None = None) -> None:
+        self.path = shown_as or os.fspath(path)
         self._fd = -1  # for `__del__`, should there be no such file
-        self._fd = os.open(self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
+        self._fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
         found = os.fstat(self._fd)
         self._size = found.st_size
         # a file that was written a moment ago may be written again within the same tick of its clock
