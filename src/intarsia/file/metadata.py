@@ -186,6 +186,8 @@ class FileMetadata:
     def distrust_page_index(self, row_group: int, reason: str) -> None:
         """Forget the page index of a row group: its pages did not hold what it says."""
         with self._changing:
+            if row_group in self._wrong_row_groups:
+                return
             self.distrust(f"page index, row group {row_group}", reason)
             self._wrong_row_groups |= {row_group}
             for leaf in self.footer.leaves:
