@@ -35,6 +35,13 @@ def test_a_link_that_leads_back_brings_no_file_twice(folder, source):
     assert table.count("year >= 2020") == 2
 
 
+def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path):
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "x.parquet")
+    os.mkfifo(tmp_path / "y.parquet")
+    with pytest.raises(FileNotFoundError, match=r"y\.parquet: this is not a file"):
+        ia.open(tmp_path)
+
+
 def test_a_source_without_files():
     class Empty:
         def list_files(self):

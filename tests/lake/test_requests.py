@@ -110,6 +110,15 @@ def test_a_scan_that_is_run_again_asks_whether_objects_are_what_they_were(asked)
     assert asked.take() == {"head": NUM_OBJECTS, "get": 1}
 
 
+def test_an_object_replaced_after_a_scan_was_made(asked, store):
+    """Its first answer is of the objects as they were, or none; the next one is of those that are."""
+    scan = ia.open("s3://bucket/lake/").scan("a = 57")
+    put(store, "lake/05.parquet", range(57, 90))
+    with pytest.raises(ia.ReplacedWhileReadError, match=r"s3://bucket/lake/05\.parquet"):
+        scan.to_arrow()
+    assert scan.to_arrow()["a"].to_pylist() == [57]
+
+
 def test_a_sample_asks_nothing_twice(asked):
     table = ia.open("s3://bucket/lake/")
     asked.take()

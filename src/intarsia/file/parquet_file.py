@@ -167,20 +167,20 @@ class ParquetInput:
     ) -> None:
         """Read what is missing of some chunks' page index, all in one go.
 
-        What cannot be believed is noted in `ignored`, and is then absent.
+        What is not trusted is noted in `ignored`, and is then absent.
         """
         columns = [key for key in column_indexes if not self.metadata.knows_column_index(key)]
         offsets = [key for key in {*offset_indexes, *columns} if not self.metadata.knows_locations(key)]
         wanted: list[_Wanted] = []
         for key in offsets:
             chunk = self._chunk(key)
-            if self._believes(key, self._has_offset_index(key)):
+            if self._is_trusted(key, self._has_offset_index(key)):
                 start = chunk.offset_index_offset or 0
                 place = ByteRange(start, start + (chunk.offset_index_length or 0))
                 wanted.append(_Wanted(key, "OffsetIndex", place))
         for key in columns:
             chunk = self._chunk(key)
-            if self._believes(key, self.has_column_index(key)):
+            if self._is_trusted(key, self.has_column_index(key)):
                 start = chunk.column_index_offset or 0
                 place = ByteRange(start, start + (chunk.column_index_length or 0))
                 wanted.append(_Wanted(key, "ColumnIndex", place))
@@ -196,8 +196,8 @@ class ParquetInput:
     def _chunk(self, key: ChunkKey) -> ColumnChunk:
         return self.footer.metadata.row_groups[key.row_group].columns[key.leaf]
 
-    def _believes(self, key: ChunkKey, there: bool) -> bool:
-        if not there:
+    def _is_trusted(self, key: ChunkKey, is_there: bool) -> bool:
+        if not is_there:
             return False
         chunk = self._chunk(key)
         reason = Trust(self.footer, self.footer.leaves[key.leaf]).doubt(Claim.PAGE_INDEX)
@@ -248,11 +248,11 @@ class ParquetInput:
         return parse_offset_index(data, num_rows=num_rows, chunk_start=start, chunk_stop=stop)
 
     def locations(self, key: ChunkKey) -> PageLocations | None:
-        """Where a chunk's pages lie; None where `load_page_index` found nothing to believe."""
+        """Where a chunk's pages lie; None where `load_page_index` found nothing that is trusted."""
         return self.metadata.locations(key)
 
     def column_index(self, key: ChunkKey) -> ColumnIndex | None:
-        """A chunk's column index; None where `load_page_index` found nothing to believe."""
+        """A chunk's column index; None where `load_page_index` found nothing that is trusted."""
         return self.metadata.column_index(key)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from urllib.parse import unquote
@@ -120,6 +121,8 @@ def _local(path: str, root: str) -> DataFile:
     # a file named alone still shows its partition, as `pyarrow.parquet.read_table` does not: keep to the root
     relative = os.path.relpath(path, root) if root else path
     found = os.stat(path)
+    if not stat.S_ISREG(found.st_mode):  # to open a pipe would wait for whoever writes to it
+        raise FileNotFoundError(f"{path}: this is not a file")
     partition = _partition_values(relative.split(os.sep)[:-1])
     return DataFile(path, found.st_size, partition, modified=found.st_mtime)
 

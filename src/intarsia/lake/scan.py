@@ -38,6 +38,9 @@ from intarsia.read.report import FileOutcome, ScanReport, warn_of_ignored
 class Scan:
     """One question to a table, as `Table.scan` makes it; it runs whenever its answer is asked for.
 
+    Objects of a store are asked about by each answer, and read as they are now. Only the first answer trusts
+    the footers that were read to make the scan.
+
     The rows come by `to_arrow`, by iterating over batches, or go to what reads Arrow streams, as in
     ``polars.DataFrame(scan)`` and ``duckdb.sql("FROM scan")``; ``scan.to_arrow().to_pandas()`` for pandas.
 
