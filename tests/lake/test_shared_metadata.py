@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
@@ -121,6 +123,22 @@ def test_every_answer_warns_of_it(lying):
     for _ in range(2):
         with pytest.warns(ia.IntarsiaWarning, match="ignored page index, row group 0"):
             assert table.scan(WHERE, ["b"]).to_arrow()["b"].to_pylist() == MATCHING
+
+
+def test_one_warning_for_each_file_also_of_a_scan_that_is_left_early(lying):
+    for ordinal in range(3):
+        shutil.copy2(lying, lying.with_name(f"{ordinal}.parquet"))
+    names = ["0.parquet", "1.parquet", "2.parquet", "x.parquet"]
+    table = ia.open(lying.parent)
+    with pytest.warns(ia.IntarsiaWarning) as caught:
+        table.scan(WHERE, ["b"]).to_arrow()
+    assert [os.path.basename(str(warning.message).split(":")[0]) for warning in caught] == names
+    assert {warning.filename for warning in caught} == {__file__}
+    batches = iter(table.scan(WHERE, ["b"]))
+    next(batches)
+    with pytest.warns(ia.IntarsiaWarning) as caught:
+        batches.close()
+    assert [os.path.basename(str(warning.message).split(":")[0]) for warning in caught] == names[:1]
 
 
 def test_many_threads(lying):

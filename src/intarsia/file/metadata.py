@@ -27,6 +27,9 @@ DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 _PARSED_PER_SERIALIZED = 16
 _ARROW_PER_SERIALIZED = 8
 
+#: What is held of any file, however small its footer is.
+_LEAST_HELD_BYTES = 4096
+
 
 class ChunkKey(NamedTuple):
     """A column chunk: ordinal of the row group, ordinal of the leaf."""
@@ -99,7 +102,8 @@ class FileMetadata:
         raw_bytes = len(self._raw.data)
         parsed_bytes = (raw_bytes if "footer" in self.__dict__ else 0) + self._page_index_bytes
         arrow_bytes = raw_bytes if "arrow_metadata" in self.__dict__ else 0
-        return raw_bytes + _PARSED_PER_SERIALIZED * parsed_bytes + _ARROW_PER_SERIALIZED * arrow_bytes
+        of_footer = raw_bytes + _PARSED_PER_SERIALIZED * parsed_bytes + _ARROW_PER_SERIALIZED * arrow_bytes
+        return _LEAST_HELD_BYTES + of_footer
 
     @cached_property
     def footer(self) -> Footer:
