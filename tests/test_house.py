@@ -1,5 +1,6 @@
 """The house rules that a machine can check; the direction of imports is import-linter's."""
 
+import ast
 import importlib
 import re
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 import intarsia
 
 PACKAGE = Path(intarsia.__file__).parent
+SETTERS = ("setattr", "delattr", "object.__setattr__")
 NAMES_THAT_SAY_NOTHING = re.compile(r"utils?|helpers?|managers?|common|core|misc|base_.*|.*_base")
 
 
@@ -51,3 +53,84 @@ def test_every_module_imports():
 
 def run_python(program):
     return subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stdout
+
+
+#: Attributes of classes of other modules that may be assigned, and why.
+ASSIGNED_FROM_OUTSIDE = {
+    # an error is told what it is about where that is known: the file, the place in it, the struct
+    ("file/metadata.py", "error.path"),
+    ("file/decode.py", "error.path"),
+    ("file/decode.py", "error.offset"),
+    ("format/footer.py", "error.offset"),
+    ("format/footer.py", "error.struct"),
+    ("format/row_groups.py", "error.offset"),
+    ("format/thrift.py", "error.offset"),
+    # a cursor is moved by who parses
+    ("format/row_groups.py", "reader.position"),
+    # other libraries' ways of being told
+    ("cli/app.py", "ctx.find_root().obj.debug"),
+    ("cli/app.py", "option.expose_value"),
+    ("cli/app.py", "option.hidden"),
+    ("cli/failures.py", "warnings.showwarning"),
+    ("write/output.py", "self._arrow.is_open"),
+    # counted under a lock
+    ("spark/planning.py", "self.report.files_total"),
+    ("spark/planning.py", "self.report.files_read"),
+}
+
+
+def test_no_module_assigns_attributes_of_the_classes_of_another():
+    """Data flows one way: what an object is, only the module of its class changes."""
+    found = set()
+    for path, tree in parsed_modules():
+        own = set(declared_attributes(tree))
+        for line, name, owner, attribute in assigned_attributes(tree):
+            if owner not in ("self", "cls") and attribute not in own:
+                found.add((path, line, name))
+    assert [
+        f"{path}:{line}: {name}"
+        for path, line, name in sorted(found)
+        if (path, name) not in ASSIGNED_FROM_OUTSIDE
+    ] == []
+
+
+def test_a_wrong_page_index_is_recovered_from_in_one_place():
+    """Each of the two errors is caught once: where it is given a row group, and where work is done again.
+
+    A dictionary page that cannot be decoded is no answer, and says nothing of any row.
+    """
+    places = {"PageIndexMismatchError": [], "WrongPageIndexError": []}
+    for path, tree in parsed_modules():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ExceptHandler) and node.type is not None:
+                for name in ast.walk(node.type):
+                    if isinstance(name, ast.Name) and name.id in places:
+                        places[name.id].append(path)
+    assert places == {
+        "PageIndexMismatchError": ["indexes/dictionary.py", "read/row_group.py"],
+        "WrongPageIndexError": ["read/retry.py"],
+    }
+
+
+def parsed_modules():
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text())
+
+
+def assigned_attributes(tree):
+    """Line, text, owner and name of each attribute that is assigned, deleted or set by name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, (ast.Store, ast.Del)):
+            yield node.lineno, ast.unparse(node), ast.unparse(node.value), node.attr
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in SETTERS:
+            yield node.lineno, ast.unparse(node), ast.unparse(node.args[0]), None
+
+
+def declared_attributes(tree):
+    """The attributes that the classes of a module declare, or assign to themselves."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            yield from (item.target.id for item in node.body if isinstance(item, ast.AnnAssign))
+    for _, _, owner, attribute in assigned_attributes(tree):
+        if owner == "self":
+            yield attribute

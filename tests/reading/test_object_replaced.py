@@ -75,6 +75,13 @@ def test_a_local_file_that_becomes_shorter(tmp_path):
             file.source.read(50, 200)
 
 
+def test_what_the_disk_refuses_names_the_file(tmp_path):
+    source = LocalFile(tmp_path)  # opens, as a folder that took a file's place does
+    with pytest.raises(IsADirectoryError) as caught:
+        source.read_ranges([ByteRange(0, 4)])
+    assert caught.value.filename == str(tmp_path)
+
+
 @pytest.mark.parametrize(
     "read",
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -22,8 +23,12 @@ from intarsia.format.structs import ColumnIndex, ColumnMetaData, PageType
 #: Types of pages that hold values.
 DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 
-#: A parsed struct takes about this many times the memory of its serialized form.
+#: A parsed struct takes about this many times the memory of its serialized form, and pyarrow's so many times.
 _PARSED_PER_SERIALIZED = 16
+_ARROW_PER_SERIALIZED = 8
+
+#: What is held of any file, however small its footer is.
+_LEAST_HELD_BYTES = 4096
 
 
 class ChunkKey(NamedTuple):
@@ -89,13 +94,16 @@ class FileMetadata:
         self._data_pages: dict[int, tuple[int | None, ...]] = {}
         self._page_index_bytes = 0
         self._wrong_row_groups: frozenset[int] = frozenset()
+        self._changing = threading.RLock()
 
     @property
     def held_bytes(self) -> int:
         """About how much memory this takes."""
-        footer_bytes = len(self._raw.data)
-        parsed_bytes = (footer_bytes if "footer" in self.__dict__ else 0) + self._page_index_bytes
-        return footer_bytes + _PARSED_PER_SERIALIZED * parsed_bytes
+        raw_bytes = len(self._raw.data)
+        parsed_bytes = (raw_bytes if "footer" in self.__dict__ else 0) + self._page_index_bytes
+        arrow_bytes = raw_bytes if "arrow_metadata" in self.__dict__ else 0
+        of_footer = raw_bytes + _PARSED_PER_SERIALIZED * parsed_bytes + _ARROW_PER_SERIALIZED * arrow_bytes
+        return _LEAST_HELD_BYTES + of_footer
 
     @cached_property
     def footer(self) -> Footer:
@@ -175,16 +183,20 @@ class FileMetadata:
     def distrust(self, index: str, reason: str) -> None:
         """Record that an index was found and is not used."""
         note = Ignored(self.path, index, reason)
-        if note not in self.ignored:
-            self.ignored.append(note)
+        with self._changing:
+            if note not in self.ignored:
+                self.ignored.append(note)
 
     def distrust_page_index(self, row_group: int, reason: str) -> None:
-        """Stop using the page index of a row group, because its pages did not hold what it says."""
-        self.distrust(f"page index, row group {row_group}", reason)
-        self._wrong_row_groups |= {row_group}
-        for leaf in self.footer.leaves:
-            self._locations[ChunkKey(row_group, leaf.ordinal)] = None
-            self._column_indexes[ChunkKey(row_group, leaf.ordinal)] = None
+        """Forget the page index of a row group: its pages did not hold what it says."""
+        with self._changing:
+            if row_group in self._wrong_row_groups:
+                return
+            self.distrust(f"page index, row group {row_group}", reason)
+            self._wrong_row_groups |= {row_group}
+            for leaf in self.footer.leaves:
+                self._locations[ChunkKey(row_group, leaf.ordinal)] = None
+                self._column_indexes[ChunkKey(row_group, leaf.ordinal)] = None
 
     @property
     def wrong_row_groups(self) -> frozenset[int]:
@@ -200,18 +212,16 @@ class FileMetadata:
         return key in self._column_indexes
 
     def keep_locations(self, key: ChunkKey, found: PageLocations | None, num_bytes: int = 0) -> None:
-        """Keep the page locations of a chunk, or None if they are not known."""
-        if key.row_group in self._wrong_row_groups:
-            found = None
-        self._locations[key] = found
-        self._page_index_bytes += num_bytes
+        """Remember where a chunk's pages lie, or that this is not known."""
+        with self._changing:
+            self._locations[key] = None if key.row_group in self._wrong_row_groups else found
+            self._page_index_bytes += num_bytes
 
     def keep_column_index(self, key: ChunkKey, found: ColumnIndex | None, num_bytes: int = 0) -> None:
-        """Keep a chunk's column index, or None if there is none that is trusted."""
-        if key.row_group in self._wrong_row_groups:
-            found = None
-        self._column_indexes[key] = found
-        self._page_index_bytes += num_bytes
+        """Remember a chunk's column index, or that there is none to trust."""
+        with self._changing:
+            self._column_indexes[key] = None if key.row_group in self._wrong_row_groups else found
+            self._page_index_bytes += num_bytes
 
     def locations(self, key: ChunkKey) -> PageLocations | None:
         """The page locations of a chunk; None if they were not looked for, or are not trusted."""

@@ -47,8 +47,10 @@ class ParquetInput:
     """An open file.
 
     Args:
-        source: Where its bytes come from; every read is counted.
-        metadata: Metadata that was read before, if the file is known to be unchanged; then nothing is read.
+        source: Where its bytes come from; every read is counted. It is closed with the file, and also if the
+            file cannot be opened.
+        metadata: What is known of the file already, if it is known that the file has not changed since; then
+            nothing is read.
 
     Attributes:
         source: The counted source.
@@ -62,9 +64,13 @@ class ParquetInput:
     def __init__(self, source: ByteSource, metadata: FileMetadata | None = None) -> None:
         self.source = CountedSource(source)
         self.path = source.path
-        with self.named_errors():
-            self.metadata = metadata or FileMetadata(self.path, read_raw_footer(self.source))
-            self._footer = self.metadata.footer
+        try:
+            with self.named_errors():
+                self.metadata = metadata or FileMetadata(self.path, read_raw_footer(self.source))
+                self._footer = self.metadata.footer
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def footer(self) -> Footer:
@@ -168,13 +174,13 @@ class ParquetInput:
         wanted: list[_Wanted] = []
         for key in offsets:
             chunk = self._chunk(key)
-            if self._believes(key, self._has_offset_index(key)):
+            if self._is_trusted(key, self._has_offset_index(key)):
                 start = chunk.offset_index_offset or 0
                 place = ByteRange(start, start + (chunk.offset_index_length or 0))
                 wanted.append(_Wanted(key, "OffsetIndex", place))
         for key in columns:
             chunk = self._chunk(key)
-            if self._believes(key, self.has_column_index(key)):
+            if self._is_trusted(key, self.has_column_index(key)):
                 start = chunk.column_index_offset or 0
                 place = ByteRange(start, start + (chunk.column_index_length or 0))
                 wanted.append(_Wanted(key, "ColumnIndex", place))
@@ -190,8 +196,8 @@ class ParquetInput:
     def _chunk(self, key: ChunkKey) -> ColumnChunk:
         return self.footer.metadata.row_groups[key.row_group].columns[key.leaf]
 
-    def _believes(self, key: ChunkKey, there: bool) -> bool:
-        if not there:
+    def _is_trusted(self, key: ChunkKey, is_there: bool) -> bool:
+        if not is_there:
             return False
         chunk = self._chunk(key)
         reason = Trust(self.footer, self.footer.leaves[key.leaf]).doubt(Claim.PAGE_INDEX)

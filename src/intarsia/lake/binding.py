@@ -33,6 +33,9 @@ from intarsia.read.output_columns import OutputColumn, refuse_repeated, type_at
 #: The indexes of all files that one scan has open take at most this much memory.
 MAX_SCAN_EXPANDED_BYTES = 2 << 30
 
+#: Files of a lake mostly have one schema; of a lake where each has its own, not all are kept.
+_MAX_BINDINGS = 64
+
 
 @dataclass(frozen=True)
 class _Binding:
@@ -93,18 +96,30 @@ class TableBinder:
             PredicateError: If this file's types cannot be compared with the predicate's literals.
         """
         constants = self._partition_constants(entry)
-        if file.schema not in self._bindings:
+        binding = self._bindings.get(file.schema)
+        if binding is None:
             with file.named_errors():
-                self._bindings[file.schema] = self._bind(file, constants.keys())
-        binding = self._bindings[file.schema]
+                binding = self._bind(entry, file, constants.keys())
+            if len(self._bindings) >= _MAX_BINDINGS:
+                self._bindings.clear()
+            self._bindings[file.schema] = binding
         values = {**constants, **binding.missing}
         return FileQuery.of(file, binding.predicate, self._columns, values, self._budget)
+
+    def view(self, entry: DataFile, file: ParquetInput) -> pa.Schema:
+        """What the predicate is bound to: the table's columns in the file's types, see `file_view`.
+
+        A partition column's type is the table's, even if the file has a column of that name.
+        """
+        in_partition = {name for name, _ in entry.partition}
+        own = pa.schema([field for field in file.arrow_schema if field.name not in in_partition])
+        return file_view(self._table.schema, own)
 
     def _partition_constants(self, entry: DataFile) -> dict[Path, pa.Scalar]:
         kinds = self._table.partition_types
         return {(name,): partition_scalar(value, kinds[name]) for name, value in entry.partition}
 
-    def _bind(self, file: ParquetInput, partition: Set[Path]) -> _Binding:
+    def _bind(self, entry: DataFile, file: ParquetInput, partition: Set[Path]) -> _Binding:
         here = file.arrow_schema
         refuse_repeated(here, {path[0] for path in self._paths if path not in partition}, file.path)
         missing = {
@@ -114,10 +129,8 @@ class TableBinder:
         }
         if self._predicate is None:
             return _Binding(None, missing)
-        in_partition = {path[0] for path in partition}
-        own = pa.schema([field for field in here if field.name not in in_partition])
         try:
-            return _Binding(bind(self._predicate, file_view(self._table.schema, own)), missing)
+            return _Binding(bind(self._predicate, self.view(entry, file)), missing)
         except PredicateError as error:
             raise PredicateError(f"{file.path}: {error}") from error
 

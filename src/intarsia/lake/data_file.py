@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 from intarsia.storage import ByteSource, LocalFile, ObjectIdentity, ObjectStoreFile, find_store
@@ -50,6 +50,16 @@ class DataFile:
         known = listed if listed.is_conclusive and not fresh else None
         store, key = (self.store, self.key) if self.store is not None else find_store(self.path)
         return ObjectStoreFile(store, key, self.path, known)
+
+    def as_opened(self, identity: Hashable | None) -> DataFile:
+        """The same file as it was when it was opened, which may have been after it was replaced.
+
+        Args:
+            identity: What the open file is; see `intarsia.storage.ByteSource`.
+        """
+        if not isinstance(identity, ObjectIdentity):
+            return self
+        return replace(self, **identity._asdict())
 
 
 @runtime_checkable

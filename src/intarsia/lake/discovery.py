@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from urllib.parse import unquote
@@ -56,7 +57,10 @@ def _find(name: str) -> list[DataFile]:
         return [_local(name, path) for name in found]
     if glob.has_magic(path):
         root = _fixed_part(path)
-        matches = [match for match in glob.glob(path, recursive=True) if _is_visible_below(match, root)]
+        found = glob.glob(path, recursive=True)
+        matches = [
+            match for match in found if _is_visible_below(match, root) and not _is_in_loop(match, root)
+        ]
         # a pattern such as ** matches folders and what lies in them: each file counts once
         names = {name for match in matches for name in ([match] if os.path.isfile(match) else _walk(match))}
         if not names:
@@ -89,16 +93,36 @@ def _is_visible_below(path: str, root: str) -> bool:
 def _walk(folder: str) -> Iterable[str]:
     for root, folders, names in os.walk(folder, followlinks=True):
         # "_" and "." hide, unless it is a partition column whose name begins so
-        folders[:] = sorted(name for name in folders if _is_visible(name) or "=" in name)
+        visible = (name for name in folders if _is_visible(name) or "=" in name)
+        folders[:] = sorted(name for name in visible if not _leads_back(os.path.join(root, name)))
         for name in names:
             if _is_data(name):
                 yield os.path.join(root, name)
+
+
+def _is_in_loop(path: str, root: str) -> bool:
+    """Whether the way from a root to a path leads back to where it came from; ``**`` goes such ways."""
+    while len(path) > len(root):
+        if _leads_back(path):
+            return True
+        path = os.path.dirname(path)
+    return False
+
+
+def _leads_back(folder: str) -> bool:
+    """Whether a folder is a link to one that it lies in, whose files would come again and again."""
+    if not os.path.islink(folder):
+        return False
+    inside, target = os.path.realpath(os.path.dirname(folder)), os.path.realpath(folder)
+    return os.path.commonpath([inside, target]) == target
 
 
 def _local(path: str, root: str) -> DataFile:
     # a file named alone still shows its partition, as `pyarrow.parquet.read_table` does not: keep to the root
     relative = os.path.relpath(path, root) if root else path
     found = os.stat(path)
+    if not stat.S_ISREG(found.st_mode):  # to open a pipe would wait for whoever writes to it
+        raise FileNotFoundError(f"{path}: this is not a file")
     partition = _partition_values(relative.split(os.sep)[:-1])
     return DataFile(path, found.st_size, partition, modified=found.st_mtime)
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from functools import partial
 from numbers import Integral
 
 import pyarrow as pa
 
+from intarsia.file import ParquetInput
 from intarsia.lake.ahead import ahead
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.planning import Excluded, plan_files
-from intarsia.lake.schema import file_view
 from intarsia.lake.split import Split, SplitQuestion, file_identity, make_splits
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Predicate
@@ -36,6 +37,9 @@ from intarsia.read.report import FileOutcome, ScanReport, warn_of_ignored
 
 class Scan:
     """One query to a table, made by `Table.scan`; it runs each time that its result is requested.
+
+    Objects of a store are asked about by each answer, and read as they are now. Only the first answer trusts
+    the footers that were read to make the scan.
 
     Get the rows with `to_arrow`, by iterating over batches, or as an Arrow stream, as in
     ``polars.DataFrame(scan)`` and ``duckdb.sql("FROM scan")``; ``scan.to_arrow().to_pandas()`` for pandas.
@@ -61,6 +65,8 @@ class Scan:
         self, table: TableFiles, predicate: Predicate | None, columns: Sequence[str] | None, limit: int | None
     ) -> None:
         self._table = table
+        # footers that are read now, for the schema, need not be asked for again by the first answer
+        self._has_new_footers = not table.has_schema
         self._limit = limit
         self._where = predicate
         if columns is None:
@@ -102,9 +108,12 @@ class Scan:
     def explain(self, *, analyze: bool = False) -> ScanReport:
         """Plan without reading data pages; see `Table.explain`. A limit is not taken into account."""
         started = time.perf_counter()
-        report = ScanReport(files_total=len(self._table.files), rows_estimated=0.0)
-        if not analyze:
-            report.rows_matched, report.bytes_planned = None, 0
+        report = ScanReport(
+            files_total=len(self._table.files),
+            rows_estimated=0.0,
+            rows_matched=0 if analyze else None,
+            bytes_planned=None if analyze else 0,
+        )
         with contextlib.closing(self._planned_files(report, self._binder)) as files:
             for _, query, plan in files:
                 estimate, index_bytes = estimate_rows(query, plan)
@@ -114,7 +123,7 @@ class Scan:
                 else:
                     counts += count_planned(query, plan.candidates)
                 report.add_file(query, FileOutcome(plan, counts, rows_estimated=estimate))
-        report.seconds = time.perf_counter() - started
+        report.add_time(started)
         return report
 
     def plan(self, split_bytes: int | None = None) -> list[Split]:
@@ -133,10 +142,10 @@ class Scan:
         ):
             for entry, query, plan in files:
                 question = SplitQuestion(
-                    entry,
+                    entry.as_opened(query.file.source.identity),
                     file_identity(query.file),
                     self._where,
-                    file_view(self._table.schema, query.file.arrow_schema),
+                    self._binder.view(entry, query.file),
                     tuple(self.columns),
                     self.schema,
                     query.constants,
@@ -224,8 +233,8 @@ class Scan:
         try:
             yield report
         finally:
-            report.seconds = time.perf_counter() - started
-            warn_of_ignored(report)
+            report.add_time(started)
+            warn_of_ignored(report.ignored)
 
     def _each_file(
         self, columns: Sequence[OutputColumn]
@@ -252,7 +261,9 @@ class Scan:
         table = self._table
         # with a limit, the first files may suffice
         at_once = table.files_at_once if self._limit is None else 1
-        planned = plan_files(table.files, binder, table.open_file, at_once)
+        open_file = partial(table.open_file, is_current=self._has_new_footers)
+        self._has_new_footers = False
+        planned = plan_files(table.files, binder, open_file, at_once)
         with contextlib.closing(planned):
             for entry, future in planned:
                 found = future.result()
@@ -279,16 +290,19 @@ class Scan:
                 raise TypeError(f"{name} is {number!r}; it must be a whole number, or None")
             if number is not None and number < 0:
                 raise ValueError(f"{name} is {number}; it must be 0 or more")
-        sizes, num_bytes, requests = [], 0, 0
-        for _, future in ahead(self._table.open_file, self._table.files, self._table.files_at_once):
-            file = future.result()
-            sizes.append(FileSize.of(file))
-            num_bytes += file.source.counts.bytes
-            requests += file.source.counts.requests
-            file.close()
+        table = self._table
+        open_file = partial(table.open_file, is_current=self._has_new_footers)
+        opened = ahead(open_file, table.files, table.files_at_once, ParquetInput.close)
+        sizes, reads = [], []
+        with contextlib.closing(opened):
+            for _, future in opened:
+                with future.result() as file:
+                    sizes.append(FileSize.of(file))
+                    reads.append(file.source.counts)
+        self._has_new_footers = True  # to draw rows is the second half of the same answer
         pieces = list(sample_rows(sizes, self._each_file(self.columns), n, seed, self._finish))
-        self.report.bytes_read += num_bytes
-        self.report.requests += requests
+        for counts in reads:
+            self.report.add_reads(counts)
         return concat_rows([pa.Table.from_batches([], self.schema), *pieces])
 
     def _tables(self, *, whole_files: bool) -> Iterator[pa.Table]:

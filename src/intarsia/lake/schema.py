@@ -44,8 +44,8 @@ def table_schema(schemas: Iterable[pa.Schema]) -> TableSchema:
     """
     counted: list[_Counted] = []
     for schema in schemas:
-        # neighbouring files mostly have one schema; to count a schema twice does no harm
-        known = next((seen for seen in counted[:-_LOOKED_BACK:-1] if seen.schema.equals(schema)), None)
+        # files beside each other mostly have one schema; a schema that is counted twice does no harm
+        known = next((seen for seen in counted[-_LOOKED_BACK:] if seen.schema.equals(schema)), None)
         if known is None:
             known = _Counted(schema)
             counted.append(known)

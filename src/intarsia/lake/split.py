@@ -16,6 +16,7 @@ from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import read_rows
 from intarsia.read.output_columns import OutputColumn, concat_rows, with_constants
+from intarsia.read.report import warn_of_ignored
 from intarsia.rows.selection import RowSelection
 
 
@@ -84,6 +85,8 @@ class Split:
     def to_arrow(self) -> pa.Table:
         """Read the rows that match; of the indexes, only page locations are read again.
 
+        A page index that proves wrong is not used, with a warning.
+
         Raises:
             ReplacedWhileReadError: If the file is not the one that was planned.
             CorruptFileError: If it is damaged where it has to be read.
@@ -111,6 +114,7 @@ class Split:
                 yield with_constants(
                     piece.rows, query.columns, query.constants, question.columns, question.schema
                 )
+            warn_of_ignored(file.ignored)
 
 
 def file_identity(file: ParquetInput) -> str:

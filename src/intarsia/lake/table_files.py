@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -15,7 +17,9 @@ from intarsia.lake.discovery import partition_types
 from intarsia.lake.metadata_cache import MetadataCache
 from intarsia.lake.schema import TableSchema, table_schema
 from intarsia.read.report import warn_caller
-from intarsia.storage import CountedSource
+from intarsia.storage import ByteSource, CountedSource
+
+_Result = TypeVar("_Result")
 
 #: Files that are opened at once in an object store, where each takes a request.
 REMOTE_FILES_AT_ONCE = 32
@@ -28,11 +32,16 @@ class TableFiles:
     """Parquet files with one schema: the first file's columns in the widest types, and partition columns.
 
     Args:
-        files: The files, at least one.
+        files: The files.
+
+    Raises:
+        FileNotFoundError: If there is none.
     """
 
     def __init__(self, files: Sequence[DataFile]) -> None:
         self.files = tuple(files)
+        if not self.files:
+            raise FileNotFoundError("no file was listed, so there is no schema")
         self._metadata = MetadataCache()
 
     def __getstate__(self) -> dict[str, object]:
@@ -48,23 +57,33 @@ class TableFiles:
         is_remote = any(file.is_remote for file in self.files)
         return min(REMOTE_FILES_AT_ONCE if is_remote else LOCAL_FILES_AT_ONCE, len(self.files))
 
-    def open_file(self, entry: DataFile) -> ParquetInput:
+    def open_file(self, entry: DataFile, *, is_current: bool = False) -> ParquetInput:
         """Open one of the files; its footer is read only if it is not known, or the file has changed since.
 
         A local file costs a stat. An object costs one request: for its footer, or if that is known, to check
         that the object is still the same.
+
+        Args:
+            entry: The file.
+            is_current: What is known was read for the same answer: an object is not asked about once more.
         """
-        source = entry.open(fresh=entry.path in self._metadata)
-        known = self._metadata.get(entry.path, source.identity)
-        if known is not None:
-            return ParquetInput(source, known)
-        try:
-            file = ParquetInput(source)
-        except ReplacedWhileReadError:  # since it was listed
-            source = entry.open(fresh=True)
-            file = ParquetInput(source)
-        self._metadata.put(entry.path, source.identity, file.metadata)
+        file = self._open(entry, ParquetInput, is_current=is_current)
+        self.remember(entry, file)
         return file
+
+    def _open(
+        self,
+        entry: DataFile,
+        read: Callable[[ByteSource, FileMetadata | None], _Result],
+        *,
+        is_current: bool = False,
+    ) -> _Result:
+        """What is read of a file with what is known of it; as it is now, should it not be what was listed."""
+        source = entry.open(fresh=not is_current and entry.path in self._metadata)
+        try:
+            return read(source, self._metadata.get(entry.path, source.identity))
+        except ReplacedWhileReadError:
+            return read(entry.open(fresh=True), None)
 
     def remember(self, entry: DataFile, file: ParquetInput) -> None:
         """Keep the metadata that was parsed of a file from `open_file`."""
@@ -79,6 +98,11 @@ class TableFiles:
     def schema(self) -> pa.Schema:
         """The schema; reads the footer of every file, once."""
         return self.table_schema.schema
+
+    @property
+    def has_schema(self) -> bool:
+        """Whether the schema is known already."""
+        return "table_schema" in self.__dict__
 
     @cached_property
     def table_schema(self) -> TableSchema:
@@ -99,23 +123,23 @@ class TableFiles:
     def _file_schemas(self) -> list[pa.Schema]:
         """The schema of each file that can be read; that of the first file has to be."""
         first, *others = self.files
-        file = self.open_file(first)
-        schemas = [file.arrow_schema]
-        file.close()
-        for _, future in ahead(self._read_types, others, self.files_at_once):
-            # an error in a file is raised when the file is read
-            if not isinstance(future.exception(), (FormatError, FileNotFoundError)):
-                schemas.append(future.result())
+        with self.open_file(first) as file:
+            schemas = [file.arrow_schema]
+        with contextlib.closing(ahead(self._read_types, others, self.files_at_once)) as found:
+            for _, future in found:
+                # what is wrong with a file is raised when it is read
+                if not isinstance(future.exception(), (FormatError, FileNotFoundError)):
+                    schemas.append(future.result())
         return schemas
 
     def _read_types(self, entry: DataFile) -> pa.Schema:
-        """The columns of a file; its footer is kept, but parsed by pyarrow only."""
-        source = entry.open()
-        try:
-            known = self._metadata.get(entry.path, source.identity)
-            if known is None:
-                known = FileMetadata(entry.path, read_raw_footer(CountedSource(source)))
-                self._metadata.put(entry.path, source.identity, known)
-            return known.column_types
-        finally:
-            source.close()
+        """The columns of a file; its footer is remembered, but not parsed by this package."""
+
+        def read(source: ByteSource, known: FileMetadata | None) -> pa.Schema:
+            with contextlib.closing(source):
+                found = known or FileMetadata(entry.path, read_raw_footer(CountedSource(source)))
+                types = found.column_types
+                self._metadata.put(entry.path, source.identity, found)
+                return types
+
+        return self._open(entry, read)

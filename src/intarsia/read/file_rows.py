@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,7 +25,7 @@ from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import rows_without_columns
-from intarsia.read.retry import retry_without_wrong_index
+from intarsia.read.retry import WrongPageIndexError, retry_without_wrong_index
 from intarsia.read.row_group import RowGroupReader, select_columns
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import SourceFile
@@ -61,7 +62,7 @@ def read_rows(query: FileQuery, plan: FilePlan, limit: int | None = None) -> Ite
     for group, wanted in query.row_groups(candidates):
         if left == 0:
             return
-        piece = retry_without_wrong_index(query.file, lambda: reader.read(group, wanted))  # noqa: B023
+        piece = retry_without_wrong_index(query.file, partial(reader.read_anew, group, wanted))
         if left is not None:
             rows = own_rows(piece.rows.slice(0, min(left, piece.rows.num_rows)))
             piece = Piece(rows, replace(piece.counts, rows_matched=rows.num_rows))
@@ -100,28 +101,42 @@ class FileReader:
         self._decoder = PageDecoder(query.file)
 
     def read(self, group: int, wanted: RowSelection) -> Piece:
-        """The rows of a row group that match.
+        """The rows of a row group that match, if its page index is what the plan took it for.
 
         Args:
             group: Ordinal of the row group.
             wanted: The rows that might match, relative to the row group.
 
         Raises:
-            WrongPageIndexError: If the page index of this row group is wrong.
+            WrongPageIndexError: If the page index of this row group is wrong, or has proved wrong since the
+                plan was made, perhaps to another scan in another thread: then other rows might match.
         """
         query = self._query
-        num_rows = query.file.footer.metadata.row_groups[group].num_rows
-        if group in query.file.metadata.wrong_row_groups - self._plan.wrong_row_groups:
-            # the plan relied on a wrong page index: evaluate the whole row group
-            wanted = RowSelection.all(num_rows)
-        if query.predicate is None and wanted.num_rows == num_rows:
+        if query.predicate is None and wanted.num_rows == self._num_rows(group):
             return self.read_whole(group)
-        return Piece(*RowGroupReader(query, self._plan, self._decoder, group).read(wanted))
+        rows, counts = RowGroupReader(query, self._plan, self._decoder, group).read(wanted)
+        if self._is_outdated(group):
+            raise WrongPageIndexError(group, "it proved wrong while it was used")
+        return Piece(rows, counts)
+
+    def read_anew(self, group: int, wanted: RowSelection) -> Piece:
+        """As `read`; where the page index has proved wrong since it was planned by, all rows are judged."""
+        if not self._is_outdated(group):
+            return self.read(group, wanted)
+        everything = RowSelection.all(self._num_rows(group))
+        if self._query.predicate is None:
+            return self.read_whole(group)
+        return Piece(*RowGroupReader(self._query, self._plan, self._decoder, group).read(everything))
+
+    def _is_outdated(self, group: int) -> bool:
+        return group in self._query.file.metadata.wrong_row_groups - self._plan.wrong_row_groups
+
+    def _num_rows(self, group: int) -> int:
+        return self._query.file.footer.metadata.row_groups[group].num_rows
 
     def read_whole(self, group: int) -> Piece:
         """All rows of a row group, read by pyarrow through the counted source."""
-        query = self._query
-        num_rows = query.file.footer.metadata.row_groups[group].num_rows
+        query, num_rows = self._query, self._num_rows(group)
         pages = {leaf.name: query.file.metadata.data_pages(leaf)[group] or 0 for leaf in query.output_leaves}
         counts = ReadCounts(row_groups=1, pages=pages, rows_candidate=num_rows, rows_matched=num_rows)
         if not query.output_leaves:

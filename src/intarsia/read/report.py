@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import sys
+import time
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -21,6 +22,7 @@ from intarsia.read.counts import PageCounts, ReadCounts
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.prune import PruneStep
+from intarsia.storage import IoCounts
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,15 @@ class ScanReport:
     answered_by: dict[tuple[str, str], PrunedBy] = field(default_factory=dict)
     ignored: list[Ignored] = field(default_factory=list)
     seconds: float = 0.0
+
+    def add_time(self, started: float) -> None:
+        """Count the seconds since `time.perf_counter` was ``started``."""
+        self.seconds += time.perf_counter() - started
+
+    def add_reads(self, counts: IoCounts) -> None:
+        """Count what was read of a file before it was asked."""
+        self.bytes_read += counts.bytes
+        self.requests += counts.requests
 
     def add_unopened(self, size_bytes: int, column: str) -> None:
         """Count a file that its partition values exclude."""
@@ -241,9 +252,9 @@ def reasons_by_file(ignored: Iterable[Ignored]) -> dict[str, list[Ignored]]:
     return out
 
 
-def warn_of_ignored(report: ScanReport) -> None:
+def warn_of_ignored(ignored: Iterable[Ignored]) -> None:
     """Warn once for each file with ignored indexes, at the line that called this package."""
-    for path, notes in reasons_by_file(report.ignored).items():
+    for path, notes in reasons_by_file(ignored).items():
         more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
         warn_caller(f"{path}: ignored {notes[0].index}: {notes[0].reason}{more}")
 

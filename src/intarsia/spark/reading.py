@@ -69,7 +69,7 @@ def read(
             planner = _planner(spark, whole, where)
             kept = planner.surviving(listing.files) if planner is not None else list(listing.files)
             if planner is not None:
-                warn_of_ignored(planner.report)
+                warn_of_ignored(planner.report.ignored)
             if listing.files and not kept:  # each file was judged, and none may match
                 frame = frame.limit(0)
             elif len(kept) < len(listing.files):
@@ -107,7 +107,7 @@ def explain(
         count = len(whole.inputFiles())
         return ScanReport(files_total=count, files_read=count, seconds=time.perf_counter() - started)
     planner.surviving(listing.files)
-    planner.report.seconds = time.perf_counter() - started
+    planner.report.add_time(started)
     return planner.report
 
 

@@ -20,19 +20,25 @@ class LocalFile:
     """A file on a local disk, read with ``pread`` (no shared file position, so threads may share it).
 
     The file is opened once: should it be replaced while it is read, the reads go on in the old one.
+
+    Args:
+        path: The file.
+        shown_as: The name to show in messages, if it is not the path.
     """
 
     coalesce_bytes = 0
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.fspath(path)
+    def __init__(self, path: str | os.PathLike[str], shown_as: str | None = None) -> None:
+        self.path = shown_as or os.fspath(path)
         self._fd = -1  # for `__del__`, should there be no such file
-        self._fd = os.open(self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
+        self._fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
         found = os.fstat(self._fd)
         self._size = found.st_size
         # a file that was written a moment ago may be written again within the same tick of its clock
         is_settled = time.time() - found.st_mtime > _CLOCK_TICK_SECONDS
-        self.identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns) if is_settled else None
+        # `cp -p` and `rsync --times` set the time of the last write; that of the last change, nobody can
+        changed = (found.st_mtime_ns, found.st_ctime_ns)
+        self.identity = (found.st_dev, found.st_ino, found.st_size, *changed) if is_settled else None
 
     def size(self) -> int:
         """Length of the file in bytes, when it was opened."""
@@ -43,14 +49,20 @@ class LocalFile:
         return [self._read(start, stop - start) for start, stop in ranges]
 
     def _read(self, offset: int, length: int) -> bytes:
-        data = os.pread(self._fd, length, offset)
+        data = self._pread(length, offset)
         if len(data) == length or not data:
             return data
         pieces = [data]  # Linux returns at most 2 GiB a call, and any call may be cut short
         while data and (missing := length - sum(map(len, pieces))) > 0:
-            data = os.pread(self._fd, missing, offset + length - missing)
+            data = self._pread(missing, offset + length - missing)
             pieces.append(data)
         return b"".join(pieces)
+
+    def _pread(self, length: int, offset: int) -> bytes:
+        try:
+            return os.pread(self._fd, length, offset)
+        except OSError as error:  # knows the file only by its descriptor
+            raise OSError(error.errno, error.strerror, self.path) from error
 
     def close(self) -> None:
         """Close the file descriptor; closing twice is harmless."""

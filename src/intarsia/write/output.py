@@ -201,9 +201,7 @@ class _Unseen:
         self._new = new
 
     def open(self) -> ByteSource:
-        source = LocalFile(self._new.temporary)
-        source.path = self.path  # what messages show
-        return source
+        return LocalFile(self._new.temporary, shown_as=self.path)
 
     def replace_tail(self, keep_bytes: int, tail: Sequence[bytes]) -> None:
         """Nobody has seen it, so it is changed where it is."""

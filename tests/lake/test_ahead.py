@@ -1,0 +1,196 @@
+"""Work done a little ahead: in order, within bounds, and nothing is left open by who stops early."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import warnings
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.lake import table_files
+from intarsia.lake.ahead import ahead
+
+FAILING = ("x", "y")
+
+
+class Work:
+    """Notes what was begun, and lets it end only when told."""
+
+    def __init__(self, *, waits=False):
+        self.begun = []
+        self.discarded = []
+        self.may_end = threading.Event()
+        if not waits:
+            self.may_end.set()
+
+    def __call__(self, item):
+        self.begun.append(item)
+        assert self.may_end.wait(30)
+        if item in FAILING:
+            raise ValueError(item)
+        return -item
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 50])
+def test_results_come_in_the_order_of_the_items(at_once):
+    found = [(item, future.result()) for item, future in ahead(Work(), range(20), at_once)]
+    assert found == [(item, -item) for item in range(20)]
+    assert list(ahead(Work(), [], at_once)) == []
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+def test_no_more_is_begun_than_may_wait(at_once):
+    work, asked = Work(), []
+
+    def items():
+        for item in range(20):
+            asked.append(item)
+            yield item
+
+    for place, (item, future) in enumerate(ahead(work, items(), at_once)):
+        assert item == place
+        assert future.result() == -place
+        assert len(asked) <= place + at_once
+        assert len(work.begun) <= place + at_once
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+def test_an_exception_is_that_of_its_item(at_once):
+    found = [future.exception() or future.result() for _, future in ahead(Work(), [1, "x", 3, "y"], at_once)]
+    assert [str(one) for one in found] == ["-1", "x", "-3", "y"]
+
+
+@pytest.mark.parametrize("at_once", [2, 4])
+@pytest.mark.parametrize("taken", [0, 1, 5])
+def test_what_is_not_taken_is_discarded(at_once, taken):
+    """Done or under way; what was not begun is not begun any more, and a failure is nothing to discard."""
+    items = [1, 2, 3, "x", 5, 6, 7, 8, 9]
+    work = Work()
+    found = ahead(work, items, at_once, work.discarded.append)
+    for _ in range(taken):
+        next(found)
+    found.close()
+    begun = [item for item in work.begun if not isinstance(item, str)]
+    assert sorted(work.discarded, reverse=True) == [
+        -item for item in sorted(begun) if items.index(item) >= taken
+    ]
+    assert len(work.begun) <= taken + at_once
+
+
+def test_items_that_cannot_be_listed_any_further():
+    work = Work()
+
+    def items():
+        yield 1
+        yield 2
+        raise OSError("the listing broke off")
+
+    found = ahead(work, items(), 3, work.discarded.append)
+    with pytest.raises(OSError, match="broke off"):
+        list(found)
+    assert sorted(work.discarded) == [-item for item in sorted(work.begun, reverse=True)]
+
+
+# --- open files ------------------------------------------------------------------------------------------
+
+
+def open_files(folder):
+    """How many descriptors of files in a folder this process has."""
+    found = 0
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found += os.readlink(f"/proc/self/fd/{name}").startswith(str(folder))
+        except FileNotFoundError:
+            continue  # the one of the listing itself
+    return found
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("many")
+    for ordinal in range(50):
+        values = pa.table({"a": range(ordinal * 10, ordinal * 10 + 10)})
+        pq.write_table(values, folder / f"{ordinal:02}.parquet", row_group_size=5)
+        ia.attach(folder / f"{ordinal:02}.parquet", [ia.Sample(4), ia.Distinct("a")])
+    return folder
+
+
+@pytest.fixture
+def closes_by_hand():
+    """No garbage collection: what is not closed stays open while anything refers to it."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize("files_at_once", [1, 2, 16])
+@pytest.mark.parametrize("where", [None, "a >= 0", "a IN (3, 111, 444)"])
+def test_a_scan_that_is_left_early_leaves_no_file_open(
+    many, files_at_once, where, monkeypatch, closes_by_hand
+):
+    monkeypatch.setattr(table_files, "LOCAL_FILES_AT_ONCE", files_at_once)
+    table = ia.open(many)
+    batches = iter(table.scan(where))
+    next(batches)
+    assert 0 < open_files(many) <= files_at_once + 1
+    batches.close()
+    assert open_files(many) == 0
+    for batch in table.scan(where):
+        assert batch.num_rows
+        break
+    del batch
+    assert open_files(many) == 0
+    reader = table.scan(where).to_reader()
+    reader.read_next_batch()
+    del reader
+    assert open_files(many) == 0
+    assert table.scan(where, limit=3).to_arrow().num_rows == 3
+    assert open_files(many) == 0
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda table: table.scan("a >= 0").to_arrow(),
+        lambda table: list(table.scan()),
+        lambda table: table.count("a > 3"),
+        lambda table: table.explain("a > 3", analyze=True),
+        lambda table: table.plan("a > 3"),
+        lambda table: table.sample(300),
+        lambda table: table.approx_distinct("a"),
+    ],
+)
+@pytest.mark.parametrize("files_at_once", [2, 16])
+def test_neither_answers_nor_errors_leave_files_open(
+    many, tmp_path, run, files_at_once, monkeypatch, closes_by_hand
+):
+    monkeypatch.setattr(table_files, "LOCAL_FILES_AT_ONCE", files_at_once)
+    run(ia.open(many))
+    assert open_files(many) == 0
+    damaged = tmp_path / "damaged.parquet"
+    damaged.write_bytes((many / "07.parquet").read_bytes()[:-20])
+    names = sorted(str(path) for path in many.iterdir())
+    table = ia.open([*names[:20], damaged, *names[20:]])
+    assert table.schema.names == ["a"]  # what is wrong with a file is raised when it is read
+    with pytest.raises(ia.CorruptFileError, match=r"damaged\.parquet") as caught:
+        run(table)
+    assert caught.tb  # it holds every frame
+    assert open_files(many) + open_files(tmp_path) == 0
+
+
+def test_a_file_that_is_gone(many, tmp_path, closes_by_hand):
+    names = [str(path) for path in sorted(many.iterdir())[:3]]
+    gone = tmp_path / "gone.parquet"
+    gone.write_bytes((many / "00.parquet").read_bytes())
+    table = ia.open([*names, gone, *names])
+    os.remove(gone)
+    with warnings.catch_warnings(), pytest.raises(FileNotFoundError, match=r"gone\.parquet") as caught:
+        table.scan("a >= 0").to_arrow()
+    assert caught
+    assert open_files(many) == 0

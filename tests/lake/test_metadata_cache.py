@@ -1,0 +1,291 @@
+"""What an open table remembers of its files: parsed once, while a file is what it was, within a limit."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import shutil
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.file import ChunkKey, FileMetadata, ParquetInput, metadata, parquet_file
+from intarsia.lake.data_file import DataFile
+from intarsia.lake.metadata_cache import MetadataCache
+from intarsia.lake.table import Table
+from intarsia.storage import CountedSource, LocalFile
+from tests.reading.pages import RecordedFile
+
+FORM = {"use_dictionary": False, "compression": "none", "data_page_size": 800, "write_batch_size": 100}
+
+
+def write(path, values, *, indexes=()):
+    """A file of eight-byte values; those of as many values are equally long."""
+    table = pa.table({"a": pa.array(values, pa.int64()), "b": pa.array(values, pa.int64())})
+    pq.write_table(table, path, row_group_size=500, write_page_index=not indexes, **FORM)
+    if indexes:
+        ia.attach(path, indexes)
+    settle(path)
+
+
+def settle(path):
+    """Make a file old enough to be remembered: what is written within two seconds may have one time."""
+    then = time.time_ns() - 10**10
+    os.utime(path, ns=(then, then))
+
+
+@dataclass(frozen=True)
+class RecordedDataFile(DataFile):
+    """A file of a table that notes the ranges that are read of it; it can be told from others as any file."""
+
+    ranges: list = field(default_factory=list)
+
+    def open(self, **_):
+        return Recorded(self.path, self.ranges)
+
+
+class Recorded(RecordedFile):
+    """Knows what it is, as a local file does."""
+
+    def __init__(self, path, ranges):
+        super().__init__(path, ranges)
+        self.identity = LocalFile(path).identity
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    path = tmp_path / "x.parquet"
+    write(path, range(2000), indexes=[ia.PageIndex(), ia.Distinct("b")])
+    file = RecordedDataFile(str(path), path.stat().st_size)
+    return Table([file]), file.ranges
+
+
+def data_bytes(path):
+    """Where the data pages lie."""
+    with ParquetInput.open(path) as file:
+        metas = [
+            file.footer.chunk_metadata(group, leaf)
+            for group in range(len(file.footer.metadata.row_groups))
+            for leaf in file.footer.leaves
+        ]
+        return {
+            byte
+            for meta in metas
+            for byte in range(meta.data_page_offset, meta.data_page_offset + meta.total_compressed_size)
+        }
+
+
+def scan(table):
+    assert table.scan("a BETWEEN 700 AND 720").to_arrow().num_rows == 21
+
+
+@pytest.mark.parametrize("first", [scan, lambda table: table.explain("a BETWEEN 700 AND 720")])
+def test_a_footer_and_a_page_index_are_read_once(recorded, first):
+    table, ranges = recorded
+    first(table)
+    data = data_bytes(table.files[0].path)
+    assert any(place.start not in data for place in ranges)  # footer and page index
+    ranges.clear()
+    scan(table)
+    assert ranges
+    assert all(place.start in data and place.stop - 1 in data for place in ranges)
+
+
+def noting(notes, name, real):
+    return lambda *args, **more: notes.append(name) or real(*args, **more)
+
+
+def test_structs_are_parsed_once(recorded, monkeypatch):
+    parsed = []
+    for module, name in (
+        (metadata, "parse_footer"),
+        (metadata, "find_directory"),
+        (parquet_file, "parse_offset_index"),
+        (parquet_file, "parse_column_index"),
+    ):
+        monkeypatch.setattr(module, name, noting(parsed, name, getattr(module, name)))
+    table, _ = recorded
+    scan(table)
+    assert {"parse_footer", "find_directory", "parse_offset_index", "parse_column_index"} == set(parsed)
+    assert parsed.count("parse_footer") == parsed.count("find_directory") == 1
+    parsed.clear()
+    scan(table)
+    table.explain("a BETWEEN 700 AND 720")
+    assert parsed == []
+
+
+def overwrite(path):
+    """In place: the file keeps its inode."""
+    with open(path, "r+b") as file:
+        file.write(Path(f"{path}.new").read_bytes())
+
+
+def overwrite_and_keep_the_time(path):
+    """As `cp -p` and `rsync --inplace --times` can."""
+    before = os.stat(path)
+    overwrite(path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def rename_over(path):
+    os.replace(f"{path}.new", path)
+
+
+def rename_over_with_the_same_time(path):
+    before = os.stat(path)
+    os.utime(f"{path}.new", ns=(before.st_atime_ns, before.st_mtime_ns))
+    rename_over(path)
+
+
+def remove_and_copy(path):
+    os.remove(path)
+    shutil.copy2(f"{path}.new", path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [overwrite, overwrite_and_keep_the_time, rename_over, rename_over_with_the_same_time, remove_and_copy],
+)
+def test_a_file_that_was_replaced_is_read_anew(tmp_path, change):
+    """By one of equal length, with pages at the same offsets and other bounds."""
+    path = tmp_path / "x.parquet"
+    write(path, range(2000))
+    write(f"{path}.new", range(10_000, 12_000))
+    assert os.path.getsize(path) == os.path.getsize(f"{path}.new")
+    table = ia.open(path)
+    scan(table)
+    change(path)
+    for _ in range(2):
+        assert table.count("a < 10000") == 0
+        assert table.scan("a = 10700").to_arrow()["b"].to_pylist() == [10_700]
+        assert table.aggregate({"a": ["min", "max"]})["a"] == {"min": 10_000, "max": 11_999}
+        settle(path)
+
+
+def test_indexes_that_were_attached_and_detached_between_two_scans(tmp_path):
+    path = tmp_path / "x.parquet"
+    write(path, [ordinal * 2 % 40 for ordinal in range(2000)])  # no bounds exclude a page
+    table = ia.open(path)
+    assert not table.explain("a = 7").pruned_by
+    ia.attach(path, [ia.Distinct("a", granularity="file")])
+    for _ in range(2):
+        asked = [index for index, _ in table.explain("a = 7").pruned_by]
+        assert [index for index in asked if index.startswith("distinct")]
+        settle(path)
+    ia.detach(path)
+    for _ in range(2):
+        assert not table.explain("a = 7").pruned_by
+        assert table.count("a = 8") == 100
+        settle(path)
+
+
+def test_what_was_written_a_moment_ago_is_not_remembered(recorded):
+    """Another write may follow within the same tick of the file system's clock."""
+    table, ranges = recorded
+    os.utime(table.files[0].path)
+    scan(table)
+    ranges.clear()
+    scan(table)
+    once = list(ranges)
+    assert any(place.start not in data_bytes(table.files[0].path) for place in once)
+    scan(table)
+    assert ranges == 2 * once
+
+
+@pytest.mark.parametrize(
+    "duplicate", [copy.copy, copy.deepcopy, lambda table: pickle.loads(pickle.dumps(table))]
+)
+def test_copies_read_footers_themselves(recorded, duplicate):
+    table, ranges = recorded
+    scan(table)
+    num_bytes = len(pickle.dumps(table))
+    other = duplicate(table)
+    ranges.clear()
+    other.files[0].ranges.clear()
+    scan(other)
+    assert any(place.start not in data_bytes(table.files[0].path) for place in other.files[0].ranges)
+    assert num_bytes < 10_000
+
+
+# --- the limit -------------------------------------------------------------------------------------------
+
+
+def read_metadata(path):
+    with ParquetInput.open(path) as file:
+        return file.metadata
+
+
+def test_those_used_longest_ago_go_first(tmp_path):
+    found = {}
+    for name in "abc":
+        write(tmp_path / name, range(2000))
+        found[name] = read_metadata(tmp_path / name)
+    each = found["a"].held_bytes
+    cache = MetadataCache(2 * each)
+    cache.put("a", 1, found["a"])
+    cache.put("b", 1, found["b"])
+    assert cache.get("a", 1) is found["a"]
+    cache.put("c", 1, found["c"])
+    assert [cache.get(name, 1) for name in "abc"] == [found["a"], None, found["c"]]
+    assert cache.held_bytes == 2 * each
+    assert cache.get("a", 2) is None  # another file by now
+    assert cache.get("a", None) is None
+    cache.put("a", None, found["a"])  # nobody can tell whether it changes
+    assert "a" not in cache
+    assert cache.held_bytes == each
+
+
+def test_metadata_that_alone_exceeds_the_limit_is_not_remembered(tmp_path):
+    write(tmp_path / "a", range(2000))
+    found = read_metadata(tmp_path / "a")
+    cache = MetadataCache(found.held_bytes - 1)
+    cache.put("a", 1, found)
+    assert ("a" in cache, cache.held_bytes) == (False, 0)
+
+
+def test_what_is_learnt_later_counts(tmp_path):
+    """A page index that was read, and pyarrow's own copy of the footer."""
+    write(tmp_path / "a", range(2000))
+    cache = MetadataCache()
+    with ParquetInput.open(tmp_path / "a") as file:
+        sizes = []
+        for learn in (
+            lambda: None,
+            lambda: file.load_page_index([], [ChunkKey(group, 0) for group in range(4)]),
+            lambda: file.metadata.arrow_metadata,
+        ):
+            learn()
+            cache.put("a", 1, file.metadata)
+            sizes.append(cache.held_bytes)
+    assert sizes[0] < sizes[1] < sizes[2]
+
+
+def test_a_table_of_many_files_holds_no_more_than_the_limit(tmp_path, monkeypatch):
+    for ordinal in range(12):
+        write(tmp_path / f"{ordinal}.parquet", range(2000))
+    table = ia.open(tmp_path)
+    limit = 4 * 20 * read_raw_bytes(tmp_path / "0.parquet")
+    monkeypatch.setattr(table, "_metadata", MetadataCache(limit))
+    assert table.count("a = 7 OR b = 1999") == 24
+    held = table._metadata.held_bytes
+    assert limit / 4 < held <= limit
+
+
+def read_raw_bytes(path):
+    source = CountedSource(LocalFile(path))
+    return len(parquet_file.read_raw_footer(source).data)
+
+
+def test_metadata_is_about_a_file_and_holds_none_open(tmp_path):
+    write(tmp_path / "a", range(10))
+    found = read_metadata(tmp_path / "a")
+    assert isinstance(found, FileMetadata)
+    os.remove(tmp_path / "a")
+    assert found.footer.num_rows == 10
+    assert found.column_types.names == ["a", "b"]

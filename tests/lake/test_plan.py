@@ -1,0 +1,190 @@
+"""`Table.plan`: splits are values, any process reads them, and together they are the scan."""
+
+from __future__ import annotations
+
+import io
+import multiprocessing
+import os
+import pickle
+from concurrent.futures import ProcessPoolExecutor
+
+import obstore
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from obstore.store import LocalStore
+
+import intarsia as ia
+from intarsia.format.structs import OffsetIndex
+from intarsia.lake.data_file import DataFile
+from intarsia.lake.table import Table
+from tests.reading.surgery import Patient
+
+VALUES = st.none() | st.integers(-3, 3)
+FILES = st.lists(
+    st.tuples(st.lists(st.tuples(VALUES, VALUES), max_size=30), st.booleans()), min_size=1, max_size=4
+)
+CONDITIONS = st.sampled_from(
+    [
+        None,
+        "a = 1",
+        "a > 0 AND b < 2",
+        "a = 1 OR b = 2",
+        "b IS NULL",
+        "NOT (a >= 0)",
+        "p = 1",
+        "p = 0 OR a = 2",
+        "a IN (1, 3) AND p <> 2",
+        "TRUE",
+        "a = 1000",
+    ]
+)
+COLUMNS = st.sampled_from([None, ["a"], ["p", "b"], ["b", "a"], []])
+
+
+@settings(max_examples=80, deadline=None)
+@given(FILES, CONDITIONS, COLUMNS, st.none() | st.integers(1, 2000), st.integers(1, 12), st.booleans())
+def test_the_splits_together_are_the_scan(
+    tmp_path_factory, files, where, columns, split_bytes, height, paged
+):
+    """Files with and without the column b, an index, several row groups; pickled on the way."""
+    folder = tmp_path_factory.mktemp("plan")
+    for place, (rows, has_b) in enumerate(files):
+        table = pa.table(
+            {name: pa.array([row[at] for row in rows], pa.int64()) for at, name in enumerate("ab")}
+        )
+        if place and not has_b:
+            table = table.select(["a"])
+        (folder / f"p={place}").mkdir()
+        pq.write_table(
+            table,
+            folder / f"p={place}" / "x.parquet",
+            row_group_size=height,
+            write_page_index=paged,
+            data_page_size=16,
+            write_batch_size=4,
+        )
+    table = ia.open(folder)
+    splits = table.plan(where, columns, split_bytes=split_bytes)
+    found = [split.to_arrow() for split in pickle.loads(pickle.dumps(splits))]
+    scan = table.scan(where, columns)
+    expected = scan.to_arrow()
+    assert all(rows.schema == scan.schema for rows in found)
+    assert sum(rows.num_rows for rows in found) == expected.num_rows
+    if columns != []:
+        assert pa.concat_tables([scan.schema.empty_table(), *found]).to_pylist() == expected.to_pylist()
+    groups = [(split.path, group) for split in splits for group in split.row_groups]
+    assert len(groups) == len(set(groups))
+    for split in splits:
+        num_groups = pq.read_metadata(split.path).num_row_groups
+        edges = [
+            min(group * height, pq.read_metadata(split.path).num_rows) for group in range(num_groups + 1)
+        ]
+        for start, stop in split.row_ranges:
+            assert start < stop
+            assert any(edges[group] < stop and start < edges[group + 1] for group in split.row_groups)
+
+
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [(pa.int8(), "p = 300 OR a = 1"), (pa.string(), "p = 300 OR a = 1"), (pa.bool_(), "p > 7")],
+)
+def test_a_partition_column_that_the_files_have_too(tmp_path, kind, where):
+    """The folder's value counts, in the folder's type; in the file's own, 300 would be no value at all."""
+    for value in (300, 7):
+        (tmp_path / f"p={value}").mkdir()
+        own = pa.array([1, 0], pa.int8()).cast(kind)
+        pq.write_table(pa.table({"p": own, "a": [1, 2]}), tmp_path / f"p={value}" / "x.parquet")
+    table = ia.open(tmp_path)
+    expected = [
+        row
+        for row in table.scan().to_arrow().to_pylist()
+        if row["p"] == 300 or (row["a"] == 1 and "OR" in where)
+    ]
+    assert table.scan(where).to_arrow().to_pylist() == expected
+    assert [row for split in table.plan(where) for row in split.to_arrow().to_pylist()] == expected
+
+
+def test_a_file_replaced_after_it_was_planned(tmp_path):
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"a": range(100)}), path)
+    (split,) = ia.open(path).plan("a = 5")
+    assert split.to_arrow()["a"].to_pylist() == [5]
+    pq.write_table(pa.table({"a": range(1, 101)}), path)
+    with pytest.raises(
+        ia.ReplacedWhileReadError, match=r"x\.parquet: the file was replaced after it was planned"
+    ):
+        split.to_arrow()
+
+
+def test_an_object_replaced_between_listing_and_planning(tmp_path):
+    """It is planned as it is now, and so the split reads it as it is now."""
+    store = LocalStore(tmp_path)
+    put_object(store, [1, 2])
+    item = obstore.head(store, "x.parquet")
+    table = Table([DataFile("s3://b/x.parquet", item["size"], (), store, "x.parquet", item["e_tag"])])
+    put_object(store, list(range(50)))
+    splits = pickle.loads(pickle.dumps(table.plan("a > 47")))
+    assert [split.to_arrow()["a"].to_pylist() for split in splits] == [[48, 49]]
+    put_object(store, list(range(60)))
+    with pytest.raises(ia.ReplacedWhileReadError, match=r"s3://b/x\.parquet"):
+        splits[0].to_arrow()
+
+
+def put_object(store, values):
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"a": values}), sink)
+    obstore.put(store, "x.parquet", sink.getvalue())
+
+
+def test_a_split_with_a_page_index_that_proves_wrong(tmp_path):
+    """Its pages do not hold the rows that it says: the row group is read whole, with a warning."""
+    path = tmp_path / "x.parquet"
+    table = pa.table({"a": pa.array(range(3000), pa.int64()), "b": pa.array(range(3000), pa.int64())})
+    form = {"data_page_size": 800, "write_batch_size": 100, "use_dictionary": False}
+    pq.write_table(table, path, row_group_size=1000, write_page_index=True, **form)
+    patient = Patient.read(path)
+    for group in range(3):
+        patient.change_index(OffsetIndex, group, 1, shift_one_page)
+    patient.write(path)
+    splits = ia.open(path).plan("a BETWEEN 250 AND 1450", split_bytes=1)
+    assert [split.row_groups for split in splits] == [(0,), (1,)]
+    with pytest.warns(ia.IntarsiaWarning, match=r"x\.parquet: ignored page index, row group 0") as caught:
+        first = splits[0].to_arrow()
+    assert caught[0].filename == __file__
+    assert first["b"].to_pylist() == list(range(250, 1000))
+    with pytest.warns(ia.IntarsiaWarning, match="row group 1"):
+        assert splits[1].to_arrow()["b"].to_pylist() == list(range(1000, 1451))
+
+
+def shift_one_page(index):
+    pages = list(index.page_locations)
+    pages[2] = pages[2]._replace(first_row_index=pages[2].first_row_index + 7)
+    return index._replace(page_locations=pages)
+
+
+def read_elsewhere(split):
+    return os.getpid(), split.to_arrow()
+
+
+def test_another_process_reads_a_split(tmp_path):
+    for day in range(2):
+        pq.write_table(
+            pa.table({"day": [day] * 100, "a": range(100)}), tmp_path / f"{day}.parquet", row_group_size=50
+        )
+    splits = ia.open(tmp_path).plan("a IN (7, 77)", split_bytes=1)
+    assert [(split.row_groups, split.num_rows) for split in splits] == [((0,), 50), ((1,), 50)] * 2
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        found = list(pool.map(read_elsewhere, splits))
+    assert {process for process, _ in found}.isdisjoint({os.getpid()})
+    rows = pa.concat_tables(rows for _, rows in found)
+    assert rows.to_pylist() == [{"day": day, "a": a} for day in range(2) for a in (7, 77)]
+
+
+@pytest.mark.parametrize("split_bytes", [0, -1])
+def test_split_bytes_must_be_positive(tmp_path, split_bytes):
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "x.parquet")
+    with pytest.raises(ValueError, match="split_bytes"):
+        ia.open(tmp_path).plan(split_bytes=split_bytes)

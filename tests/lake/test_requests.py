@@ -1,0 +1,163 @@
+"""What a table of objects asks of its store: a listing is never asked again, and a footer is one request."""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+import warnings
+from collections import Counter
+
+import obstore
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from obstore.store import LocalStore, MemoryStore
+
+import intarsia as ia
+from intarsia.lake import discovery
+from intarsia.lake.table_files import REMOTE_FILES_AT_ONCE
+
+NUM_OBJECTS = 20
+
+
+def put(store, key, values):
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"a": pa.array(values, pa.int64())}), sink)
+    obstore.put(store, key, sink.getvalue())
+
+
+class Asked:
+    """Requests to a store, by kind; and how many of them were under way at once."""
+
+    def __init__(self):
+        self.names = Counter()
+        self.at_once = self.most_at_once = 0
+        self.delay_seconds = 0.0
+        self._lock = threading.Lock()
+
+    def recorded(self, name, real):
+        def call(*args, **options):
+            with self._lock:
+                self.names[name] += 1
+                self.at_once += 1
+                self.most_at_once = max(self.most_at_once, self.at_once)
+            try:
+                time.sleep(self.delay_seconds)  # lets others begin
+                return real(*args, **options)
+            finally:
+                with self._lock:
+                    self.at_once -= 1
+
+        return call
+
+    def take(self):
+        """What was asked since the last call."""
+        found, self.names = dict(self.names), Counter()
+        return found
+
+
+@pytest.fixture(params=["memory", "local"])
+def store(request, tmp_path):
+    store = MemoryStore() if request.param == "memory" else LocalStore(tmp_path)
+    for ordinal in range(NUM_OBJECTS):
+        put(store, f"lake/{ordinal:02}.parquet", range(ordinal * 10, ordinal * 10 + 10))
+    return store
+
+
+@pytest.fixture
+def asked(store, monkeypatch):
+    monkeypatch.setattr(discovery, "find_store", lambda url: (store, url.split("/", 3)[3]))
+    asked = Asked()
+    for name in ("head", "get", "get_range", "get_ranges", "list"):
+        monkeypatch.setattr(obstore, name, asked.recorded(name, getattr(obstore, name)))
+    return asked
+
+
+def test_a_listing_is_never_asked_again(asked):
+    table = ia.open("s3://bucket/lake/")
+    assert asked.take() == {"list": 1}
+    scan = table.scan("a = 57")
+    assert scan.to_arrow()["a"].to_pylist() == [57]
+    assert asked.take() == {"get": NUM_OBJECTS + 1}  # the footers, and one chunk
+    assert scan.report.requests == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda table: table.count("a >= 0"),
+        lambda table: table.aggregate({"a": ["max"]}),
+        lambda table: table.explain("a = 57"),
+        lambda table: table.plan("a = 57"),
+    ],
+    ids=["count", "aggregate", "explain", "plan"],
+)
+def test_an_answer_from_footers_takes_one_request_for_each(asked, answer):
+    table = ia.open("s3://bucket/lake/")
+    asked.take()
+    answer(table)
+    assert asked.take() == {"get": NUM_OBJECTS}
+    answer(table)  # each object may be another one by now
+    assert asked.take() == {"head": NUM_OBJECTS}
+
+
+def test_a_scan_that_is_run_again_asks_whether_objects_are_what_they_were(asked):
+    scan = ia.open("s3://bucket/lake/").scan("a = 57")
+    assert scan.to_arrow().num_rows == 1
+    asked.take()
+    assert scan.to_arrow().num_rows == 1
+    assert asked.take() == {"head": NUM_OBJECTS, "get": 1}
+
+
+def test_an_object_replaced_after_a_scan_was_made(asked, store):
+    """Its first answer is of the objects as they were, or none; the next one is of those that are."""
+    scan = ia.open("s3://bucket/lake/").scan("a = 57")
+    put(store, "lake/05.parquet", range(57, 90))
+    with pytest.raises(ia.ReplacedWhileReadError, match=r"s3://bucket/lake/05\.parquet"):
+        scan.to_arrow()
+    assert scan.to_arrow()["a"].to_pylist() == [57]
+
+
+def test_a_sample_asks_nothing_twice(asked):
+    table = ia.open("s3://bucket/lake/")
+    asked.take()
+    assert table.sample(NUM_OBJECTS * 10, seed=1).num_rows == NUM_OBJECTS * 10
+    assert asked.take() == {"get": 2 * NUM_OBJECTS}  # footers and chunks
+    assert table.sample(NUM_OBJECTS * 10, seed=1).num_rows == NUM_OBJECTS * 10
+    assert asked.take() == {"head": NUM_OBJECTS, "get": NUM_OBJECTS}
+
+
+def test_files_are_opened_side_by_side_and_not_all_at_once(asked, store):
+    for ordinal in range(NUM_OBJECTS, 2 * REMOTE_FILES_AT_ONCE):
+        put(store, f"lake/{ordinal:02}.parquet", [ordinal * 10])
+    table = ia.open("s3://bucket/lake/")
+    asked.take()
+    asked.delay_seconds = 0.02
+    assert table.schema.names == ["a"]
+    assert 2 <= asked.most_at_once <= REMOTE_FILES_AT_ONCE
+    asked.most_at_once = 0
+    assert table.count("a = 57") == 1
+    assert 2 <= asked.most_at_once <= REMOTE_FILES_AT_ONCE
+
+
+@pytest.mark.parametrize("knows_schema", [False, True])
+@pytest.mark.parametrize("longer", [False, True])
+def test_an_object_that_was_replaced_since_it_was_listed_is_read_as_it_is(asked, store, knows_schema, longer):
+    table = ia.open("s3://bucket/lake/")
+    if knows_schema:
+        assert table.count("a = 57") == 1
+    put(store, "lake/05.parquet", range(1050, 1160 if longer else 1060))
+    assert table.count("a = 57") == 0
+    assert table.scan("a = 1055").to_arrow()["a"].to_pylist() == [1055]
+    assert [split.to_arrow()["a"].to_pylist() for split in table.plan("a = 1055")] == [[1055]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert table.sample(10_000).num_rows == table.count()
+
+
+def test_an_object_that_is_gone_is_named(asked, store):
+    table = ia.open("s3://bucket/lake/")
+    obstore.delete(store, "lake/07.parquet")
+    with pytest.raises(FileNotFoundError, match=r"s3://bucket/lake/07\.parquet"):
+        table.scan("a = 57").to_arrow()

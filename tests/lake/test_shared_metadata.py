@@ -1,0 +1,157 @@
+"""Scans of one table share what is known of its files: what proves wrong to one is wrong for the others."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.file import fetch
+from intarsia.format.structs import OffsetIndex
+from intarsia.read.file_plan import plan_file
+from intarsia.read.file_rows import read_known_rows, read_rows
+from intarsia.read.retry import WrongPageIndexError
+from tests.lake.test_metadata_cache import settle
+from tests.reading.surgery import Patient
+
+NUM_ROWS, PER_GROUP = 3000, 1000
+
+
+@pytest.fixture
+def lying(tmp_path):
+    """A file whose OffsetIndex says of both columns' pages that they begin seven rows later than they do."""
+    path = tmp_path / "x.parquet"
+    values = pa.array(range(NUM_ROWS), pa.int64())
+    form = {"use_dictionary": False, "data_page_size": 800, "write_batch_size": 100}
+    table = pa.table({"a": values, "b": values})
+    pq.write_table(table, path, row_group_size=PER_GROUP, write_page_index=True, **form)
+    patient = Patient.read(path)
+    for group in range(NUM_ROWS // PER_GROUP):
+        for leaf in range(2):
+            patient.change_index(OffsetIndex, group, leaf, shifted)
+    patient.write(path)
+    settle(path)
+    return path
+
+
+def shifted(index):
+    first, *others = index.page_locations
+    moved = [place._replace(first_row_index=place.first_row_index + 7) for place in others]
+    return index._replace(page_locations=[first, *moved])
+
+
+WHERE = "a >= 205 AND a < 1450"
+MATCHING = list(range(205, 1450))
+
+
+def planned(path):
+    """The open file, its query and its plan."""
+    table = ia.open(path)
+    scan = table.scan(WHERE, ["b"])
+    query = scan._binder.query(table.files[0], table.open_file(table.files[0]))
+    return query, plan_file(query)
+
+
+def distrusts_when_pages_are_fetched(monkeypatch, query):
+    """What another scan does at the worst moment."""
+    real = fetch.PageCache.fetch
+
+    def fetching(self, plans):
+        query.file.metadata.distrust_page_index(0, "another scan found it wrong")
+        return real(self, plans)
+
+    monkeypatch.setattr(fetch.PageCache, "fetch", fetching)
+
+
+def test_the_index_misleads_who_believes_it(lying):
+    """Or the tests below would show nothing."""
+    query, plan = planned(lying)
+    assert plan.candidates.num_rows < NUM_ROWS
+    query.file.metadata.distrust_page_index(0, "known")
+    assert plan_file(query).candidates.rows()[0] != plan.candidates.rows()[0]
+
+
+@pytest.mark.parametrize("moment", ["before", "meanwhile"])
+def test_an_index_that_proves_wrong_to_another_scan(lying, moment, monkeypatch):
+    query, plan = planned(lying)
+    if moment == "before":
+        query.file.metadata.distrust_page_index(0, "another scan found it wrong")
+    else:
+        distrusts_when_pages_are_fetched(monkeypatch, query)
+    rows = [value for piece in read_rows(query, plan) for value in piece.rows["b"].to_pylist()]
+    assert rows == MATCHING
+    notes = [note.index for note in query.file.ignored]
+    assert notes == ["page index, row group 0", "page index, row group 1"]
+
+
+@pytest.mark.parametrize("moment", ["before", "meanwhile"])
+def test_who_knows_the_other_rows_begins_again(lying, moment, monkeypatch):
+    """A row group read whole would count rows twice that an index answered for."""
+    query, plan = planned(lying)
+    if moment == "before":
+        query.file.metadata.distrust_page_index(0, "another scan found it wrong")
+    else:
+        distrusts_when_pages_are_fetched(monkeypatch, query)
+    with pytest.raises(WrongPageIndexError) as caught:
+        list(read_known_rows(query, plan, plan.candidates))
+    assert caught.value.row_group == 0
+
+
+def test_a_scan_that_was_planned_before_another_found_the_index_wrong(lying, tmp_path):
+    ia.open(lying)
+    pq.write_table(pa.table({"a": [205], "b": [205]}), tmp_path / "0.parquet")
+    settle(tmp_path / "0.parquet")
+    table = ia.open([tmp_path / "0.parquet", lying])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ia.IntarsiaWarning)
+        batches = iter(table.scan(WHERE, ["b"]))
+        found = next(batches).column(0).to_pylist()
+        assert table.count(WHERE) == 1 + len(MATCHING)
+        found += [value for batch in batches for value in batch.column(0).to_pylist()]
+    assert found == [205, *MATCHING]
+
+
+def test_every_answer_warns_of_it(lying):
+    """The second is given by what is known already, and says so, too."""
+    table = ia.open(lying)
+    for _ in range(2):
+        with pytest.warns(ia.IntarsiaWarning, match="ignored page index, row group 0"):
+            assert table.scan(WHERE, ["b"]).to_arrow()["b"].to_pylist() == MATCHING
+
+
+def test_one_warning_for_each_file_also_of_a_scan_that_is_left_early(lying):
+    for ordinal in range(3):
+        shutil.copy2(lying, lying.with_name(f"{ordinal}.parquet"))
+    names = ["0.parquet", "1.parquet", "2.parquet", "x.parquet"]
+    table = ia.open(lying.parent)
+    with pytest.warns(ia.IntarsiaWarning) as caught:
+        table.scan(WHERE, ["b"]).to_arrow()
+    assert [os.path.basename(str(warning.message).split(":")[0]) for warning in caught] == names
+    assert {warning.filename for warning in caught} == {__file__}
+    batches = iter(table.scan(WHERE, ["b"]))
+    next(batches)
+    with pytest.warns(ia.IntarsiaWarning) as caught:
+        batches.close()
+    assert [os.path.basename(str(warning.message).split(":")[0]) for warning in caught] == names[:1]
+
+
+def test_many_threads(lying):
+    for _ in range(5):
+        table = ia.open(lying)
+
+        def answer(ordinal, table=table):
+            if ordinal % 3 == 0:
+                return table.scan(WHERE, ["b"]).to_arrow()["b"].to_pylist() == MATCHING
+            if ordinal % 3 == 1:
+                return table.aggregate({"b": ["sum"]}, WHERE)["b"]["sum"] == sum(MATCHING)
+            return table.sample(700, seed=ordinal).num_rows == 700
+
+        with warnings.catch_warnings(), ThreadPoolExecutor(8) as pool:
+            warnings.simplefilter("ignore", ia.IntarsiaWarning)
+            assert all(pool.map(answer, range(24)))
