@@ -40,6 +40,7 @@ class ColumnIndexes:
 
     name = "column_index"
     is_lookup = False
+    counts_pages = True
 
     def __init__(self, file: ParquetInput) -> None:
         self._file = file

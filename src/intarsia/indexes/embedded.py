@@ -249,6 +249,8 @@ class EntryProof:
         self.name = entry.name
         #: what is probed finds rows, and seldom knows of others that surely match
         self.is_lookup = isinstance(embedded.index(entry), ProbedIndex)
+        #: granules of pages have the pages that were read when it was built
+        self.counts_pages = False
 
     def reach(self, condition: Condition) -> Bools | None:
         """Every row group, if the index can judge the condition at all."""

@@ -24,6 +24,7 @@ class RowGroupStatistics:
 
     name = "statistics"
     is_lookup = False
+    counts_pages = False
 
     def __init__(self, file: ParquetInput) -> None:
         self._file = file

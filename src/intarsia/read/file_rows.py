@@ -114,9 +114,24 @@ class FileReader:
         if group in query.file.metadata.wrong_row_groups - self._plan.wrong_row_groups:
             # the plan relied on rows that are not what they seemed: judge the whole row group
             wanted = RowSelection.all(num_rows)
-        if query.predicate is None and wanted.num_rows == num_rows:
+        is_proven = self._is_proven(group, wanted)
+        if wanted.num_rows == num_rows and is_proven:
             return self.read_whole(group)
-        return Piece(*RowGroupReader(query, self._plan, self._decoder, group).read(wanted))
+        stages = () if is_proven else self._plan.stages
+        return Piece(*RowGroupReader(query, self._plan, self._decoder, group).read(wanted, stages))
+
+    def _is_proven(self, group: int, wanted: RowSelection) -> bool:
+        """Whether rows of a row group match without a look at the predicate's columns.
+
+        Some column has to be read of them: the rows that are there are counted by it.
+        """
+        if self._query.predicate is None:
+            return True
+        proven = self._plan.proven
+        if proven.is_empty or not self._query.output_leaves:
+            return False
+        first = int(self._query.file.footer.row_group_starts[group])
+        return (wanted.shift(first) - proven).is_empty
 
     def read_whole(self, group: int) -> Piece:
         """All rows of a row group: pyarrow reads by itself, through the counted source."""
