@@ -1,4 +1,4 @@
-"""A row map keeps some bits of a hash: its rows are certain where no other value of the column has the same."""
+"""A row map keeps some bits of a hash: its rows are certain where no other value has the same bits."""
 
 from __future__ import annotations
 

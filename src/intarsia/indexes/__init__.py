@@ -4,9 +4,9 @@
 to write              `Index`, whose `Index.build` gets a `ColumnData` with its `Layout`, and whose
                       `Index.open` gives an `OpenIndex`
 what it may do more   `SureIndex`, `SureWithinBounds`; `PicksPredicates`, `ProbedIndex`, `ListsValues`;
-                      `EstimatesRows` and `EstimatingIndex`; `Summarizes` and `SummarizingIndex`; `Sketches` and
-                      `SketchingIndex`; `Samples` and `SamplingIndex`; `TellsShortfall`; `HasFooterKeys`
-                      and `SharesFooterKeys`
+                      `EstimatesRows` and `EstimatingIndex`; `Summarizes` and `SummarizingIndex`;
+                      `Sketches` and `SketchingIndex`; `Samples` and `SamplingIndex`; `TellsShortfall`;
+                      `HasFooterKeys` and `SharesFooterKeys`
 what it is asked      a `Condition`: `BoundCompare`, `BoundIn`, `BoundNull`, `BoundPrefix`, `BoundMatch`
 what it answers       a `RowSelection`; `GranuleSummaries`
 granules              `cut_at_edges`, `granule_runs`, `serialize_granules`, `parse_granules`, `granule_rows`,

@@ -178,6 +178,8 @@ def merge_summaries(summaries: pa.Table, starts: Rows) -> pa.Table:
         [{'min': 3, 'max': 8, 'sum': Decimal('16'), 'num_rows': 4, 'null_count': 1, 'nan_count': 0}]
     """
     kind = summaries.schema.field("min").type
+    if len(starts) == 1 and pa.types.is_null(kind):
+        return _counts_alone(*(pc.sum(summaries[name], min_count=0).as_py() for name in _COUNTS))
     columns: dict[str, Any] = {
         name: summaries[name].combine_chunks().cast(sortable_type(kind)) for name in ("min", "max")
     }
@@ -202,6 +204,8 @@ def one_summary(
         >>> one_summary(pa.int8(), pa.scalar(7, pa.int8()), 1000, 0).to_pylist()
         [{'min': 7, 'max': 7, 'sum': Decimal('7000'), 'num_rows': 1000, 'null_count': 0, 'nan_count': 0}]
     """
+    if pa.types.is_null(kind):
+        return _counts_alone(num_rows, null_count, nan_count)
     total = sum_type(kind)
     counts = [pa.array([count], pa.int64()) for count in (num_rows, null_count, nan_count)]
     is_held = value is not None and value.is_valid and num_rows > 0
@@ -216,6 +220,12 @@ def one_summary(
     if nan_count:
         held = pa.nulls(1, kind)
     return pa.table([held, held, summed, *counts], schema=summary_schema(kind))
+
+
+def _counts_alone(*counts: int) -> pa.Table:
+    """The summary of rows of which only the counts matter."""
+    arrays = [pa.nulls(1)] * 3 + [pa.array([count], pa.int64()) for count in counts]
+    return pa.table(arrays, schema=summary_schema(pa.null()))
 
 
 def _add_up(columns: dict[str, Any], starts: Rows, kind: pa.DataType) -> pa.Table:
