@@ -155,6 +155,14 @@ class FileMetadata:
             self._data_pages[leaf.ordinal] = found
         return found
 
+    def total_data_pages(self, leaf: Leaf) -> int | None:
+        """Data pages of a leaf in the whole file; None where the writer did not record their number."""
+        counts = self.data_pages(leaf)
+        return self.derived(
+            ("total data pages", leaf.ordinal),
+            lambda: None if None in counts else sum(count or 0 for count in counts),
+        )
+
     # --- what Intarsia added -----------------------------------------------------------------------
 
     @cached_property

@@ -222,15 +222,13 @@ def _add_step(entry: PrunedBy, file: ParquetInput, leaves: Sequence[Leaf], step:
     whole, others = narrowed[is_whole[narrowed]].tolist(), narrowed[~is_whole[narrowed]].tolist()
     for leaf in leaves:
         recorded = file.metadata.data_pages(leaf)
-        entry.pages += sum(_num_pages(file, group, leaf, recorded[group]) for group in whole)
+        entry.pages += sum([recorded[group] or _num_pages(file, group, leaf) for group in whole])
         for group in others:
             entry.pages += _pages_skipped(file, group, leaf, step, recorded[group], bool(after[group]))
 
 
-def _num_pages(file: ParquetInput, group: int, leaf: Leaf, recorded: int | None) -> int:
-    """Data pages of a chunk; 0 if that is not known."""
-    if recorded is not None:
-        return recorded
+def _num_pages(file: ParquetInput, group: int, leaf: Leaf) -> int:
+    """Data pages of a chunk by its OffsetIndex; 0 if that was not read."""
     locations = file.locations(ChunkKey(group, leaf.ordinal))
     return 0 if locations is None else len(locations)
 
