@@ -19,8 +19,8 @@ import intarsia as ia
 ROWS = 100_000
 
 #: Python functions called by one lookup with a new `ia.open`, and with a table that has been asked before.
-COLD_CALLS = 6_170
-WARM_CALLS = 3_860
+COLD_CALLS = 6_050
+WARM_CALLS = 3_640
 
 
 @pytest.fixture(scope="module")
