@@ -73,7 +73,6 @@ class PageDecoder:
 
     def __init__(self, file: ParquetInput) -> None:
         self._file = file
-        self._schemas: dict[tuple[int, ...], SyntheticSchema] = {}
 
     def decode(self, chunks: Sequence[FetchedPages], rows: RowSelection) -> dict[int, pa.ChunkedArray]:
         """The wanted rows of some top-level fields, each reduced to the leaves that are given.
@@ -94,7 +93,11 @@ class PageDecoder:
             # a page index of nested V1 pages can only be checked by counting the decoded rows
             together[chunk.plan.covered, chunk.plan.whole].append(chunk)
         pieces: dict[int, list[pa.ChunkedArray]] = defaultdict(list)
-        for (covered, _), group in together.items():
+        for (pages, whole), group in together.items():
+            covered = pages
+            if not whole and all(chunk.plan.leaf.is_flat for chunk in group):
+                # the headers have told the rows of each page, so decoding can stop behind the last one wanted
+                covered = covered.clip(0, _stop(rows))
             table = self._decode_group(group, covered.num_rows)
             roots = sorted({chunk.plan.leaf.root_ordinal for chunk in group})
             for root, column in zip(roots, table.columns, strict=True):
@@ -109,9 +112,9 @@ class PageDecoder:
 
     def _schema(self, roots: Set[int]) -> SyntheticSchema:
         fields = tuple(sorted(roots))
-        if fields not in self._schemas:
-            self._schemas[fields] = SyntheticSchema.of_fields(self._file.footer, fields)
-        return self._schemas[fields]
+        return self._file.metadata.derived(
+            ("synthetic schema", fields), lambda: SyntheticSchema.of_fields(self._file.footer, fields)
+        )
 
     def _join_type(self, root: int, chunks: Sequence[FetchedPages]) -> pa.DataType:
         """The type of a field reduced to some leaves, as pyarrow itself would reduce it."""
@@ -187,6 +190,11 @@ def _check_dictionary(plan: ChunkPlan, data: bytes) -> None:
 
 
 # --- rows --------------------------------------------------------------------------------------------
+
+
+def _stop(rows: RowSelection) -> int:
+    """The row after the last one."""
+    return 0 if rows.is_empty else int(rows.stops[-1])
 
 
 def take_rows(column: pa.ChunkedArray, covered: RowSelection, wanted: RowSelection) -> pa.ChunkedArray:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +19,8 @@ from intarsia.format.directory import Directory, FoundDirectory, find_directory
 from intarsia.format.footer import Footer, Leaf, parse_footer
 from intarsia.format.page_index import PageLocations
 from intarsia.format.structs import ColumnIndex, ColumnMetaData, PageType
+
+_Derived = TypeVar("_Derived")
 
 #: Types of pages that hold values.
 DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
@@ -92,6 +94,7 @@ class FileMetadata:
         self._locations: dict[ChunkKey, PageLocations | None] = {}
         self._column_indexes: dict[ChunkKey, ColumnIndex | None] = {}
         self._data_pages: dict[int, tuple[int | None, ...]] = {}
+        self._derived: dict[Hashable, Any] = {}
         self._page_index_bytes = 0
         self._wrong_row_groups: frozenset[int] = frozenset()
         self._changing = threading.RLock()
@@ -160,6 +163,14 @@ class FileMetadata:
             self._data_pages[leaf.ordinal] = found
         return found
 
+    def total_data_pages(self, leaf: Leaf) -> int | None:
+        """Data pages of a leaf in the whole file; None where the writer did not record their number."""
+        counts = self.data_pages(leaf)
+        return self.derived(
+            ("total data pages", leaf.ordinal),
+            lambda: None if None in counts else sum(count or 0 for count in counts),
+        )
+
     # --- what Intarsia added -----------------------------------------------------------------------
 
     @cached_property
@@ -177,6 +188,18 @@ class FileMetadata:
             self.distrust("intarsia directory", found.reason)
             return None
         return found.directory
+
+    def derived(self, key: Hashable, derive: Callable[[], _Derived]) -> _Derived:
+        """What follows from this metadata alone, such as bounds in the order of a column; made once.
+
+        Args:
+            key: Names it; no two callers use the same.
+            derive: Makes it.
+        """
+        if key not in self._derived:
+            self._derived[key] = derive()
+        found: _Derived = self._derived[key]
+        return found
 
     # --- the page index ----------------------------------------------------------------------------
 

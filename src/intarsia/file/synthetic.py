@@ -33,6 +33,9 @@ from intarsia.format.structs import (
 #: From this many bytes on, columns are decoded in parallel, and bytes in one piece are not copied.
 _MANY_BYTES = 1 << 20
 
+#: So many columns are decoded side by side from a quarter of these bytes on.
+_SEVERAL_COLUMNS = 4
+
 _ARROW_SCHEMA = b"ARROW:schema"
 
 
@@ -161,7 +164,8 @@ def decode_pages(
         else:
             file = pq.ParquetFile(pa.BufferReader(schema.file([group], num_rows, parts)), **options)
         # one column cannot be decoded in parallel, and memory freed by other threads is reused late
-        use_threads = len(pages) > 1 and position > _MANY_BYTES
+        use_threads = position > (_MANY_BYTES if len(pages) < _SEVERAL_COLUMNS else _MANY_BYTES // 4)
+        use_threads = use_threads and len(pages) > 1
         table = file.reader.read_all(column_indices=[given.place for given in pages], use_threads=use_threads)
         for column in table.columns:
             for encoded in _dictionary_columns(column):

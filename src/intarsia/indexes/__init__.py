@@ -3,10 +3,10 @@
 ====================  ====================================================================================
 to write              `Index`, whose `Index.build` gets a `ColumnData` with its `Layout`, and whose
                       `Index.open` gives an `OpenIndex`
-what it may do more   `SureIndex`; `PicksPredicates`, `ProbedIndex`, `ListsValues`; `EstimatesRows` and
-                      `EstimatingIndex`; `Summarizes` and `SummarizingIndex`; `Sketches` and
-                      `SketchingIndex`; `Samples` and `SamplingIndex`; `TellsShortfall`; `HasFooterKeys`
-                      and `SharesFooterKeys`
+what it may do more   `SureIndex`, `SureWithinBounds`; `PicksPredicates`, `ProbedIndex`, `ListsValues`;
+                      `EstimatesRows` and `EstimatingIndex`; `Summarizes` and `SummarizingIndex`;
+                      `Sketches` and `SketchingIndex`; `Samples` and `SamplingIndex`; `TellsShortfall`;
+                      `HasFooterKeys` and `SharesFooterKeys`
 what it is asked      a `Condition`: `BoundCompare`, `BoundIn`, `BoundNull`, `BoundPrefix`, `BoundMatch`
 what it answers       a `RowSelection`; `GranuleSummaries`
 granules              `cut_at_edges`, `granule_runs`, `serialize_granules`, `parse_granules`, `granule_rows`,
@@ -41,6 +41,7 @@ from intarsia.indexes.base import (
     PicksPredicates,
     ProbedIndex,
     SureIndex,
+    SureWithinBounds,
     TellsShortfall,
     encoded_batches,
 )
@@ -112,6 +113,7 @@ __all__ = [
     "Summarizes",
     "SummarizingIndex",
     "SureIndex",
+    "SureWithinBounds",
     "TellsShortfall",
     "covered_granules",
     "cut_at_edges",

@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from intarsia.errors import FormatError, IndexPayloadError, IntarsiaError
 from intarsia.file import ParquetInput
-from intarsia.indexes.base import OpenIndex, SureIndex
+from intarsia.indexes.base import OpenIndex
 from intarsia.indexes.proof import Told
 from intarsia.predicate.bound import Condition
+from intarsia.rows.selection import RowSelection
 
 _Answer = TypeVar("_Answer")
 
@@ -70,5 +71,6 @@ def judge(file: ParquetInput, name: str, index: OpenIndex, conditions: Iterable[
 
 def _tell(index: OpenIndex, condition: Condition) -> Told:
     possible = index.candidate_rows(condition)
-    certain = index.certain_rows(condition) if isinstance(index, SureIndex) else None
-    return Told(condition, possible, certain)
+    # to see whether it is a `SureIndex` by `isinstance` takes as long as many an answer
+    ask_certain: Callable[[Condition], RowSelection | None] | None = getattr(index, "certain_rows", None)
+    return Told(condition, possible, None if ask_certain is None else ask_certain(condition))

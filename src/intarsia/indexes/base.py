@@ -242,6 +242,24 @@ class SureIndex(Protocol):
 
 
 @runtime_checkable
+class SureWithinBounds(Protocol):
+    """An open index whose candidates surely match if the column has no value that it takes for another."""
+
+    def is_sure_within(self, predicate: Condition, low: int, high: int) -> bool:
+        """Whether all candidates meet a condition about whole numbers.
+
+        Args:
+            predicate: As for `OpenIndex.candidate_rows`, which gave rows for it.
+            low: No value of the column is below; null is none.
+            high: No value of the column is above.
+
+        Returns:
+            Whether each of ``candidate_rows(predicate)`` meets the condition; False: cannot tell.
+        """
+        ...
+
+
+@runtime_checkable
 class EstimatingIndex(Protocol):
     """An open index that can tell about how many rows match."""
 

@@ -44,6 +44,7 @@ class BloomFilters:
 
     name = "bloom_filter"
     is_lookup = True
+    counts_pages = False
 
     def __init__(self, file: ParquetInput) -> None:
         self._file = file

@@ -40,10 +40,10 @@ class ColumnIndexes:
 
     name = "column_index"
     is_lookup = False
+    counts_pages = True
 
     def __init__(self, file: ParquetInput) -> None:
         self._file = file
-        self._bounds: dict[ChunkKey, Bounds | None] = {}
         self._reach: dict[int, Bools] = {}
         self._columns: dict[int, _Pages | None] = {}
 
@@ -132,9 +132,7 @@ class ColumnIndexes:
         """What a loaded column index says of a chunk's pages."""
         if self._file.column_index(key) is None:
             return None
-        if key not in self._bounds:
-            self._bounds[key] = self._read_bounds(key)
-        return self._bounds[key]
+        return self._file.metadata.derived(("column index", key), lambda: self._read_bounds(key))
 
     def _read_bounds(self, key: ChunkKey) -> Bounds | None:
         index, locations = self._file.column_index(key), self._file.locations(key)

@@ -99,6 +99,7 @@ class Dictionaries:
 
     name = "dictionary"
     is_lookup = True
+    counts_pages = False
 
     def __init__(self, file: ParquetInput, is_listed: Callable[[Condition], bool] = lambda _: False) -> None:
         self._file = file

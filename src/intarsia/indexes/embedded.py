@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 
 from intarsia.errors import IndexPayloadError
 from intarsia.file import ParquetInput
@@ -22,6 +23,7 @@ from intarsia.indexes.base import (
     OpenIndex,
     PicksPredicates,
     ProbedIndex,
+    SureWithinBounds,
 )
 from intarsia.indexes.capabilities import (
     ListsValues,
@@ -33,6 +35,7 @@ from intarsia.indexes.capabilities import (
 )
 from intarsia.indexes.proof import Cost, Stakes, Told, Wanted
 from intarsia.indexes.registry import find_index_class, why_unknown
+from intarsia.indexes.statistics import RowGroupStatistics
 from intarsia.indexes.value_hash import num_looked_up
 from intarsia.predicate.bound import Condition, Path
 from intarsia.rows.bounds import Bools
@@ -41,6 +44,10 @@ from intarsia.storage import ByteRange
 #: About what it costs to probe an index that is not read whole, and what each further value adds.
 PROBE_BYTES = 8 * 1024
 PROBED_VALUE_BYTES = 1024
+
+#: Trying so many values takes less time than decoding them, which is what it saves in each row group.
+TRIED_VALUES_PER_ROW_GROUP = 1 << 15
+MAX_TRIED_VALUES = 1 << 20
 
 
 class EmbeddedIndexes:
@@ -249,6 +256,8 @@ class EntryProof:
         self.name = entry.name
         #: what is probed finds rows, and seldom knows of others that surely match
         self.is_lookup = isinstance(embedded.index(entry), ProbedIndex)
+        #: granules of pages have the pages that were read when it was built
+        self.counts_pages = False
 
     def reach(self, condition: Condition) -> Bools | None:
         """Every row group, if the index can judge the condition at all."""
@@ -269,7 +278,27 @@ class EntryProof:
     def ask(self, wanted: Wanted, stakes: Stakes) -> Iterator[Told]:  # noqa: ARG002
         """Open the index, if that was not done yet, and judge conditions by it."""
         index = self._embedded.open(self._entry)
-        return iter(()) if index is None else judge(self._file, self.name, index, wanted)
+        if index is not None:
+            for told in judge(self._file, self.name, index, wanted):
+                yield self._made_sure(index, told)
+
+    def _made_sure(self, index: OpenIndex, told: Told) -> Told:
+        """The same, its candidates certain if the column has no other value that could be taken for them."""
+        possible = told.possible
+        if possible is None or possible.is_empty or told.certain is not None:
+            return told
+        if not pa.types.is_integer(told.condition.type) or not isinstance(index, SureWithinBounds):
+            return told
+        bounds = RowGroupStatistics(self._file).bounds(told.condition)
+        if bounds is None or not bounds.known.any() or not (bounds.known | bounds.all_null).all():
+            return told
+        low, high = int(bounds.minima[bounds.known].min()), int(bounds.maxima[bounds.known].max())
+        edges = self._file.footer.row_group_starts
+        num_groups = int(np.count_nonzero(possible.overlaps(edges[:-1], edges[1:])))
+        if high - low >= min(num_groups * TRIED_VALUES_PER_ROW_GROUP, MAX_TRIED_VALUES):
+            return told
+        ask = partial(index.is_sure_within, told.condition, low, high)
+        return told._replace(certain=possible) if answer_of(self._file, self.name, ask) else told
 
 
 @dataclass(frozen=True)

@@ -76,10 +76,12 @@ class Proof(Protocol):
     Attributes:
         name: What reports call it.
         is_lookup: Whether it only denies, so that asking it is in vain where denying changes nothing.
+        counts_pages: Whether it takes rows from the page index, which may miscount the rows of a page.
     """
 
     name: str
     is_lookup: bool
+    counts_pages: bool
 
     def reach(self, condition: Condition) -> Bools | None:
         """For each row group, whether it could deny the condition there; None: nowhere. No I/O."""

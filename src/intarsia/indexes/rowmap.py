@@ -23,7 +23,7 @@ import xxhash
 from intarsia.arrow.hashing import Hashes
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.indexes.base import ColumnData, Layout, PayloadBytes, PayloadSource
-from intarsia.indexes.value_hash import check_hashable, hash_values, is_lookup, lookup_hashes
+from intarsia.indexes.value_hash import check_hashable, hash_values, is_lookup, looked_up, lookup_hashes
 from intarsia.predicate.bound import Condition
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
@@ -237,6 +237,17 @@ class OpenRowMap:
         if len(ordinals) and ordinals[-1] >= widths.num_rows:
             raise IndexPayloadError(f"the payload of {self.name} is about other rows")
         return RowSelection.from_rows(ordinals)
+
+    def is_sure_within(self, predicate: Condition, low: int, high: int) -> bool:
+        """Whether no other whole number from ``low`` to ``high`` has the bits of a hash that is asked for."""
+        asked, hashes = looked_up(predicate), lookup_hashes(predicate)
+        if asked is None or hashes is None or not pa.types.is_integer(asked.type):
+            return False
+        kind = pa.int64() if pa.types.is_signed_integer(asked.type) else pa.uint64()
+        numbers = np.arange(low, high + 1, dtype=kind.to_pandas_dtype())
+        keys = self.widths.keys(hash_values(pa.array(numbers))[1], 0)
+        alike = numbers[np.isin(keys, self.widths.keys(hashes, 0))]
+        return bool(np.isin(alike, asked.cast(kind).to_numpy(zero_copy_only=False)).all())
 
     def _buckets(self, wanted: list[int]) -> dict[int, Hashes | None]:
         """The entries of some buckets, ascending; None for one that was not kept."""

@@ -24,10 +24,10 @@ class RowGroupStatistics:
 
     name = "statistics"
     is_lookup = False
+    counts_pages = False
 
     def __init__(self, file: ParquetInput) -> None:
         self._file = file
-        self._bounds: dict[int, Bounds] = {}
 
     def reach(self, condition: Condition) -> Bools | None:
         """Every row group, if the column's statistics can be read."""
@@ -57,10 +57,10 @@ class RowGroupStatistics:
         leaf = self._file.leaves_by_path.get(predicate.path)
         if leaf is None or not leaf.is_flat:
             return None
-        if leaf.ordinal not in self._bounds:
-            ordering = self._file.schema.ordering(leaf)
-            self._bounds[leaf.ordinal] = statistics_bounds(self._file.footer, leaf, ordering)
-        return self._bounds[leaf.ordinal]
+        return self._file.metadata.derived(
+            ("statistics", leaf.ordinal),
+            lambda: statistics_bounds(self._file.footer, leaf, self._file.schema.ordering(leaf)),
+        )
 
 
 def statistics_bounds(footer: Footer, leaf: Leaf, ordering: Ordering | None) -> Bounds:

@@ -118,6 +118,8 @@ def summarize(values: pa.Array, starts: Rows) -> pa.Table:
          {'min': 8, 'max': 8, 'sum': Decimal('8'), 'num_rows': 2, 'null_count': 1}]
     """
     kind = values.type
+    if len(starts) == 1 and len(values) and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return _summarize_numbers(values)
     comparable = values.cast(sortable_type(kind))
     added = pa.nulls(len(values))
     is_nan = np.zeros(len(values), dtype=np.int64)
@@ -138,6 +140,31 @@ def summarize(values: pa.Array, starts: Rows) -> pa.Table:
     return _add_up(columns, starts, kind)
 
 
+def _summarize_numbers(values: pa.Array) -> pa.Table:
+    """One run of numbers, without grouping: the same, several times as fast."""
+    kind = values.type
+    comparable = values.cast(sortable_type(kind))
+    num_nans = 0
+    total: float | Decimal
+    if pa.types.is_floating(kind):
+        is_nan = pc.is_nan(comparable)
+        num_nans = pc.sum(is_nan).as_py() or 0
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = float(np.add.reduce(_numbers(comparable.cast(pa.float64()))))
+        if num_nans:
+            comparable = pc.if_else(is_nan, pa.scalar(None, comparable.type), comparable)
+    else:
+        # the upper and the lower halves by themselves, since sums of whole numbers of 64 bits overflow
+        numbers = _numbers(values.cast(pa.int64() if pa.types.is_signed_integer(kind) else pa.uint64()))
+        upper, lower = np.add.reduce(numbers >> 32), np.add.reduce(numbers & 0xFFFFFFFF)
+        total = Decimal((int(upper) << 32) + int(lower))
+    extremes = pc.min_max(comparable)
+    arrays = [pa.array([extremes[name].as_py()], comparable.type).cast(kind) for name in ("min", "max")]
+    arrays.append(pa.array([total], sum_type(kind)))
+    arrays += [pa.array([count], pa.int64()) for count in (len(values), values.null_count, num_nans)]
+    return pa.table(arrays, schema=summary_schema(kind))
+
+
 def merge_summaries(summaries: pa.Table, starts: Rows) -> pa.Table:
     """The summary of each run of summaries.
 
@@ -151,6 +178,8 @@ def merge_summaries(summaries: pa.Table, starts: Rows) -> pa.Table:
         [{'min': 3, 'max': 8, 'sum': Decimal('16'), 'num_rows': 4, 'null_count': 1, 'nan_count': 0}]
     """
     kind = summaries.schema.field("min").type
+    if len(starts) == 1 and pa.types.is_null(kind):
+        return _counts_alone(*(pc.sum(summaries[name], min_count=0).as_py() for name in _COUNTS))
     columns: dict[str, Any] = {
         name: summaries[name].combine_chunks().cast(sortable_type(kind)) for name in ("min", "max")
     }
@@ -175,6 +204,8 @@ def one_summary(
         >>> one_summary(pa.int8(), pa.scalar(7, pa.int8()), 1000, 0).to_pylist()
         [{'min': 7, 'max': 7, 'sum': Decimal('7000'), 'num_rows': 1000, 'null_count': 0, 'nan_count': 0}]
     """
+    if pa.types.is_null(kind):
+        return _counts_alone(num_rows, null_count, nan_count)
     total = sum_type(kind)
     counts = [pa.array([count], pa.int64()) for count in (num_rows, null_count, nan_count)]
     is_held = value is not None and value.is_valid and num_rows > 0
@@ -189,6 +220,12 @@ def one_summary(
     if nan_count:
         held = pa.nulls(1, kind)
     return pa.table([held, held, summed, *counts], schema=summary_schema(kind))
+
+
+def _counts_alone(*counts: int) -> pa.Table:
+    """The summary of rows of which only the counts matter."""
+    arrays = [pa.nulls(1)] * 3 + [pa.array([count], pa.int64()) for count in counts]
+    return pa.table(arrays, schema=summary_schema(pa.null()))
 
 
 def _add_up(columns: dict[str, Any], starts: Rows, kind: pa.DataType) -> pa.Table:

@@ -110,7 +110,7 @@ class Split:
             query = FileQuery.of(file, predicate, question.columns, question.constants)
             rows = RowSelection.from_ranges(self.row_ranges)
             stages = () if query.predicate is None else (query.predicate,)
-            for piece in read_rows(query, FilePlan(rows, RowSelection.none(), stages)):
+            for piece in read_rows(query, FilePlan(rows, RowSelection.none(), stages=stages)):
                 yield with_constants(
                     piece.rows, query.columns, query.constants, question.columns, question.schema
                 )

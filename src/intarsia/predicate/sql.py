@@ -7,6 +7,7 @@ import itertools
 import operator
 import re
 from decimal import Decimal
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from intarsia.errors import PredicateError
@@ -75,6 +76,10 @@ _FUNCTIONS: Final = {
 }
 
 
+#: Longer texts are parsed anew each time.
+_REMEMBERED_CHARACTERS = 1000
+
+
 def parse_sql(text: str) -> Predicate:
     """Reads what could stand after WHERE.
 
@@ -102,6 +107,16 @@ def parse_sql(text: str) -> Predicate:
         >>> str(parse_sql("dest in ('BOS', 'LAX') and not delay between 1 and 2"))
         "dest IN ('BOS', 'LAX') AND NOT (delay >= 1 AND delay <= 2)"
     """
+    return _parse_remembered(text) if len(text) <= _REMEMBERED_CHARACTERS else _parse(text)
+
+
+@lru_cache(maxsize=128)
+def _parse_remembered(text: str) -> Predicate:
+    """Predicates do not change, and the same are asked again and again."""
+    return _parse(text)
+
+
+def _parse(text: str) -> Predicate:
     import sqlglot
     from sqlglot import exp
     from sqlglot.errors import ParseError, SqlglotError, TokenError

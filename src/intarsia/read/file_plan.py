@@ -26,6 +26,8 @@ class FilePlan:
     Attributes:
         candidates: A superset of the rows that match.
         certain: Rows that are known to match without being read; a subset of the candidates.
+        proven: Those of them that are known to match even if the page index is wrong: the predicate is not
+            applied to them.
         stages: The predicate in parts, all of which have to be met. The columns of the first part are read
             first, and those of the next only where its rows are. Empty without a predicate.
         steps: What each index excluded, in the order they were asked.
@@ -36,6 +38,7 @@ class FilePlan:
 
     candidates: RowSelection
     certain: RowSelection
+    proven: RowSelection = field(default_factory=RowSelection.none)
     stages: tuple[Bound, ...] = ()
     steps: tuple[PruneStep, ...] = ()
     index_bytes: int = 0
@@ -49,7 +52,7 @@ def plan_file(query: FileQuery) -> FilePlan:
     wrong = file.metadata.wrong_row_groups
     if predicate is None:
         everything = RowSelection.all(file.footer.num_rows)
-        return FilePlan(everything, everything, wrong_row_groups=wrong)
+        return FilePlan(everything, everything, everything, wrong_row_groups=wrong)
     before = file.source.counts.bytes
     pruned = prune(
         file,
@@ -63,7 +66,14 @@ def plan_file(query: FileQuery) -> FilePlan:
         stages = tuple(_ordered_conditions(query, predicate, pruned.candidates))
     index_bytes = file.source.counts.bytes - before
     return FilePlan(
-        pruned.candidates, pruned.certain, stages, pruned.steps, index_bytes, pruned.dictionary_pages, wrong
+        pruned.candidates,
+        pruned.certain,
+        pruned.proven,
+        stages,
+        pruned.steps,
+        index_bytes,
+        pruned.dictionary_pages,
+        wrong,
     )
 
 

@@ -102,11 +102,7 @@ class FileQuery:
 
     def total_pages(self) -> dict[str, int | None]:
         """Data pages of each leaf in the whole file, by its dotted name; None where it is not recorded."""
-        out: dict[str, int | None] = {}
-        for leaf in self.leaves:
-            counts = self.file.metadata.data_pages(leaf)
-            out[leaf.name] = None if None in counts else sum(count or 0 for count in counts)
-        return out
+        return {leaf.name: self.file.metadata.total_data_pages(leaf) for leaf in self.leaves}
 
     # --- what rows cost ----------------------------------------------------------------------------
 

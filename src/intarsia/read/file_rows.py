@@ -112,27 +112,43 @@ class FileReader:
                 plan was made, perhaps to another scan in another thread: then other rows might match.
         """
         query = self._query
-        if query.predicate is None and wanted.num_rows == self._num_rows(group):
+        is_proven = self._is_proven(group, wanted)
+        if wanted.num_rows == self._num_rows(group) and is_proven:
             return self.read_whole(group)
-        rows, counts = RowGroupReader(query, self._plan, self._decoder, group).read(wanted)
+        stages = () if is_proven else self._plan.stages
+        rows, counts = RowGroupReader(query, self._plan, self._decoder, group).read(wanted, stages)
         if self._is_outdated(group):
             raise WrongPageIndexError(group, "it proved wrong while it was used")
         return Piece(rows, counts)
 
     def read_anew(self, group: int, wanted: RowSelection) -> Piece:
-        """As `read`; where the page index has proved wrong since it was planned by, all rows are judged."""
+        """As `read`; if the page index has proved wrong since the plan was made, all rows are judged."""
         if not self._is_outdated(group):
             return self.read(group, wanted)
         everything = RowSelection.all(self._num_rows(group))
         if self._query.predicate is None:
             return self.read_whole(group)
-        return Piece(*RowGroupReader(self._query, self._plan, self._decoder, group).read(everything))
+        reader = RowGroupReader(self._query, self._plan, self._decoder, group)
+        return Piece(*reader.read(everything, self._plan.stages))
 
     def _is_outdated(self, group: int) -> bool:
         return group in self._query.file.metadata.wrong_row_groups - self._plan.wrong_row_groups
 
     def _num_rows(self, group: int) -> int:
         return self._query.file.footer.metadata.row_groups[group].num_rows
+
+    def _is_proven(self, group: int, wanted: RowSelection) -> bool:
+        """Whether rows of a row group match without a look at the predicate's columns.
+
+        Some column has to be read of them: the rows that are there are counted by it.
+        """
+        if self._query.predicate is None:
+            return True
+        proven = self._plan.proven
+        if proven.is_empty or not self._query.output_leaves:
+            return False
+        first = int(self._query.file.footer.row_group_starts[group])
+        return (wanted.shift(first) - proven).is_empty
 
     def read_whole(self, group: int) -> Piece:
         """All rows of a row group, read by pyarrow through the counted source."""

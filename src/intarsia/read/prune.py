@@ -62,6 +62,7 @@ class Pruned:
     Attributes:
         candidates: A superset of the rows that match.
         certain: Rows that are known to match without being read.
+        proven: Those of them that no page index has a part in.
         steps: What each index excluded, in the order they were asked; indexes that excluded nothing are left
             out.
         index_bytes: Bytes read from indexes.
@@ -71,6 +72,7 @@ class Pruned:
 
     candidates: RowSelection
     certain: RowSelection
+    proven: RowSelection
     steps: tuple[PruneStep, ...]
     index_bytes: int
     dictionary_pages: Mapping[int, bytes]
@@ -110,6 +112,7 @@ def prune(
     return Pruned(
         pruner.candidates,
         pruner.certain,
+        pruner.proven,
         tuple(pruner.steps),
         file.source.counts.bytes - bytes_before,
         dictionaries.pages,
@@ -151,11 +154,13 @@ class _Pruner:
         everything, nothing = RowSelection.all(file.footer.num_rows), RowSelection.none()
         self._possible = [everything] * len(conditions)
         self._sure = [nothing] * len(conditions)
+        self._proven = [nothing] * len(conditions)
         self._asked: dict[int, Condition] = {}
         for ordinal, condition in enumerate(conditions):
             matches = _constant_value(condition, constants)
             if matches is not None:
-                self._possible[ordinal] = self._sure[ordinal] = everything if matches else nothing
+                known = everything if matches else nothing
+                self._possible[ordinal] = self._sure[ordinal] = self._proven[ordinal] = known
             elif not isinstance(condition, BoundConstant) and self._compares(condition):
                 self._asked[ordinal] = condition
         self._terms_of: dict[int, list[int]] = {}
@@ -250,6 +255,8 @@ class _Pruner:
             ordinal = self._ordinals[condition]
             if certain is not None and not certain.is_empty:
                 self._sure[ordinal] = self._sure[ordinal] | certain
+                if not proof.counts_pages:
+                    self._proven[ordinal] = self._proven[ordinal] | certain
                 self._known.pop(ordinal, None)
             if possible is not None:
                 left = self._possible[ordinal] & possible
@@ -271,6 +278,11 @@ class _Pruner:
     def certain(self) -> RowSelection:
         """The candidates that surely match."""
         return combine(self._formula.root, self._sure, union, intersection) & self.candidates
+
+    @property
+    def proven(self) -> RowSelection:
+        """The candidates that surely match, whether or not the page index is right."""
+        return combine(self._formula.root, self._proven, union, intersection) & self.candidates
 
     # --- by row groups -----------------------------------------------------------------------------
 

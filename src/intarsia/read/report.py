@@ -230,15 +230,30 @@ def _add_step(entry: PrunedBy, file: ParquetInput, leaves: Sequence[Leaf], step:
     entry.files += step.after.is_empty
     entry.row_groups += int(((before > 0) & (after == 0)).sum())
     entry.rows += int(before.sum() - after.sum())
-    for group in np.flatnonzero(before != after).tolist():
-        entry.pages += sum(_pages_skipped(file, group, leaf, step, bool(after[group])) for leaf in leaves)
+    narrowed = np.flatnonzero(before != after)
+    # of most row groups no row is left of all: these need no look at single pages
+    is_whole = (before == np.diff(edges)) & (after == 0)
+    whole, others = narrowed[is_whole[narrowed]].tolist(), narrowed[~is_whole[narrowed]].tolist()
+    for leaf in leaves:
+        recorded = file.metadata.data_pages(leaf)
+        entry.pages += sum([recorded[group] or _num_pages(file, group, leaf) for group in whole])
+        for group in others:
+            entry.pages += _pages_skipped(file, group, leaf, step, recorded[group], bool(after[group]))
 
 
-def _pages_skipped(file: ParquetInput, group: int, leaf: Leaf, step: PruneStep, partly: bool) -> int:
+def _num_pages(file: ParquetInput, group: int, leaf: Leaf) -> int:
+    """Data pages of a chunk by its OffsetIndex; 0 if that was not read."""
+    locations = file.locations(ChunkKey(group, leaf.ordinal))
+    return 0 if locations is None else len(locations)
+
+
+def _pages_skipped(
+    file: ParquetInput, group: int, leaf: Leaf, step: PruneStep, recorded: int | None, partly: bool
+) -> int:
     """Data pages of a chunk that a step excluded; 0 where the pages are not known."""
     locations = file.locations(ChunkKey(group, leaf.ordinal))
     if locations is None:
-        return 0 if partly else file.metadata.data_pages(leaf)[group] or 0
+        return 0 if partly else recorded or 0
     first = int(file.footer.row_group_starts[group])
     starts, stops = locations.row_starts + first, locations.row_stops + first
     return int(step.before.overlaps(starts, stops).sum() - step.after.overlaps(starts, stops).sum())

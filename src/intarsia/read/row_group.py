@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from intarsia.file.claims import check_claims
 from intarsia.file.decode import PageDecoder, PageIndexMismatchError
 from intarsia.file.fetch import PageCache
 from intarsia.format.footer import Leaf
-from intarsia.predicate import Path, evaluate
+from intarsia.predicate import Bound, Path, evaluate
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, count_pages, plan_chunks
 from intarsia.read.file_query import FileQuery, leaves_under
@@ -36,24 +36,24 @@ class RowGroupReader:
 
     def __init__(self, query: FileQuery, plan: FilePlan, decoder: PageDecoder, group: int) -> None:
         self._query = query
-        self._stages = plan.stages
         self._decoder = decoder
         self._group = group
         self._pages = PageCache(query.file, plan.dictionary_pages)
         self._pages_read = dict.fromkeys((leaf.name for leaf in query.leaves), 0)
         self._index_bytes = 0
 
-    def read(self, wanted: RowSelection) -> tuple[pa.Table, ReadCounts]:
+    def read(self, wanted: RowSelection, stages: Sequence[Bound]) -> tuple[pa.Table, ReadCounts]:
         """Read the rows that match.
 
         Args:
             wanted: The rows that might match, relative to the row group.
+            stages: What they have to meet, part by part; nothing where they are known to match.
 
         Raises:
             WrongPageIndexError: If pages do not hold the rows that the page index says.
         """
         try:
-            rows = own_rows(self._read(wanted))
+            rows = own_rows(self._read(wanted, stages))
         except PageIndexMismatchError as error:
             raise WrongPageIndexError(self._group, str(error)) from error
         counts = ReadCounts(
@@ -66,11 +66,11 @@ class RowGroupReader:
         )
         return rows, counts
 
-    def _read(self, wanted: RowSelection) -> pa.Table:
+    def _read(self, wanted: RowSelection, stages: Sequence[Bound]) -> pa.Table:
         query = self._query
         rows = wanted
         values: dict[Path, pa.ChunkedArray] = {}
-        for condition in self._stages:
+        for condition in stages:
             asked = condition.paths()
             values |= self._predicate_columns(asked - values.keys(), rows)
             columns = {path: self._as_compared(path, values[path]) for path in asked & values.keys()}
