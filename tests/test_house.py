@@ -73,9 +73,6 @@ ASSIGNED_FROM_OUTSIDE = {
     ("cli/app.py", "option.hidden"),
     ("cli/failures.py", "warnings.showwarning"),
     ("write/output.py", "self._arrow.is_open"),
-    # counted under a lock
-    ("spark/planning.py", "self.report.files_total"),
-    ("spark/planning.py", "self.report.files_read"),
 }
 
 

@@ -112,6 +112,11 @@ class ScanReport:
         self.bytes_read += counts.bytes
         self.requests += counts.requests
 
+    def add_unplanned(self, path: str, error: BaseException) -> None:
+        """Count a file that could not be planned and has to be read whole."""
+        self.files_read += 1
+        self.ignored.append(Ignored(path, "all", f"{type(error).__name__}: {error}"))
+
     def add_unopened(self, size_bytes: int, column: str) -> None:
         """Count a file that its partition values exclude."""
         self.bytes_total += size_bytes

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import closing
 
-from intarsia.file import Ignored
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.planning import Excluded, OpenPlan, plan_files
 from intarsia.lake.table_files import TableFiles
@@ -24,7 +23,7 @@ class FilePlanner:
         count_pages: Whether the report shall say which pages would be read; takes a little longer.
 
     Attributes:
-        report: What was judged, and which index excluded what.
+        report: What the last call judged, and which index excluded what.
     """
 
     def __init__(self, binder: SparkBinder, *, count_pages: bool = False) -> None:
@@ -35,7 +34,7 @@ class FilePlanner:
     def surviving(self, files: Sequence[DataFile]) -> list[DataFile]:
         """The files that may hold matching rows, in their order; one that cannot be planned is kept."""
         table = TableFiles(files)
-        self.report.files_total += len(files)
+        self.report = ScanReport(files_total=len(files), rows_matched=None, bytes_planned=0)
         with closing(plan_files(files, self._binder, table.open_file, table.files_at_once)) as planned:
             return [entry for entry, future in planned if self._keeps(entry, future)]
 
@@ -48,8 +47,7 @@ class FilePlanner:
             with closing(found.query):
                 return self._judge(found)
         except Exception as error:  # noqa: BLE001  Spark reads the file, or says what is wrong with it
-            self.report.files_read += 1
-            self.report.ignored.append(Ignored(entry.path, "all", f"{type(error).__name__}: {error}"))
+            self.report.add_unplanned(entry.path, error)
             return True
 
     def _judge(self, planned: OpenPlan) -> bool:
