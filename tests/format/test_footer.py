@@ -195,7 +195,7 @@ def test_leaves_are_those_of_pyarrow(type_, nullable):
 def test_converted_types_stand_for_logical_ones(converted, kind):
     element = LEAF._replace(converted_type=converted, precision=9, scale=2)
     (leaf,) = schema_leaves([SchemaElement("root", num_children=1), element])
-    assert leaf.kind == kind
+    assert leaf.logical_name == kind
     if kind == "DECIMAL":
         assert leaf.logical.DECIMAL == (2, 9)
     if kind == "INTEGER":
@@ -205,4 +205,4 @@ def test_converted_types_stand_for_logical_ones(converted, kind):
 def test_the_logical_type_counts_where_both_are_there():
     element = LEAF._replace(converted_type=ConvertedType.UTF8, logicalType=LogicalType(JSON=Empty()))
     (leaf,) = schema_leaves([SchemaElement("root", num_children=1), element])
-    assert leaf.kind == "JSON"
+    assert leaf.logical_name == "JSON"

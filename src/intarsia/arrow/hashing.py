@@ -75,33 +75,33 @@ def xxh64(values: pa.Array) -> Hashes:
         hashes = np.zeros(len(used), dtype=np.uint64)
         hashes[used.is_valid().to_numpy(zero_copy_only=False)] = xxh64(used.drop_null())
         return np.asarray(hashes[values.indices.to_numpy()])
-    kind = comparison_type(values.type)
-    array = comparison_array(values, kind)
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+    data_type = comparison_type(values.type)
+    array = comparison_array(values, data_type)
+    if pa.types.is_string(data_type) or pa.types.is_binary(data_type):
         return _of_texts(array)
-    rows = _rows(array, kind)
+    rows = _rows(array, data_type)
     return _in_blocks(len(rows), lambda start, stop: _of_rows(rows[start:stop]))
 
 
-def _rows(array: pa.Array, kind: pa.DataType) -> npt.NDArray[np.uint8]:
+def _rows(array: pa.Array, data_type: pa.DataType) -> npt.NDArray[np.uint8]:
     """Values of one length as a row of bytes each."""
     count = len(array)
-    if pa.types.is_fixed_size_binary(kind):
-        width = kind.byte_width
+    if pa.types.is_fixed_size_binary(data_type):
+        width = data_type.byte_width
         start = array.offset * width
         raw = np.frombuffer(array.buffers()[1] or b"", dtype=np.uint8)
         return raw[start : start + count * width].reshape(count, width)
-    if pa.types.is_decimal(kind):
-        width = kind.byte_width
+    if pa.types.is_decimal(data_type):
+        width = data_type.byte_width
         raw = np.frombuffer(array.buffers()[1] or b"", dtype=np.uint8)
         words = raw[array.offset * width : (array.offset + count) * width].reshape(count, width)
-        return words[:, : _decimal_bytes(kind.precision)][:, ::-1]
-    if pa.types.is_integer(kind) and kind.bit_width < 32:
-        array = array.cast(pa.int32() if pa.types.is_signed_integer(kind) else pa.uint32())
-    elif pa.types.is_temporal(kind) and kind.bit_width in (32, 64):
-        array = array.view(pa.int32() if kind.bit_width == 32 else pa.int64())
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise TypeError(f"values of {kind} are not hashed")
+        return words[:, : _decimal_bytes(data_type.precision)][:, ::-1]
+    if pa.types.is_integer(data_type) and data_type.bit_width < 32:
+        array = array.cast(pa.int32() if pa.types.is_signed_integer(data_type) else pa.uint32())
+    elif pa.types.is_temporal(data_type) and data_type.bit_width in (32, 64):
+        array = array.view(pa.int32() if data_type.bit_width == 32 else pa.int64())
+    elif not (pa.types.is_integer(data_type) or pa.types.is_floating(data_type)):
+        raise TypeError(f"values of {data_type} are not hashed")
     numbers = np.ascontiguousarray(array.to_numpy(zero_copy_only=False))
     little = numbers.astype(numbers.dtype.newbyteorder("<"), copy=False)
     return little.view(np.uint8).reshape(count, little.dtype.itemsize)

@@ -7,54 +7,57 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 
-def join_columns(columns: list[pa.ChunkedArray], kind: pa.DataType) -> pa.ChunkedArray:
-    """One column of type ``kind`` from columns of the same rows that hold different leaves of it."""
-    return pa.chunked_array([_join([pa.concat_arrays(column.chunks) for column in columns], kind)], type=kind)
+def join_columns(columns: list[pa.ChunkedArray], data_type: pa.DataType) -> pa.ChunkedArray:
+    """One column of type ``data_type`` from columns of the same rows that hold different leaves of it."""
+    return pa.chunked_array(
+        [_join([pa.concat_arrays(column.chunks) for column in columns], data_type)], type=data_type
+    )
 
 
-def _join(arrays: list[pa.Array], kind: pa.DataType) -> pa.Array:
+def _join(arrays: list[pa.Array], data_type: pa.DataType) -> pa.Array:
     """The same of arrays."""
     if len(arrays) == 1:
-        return arrays[0] if arrays[0].type == kind else arrays[0].cast(kind)
+        return arrays[0] if arrays[0].type == data_type else arrays[0].cast(data_type)
     first = arrays[0]
-    if pa.types.is_struct(kind):
+    if pa.types.is_struct(data_type):
         children = []
-        for place in range(kind.num_fields):
-            field = kind.field(place)
+        for place in range(data_type.num_fields):
+            field = data_type.field(place)
             parts = [
                 array.flatten()[array.type.get_field_index(field.name)]
                 for array in arrays
                 if array.type.get_field_index(field.name) >= 0
             ]
             children.append(_join(parts, field.type))
-        return pa.StructArray.from_arrays(children, fields=list(kind), mask=first.is_null())
-    if pa.types.is_fixed_size_list(kind):
-        return _join_fixed_size(arrays, kind)
-    values = _join([array.flatten() for array in arrays], kind.field(0).type)
+        return pa.StructArray.from_arrays(children, fields=list(data_type), mask=first.is_null())
+    if pa.types.is_fixed_size_list(data_type):
+        return _join_fixed_size(arrays, data_type)
+    values = _join([array.flatten() for array in arrays], data_type.field(0).type)
     lengths = pc.fill_null(pc.list_value_length(first), 0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     mask = first.is_null()
-    if pa.types.is_map(kind):
+    if pa.types.is_map(data_type):
         pairs = values.flatten()
         return pa.MapArray.from_arrays(
-            pa.array(offsets, pa.int32()), pairs[0], pairs[1], type=kind, mask=mask
+            pa.array(offsets, pa.int32()), pairs[0], pairs[1], type=data_type, mask=mask
         )
-    if pa.types.is_large_list(kind):
-        return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), values, type=kind, mask=mask)
-    if pa.types.is_list(kind):
-        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=kind, mask=mask)
-    wide = pa.types.is_large_list_view(kind)
+    if pa.types.is_large_list(data_type):
+        return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), values, type=data_type, mask=mask)
+    if pa.types.is_list(data_type):
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=data_type, mask=mask)
+    wide = pa.types.is_large_list_view(data_type)
     view = pa.LargeListViewArray if wide else pa.ListViewArray
     integer = pa.int64() if wide else pa.int32()
     return view.from_arrays(
-        pa.array(offsets[:-1], integer), pa.array(lengths, integer), values, type=kind, mask=mask
+        pa.array(offsets[:-1], integer), pa.array(lengths, integer), values, type=data_type, mask=mask
     )
 
 
-def _join_fixed_size(arrays: list[pa.Array], kind: pa.DataType) -> pa.Array:
+def _join_fixed_size(arrays: list[pa.Array], data_type: pa.DataType) -> pa.Array:
     """Fixed-size lists keep room for the values of null lists, so that those are kept, too."""
-    size = kind.list_size
+    size = data_type.list_size
     values = _join(
-        [array.values.slice(array.offset * size, len(array) * size) for array in arrays], kind.field(0).type
+        [array.values.slice(array.offset * size, len(array) * size) for array in arrays],
+        data_type.field(0).type,
     )
-    return pa.FixedSizeListArray.from_arrays(values, type=kind, mask=arrays[0].is_null())
+    return pa.FixedSizeListArray.from_arrays(values, type=data_type, mask=arrays[0].is_null())

@@ -28,7 +28,8 @@ _INLINE_BYTES = 12
 _VIEW_BYTES = 16
 
 _INDIRECT = frozenset(
-    kind.id for kind in (pa.string_view(), pa.binary_view(), pa.dictionary(pa.int8(), pa.null()), pa.uuid())
+    data_type.id
+    for data_type in (pa.string_view(), pa.binary_view(), pa.dictionary(pa.int8(), pa.null()), pa.uuid())
 )
 
 
@@ -83,73 +84,73 @@ def _needed_bytes(array: pa.Array) -> float:
 
     ``nbytes`` would do, if it did not count all data of views and list views, and all values of dictionaries.
     """
-    kind, count = array.type, len(array)
+    data_type, count = array.type, len(array)
     if count == 0:
         return 0
-    if _is_flat(kind):
+    if _is_flat(data_type):
         return float(array.nbytes)
     if isinstance(array, pa.ExtensionArray):
         return _needed_bytes(array.storage)
-    if pat.is_union(kind):
+    if pat.is_union(data_type):
         return float(array.get_total_buffer_size())
-    if _is_view(kind):
+    if _is_view(data_type):
         views = np.frombuffer(array.buffers()[1], np.int32, 4 * count, _VIEW_BYTES * array.offset)
         lengths = views[::4]
         return _VIEW_BYTES * count + int(lengths.sum(where=lengths > _INLINE_BYTES, dtype=np.int64))
-    if pat.is_dictionary(kind):
+    if pat.is_dictionary(data_type):
         values = array.dictionary
         return float(array.indices.nbytes) + _needed_bytes(values) * min(1, count / max(len(values), 1))
-    if pat.is_struct(kind):
-        return count / 8 + sum(_needed_bytes(array.field(place)) for place in range(kind.num_fields))
-    if _is_list_view(kind):
+    if pat.is_struct(data_type):
+        return count / 8 + sum(_needed_bytes(array.field(place)) for place in range(data_type.num_fields))
+    if _is_list_view(data_type):
         used = pc.sum(array.sizes, min_count=0).as_py() / max(len(array.values), 1)
         return float(8 * count + _needed_bytes(array.values) * min(1, used))
-    if _is_list(kind):
+    if _is_list(data_type):
         return 4 * count + _needed_bytes(_items(array))
-    if pat.is_fixed_size_list(kind):
+    if pat.is_fixed_size_list(data_type):
         return count / 8 + _needed_bytes(_items(array))
     return float(array.nbytes)
 
 
 def _begins_at_zero(array: pa.Array) -> bool:
     """Whether no struct of it is at an offset, and no fixed-size list that holds structs."""
-    kind = array.type
-    if _is_flat(kind):
+    data_type = array.type
+    if _is_flat(data_type):
         return True
     if isinstance(array, pa.ExtensionArray):
         return _begins_at_zero(array.storage)
-    if pat.is_struct(kind):
+    if pat.is_struct(data_type):
         return array.offset == 0 and all(
-            _begins_at_zero(array.field(place)) for place in range(kind.num_fields)
+            _begins_at_zero(array.field(place)) for place in range(data_type.num_fields)
         )
-    if pat.is_fixed_size_list(kind):
+    if pat.is_fixed_size_list(data_type):
         return _begins_at_zero(_items(array))
-    if _is_list(kind) or _is_list_view(kind):
+    if _is_list(data_type) or _is_list_view(data_type):
         return _begins_at_zero(array.values)
     return True
 
 
 def _rebuilt(array: pa.Array, leaf: Callable[[pa.Array], pa.Array]) -> pa.Array:
     """The array with nested levels that begin at zero, around ``leaf`` of what they end in."""
-    kind = array.type
+    data_type = array.type
     if isinstance(array, pa.ExtensionArray):
-        return pa.ExtensionArray.from_storage(kind, _rebuilt(array.storage, leaf))
+        return pa.ExtensionArray.from_storage(data_type, _rebuilt(array.storage, leaf))
     mask = array.is_null() if array.null_count else None
-    if pat.is_struct(kind) and kind.num_fields:
-        fields = [_rebuilt(array.field(place), leaf) for place in range(kind.num_fields)]
-        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=mask)
-    if pat.is_fixed_size_list(kind) and kind.list_size:
-        return pa.FixedSizeListArray.from_arrays(_rebuilt(_items(array), leaf), type=kind, mask=mask)
-    if _is_list(kind):
+    if pat.is_struct(data_type) and data_type.num_fields:
+        fields = [_rebuilt(array.field(place), leaf) for place in range(data_type.num_fields)]
+        return pa.StructArray.from_arrays(fields, fields=list(data_type), mask=mask)
+    if pat.is_fixed_size_list(data_type) and data_type.list_size:
+        return pa.FixedSizeListArray.from_arrays(_rebuilt(_items(array), leaf), type=data_type, mask=mask)
+    if _is_list(data_type):
         offsets = pc.subtract(array.offsets, array.offsets[0])
         items = _rebuilt(_items(array), leaf)
-        if pat.is_map(kind):
-            return pa.MapArray.from_arrays(offsets, items.field(0), items.field(1), type=kind, mask=mask)
-        return type(array).from_arrays(offsets, items, type=kind, mask=mask)
-    if _is_list_view(kind):
+        if pat.is_map(data_type):
+            return pa.MapArray.from_arrays(offsets, items.field(0), items.field(1), type=data_type, mask=mask)
+        return type(array).from_arrays(offsets, items, type=data_type, mask=mask)
+    if _is_list_view(data_type):
         array = pa.concat_arrays([array])  # so that the values are those that its rows show
         return type(array).from_arrays(
-            array.offsets, array.sizes, _rebuilt(array.values, leaf), type=kind, mask=mask
+            array.offsets, array.sizes, _rebuilt(array.values, leaf), type=data_type, mask=mask
         )
     return leaf(array)
 
@@ -169,17 +170,17 @@ def _copied(array: pa.Array) -> pa.Array:
 
 def _copied_dictionary(array: pa.DictionaryArray) -> pa.DictionaryArray:
     """A copy, with only the values that are used, in their order, if these are few of many."""
-    kind, values = array.type, array.dictionary
+    data_type, values = array.type, array.dictionary
     used = pc.unique(array.indices.drop_null())
     if len(values) <= _TIMES * len(used) or values.get_total_buffer_size() <= _FEW_BYTES:
         return pa.concat_arrays([array])
     used = used.take(pc.sort_indices(used))
-    places = pc.index_in(array.indices, used).cast(kind.index_type)
+    places = pc.index_in(array.indices, used).cast(data_type.index_type)
     if _is_view(values.type):
         values = values.cast(_contiguous(values.type)).take(used).cast(values.type)
     else:
         values = values.take(used)
-    return pa.DictionaryArray.from_arrays(places, values, ordered=kind.ordered)
+    return pa.DictionaryArray.from_arrays(places, values, ordered=data_type.ordered)
 
 
 def _items(array: pa.Array) -> pa.Array:
@@ -191,24 +192,24 @@ def _items(array: pa.Array) -> pa.Array:
     return array.values.slice(first, last - first)
 
 
-def _contiguous(kind: pa.DataType) -> pa.DataType:
+def _contiguous(data_type: pa.DataType) -> pa.DataType:
     """The type whose values lie side by side in one buffer, for a type of views."""
-    return pa.large_string() if kind == pa.string_view() else pa.large_binary()
+    return pa.large_string() if data_type == pa.string_view() else pa.large_binary()
 
 
-def _is_flat(kind: pa.DataType) -> bool:
+def _is_flat(data_type: pa.DataType) -> bool:
     """Whether all bytes of its arrays are in their own buffers, row after row; most types are so."""
-    return kind.num_fields == 0 and kind.id not in _INDIRECT
+    return data_type.num_fields == 0 and data_type.id not in _INDIRECT
 
 
-def _is_view(kind: pa.DataType) -> bool:
-    return bool(pat.is_string_view(kind) or pat.is_binary_view(kind))
+def _is_view(data_type: pa.DataType) -> bool:
+    return bool(pat.is_string_view(data_type) or pat.is_binary_view(data_type))
 
 
-def _is_list(kind: pa.DataType) -> bool:
+def _is_list(data_type: pa.DataType) -> bool:
     """Lists and maps: offsets and values."""
-    return bool(pat.is_list(kind) or pat.is_large_list(kind) or pat.is_map(kind))
+    return bool(pat.is_list(data_type) or pat.is_large_list(data_type) or pat.is_map(data_type))
 
 
-def _is_list_view(kind: pa.DataType) -> bool:
-    return bool(pat.is_list_view(kind) or pat.is_large_list_view(kind))
+def _is_list_view(data_type: pa.DataType) -> bool:
+    return bool(pat.is_list_view(data_type) or pat.is_large_list_view(data_type))

@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 Values = TypeVar("Values", pa.Array, pa.ChunkedArray)
 
 
-def field_type(kind: pa.DataType, names: Sequence[str]) -> pa.DataType | None:
+def field_type(data_type: pa.DataType, names: Sequence[str]) -> pa.DataType | None:
     """The type of a field of structs in structs; None if there is no such field.
 
     Args:
-        kind: The type of the outermost struct.
+        data_type: The type of the outermost struct.
         names: The way from there; if it is empty, the type is the answer.
 
     Example:
@@ -23,11 +23,11 @@ def field_type(kind: pa.DataType, names: Sequence[str]) -> pa.DataType | None:
         DataType(int64)
     """
     for name in names:
-        place = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
+        place = data_type.get_field_index(name) if pa.types.is_struct(data_type) else -1
         if place < 0:
             return None
-        kind = kind.field(place).type
-    return kind
+        data_type = data_type.field(place).type
+    return data_type
 
 
 def field_values(values: Values, names: Sequence[str]) -> Values:

@@ -136,13 +136,13 @@ def _type_of(function: str, column: OutputColumn | None, value: Any) -> pa.DataT
     """``int64`` for counts and sums of integers (``decimal128(38, 0)`` where it cannot hold the sum)."""
     if column is None or function in ("count", APPROX_DISTINCT):
         return pa.int64()
-    kind = comparison_type(column.type)
+    data_type = comparison_type(column.type)
     if function in ("min", "max"):
-        return column.type if isinstance(column.type, pa.BaseExtensionType) else kind
-    if function == "sum" and pa.types.is_integer(kind):
-        return pa.int64() if value is None or -(2**63) <= value < 2**63 else sum_type(kind)
-    if function == "avg" and pa.types.is_decimal(kind):
-        precision, scale = kind.precision + AVERAGE_DIGITS, kind.scale + AVERAGE_DIGITS
+        return column.type if isinstance(column.type, pa.BaseExtensionType) else data_type
+    if function == "sum" and pa.types.is_integer(data_type):
+        return pa.int64() if value is None or -(2**63) <= value < 2**63 else sum_type(data_type)
+    if function == "avg" and pa.types.is_decimal(data_type):
+        precision, scale = data_type.precision + AVERAGE_DIGITS, data_type.scale + AVERAGE_DIGITS
         wide = pa.decimal128 if precision <= 38 else pa.decimal256
         return wide(precision, scale)
-    return sum_type(kind) if function == "sum" else pa.float64()
+    return sum_type(data_type) if function == "sum" else pa.float64()

@@ -28,42 +28,42 @@ def json_values(array: pa.Array) -> list[Any]:
         >>> json_values(pa.array([1_500_000, None], pa.timestamp("us", "UTC")))
         ['1970-01-01T00:00:01.5Z', None]
     """
-    kind = array.type
+    data_type = array.type
     if isinstance(array, pa.ExtensionArray):
-        if kind.extension_name == "arrow.uuid":
+        if data_type.extension_name == "arrow.uuid":
             return [None if value is None else str(value) for value in array.to_pylist()]
         return json_values(array.storage)
-    if pa.types.is_dictionary(kind):
+    if pa.types.is_dictionary(data_type):
         return json_values(array.dictionary_decode())
-    if pa.types.is_floating(kind):
+    if pa.types.is_floating(data_type):
         return [value if value is None or math.isfinite(value) else None for value in array.to_pylist()]
-    if pa.types.is_decimal(kind):
+    if pa.types.is_decimal(data_type):
         return [None if value is None else str(value) for value in array.to_pylist()]
-    if pa.types.is_timestamp(kind):
+    if pa.types.is_timestamp(data_type):
         return _iso(array).to_pylist()  # type: ignore[no-any-return]
-    if pa.types.is_time(kind) or pa.types.is_date(kind):
+    if pa.types.is_time(data_type) or pa.types.is_date(data_type):
         return _without_zeros(array.cast(pa.string())).to_pylist()  # type: ignore[no-any-return]
-    if pa.types.is_duration(kind):
+    if pa.types.is_duration(data_type):
         return array.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
-    if _is_binary(kind):
+    if _is_binary(data_type):
         return [None if value is None else value.hex() for value in array.to_pylist()]
-    if pa.types.is_struct(kind):
+    if pa.types.is_struct(data_type):
         return _structs(array)
-    if pa.types.is_map(kind):
+    if pa.types.is_map(data_type):
         return _maps(array)
-    if pa.types.is_nested(kind):
+    if pa.types.is_nested(data_type):
         return _lists(array)
     return array.to_pylist()  # type: ignore[no-any-return]
 
 
-def _is_binary(kind: pa.DataType) -> bool:
+def _is_binary(data_type: pa.DataType) -> bool:
     tests = (
         pa.types.is_binary,
         pa.types.is_large_binary,
         pa.types.is_fixed_size_binary,
         pa.types.is_binary_view,
     )
-    return any(test(kind) for test in tests)
+    return any(test(data_type) for test in tests)
 
 
 def _iso(array: pa.Array) -> pa.Array:
@@ -123,18 +123,18 @@ def text(value: Any) -> str:
 
 def csv_column(array: pa.Array) -> pa.Array:
     """A column as CSV can hold it: nested values as JSON text, bytes as hexadecimal."""
-    kind = array.type
-    if pa.types.is_dictionary(kind):
+    data_type = array.type
+    if pa.types.is_dictionary(data_type):
         return csv_column(array.dictionary_decode())
-    if pa.types.is_string_view(kind):
+    if pa.types.is_string_view(data_type):
         return array.cast(pa.large_string())
-    if pa.types.is_nested(kind):
+    if pa.types.is_nested(data_type):
         values = json_values(array)
         return pa.array(
             [None if value is None else json.dumps(value, ensure_ascii=False) for value in values],
             pa.string(),
         )
-    if _is_binary(kind) or isinstance(array, pa.ExtensionArray):
+    if _is_binary(data_type) or isinstance(array, pa.ExtensionArray):
         values = json_values(array)
         return pa.array([None if value is None else text(value) for value in values], pa.string())
     return array

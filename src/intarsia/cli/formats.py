@@ -96,15 +96,15 @@ class _ArrowFileWriter(_ArrowWriter):
 
 def _plain(field: pa.Field) -> pa.Field:
     """The field without dictionaries, also within structs and lists."""
-    kind = field.type
-    if pa.types.is_dictionary(kind):
-        return field.with_type(kind.value_type)
-    if pa.types.is_struct(kind):
-        return field.with_type(pa.struct([_plain(child) for child in kind]))
-    if pa.types.is_list(kind):
-        return field.with_type(pa.list_(_plain(kind.value_field)))
-    if pa.types.is_large_list(kind):
-        return field.with_type(pa.large_list(_plain(kind.value_field)))
+    data_type = field.type
+    if pa.types.is_dictionary(data_type):
+        return field.with_type(data_type.value_type)
+    if pa.types.is_struct(data_type):
+        return field.with_type(pa.struct([_plain(child) for child in data_type]))
+    if pa.types.is_list(data_type):
+        return field.with_type(pa.list_(_plain(data_type.value_field)))
+    if pa.types.is_large_list(data_type):
+        return field.with_type(pa.large_list(_plain(data_type.value_field)))
     return field
 
 
@@ -213,5 +213,5 @@ def _pad(cell: str, width: int, *, right: bool) -> str:
     return space + cell if right else cell + space
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return any(test(kind) for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal))
+def _is_number(data_type: pa.DataType) -> bool:
+    return any(test(data_type) for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal))

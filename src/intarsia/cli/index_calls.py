@@ -55,14 +55,14 @@ def index_kinds() -> list[tuple[str, str]]:
 
     standard = _standard_kinds()
     found = []
-    for kind in [*standard, *(kind for kind in known_kinds() if kind not in standard)]:
-        cls = standard.get(kind) or find_index_class(kind)
+    for data_type in [*standard, *(data_type for data_type in known_kinds() if data_type not in standard)]:
+        cls = standard.get(data_type) or find_index_class(data_type)
         text = (
-            why_unknown(kind)
+            why_unknown(data_type)
             if cls is None
             else (inspect.getdoc(cls) or "").partition("\n")[0].replace("``", "")
         )
-        found.append((kind, text))
+        found.append((data_type, text))
     return found
 
 

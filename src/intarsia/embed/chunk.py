@@ -97,7 +97,7 @@ class Chunk:
     @property
     def stored_values(self) -> pa.ChunkedArray:
         """`values` in a type whose PLAIN encoding is what the file stores."""
-        if self.leaf.type != Type.INT96 and self.leaf.kind not in _CONVERTED_KINDS:
+        if self.leaf.type != Type.INT96 and self.leaf.logical_name not in _CONVERTED_KINDS:
             return self.values
         return self._decode(self.reader.stored, as_dictionary=False).drop_null()
 

@@ -222,9 +222,9 @@ class FileColumns:
             ) from error
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def _is_text(data_type: pa.DataType) -> bool:
     kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    return any(is_kind(kind) for is_kind in kinds)
+    return any(is_kind(data_type) for is_kind in kinds)
 
 
 class _PageEdges(Mapping[str, Rows]):

@@ -63,10 +63,10 @@ class LeafReader:
         Raises:
             CorruptFileError: If pyarrow makes nothing of the schema.
         """
-        kind = self._schema.arrow.field(0).type
-        while pa.types.is_nested(kind):
-            kind = kind.field(0).type
-        return kind
+        data_type = self._schema.arrow.field(0).type
+        while pa.types.is_nested(data_type):
+            data_type = data_type.field(0).type
+        return data_type
 
     @cached_property
     def ordering(self) -> Ordering | None:
@@ -108,7 +108,7 @@ class LeafReader:
 
 def may_be_dictionary(leaf: Leaf) -> bool:
     """Whether pyarrow can give a leaf's values as dictionary arrays, which saves spreading out texts."""
-    is_text = leaf.type == Type.BYTE_ARRAY and leaf.kind != "DECIMAL"
+    is_text = leaf.type == Type.BYTE_ARRAY and leaf.logical_name != "DECIMAL"
     return is_text and len(leaf.path) == 1 and leaf.is_flat
 
 
@@ -138,7 +138,7 @@ def _plain(element: SchemaElement, leaf: Leaf, name: str) -> SchemaElement:
     """The leaf's element with only what decides how its values are decoded and ordered."""
     logical, converted = element.logicalType, element.converted_type
     if leaf.type in (Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY):
-        if leaf.kind is None or leaf.kind in _PLAIN_BYTES:
+        if leaf.logical_name is None or leaf.logical_name in _PLAIN_BYTES:
             logical = converted = None
     elif leaf.logical is not None and (integer := leaf.logical.INTEGER) is not None:
         # Arrow would cut a number to the declared width; what is stored and compared has all its bits
@@ -153,5 +153,5 @@ def _innermost(column: pa.ChunkedArray) -> pa.ChunkedArray:
     for chunk in column.chunks:
         flat = chunk.flatten()
         chunks.append(flat[0] if isinstance(flat, list) else flat)
-    kind = column.type.field(0).type
-    return pa.chunked_array(chunks, type=kind)
+    data_type = column.type.field(0).type
+    return pa.chunked_array(chunks, type=data_type)

@@ -94,13 +94,13 @@ def _numbers(values: pa.ChunkedArray) -> npt.NDArray[Any]:
     array = values.combine_chunks()
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0) if array.num_chunks else pa.array([], values.type)
-    kind = array.type
-    if pa.types.is_boolean(kind):
+    data_type = array.type
+    if pa.types.is_boolean(data_type):
         array = array.cast(pa.uint8())
-    elif pa.types.is_temporal(kind):
-        array = array.view(pa.int32() if kind.bit_width == 32 else pa.int64())
-    elif pa.types.is_decimal(kind):  # in an INT32 or INT64: the low word holds all of the number
-        words = np.frombuffer(array.buffers()[1], dtype="<i8").reshape(-1, kind.byte_width // 8)
+    elif pa.types.is_temporal(data_type):
+        array = array.view(pa.int32() if data_type.bit_width == 32 else pa.int64())
+    elif pa.types.is_decimal(data_type):  # in an INT32 or INT64: the low word holds all of the number
+        words = np.frombuffer(array.buffers()[1], dtype="<i8").reshape(-1, data_type.byte_width // 8)
         return np.asarray(words[array.offset : array.offset + len(array), 0])
     return np.asarray(array.to_numpy(zero_copy_only=False))
 

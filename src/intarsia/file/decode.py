@@ -223,10 +223,10 @@ def take_rows(column: pa.ChunkedArray, covered: RowSelection, wanted: RowSelecti
     return column.take(pa.array(RowSelection(starts, starts + lengths).rows()))
 
 
-def _can_take(kind: pa.DataType) -> bool:
+def _can_take(data_type: pa.DataType) -> bool:
     """Whether pyarrow can take rows of a type: not of views, nor of what holds them."""
-    if isinstance(kind, pa.BaseExtensionType):
-        return _can_take(kind.storage_type)
-    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+    if isinstance(data_type, pa.BaseExtensionType):
+        return _can_take(data_type.storage_type)
+    if pa.types.is_string_view(data_type) or pa.types.is_binary_view(data_type):
         return False
-    return all(_can_take(kind.field(place).type) for place in range(kind.num_fields))
+    return all(_can_take(data_type.field(place).type) for place in range(data_type.num_fields))

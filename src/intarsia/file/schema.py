@@ -69,16 +69,16 @@ class FileSchema:
         for leaf in self.leaves:
             if not leaf.is_flat:
                 continue
-            kind = field_type(self.arrow.field(leaf.root_ordinal).type, leaf.path[1:])
-            if kind is not None:
-                out[leaf.ordinal] = kind
+            data_type = field_type(self.arrow.field(leaf.root_ordinal).type, leaf.path[1:])
+            if data_type is not None:
+                out[leaf.ordinal] = data_type
         return out
 
     def ordering(self, leaf: Leaf) -> Ordering | None:
         """The order of a leaf's values, made once; None as for `ordering_for`, or in a list."""
         if leaf.ordinal not in self._orderings:
-            kind = self.leaf_types.get(leaf.ordinal)
-            self._orderings[leaf.ordinal] = None if kind is None else ordering_for(leaf, kind)
+            data_type = self.leaf_types.get(leaf.ordinal)
+            self._orderings[leaf.ordinal] = None if data_type is None else ordering_for(leaf, data_type)
         return self._orderings[leaf.ordinal]
 
 

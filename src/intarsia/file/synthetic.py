@@ -232,13 +232,13 @@ def _check_positions(column: pa.ChunkedArray) -> None:
 
 def _dictionary_columns(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
     """The column, or what it holds, where they are dictionary arrays."""
-    kind = column.type
-    if pa.types.is_dictionary(kind):
+    data_type = column.type
+    if pa.types.is_dictionary(data_type):
         yield column
-    elif pa.types.is_struct(kind):
-        for place in range(kind.num_fields):
+    elif pa.types.is_struct(data_type):
+        for place in range(data_type.num_fields):
             yield from _dictionary_columns(pc.struct_field(column, [place]))
-    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    elif pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
         yield from _dictionary_columns(pc.list_flatten(column))
 
 

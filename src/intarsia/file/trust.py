@@ -115,7 +115,7 @@ def _has_dictionary(case: _Case) -> bool:
 
 
 def _may_hold_not_a_time(case: _Case) -> bool:
-    return case.leaf.max_definition_level == 0 and case.leaf.kind in ("TIMESTAMP", "TIME")
+    return case.leaf.max_definition_level == 0 and case.leaf.logical_name in ("TIMESTAMP", "TIME")
 
 
 def _may_be_arrow_dictionary_with_nulls(case: _Case) -> bool:
@@ -271,7 +271,7 @@ class Trust:
         if claim is Claim.BLOOM_FILTER:
             if leaf.type == Type.BOOLEAN:
                 return "Parquet defines no hash of booleans"
-            if leaf.kind == "DECIMAL" and leaf.type == Type.BYTE_ARRAY:
+            if leaf.logical_name == "DECIMAL" and leaf.type == Type.BYTE_ARRAY:
                 return "equal decimals of varying length have different hashes"
         return None
 

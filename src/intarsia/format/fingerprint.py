@@ -81,7 +81,7 @@ def _logical_bytes(logical: LogicalType | None) -> bytes:
         numbers = int(time.isAdjustedToUTC), unit
     elif (integer := logical.INTEGER) is not None:
         numbers = integer.bitWidth, int(integer.isSigned)
-    return _text(logical.kind or "?") + _integers(len(numbers), *numbers)
+    return _text(logical.name or "?") + _integers(len(numbers), *numbers)
 
 
 def _text(text: str) -> bytes:

@@ -37,7 +37,7 @@ TRAILER_BYTES = 8
 SMALLEST_FILE_BYTES = 12
 
 #: Logical types whose bytes are UTF-8.
-_TEXT_KINDS = frozenset(("STRING", "ENUM", "JSON"))
+_TEXT_NAMES = frozenset(("STRING", "ENUM", "JSON"))
 
 #: Deeper schemas than any writer makes; stops hostile ones.
 MAX_SCHEMA_DEPTH = 100
@@ -77,9 +77,9 @@ class Leaf:
         return Type(self.element.type)
 
     @cached_property
-    def kind(self) -> str | None:
+    def logical_name(self) -> str | None:
         """The name of the logical type, such as ``"TIMESTAMP"``; None where there is none."""
-        return self.logical.kind if self.logical else None
+        return self.logical.name if self.logical else None
 
     @cached_property
     def is_flat(self) -> bool:
@@ -89,12 +89,12 @@ class Leaf:
     @cached_property
     def is_float(self) -> bool:
         """Whether values may be NaN, and zero has two signs."""
-        return self.type in (Type.FLOAT, Type.DOUBLE) or self.kind == "FLOAT16"
+        return self.type in (Type.FLOAT, Type.DOUBLE) or self.logical_name == "FLOAT16"
 
     @cached_property
     def is_text(self) -> bool:
         """Whether values are UTF-8."""
-        return self.kind in _TEXT_KINDS
+        return self.logical_name in _TEXT_NAMES
 
 
 @dataclass(frozen=True)
@@ -333,9 +333,9 @@ def schema_leaves(schema: Sequence[SchemaElement]) -> tuple[Leaf, ...]:
     return tuple(leaves)
 
 
-def _time(kind: str, unit: str) -> LogicalType:
+def _time(name: str, unit: str) -> LogicalType:
     time = TimestampType(True, TimeUnit(**{unit: Empty()}))
-    return LogicalType(TIME=time) if kind == "TIME" else LogicalType(TIMESTAMP=time)
+    return LogicalType(TIME=time) if name == "TIME" else LogicalType(TIMESTAMP=time)
 
 
 _CONVERTED = {

@@ -239,7 +239,7 @@ class LogicalType(NamedTuple):
     GEOGRAPHY: Annotated[GeometryType | None, _struct(18, GeometryType)] = None
 
     @property
-    def kind(self) -> str | None:
+    def name(self) -> str | None:
         """The name of the type that is present."""
         return next((name for name, value in zip(self._fields, self, strict=True) if value is not None), None)
 

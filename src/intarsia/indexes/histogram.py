@@ -138,24 +138,24 @@ def _schema(scale: pa.DataType) -> pa.Schema:
     )
 
 
-def _scale_of(kind: pa.DataType) -> pa.DataType | None:
+def _scale_of(data_type: pa.DataType) -> pa.DataType | None:
     """What values of a type become to be compared."""
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return kind
-    if pa.types.is_fixed_size_binary(kind):
+    if pa.types.is_string(data_type) or pa.types.is_binary(data_type):
+        return data_type
+    if pa.types.is_fixed_size_binary(data_type):
         return pa.binary()
-    if pa.types.is_uint64(kind):
+    if pa.types.is_uint64(data_type):
         return pa.uint64()
-    if pa.types.is_integer(kind) or pa.types.is_temporal(kind) or pa.types.is_boolean(kind):
+    if pa.types.is_integer(data_type) or pa.types.is_temporal(data_type) or pa.types.is_boolean(data_type):
         return pa.int64()
-    return pa.float64() if pa.types.is_floating(kind) or pa.types.is_decimal(kind) else None
+    return pa.float64() if pa.types.is_floating(data_type) or pa.types.is_decimal(data_type) else None
 
 
 def _scaled(values: pa.Array, scale: pa.DataType) -> pa.Array:
-    kind = values.type
-    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+    data_type = values.type
+    if pa.types.is_date32(data_type) or pa.types.is_time32(data_type):
         values = values.cast(pa.int32())
-    elif pa.types.is_float16(kind):
+    elif pa.types.is_float16(data_type):
         values = values.cast(pa.float32())
     return values.cast(scale)
 
@@ -221,8 +221,8 @@ class OpenHistogram:
         return found + (sum(granule.nan_count for granule in self.granules) if predicate.or_nan else 0)
 
     def _on_scale(self, value: pa.Scalar) -> Any:
-        kind = value.type
-        array = comparison_array(pa.array([value], kind), comparison_type(kind))
+        data_type = value.type
+        array = comparison_array(pa.array([value], data_type), comparison_type(data_type))
         scaled = _cut(_scaled(array, self.scale))[0].as_py()
         return scaled.encode() if isinstance(scaled, str) else scaled
 

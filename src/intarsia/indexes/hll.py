@@ -233,7 +233,7 @@ class DistinctCounter:
 # --- what is hashed --------------------------------------------------------------------------------------
 
 
-def is_counted(kind: pa.DataType) -> bool:
+def is_counted(data_type: pa.DataType) -> bool:
     """Whether values of a comparison type can be counted.
 
     Example:
@@ -242,34 +242,38 @@ def is_counted(kind: pa.DataType) -> bool:
     """
     of = pa.types
     return bool(
-        of.is_boolean(kind)
-        or of.is_integer(kind)
-        or of.is_floating(kind)
-        or of.is_decimal(kind)
-        or of.is_date(kind)
-        or of.is_time(kind)
-        or of.is_timestamp(kind)
-        or of.is_duration(kind)
-        or of.is_string(kind)
-        or of.is_binary(kind)
-        or of.is_fixed_size_binary(kind)
-        or of.is_null(kind)
+        of.is_boolean(data_type)
+        or of.is_integer(data_type)
+        or of.is_floating(data_type)
+        or of.is_decimal(data_type)
+        or of.is_date(data_type)
+        or of.is_time(data_type)
+        or of.is_timestamp(data_type)
+        or of.is_duration(data_type)
+        or of.is_string(data_type)
+        or of.is_binary(data_type)
+        or of.is_fixed_size_binary(data_type)
+        or of.is_null(data_type)
     )
 
 
 def _hashed(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Values as int64, float64 or binary: what of them is hashed."""
-    kind = values.type
-    if pa.types.is_floating(kind):
-        return values.cast(sortable_type(kind)).cast(pa.float64())
-    if pa.types.is_decimal(kind):
-        return values.cast(sortable_type(kind)).cast(pa.string()).cast(pa.binary())
-    if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
+    data_type = values.type
+    if pa.types.is_floating(data_type):
+        return values.cast(sortable_type(data_type)).cast(pa.float64())
+    if pa.types.is_decimal(data_type):
+        return values.cast(sortable_type(data_type)).cast(pa.string()).cast(pa.binary())
+    if (
+        pa.types.is_string(data_type)
+        or pa.types.is_binary(data_type)
+        or pa.types.is_fixed_size_binary(data_type)
+    ):
         return values.cast(pa.binary())
-    if pa.types.is_uint64(kind):  # Java has no unsigned numbers; their bytes are those of a signed one
+    if pa.types.is_uint64(data_type):  # Java has no unsigned numbers; their bytes are those of a signed one
         return values.view(pa.int64())
-    if pa.types.is_temporal(kind):
-        return values.view(pa.int32() if kind.bit_width == 32 else pa.int64()).cast(pa.int64())
+    if pa.types.is_temporal(data_type):
+        return values.view(pa.int32() if data_type.bit_width == 32 else pa.int64()).cast(pa.int64())
     return values.cast(pa.int64())
 
 

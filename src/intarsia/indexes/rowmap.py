@@ -243,11 +243,11 @@ class OpenRowMap:
         asked, hashes = looked_up(predicate), lookup_hashes(predicate)
         if asked is None or hashes is None or not pa.types.is_integer(asked.type):
             return False
-        kind = pa.int64() if pa.types.is_signed_integer(asked.type) else pa.uint64()
-        numbers = np.arange(low, high + 1, dtype=kind.to_pandas_dtype())
+        data_type = pa.int64() if pa.types.is_signed_integer(asked.type) else pa.uint64()
+        numbers = np.arange(low, high + 1, dtype=data_type.to_pandas_dtype())
         keys = self.widths.keys(hash_values(pa.array(numbers))[1], 0)
         alike = numbers[np.isin(keys, self.widths.keys(hashes, 0))]
-        return bool(np.isin(alike, asked.cast(kind).to_numpy(zero_copy_only=False)).all())
+        return bool(np.isin(alike, asked.cast(data_type).to_numpy(zero_copy_only=False)).all())
 
     def _buckets(self, wanted: list[int]) -> dict[int, Hashes | None]:
         """The entries of some buckets, ascending; None for one that was not kept."""

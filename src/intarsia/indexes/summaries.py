@@ -45,7 +45,7 @@ class GranuleSummaries:
     exact: Bools
 
     @property
-    def kind(self) -> pa.DataType:
+    def data_type(self) -> pa.DataType:
         """The type of the values."""
         return self.summaries.schema.field("min").type
 
@@ -64,7 +64,9 @@ class GranuleSummaries:
                 f"it has {num_granules} granules, {len(self.summaries)} summaries of them, and of "
                 f"{len(self.exact)} it says whether they are exact"
             )
-        if "min" not in self.summaries.column_names or self.summaries.schema != summary_schema(self.kind):
+        if "min" not in self.summaries.column_names or self.summaries.schema != summary_schema(
+            self.data_type
+        ):
             raise IndexPayloadError(f"its summaries are {self.summaries.schema.to_string()}")
         if self.edges[0] != 0 or self.edges[-1] != num_rows:
             raise IndexPayloadError(f"it is about rows {self.edges[0]} to {self.edges[-1]} of {num_rows}")
@@ -72,24 +74,24 @@ class GranuleSummaries:
             raise IndexPayloadError("its summaries count other rows than its granules have")
 
 
-def sum_type(kind: pa.DataType) -> pa.DataType:
+def sum_type(data_type: pa.DataType) -> pa.DataType:
     """The type of sums over values of a comparison type; null for those that are not added up.
 
     Example:
         >>> sum_type(pa.int32()), sum_type(pa.float32()), sum_type(pa.string())
         (Decimal128Type(decimal128(38, 0)), DataType(double), DataType(null))
     """
-    if pa.types.is_integer(kind):
+    if pa.types.is_integer(data_type):
         return pa.decimal128(38, 0)
-    if pa.types.is_floating(kind):
+    if pa.types.is_floating(data_type):
         return pa.float64()
-    if pa.types.is_decimal(kind) and kind.precision + _SPARE_DIGITS <= 76:
-        wide = pa.decimal128 if kind.precision + _SPARE_DIGITS <= 38 else pa.decimal256
-        return wide(38 if wide is pa.decimal128 else 76, kind.scale)
+    if pa.types.is_decimal(data_type) and data_type.precision + _SPARE_DIGITS <= 76:
+        wide = pa.decimal128 if data_type.precision + _SPARE_DIGITS <= 38 else pa.decimal256
+        return wide(38 if wide is pa.decimal128 else 76, data_type.scale)
     return pa.null()
 
 
-def summary_schema(kind: pa.DataType) -> pa.Schema:
+def summary_schema(data_type: pa.DataType) -> pa.Schema:
     """The columns of summaries over values of a comparison type.
 
     ``min`` and ``max`` leave nulls and NaN out, and are null where nothing is left; ``sum`` leaves nulls out,
@@ -97,9 +99,9 @@ def summary_schema(kind: pa.DataType) -> pa.Schema:
     """
     return pa.schema(
         [
-            pa.field("min", kind),
-            pa.field("max", kind),
-            pa.field("sum", sum_type(kind)),
+            pa.field("min", data_type),
+            pa.field("max", data_type),
+            pa.field("sum", sum_type(data_type)),
             *(pa.field(name, pa.int64()) for name in _COUNTS),
         ]
     )
@@ -117,15 +119,19 @@ def summarize(values: pa.Array, starts: Rows) -> pa.Table:
         [{'min': 3, 'max': 5, 'sum': Decimal('8'), 'num_rows': 2, 'null_count': 0},
          {'min': 8, 'max': 8, 'sum': Decimal('8'), 'num_rows': 2, 'null_count': 1}]
     """
-    kind = values.type
-    if len(starts) == 1 and len(values) and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+    data_type = values.type
+    if (
+        len(starts) == 1
+        and len(values)
+        and (pa.types.is_integer(data_type) or pa.types.is_floating(data_type))
+    ):
         return _summarize_numbers(values)
-    comparable = values.cast(sortable_type(kind))
+    comparable = values.cast(sortable_type(data_type))
     added = pa.nulls(len(values))
     is_nan = np.zeros(len(values), dtype=np.int64)
-    if sum_type(kind) != pa.null():
-        added = comparable.cast(sum_type(kind))
-    if pa.types.is_floating(kind):
+    if sum_type(data_type) != pa.null():
+        added = comparable.cast(sum_type(data_type))
+    if pa.types.is_floating(data_type):
         mask = pc.fill_null(pc.is_nan(comparable), False)
         is_nan = _numbers(mask.cast(pa.int64()))
         comparable = pc.if_else(mask, pa.scalar(None, comparable.type), comparable)
@@ -137,16 +143,16 @@ def summarize(values: pa.Array, starts: Rows) -> pa.Table:
         "null_count": _numbers(pc.is_null(values).cast(pa.int64())),
         "nan_count": is_nan,
     }
-    return _add_up(columns, starts, kind)
+    return _add_up(columns, starts, data_type)
 
 
 def _summarize_numbers(values: pa.Array) -> pa.Table:
     """One run of numbers, without grouping: the same, several times as fast."""
-    kind = values.type
-    comparable = values.cast(sortable_type(kind))
+    data_type = values.type
+    comparable = values.cast(sortable_type(data_type))
     num_nans = 0
     total: float | Decimal
-    if pa.types.is_floating(kind):
+    if pa.types.is_floating(data_type):
         is_nan = pc.is_nan(comparable)
         num_nans = pc.sum(is_nan).as_py() or 0
         with np.errstate(over="ignore", invalid="ignore"):
@@ -155,14 +161,14 @@ def _summarize_numbers(values: pa.Array) -> pa.Table:
             comparable = pc.if_else(is_nan, pa.scalar(None, comparable.type), comparable)
     else:
         # the upper and the lower halves by themselves, since sums of whole numbers of 64 bits overflow
-        numbers = _numbers(values.cast(pa.int64() if pa.types.is_signed_integer(kind) else pa.uint64()))
+        numbers = _numbers(values.cast(pa.int64() if pa.types.is_signed_integer(data_type) else pa.uint64()))
         upper, lower = np.add.reduce(numbers >> 32), np.add.reduce(numbers & 0xFFFFFFFF)
         total = Decimal((int(upper) << 32) + int(lower))
     extremes = pc.min_max(comparable)
-    arrays = [pa.array([extremes[name].as_py()], comparable.type).cast(kind) for name in ("min", "max")]
-    arrays.append(pa.array([total], sum_type(kind)))
+    arrays = [pa.array([extremes[name].as_py()], comparable.type).cast(data_type) for name in ("min", "max")]
+    arrays.append(pa.array([total], sum_type(data_type)))
     arrays += [pa.array([count], pa.int64()) for count in (len(values), values.null_count, num_nans)]
-    return pa.table(arrays, schema=summary_schema(kind))
+    return pa.table(arrays, schema=summary_schema(data_type))
 
 
 def merge_summaries(summaries: pa.Table, starts: Rows) -> pa.Table:
@@ -177,24 +183,24 @@ def merge_summaries(summaries: pa.Table, starts: Rows) -> pa.Table:
         >>> merge_summaries(parts, np.array([0])).to_pylist()
         [{'min': 3, 'max': 8, 'sum': Decimal('16'), 'num_rows': 4, 'null_count': 1, 'nan_count': 0}]
     """
-    kind = summaries.schema.field("min").type
-    if len(starts) == 1 and pa.types.is_null(kind):
+    data_type = summaries.schema.field("min").type
+    if len(starts) == 1 and pa.types.is_null(data_type):
         return _counts_alone(*(pc.sum(summaries[name], min_count=0).as_py() for name in _COUNTS))
     columns: dict[str, Any] = {
-        name: summaries[name].combine_chunks().cast(sortable_type(kind)) for name in ("min", "max")
+        name: summaries[name].combine_chunks().cast(sortable_type(data_type)) for name in ("min", "max")
     }
     columns["sum"] = summaries["sum"].combine_chunks()
     columns |= {name: _numbers(summaries[name]) for name in _COUNTS}
-    return _add_up(columns, starts, kind)
+    return _add_up(columns, starts, data_type)
 
 
 def one_summary(
-    kind: pa.DataType, value: pa.Scalar | None, num_rows: int, null_count: int, nan_count: int = 0
+    data_type: pa.DataType, value: pa.Scalar | None, num_rows: int, null_count: int, nan_count: int = 0
 ) -> pa.Table:
     """The summary of rows that all hold one value, or of which only the counts matter.
 
     Args:
-        kind: The comparison type.
+        data_type: The comparison type.
         value: The value, of that type; None or null if there is none, or it does not matter.
         num_rows: How many rows.
         null_count: How many of them are null.
@@ -204,22 +210,22 @@ def one_summary(
         >>> one_summary(pa.int8(), pa.scalar(7, pa.int8()), 1000, 0).to_pylist()
         [{'min': 7, 'max': 7, 'sum': Decimal('7000'), 'num_rows': 1000, 'null_count': 0, 'nan_count': 0}]
     """
-    if pa.types.is_null(kind):
+    if pa.types.is_null(data_type):
         return _counts_alone(num_rows, null_count, nan_count)
-    total = sum_type(kind)
+    total = sum_type(data_type)
     counts = [pa.array([count], pa.int64()) for count in (num_rows, null_count, nan_count)]
     is_held = value is not None and value.is_valid and num_rows > 0
-    held = pa.array([value], kind) if is_held else pa.nulls(1, kind)
+    held = pa.array([value], data_type) if is_held else pa.nulls(1, data_type)
     summed = pa.nulls(1, total)
     if total != pa.null():
-        one = pc.fill_null(held.cast(sortable_type(kind)).cast(total), 0)[0].as_py()
+        one = pc.fill_null(held.cast(sortable_type(data_type)).cast(total), 0)[0].as_py()
         exact = Context(prec=total.precision) if pa.types.is_decimal(total) else None
         summed = pa.array(
             [one * num_rows if exact is None else exact.multiply(one, Decimal(num_rows))], total
         )
     if nan_count:
-        held = pa.nulls(1, kind)
-    return pa.table([held, held, summed, *counts], schema=summary_schema(kind))
+        held = pa.nulls(1, data_type)
+    return pa.table([held, held, summed, *counts], schema=summary_schema(data_type))
 
 
 def _counts_alone(*counts: int) -> pa.Table:
@@ -228,9 +234,9 @@ def _counts_alone(*counts: int) -> pa.Table:
     return pa.table(arrays, schema=summary_schema(pa.null()))
 
 
-def _add_up(columns: dict[str, Any], starts: Rows, kind: pa.DataType) -> pa.Table:
+def _add_up(columns: dict[str, Any], starts: Rows, data_type: pa.DataType) -> pa.Table:
     """Add up runs of summaries; ``min`` and ``max`` are of the sortable type, counts are NumPy's."""
-    schema = summary_schema(kind)
+    schema = summary_schema(data_type)
     if len(starts) == 0:
         return schema.empty_table()
     num_values = len(columns["min"])
@@ -249,7 +255,7 @@ def _add_up(columns: dict[str, Any], starts: Rows, kind: pa.DataType) -> pa.Tabl
             summed = pa.array(np.add.reduceat(_numbers(columns["sum"]), starts))
     else:
         summed = pa.nulls(len(starts))
-    arrays = [found["min_min"].cast(kind), found["max_max"].cast(kind), summed]
+    arrays = [found["min_min"].cast(data_type), found["max_max"].cast(data_type), summed]
     arrays += [pa.array(np.add.reduceat(columns[name], starts)) for name in _COUNTS]
     return pa.table(arrays, schema=schema)
 

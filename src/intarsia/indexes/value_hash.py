@@ -59,8 +59,8 @@ def hash_values(values: pa.Array | pa.ChunkedArray) -> tuple[npt.NDArray[np.int6
     plain = comparison_array(values, comparison_type(values.type))
     if isinstance(plain, pa.ChunkedArray):  # more text than one array can hold
         return hash_values(plain)
-    kind = plain.type
-    if pa.types.is_floating(kind):
+    data_type = plain.type
+    if pa.types.is_floating(data_type):
         present = pc.is_valid(plain).to_numpy(zero_copy_only=False)
         # np.float64(0) makes the one zero of two; what is null is NaN here
         numbers = plain.to_numpy(zero_copy_only=False).astype(np.float64) + np.float64(0)
@@ -71,8 +71,8 @@ def hash_values(values: pa.Array | pa.ChunkedArray) -> tuple[npt.NDArray[np.int6
         plain = plain.drop_null()
     else:
         ordinals = np.arange(len(plain))
-    if pa.types.is_integer(kind):
-        plain = plain.cast(pa.int64() if pa.types.is_signed_integer(kind) else pa.uint64())
+    if pa.types.is_integer(data_type):
+        plain = plain.cast(pa.int64() if pa.types.is_signed_integer(data_type) else pa.uint64())
     return ordinals, xxh64(plain)
 
 

@@ -88,8 +88,8 @@ class ZoneMap:
     def build(self, chunk: ColumnData) -> bytes:
         """The payload for a file; see the module's text."""
         edges = chunk.layout.edges(self.granularity, self.column)
-        kind = refuse_nested(self, self.column, chunk.type_of(self.column))
-        summaries = _granule_summaries(edges, compared_batches(chunk, self.column), kind)
+        data_type = refuse_nested(self, self.column, chunk.type_of(self.column))
+        summaries = _granule_summaries(edges, compared_batches(chunk, self.column), data_type)
         return serialize_granules(_cut_bounds(summaries), edges, self.granularity)
 
     def open(self, payload: bytes, layout: Layout) -> OpenZoneMap:
@@ -145,8 +145,8 @@ class OpenZoneMap:
     def _judge(
         self, predicate: Condition, verdict: Callable[[Condition, Bounds], Bools]
     ) -> RowSelection | None:
-        kind = self.summaries.schema.field("min").type
-        if not isinstance(predicate, BoundNull) and not compares_alike(kind, predicate.type):
+        data_type = self.summaries.schema.field("min").type
+        if not isinstance(predicate, BoundNull) and not compares_alike(data_type, predicate.type):
             return None
         return granule_rows(self.edges, verdict(predicate, self.bounds))
 
@@ -201,10 +201,10 @@ def _spread(ordering: ArrowOrdering, values: pa.ChunkedArray, known: Bools, fill
 
 
 def _granule_summaries(
-    edges: Rows, batches: Iterable[tuple[int, pa.Array | pa.ChunkedArray]], kind: pa.DataType
+    edges: Rows, batches: Iterable[tuple[int, pa.Array | pa.ChunkedArray]], data_type: pa.DataType
 ) -> pa.Table:
     """A summary for each granule, those without rows among them."""
-    parts, ordinals = [summary_schema(kind).empty_table()], [np.empty(0, dtype=np.int64)]
+    parts, ordinals = [summary_schema(data_type).empty_table()], [np.empty(0, dtype=np.int64)]
     for first_row, piece in batches:
         for chunk in piece.chunks if isinstance(piece, pa.ChunkedArray) else [piece]:
             if len(chunk):
@@ -226,20 +226,20 @@ def _granule_summaries(
 
 def _cut_bounds(summaries: pa.Table) -> pa.RecordBatch:
     """The batch of the payload: long bounds of text and binary are cut."""
-    kind = summaries.schema.field("min").type
+    data_type = summaries.schema.field("min").type
     exact = np.ones(len(summaries), dtype=bool)
     arrays = {name: summaries[name].combine_chunks() for name in summaries.column_names}
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+    if pa.types.is_string(data_type) or pa.types.is_binary(data_type):
         for name, cut in (("min", truncate_min), ("max", truncate_max)):
             lengths = pc.fill_null(pc.binary_length(arrays[name]), 0).to_numpy(zero_copy_only=False)
             values = None
             for granule in np.flatnonzero(lengths > MAX_BOUND_BYTES).tolist():
                 values = values or arrays[name].cast(pa.binary()).to_pylist()
                 whole = values[granule]
-                values[granule] = cut(whole, MAX_BOUND_BYTES, text=pa.types.is_string(kind))
+                values[granule] = cut(whole, MAX_BOUND_BYTES, text=pa.types.is_string(data_type))
                 exact[granule] &= values[granule] == whole
             if values is not None:
-                arrays[name] = pa.array(values, pa.binary()).cast(kind)
+                arrays[name] = pa.array(values, pa.binary()).cast(data_type)
     fields = list(summaries.schema)
     columns = list(arrays.values())
     fields.insert(2, pa.field("exact", pa.bool_()))

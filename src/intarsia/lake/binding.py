@@ -123,8 +123,8 @@ class TableBinder:
         here = file.arrow_schema
         refuse_repeated(here, {path[0] for path in self._paths if path not in partition}, file.path)
         missing = {
-            path: pa.scalar(None, kind)
-            for path, kind in self._paths.items()
+            path: pa.scalar(None, data_type)
+            for path, data_type in self._paths.items()
             if path not in partition and type_at(here, path) is None
         }
         if self._predicate is None:

@@ -190,8 +190,8 @@ def partition_types(files: Sequence[DataFile]) -> dict[str, pa.DataType]:
     return kinds
 
 
-def partition_scalar(text: str | None, kind: pa.DataType) -> pa.Scalar:
+def partition_scalar(text: str | None, data_type: pa.DataType) -> pa.Scalar:
     """A partition value as a scalar of its column's type."""
     if text is None:
-        return pa.scalar(None, kind)
-    return pa.scalar(int(text) if pa.types.is_integer(kind) else text, kind)
+        return pa.scalar(None, data_type)
+    return pa.scalar(int(text) if pa.types.is_integer(data_type) else text, data_type)

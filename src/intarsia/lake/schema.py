@@ -53,15 +53,15 @@ def table_schema(schemas: Iterable[pa.Schema]) -> TableSchema:
     first = counted[0].schema
     fields, mixed = [], set()
     for field in first:
-        kind = field.type
+        data_type = field.type
         for other in counted[1:]:
             found = _field_of(other.schema, field.name)
-            if found is None or found.type == kind:
+            if found is None or found.type == data_type:
                 continue
-            if comparison_type(found.type) != comparison_type(kind):
+            if comparison_type(found.type) != comparison_type(data_type):
                 mixed.add(field.name)
-            kind = widest(kind, found.type) or kind
-        fields.append(field.with_type(kind))
+            data_type = widest(data_type, found.type) or data_type
+        fields.append(field.with_type(data_type))
     schema = pa.schema(fields, metadata=first.metadata)
     return TableSchema(schema, frozenset(mixed), tuple(_notes(counted)))
 
@@ -111,7 +111,12 @@ def widest(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     if pa.types.is_null(a) or pa.types.is_null(b):
         return b if pa.types.is_null(a) else a
     if pa.types.is_dictionary(a) or pa.types.is_dictionary(b):
-        values = widest(*(kind.value_type if pa.types.is_dictionary(kind) else kind for kind in (a, b)))
+        values = widest(
+            *(
+                data_type.value_type if pa.types.is_dictionary(data_type) else data_type
+                for data_type in (a, b)
+            )
+        )
         return None if values is None else _like_first(a, values)
     if pa.types.is_integer(a) and pa.types.is_integer(b):
         return _integer(a, b)
@@ -129,16 +134,22 @@ def widest(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     return None
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+def _is_number(data_type: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_integer(data_type) or pa.types.is_floating(data_type) or pa.types.is_decimal(data_type)
+    )
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+def _is_text(data_type: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(data_type)
+        or pa.types.is_large_string(data_type)
+        or pa.types.is_string_view(data_type)
+    )
 
 
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+def _is_list(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_list(data_type) or pa.types.is_large_list(data_type))
 
 
 def type_of_list(like: pa.DataType, item: pa.DataType) -> pa.DataType:
@@ -147,12 +158,16 @@ def type_of_list(like: pa.DataType, item: pa.DataType) -> pa.DataType:
     return pa.large_list(field) if pa.types.is_large_list(like) else pa.list_(field)
 
 
-def _like_first(kind: pa.DataType, values: pa.DataType) -> pa.DataType:
-    return pa.dictionary(kind.index_type, values, kind.ordered) if pa.types.is_dictionary(kind) else values
+def _like_first(data_type: pa.DataType, values: pa.DataType) -> pa.DataType:
+    return (
+        pa.dictionary(data_type.index_type, values, data_type.ordered)
+        if pa.types.is_dictionary(data_type)
+        else values
+    )
 
 
 def _integer(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    signed = [pa.types.is_signed_integer(kind) for kind in (a, b)]
+    signed = [pa.types.is_signed_integer(data_type) for data_type in (a, b)]
     if signed[0] == signed[1]:
         return a if a.bit_width > b.bit_width else b
     unsigned_bits = (b if signed[0] else a).bit_width
@@ -161,13 +176,13 @@ def _integer(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
 
 
 def _number(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    floats = [kind for kind in (a, b) if pa.types.is_floating(kind)]
+    floats = [data_type for data_type in (a, b) if pa.types.is_floating(data_type)]
     if len(floats) == 2:
         return a if a.bit_width > b.bit_width else b
     if floats:
         other = b if floats[0] is a else a
         return pa.float64() if pa.types.is_integer(other) else None
-    digits = [_digits(kind) for kind in (a, b)]
+    digits = [_digits(data_type) for data_type in (a, b)]
     scale = max(scale for _, scale in digits)
     precision = max(whole for whole, _ in digits) + scale
     if precision > 76 or scale < 0:
@@ -176,11 +191,11 @@ def _number(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     return wide(precision, scale)
 
 
-def _digits(kind: pa.DataType) -> tuple[int, int]:
+def _digits(data_type: pa.DataType) -> tuple[int, int]:
     """Decimal digits before and after the point."""
-    if pa.types.is_decimal(kind):
-        return kind.precision - kind.scale, kind.scale
-    return {8: 3, 16: 5, 32: 10}.get(kind.bit_width, 20), 0
+    if pa.types.is_decimal(data_type):
+        return data_type.precision - data_type.scale, data_type.scale
+    return {8: 3, 16: 5, 32: 10}.get(data_type.bit_width, 20), 0
 
 
 def _temporal(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
@@ -207,10 +222,10 @@ def _struct(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     fields = []
     for field in a:
         place = b.get_field_index(field.name)
-        kind = widest(field.type, b.field(place).type) if place >= 0 else None
-        if kind is None:
+        data_type = widest(field.type, b.field(place).type) if place >= 0 else None
+        if data_type is None:
             return None
-        fields.append(field.with_type(kind))
+        fields.append(field.with_type(data_type))
     return pa.struct(fields) if len(b) == len(a) else None
 
 

@@ -112,8 +112,8 @@ class TableFiles:
         """
         found = table_schema(self._file_schemas())
         schema = found.schema
-        for name, kind in self.partition_types.items():
-            field = pa.field(name, pa.dictionary(pa.int32(), kind))
+        for name, data_type in self.partition_types.items():
+            field = pa.field(name, pa.dictionary(pa.int32(), data_type))
             place = schema.get_field_index(name)
             schema = schema.append(field) if place < 0 else schema.set(place, field)
         for note in found.notes:

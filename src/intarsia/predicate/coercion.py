@@ -177,9 +177,9 @@ def _in_time(column: Column, literal: object) -> Place:
     if not isinstance(literal, Temporal):
         _mismatch(column, literal)
     if pa.types.is_time(type_) or pa.types.is_duration(type_):
-        if literal.kind != ("time" if pa.types.is_time(type_) else "duration"):
+        if literal.form != ("time" if pa.types.is_time(type_) else "duration"):
             _mismatch(column, literal)
-    elif literal.kind not in ("date", "timestamp"):
+    elif literal.form not in ("date", "timestamp"):
         _mismatch(column, literal)
     elif literal.aware and not (pa.types.is_timestamp(type_) and type_.tz is not None):
         raise PredicateError(
@@ -232,7 +232,7 @@ def _utf8(column: Column, literal: str) -> bytes:
 
 
 def _mismatch(column: Column, literal: object) -> NoReturn:
-    shown = f"a {literal.kind}" if isinstance(literal, Temporal) else render_literal(literal)
+    shown = f"a {literal.form}" if isinstance(literal, Temporal) else render_literal(literal)
     if len(shown) > 80:
         shown = shown[:79] + "…"
     raise PredicateError(

@@ -131,10 +131,10 @@ def _membership(column: ColumnName, value: object, *, negated: bool) -> Predicat
         )
     values = tuple(value)
     kinds = set(map(type, values))  # most lists are long, and of one kind that needs no look at each value
-    if any(issubclass(kind, float) for kind in kinds) and any(map(_is_nan, values)):
+    if any(issubclass(data_type, float) for data_type in kinds) and any(map(_is_nan, values)):
         raise PredicateError(f"NaN is in the list for {column!r}; it equals nothing, so no list can hold it")
     present = values
-    if any(issubclass(kind, (type(None), pa.Scalar)) for kind in kinds):
+    if any(issubclass(data_type, (type(None), pa.Scalar)) for data_type in kinds):
         present = tuple(item for item in values if not _is_null(item))
     has_null = len(present) < len(values)
     among: Predicate = In(column, present, negated) if present else Constant(negated)

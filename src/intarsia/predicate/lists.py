@@ -40,16 +40,16 @@ def locate_list(column: Column, literals: Sequence[object]) -> tuple[pa.Array, b
     Raises:
         PredicateError: A literal is of a kind that the column's type does not compare with.
     """
-    groups: dict[type, list[Any]] = {kind: [] for kind in dict.fromkeys(map(type, literals))}
+    groups: dict[type, list[Any]] = {python_type: [] for python_type in dict.fromkeys(map(type, literals))}
     if len(groups) == 1:
-        groups = {kind: list(literals) for kind in groups}
+        groups = {python_type: list(literals) for python_type in groups}
     else:
         for literal in literals:
             groups[type(literal)].append(literal)
     has_null = groups.pop(type(None), None) is not None
     arrays = []
-    for kind, group in groups.items():
-        array = _together(column, kind, group)
+    for python_type, group in groups.items():
+        array = _together(column, python_type, group)
         if array is None:
             array, group_has_null = _one_by_one(column, group)
             has_null = has_null or group_has_null
@@ -72,57 +72,57 @@ def _one_by_one(column: Column, literals: list[object]) -> tuple[pa.Array, bool]
     return pa.array(found, column.type), has_null
 
 
-def _together(column: Column, kind: type, literals: list[Any]) -> pa.Array | None:
+def _together(column: Column, python_type: type, literals: list[Any]) -> pa.Array | None:
     """The same for literals of exactly one Python type; None if each has to be looked at."""
-    if issubclass(kind, (np.integer, np.floating)) and np.dtype(kind).itemsize <= 8:
+    if issubclass(python_type, (np.integer, np.floating)) and np.dtype(python_type).itemsize <= 8:
         literals = [literal.item() for literal in literals]
-        kind = type(literals[0])
+        python_type = type(literals[0])
     try:
-        array = _converted(column, kind, literals)
+        array = _converted(column, python_type, literals)
     except (pa.ArrowException, OverflowError, TypeError, ValueError):  # a literal that is none of the values
         return None
     return None if array is None or array.null_count else array
 
 
-def _converted(column: Column, kind: type, literals: list[Any]) -> pa.Array | None:
+def _converted(column: Column, python_type: type, literals: list[Any]) -> pa.Array | None:
     """The literals in the column's type, where Arrow's conversion is exact or fails.
 
     Raises:
         pa.ArrowException, OverflowError, TypeError, ValueError: A literal has no equal in the type.
     """
     type_ = column.type
-    if issubclass(kind, pa.Scalar):  # floats may be NaN, and -0.0
+    if issubclass(python_type, pa.Scalar):  # floats may be NaN, and -0.0
         is_same = not pa.types.is_floating(type_) and all(literal.type == type_ for literal in literals)
         return pa.array(literals, type_) if is_same else None
     if pa.types.is_integer(type_):
-        return _integers(type_, literals) if kind is int else None
+        return _integers(type_, literals) if python_type is int else None
     if pa.types.is_floating(type_):
-        return _floats(type_, kind, literals)
+        return _floats(type_, python_type, literals)
     if pa.types.is_decimal(type_):
-        if kind not in (int, Decimal) or type_.scale < 0:
+        if python_type not in (int, Decimal) or type_.scale < 0:
             return None
         # pyarrow 26 takes some decimals with far more digits than the type has for zero
-        if kind is Decimal and any(-literal.as_tuple().exponent > type_.scale for literal in literals):
+        if python_type is Decimal and any(-literal.as_tuple().exponent > type_.scale for literal in literals):
             return None
         return pa.array(literals, type_)
     if pa.types.is_string(type_):
-        return pa.array(literals, type_) if kind is str else None
+        return pa.array(literals, type_) if python_type is str else None
     if pa.types.is_binary(type_) or pa.types.is_fixed_size_binary(type_):
-        if kind is uuid.UUID:
+        if python_type is uuid.UUID:
             literals = [literal.bytes for literal in literals]
-        elif kind is str and not isinstance(column.declared, pa.UuidType):
+        elif python_type is str and not isinstance(column.declared, pa.UuidType):
             literals = [literal.encode() for literal in literals]
-        elif kind is not bytes:
+        elif python_type is not bytes:
             return None
         return pa.array(literals, type_)
     if pa.types.is_date(type_):
-        return pa.array(literals, type_) if kind is dt.date else None
+        return pa.array(literals, type_) if python_type is dt.date else None
     if pa.types.is_timestamp(type_):
-        return _timestamps(type_, kind, literals)
-    if pa.types.is_time(type_) and kind is dt.time:
+        return _timestamps(type_, python_type, literals)
+    if pa.types.is_time(type_) and python_type is dt.time:
         has_zone = any(literal.tzinfo is not None for literal in literals)
         return None if has_zone else pa.array(literals, pa.time64("us")).cast(type_)
-    if pa.types.is_duration(type_) and kind is dt.timedelta:
+    if pa.types.is_duration(type_) and python_type is dt.timedelta:
         return pa.array(literals, pa.duration("us")).cast(type_)
     return None
 
@@ -142,16 +142,16 @@ def _integers(type_: pa.DataType, literals: list[int]) -> pa.Array:
     return numbers.cast(type_)
 
 
-def _floats(type_: pa.DataType, kind: type, literals: list[Any]) -> pa.Array | None:
-    if kind is int:
+def _floats(type_: pa.DataType, python_type: type, literals: list[Any]) -> pa.Array | None:
+    if python_type is int:
         if max(literals) > _MOST_EXACT_IN_A_DOUBLE or min(literals) < -_MOST_EXACT_IN_A_DOUBLE:
             return None
-    elif kind is Decimal:  # written with a point, it means the double that any language would read
+    elif python_type is Decimal:  # written with a point, it means the double that any language would read
         literals = [float(literal) for literal in literals]
-    elif kind is not float:
+    elif python_type is not float:
         return None
     numbers: npt.NDArray[np.float64] = np.array(literals, np.float64)
-    if kind is Decimal and np.isinf(numbers).any():  # perhaps only too large for a double
+    if python_type is Decimal and np.isinf(numbers).any():  # perhaps only too large for a double
         return None
     numbers = numbers[~np.isnan(numbers)] + 0.0  # no negative zero
     with np.errstate(over="ignore"):
@@ -159,10 +159,10 @@ def _floats(type_: pa.DataType, kind: type, literals: list[Any]) -> pa.Array | N
     return pa.array(narrow[narrow.astype(np.float64) == numbers], type_)
 
 
-def _timestamps(type_: pa.TimestampType, kind: type, literals: list[Any]) -> pa.Array | None:
-    if kind is dt.date:
+def _timestamps(type_: pa.TimestampType, python_type: type, literals: list[Any]) -> pa.Array | None:
+    if python_type is dt.date:
         return pa.array(literals, pa.date32()).cast(pa.timestamp(type_.unit)).view(type_)
-    if kind is not dt.datetime:
+    if python_type is not dt.datetime:
         return None
     aware = {literal.tzinfo is not None for literal in literals}
     if len(aware) > 1 or (aware == {True} and type_.tz is None):

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from intarsia.errors import PredicateError
 
-TemporalKind: TypeAlias = Literal["date", "timestamp", "time", "duration"]
+TemporalForm: TypeAlias = Literal["date", "timestamp", "time", "duration"]
 
 NS_PER_UNIT = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 NS_PER_DAY = 86_400 * NS_PER_UNIT["s"]
@@ -48,7 +48,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,18})?", re.ASCII | re.I
 class Temporal:
     """A point in time (since 1970-01-01, UTC if ``aware``), a time of day, or a duration, in nanoseconds."""
 
-    kind: TemporalKind
+    form: TemporalForm
     ns: int
     aware: bool = False
 
@@ -60,7 +60,7 @@ def parse_timestamp(text: str) -> Temporal:
 
     Example:
         >>> parse_timestamp("1970-01-01T00:00:01.000000001+00:00")
-        Temporal(kind='timestamp', ns=1000000001, aware=True)
+        Temporal(form='timestamp', ns=1000000001, aware=True)
 
     Raises:
         ValueError: The text is something else, or no such time exists.
@@ -185,14 +185,14 @@ def _from_datetime(value: dt.datetime) -> Temporal:
 def _numpy_temporal(value: np.datetime64 | np.timedelta64) -> Temporal | None:
     if np.isnat(value):
         return None
-    kind: TemporalKind = "timestamp" if isinstance(value, np.datetime64) else "duration"
-    if kind == "timestamp" and np.datetime_data(value.dtype)[0] in ("Y", "M"):
+    form: TemporalForm = "timestamp" if isinstance(value, np.datetime64) else "duration"
+    if form == "timestamp" and np.datetime_data(value.dtype)[0] in ("Y", "M"):
         value = value.astype("datetime64[D]")
     unit, count = np.datetime_data(value.dtype)
     ns_per_unit = _NUMPY_UNITS.get(unit)
     if ns_per_unit is None:
         raise PredicateError(f"cannot use {value!r} as a literal: its unit {unit!r} has no exact nanoseconds")
-    return Temporal(kind, int(value.astype(np.int64)) * count * ns_per_unit)
+    return Temporal(form, int(value.astype(np.int64)) * count * ns_per_unit)
 
 
 def _from_arrow(value: pa.Scalar) -> object:

@@ -94,15 +94,15 @@ def _render_scalar(value: pa.Scalar) -> str:
 
 def _render_temporal(moment: Temporal, unit: str) -> str:
     """In so many digits as the unit has, which is exact."""
-    if moment.kind == "duration":
+    if moment.form == "duration":
         return f"INTERVAL '{moment.ns // NS_PER_UNIT[unit]}' {_INTERVAL_UNITS[unit]}"
     days, of_day = divmod(moment.ns, NS_PER_DAY)
-    if moment.kind == "date":
+    if moment.form == "date":
         return f"DATE '{render_day(days)}'"
     seconds, fraction = divmod(of_day, NS_PER_UNIT["s"])
     clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     if digits := _FRACTION_DIGITS[unit]:
         clock += "." + f"{fraction:09}"[:digits]
-    if moment.kind == "time":
+    if moment.form == "time":
         return f"TIME '{clock}'"
     return f"TIMESTAMP '{render_day(days)} {clock}{'Z' if moment.aware else ''}'"

@@ -230,10 +230,10 @@ def _column_and_value(node: Any, op: Op) -> tuple[ColumnName, Op, object]:
 
 def _is(node: Any) -> Predicate:
     column = _column(node.this)
-    kind = type(node.expression).__name__
-    if kind == "Null":
+    node_type = type(node.expression).__name__
+    if node_type == "Null":
         return IsNull(column)
-    if kind == "Boolean":  # never NULL, unlike the comparison alone: so its negation is right, too
+    if node_type == "Boolean":  # never NULL, unlike the comparison alone: so its negation is right, too
         return And((Comparison(column, "=", bool(node.expression.this)), IsNull(column, negated=True)))
     raise unsupported(node)
 

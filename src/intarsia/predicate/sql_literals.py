@@ -54,23 +54,23 @@ def literal(node: Any) -> object:
 
 def literal_or_none(node: Any) -> tuple[object] | None:
     """The value of a literal in a tuple (it may be NULL), or ``None`` if this is no literal."""
-    kind = type(node).__name__
-    if kind == "Paren":
+    node_type = type(node).__name__
+    if node_type == "Paren":
         return literal_or_none(node.this)
-    if kind == "Neg":
+    if node_type == "Neg":
         inner = literal_or_none(node.this)
         if inner is None or isinstance(inner[0], bool) or not isinstance(inner[0], (int, float, Decimal)):
             return None
         return (inner[0].copy_negate() if isinstance(inner[0], Decimal) else -inner[0],)
-    if kind == "Literal":
+    if node_type == "Literal":
         return (node.this,) if node.is_string else (_parsed(node, parse_number, node.this),)
-    if kind in ("Boolean", "Null"):
-        return (bool(node.this) if kind == "Boolean" else None,)
-    if kind == "HexString":
+    if node_type in ("Boolean", "Null"):
+        return (bool(node.this) if node_type == "Boolean" else None,)
+    if node_type == "HexString":
         return (_parsed(node, bytes.fromhex, node.this),)
-    if kind == "Interval":
+    if node_type == "Interval":
         return None if node.this is None else (_interval(node),)
-    if kind == "Cast":
+    if node_type == "Cast":
         inner = literal_or_none(node.this)
         return None if inner is None else (_cast(node, inner[0]),)
     return None

@@ -182,8 +182,8 @@ class DistinctValues:
     def _hashes_alike(self, file: ParquetInput) -> bool:
         """Whether equal values have equal hashes here and in the table."""
         leaf = file.leaves_by_path.get(self._path)
-        kind = None if leaf is None else file.leaf_types.get(leaf.ordinal)
-        return kind is not None and compares_alike(kind, self._kind)
+        data_type = None if leaf is None else file.leaf_types.get(leaf.ordinal)
+        return data_type is not None and compares_alike(data_type, self._kind)
 
 
 def _has_match(query: FileQuery, plan: FilePlan, record: Record) -> bool:

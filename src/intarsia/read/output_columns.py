@@ -80,14 +80,14 @@ def concat_rows(tables: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def repeat_constant(value: pa.Scalar, num_rows: int, kind: pa.DataType) -> pa.Array:
+def repeat_constant(value: pa.Scalar, num_rows: int, data_type: pa.DataType) -> pa.Array:
     """A column with one value in all rows; for a dictionary type, the value is of its value type."""
-    if not pa.types.is_dictionary(kind):
-        return pa.nulls(num_rows, kind) if not value.is_valid else pa.repeat(value, num_rows)
+    if not pa.types.is_dictionary(data_type):
+        return pa.nulls(num_rows, data_type) if not value.is_valid else pa.repeat(value, num_rows)
     if not value.is_valid:
-        return pa.nulls(num_rows, kind)
-    indices = pa.repeat(pa.scalar(0, kind.index_type), num_rows)
-    return pa.DictionaryArray.from_arrays(indices, pa.array([value.as_py()], kind.value_type))
+        return pa.nulls(num_rows, data_type)
+    indices = pa.repeat(pa.scalar(0, data_type.index_type), num_rows)
+    return pa.DictionaryArray.from_arrays(indices, pa.array([value.as_py()], data_type.value_type))
 
 
 def with_constants(

@@ -98,11 +98,11 @@ class RowGroupReader:
 
     def _as_compared(self, path: Path, column: pa.ChunkedArray) -> pa.ChunkedArray:
         """A column in the type that the predicate compares: the table's, where no type holds both."""
-        kind = self._query.compared_types[path]
+        data_type = self._query.compared_types[path]
         plain = comparison_type(column.type)
-        if plain == kind:
+        if plain == data_type:
             return column
-        return _cast(self._query, comparison_array(column, plain), ".".join(path), kind)
+        return _cast(self._query, comparison_array(column, plain), ".".join(path), data_type)
 
     def _constant_columns(self, num_rows: int) -> dict[Path, pa.Array]:
         predicate, constants = self._query.predicate, self._query.constants
@@ -162,13 +162,13 @@ def _field(query: FileQuery, fields: Mapping[int, pa.ChunkedArray], path: Path) 
     return field_values(fields[query.file.arrow_schema.get_field_index(path[0])], path[1:])
 
 
-def _cast(query: FileQuery, column: pa.ChunkedArray, name: str, kind: pa.DataType) -> pa.ChunkedArray:
+def _cast(query: FileQuery, column: pa.ChunkedArray, name: str, data_type: pa.DataType) -> pa.ChunkedArray:
     try:
-        return column.cast(kind)
+        return column.cast(data_type)
     except pa.ArrowException as error:
         raise UnsupportedFeatureError(
-            f"column {name!r} is {column.type} in this file and {kind} in the table, and its values do not "
-            f"fit: {error}; open the files of each type separately",
+            f"column {name!r} is {column.type} in this file and {data_type} in the table, and its values "
+            f"do not fit: {error}; open the files of each type separately",
             path=query.file.path,
         ) from error
 

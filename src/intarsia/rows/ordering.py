@@ -90,19 +90,21 @@ class ArrowOrdering:
                 type, a view's plain type, an extension's storage).
         """
         plain = comparison_array(array, comparison_type(array.type)).drop_null()
-        kind = plain.type
+        data_type = plain.type
         if self.is_bytes:
             keys = np.empty(len(plain), dtype=object)
             keys[:] = (
-                plain.cast(pa.binary()).to_pylist() if not pa.types.is_binary(kind) else plain.to_pylist()
+                plain.cast(pa.binary()).to_pylist()
+                if not pa.types.is_binary(data_type)
+                else plain.to_pylist()
             )
             return keys
-        if pa.types.is_decimal(kind):
+        if pa.types.is_decimal(data_type):
             return _unscaled(plain, self.dtype)
-        if pa.types.is_boolean(kind):
+        if pa.types.is_boolean(data_type):
             return np.asarray(plain.cast(pa.uint8()).to_numpy(zero_copy_only=False)).astype(self.dtype)
-        if pa.types.is_temporal(kind):
-            plain = plain.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+        if pa.types.is_temporal(data_type):
+            plain = plain.view(pa.int32() if data_type.bit_width == 32 else pa.int64())
         keys = _widened(plain.to_numpy(zero_copy_only=False), self.dtype)
         multiply, divide = self.units_per_arrow
         if multiply != 1:
@@ -230,7 +232,7 @@ def ordering_for(leaf: Leaf, arrow_type: pa.DataType) -> Ordering | None:
         leaf: The leaf.
         arrow_type: The type that Arrow gives its values.
     """
-    kind = leaf.kind
+    kind = leaf.logical_name
     if (
         leaf.type == Type.INT96
         or kind in UNORDERED_KINDS

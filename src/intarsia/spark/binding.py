@@ -142,7 +142,7 @@ class SparkBinder:
         """A column in a file's schema: its path there, None if that is ambiguous; None if it is not there."""
         fields = list(schema)
         path: list[str] = []
-        kind = pa.null()
+        data_type = pa.null()
         for name in names:
             wanted = name if self._case_sensitive else name.lower()
             found = [
@@ -153,13 +153,15 @@ class SparkBinder:
             if not found:
                 return None
             if len(found) > 1:
-                return None, kind
+                return None, data_type
             path.append(found[0].name)
-            kind = found[0].type
+            data_type = found[0].type
             fields = (
-                [kind.field(place) for place in range(kind.num_fields)] if pa.types.is_struct(kind) else []
+                [data_type.field(place) for place in range(data_type.num_fields)]
+                if pa.types.is_struct(data_type)
+                else []
             )
-        return tuple(path), kind
+        return tuple(path), data_type
 
     def _output(self, schema: pa.Schema) -> list[OutputColumn]:
         wanted = None if self._columns is None else {name.lower() for name in self._columns}

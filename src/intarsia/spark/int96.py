@@ -26,8 +26,8 @@ def is_int96(file: ParquetInput, path: Path) -> bool:
     leaf = file.leaves_by_path.get(path)
     if leaf is None or leaf.type != Type.INT96:
         return False
-    kind = file.leaf_types.get(leaf.ordinal)
-    return kind is not None and pa.types.is_timestamp(kind) and kind.unit == "ns"
+    data_type = file.leaf_types.get(leaf.ordinal)
+    return data_type is not None and pa.types.is_timestamp(data_type) and data_type.unit == "ns"
 
 
 def as_nanoseconds(leaf: Comparison | In | IsNull | Like, file: ParquetInput) -> Predicate:
@@ -40,21 +40,21 @@ def as_nanoseconds(leaf: Comparison | In | IsNull | Like, file: ParquetInput) ->
     if isinstance(leaf, IsNull):
         return leaf
     path = tuple(leaf.column)
-    kind = file.leaf_types[file.leaves_by_path[path].ordinal]
+    data_type = file.leaf_types[file.leaves_by_path[path].ordinal]
     unit = _known_unit(file, path)
     if isinstance(leaf, In):
         moments = [_nanoseconds(value) for value in leaf.values]
         if unit == "us" and None not in moments:
-            return In(path, tuple(pa.scalar(moment, kind) for moment in moments), leaf.negated)
+            return In(path, tuple(pa.scalar(moment, data_type) for moment in moments), leaf.negated)
         return IsNull(path, negated=True)
     moment = _nanoseconds(leaf.value) if isinstance(leaf, Comparison) else None
     if not isinstance(leaf, Comparison) or moment is None:
         return Constant(True)
     if unit == "us":
-        return Comparison(path, leaf.op, pa.scalar(moment, kind))
+        return Comparison(path, leaf.op, pa.scalar(moment, data_type))
     # what Spark cuts off is less than a microsecond
-    later = Comparison(path, "<", pa.scalar(moment + _NANOSECONDS, kind))
-    earlier = Comparison(path, ">", pa.scalar(moment - _NANOSECONDS, kind))
+    later = Comparison(path, "<", pa.scalar(moment + _NANOSECONDS, data_type))
+    earlier = Comparison(path, ">", pa.scalar(moment - _NANOSECONDS, data_type))
     if leaf.op == "=":
         return And((later, earlier))
     if unit is None or leaf.op == "<>":

@@ -42,12 +42,12 @@ class Literal:
     """A literal in Spark SQL.
 
     Attributes:
-        kind: Its type in Spark: ``null``, ``boolean``, ``int``, ``decimal``, ``double``, ``float``,
+        type: Its type in Spark: ``null``, ``boolean``, ``int``, ``decimal``, ``double``, ``float``,
             ``string``, ``binary``, ``date``, ``timestamp`` or ``timestamp_ntz``.
         value: Its value; for the last three the text in the quotes.
     """
 
-    kind: str
+    type: str
     value: Any
 
 
@@ -73,20 +73,20 @@ def resolve(schema: Any, parts: tuple[str, ...], *, case_sensitive: bool) -> Spa
         case_sensitive: ``spark.sql.caseSensitive``.
     """
     path: list[str] = []
-    kind: Any = schema
+    data_type: Any = schema
     field: Any = None
     for part in parts:
-        fields = getattr(kind, "fields", ())
+        fields = getattr(data_type, "fields", ())
         wanted = part if case_sensitive else part.lower()
         found = [item for item in fields if (item.name if case_sensitive else item.name.lower()) == wanted]
         if len(found) != 1:
             return None
         field = found[0]
         path.append(field.name)
-        kind = field.dataType
+        data_type = field.dataType
     # CHAR(n) pads what it is compared with; it shows in the metadata only
     padded = any("CHAR" in key.upper() for key in field.metadata or {})
-    return SparkColumn(tuple(path), "unknown" if padded else kind.simpleString())
+    return SparkColumn(tuple(path), "unknown" if padded else data_type.simpleString())
 
 
 def comparable(column: SparkColumn, literal: Literal) -> Any:
@@ -94,22 +94,22 @@ def comparable(column: SparkColumn, literal: Literal) -> Any:
 
     Not for NULL, NaN and temporal columns.
     """
-    kind, value = literal.kind, literal.value
+    type_name, value = literal.type, literal.value
     if column.type in INTEGERS:
-        if kind in ("double", "float"):
-            limit = _EXACT_IN_DOUBLE if kind == "double" else _EXACT_IN_FLOAT
+        if type_name in ("double", "float"):
+            limit = _EXACT_IN_DOUBLE if type_name == "double" else _EXACT_IN_FLOAT
             return value if abs(value) < limit else None
-        return value if kind in ("int", "decimal") else None
+        return value if type_name in ("int", "decimal") else None
     if column.type in FLOATS:
-        if kind == "int":
+        if type_name == "int":
             limit = _EXACT_IN_DOUBLE if column.type == "double" else _EXACT_IN_FLOAT
             return float(value) if abs(value) <= limit else None
-        return float(value) if kind in ("decimal", "double", "float") else None
+        return float(value) if type_name in ("decimal", "double", "float") else None
     if decimal := _DECIMAL.fullmatch(column.type):
-        fits = kind in ("int", "decimal") and _fits(int(decimal[1]), int(decimal[2]), value)
+        fits = type_name in ("int", "decimal") and _fits(int(decimal[1]), int(decimal[2]), value)
         return value if fits else None
     if column.type in ("string", "binary", "boolean"):
-        return value if kind == column.type else None
+        return value if type_name == column.type else None
     return None
 
 
@@ -128,8 +128,8 @@ def number(text: str) -> Literal | None:
     """A number as it stands in SQL text, without a suffix.
 
     Example:
-        >>> number("42"), number("1.50").kind, number("1e3")
-        (Literal(kind='int', value=42), 'decimal', Literal(kind='double', value=1000.0))
+        >>> number("42"), number("1.50").type, number("1e3")
+        (Literal(type='int', value=42), 'decimal', Literal(type='double', value=1000.0))
     """
     if re.fullmatch(r"\d+", text):
         value = int(text)
@@ -149,8 +149,8 @@ def cast(literal: Literal, target: str, sizes: tuple[int, ...] = ()) -> Literal 
         target: sqlglot's name of the type.
         sizes: Precision and scale, or a length.
     """
-    kind, value = literal.kind, literal.value
-    if kind == "string":
+    type_name, value = literal.type, literal.value
+    if type_name == "string":
         if target == "DATE":
             return Literal("date", value)
         if target in ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ"):
@@ -161,16 +161,16 @@ def cast(literal: Literal, target: str, sizes: tuple[int, ...] = ()) -> Literal 
             return Literal(target.lower(), float(value))
         # 1.5BD comes as CAST('1.5' AS DECIMAL(2, 1)); any other precision could round, there or later
         parsed = number(value) if target == "DECIMAL" else None
-        if parsed is None or parsed.kind != "decimal":
+        if parsed is None or parsed.type != "decimal":
             return None
         _, digits, exponent = parsed.value.as_tuple()
         return parsed if sizes == (max(len(digits), -exponent), -exponent) else None
-    if kind in ("int", "decimal") and target == "DOUBLE":
+    if type_name in ("int", "decimal") and target == "DOUBLE":
         return Literal("double", float(value))
-    if kind in ("int", "decimal") and target == "FLOAT" and abs(value) < 10**30:
+    if type_name in ("int", "decimal") and target == "FLOAT" and abs(value) < 10**30:
         return Literal("float", float(struct.unpack("<f", struct.pack("<f", float(value)))[0]))
     bits = INTEGER_BITS.get(target.lower())
-    if kind == "int" and bits is not None and -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+    if type_name == "int" and bits is not None and -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
         return literal
     return None
 
@@ -180,21 +180,29 @@ def holds_as_is(spark_type: str, arrow_type: pa.DataType) -> bool:
 
     Nanoseconds, UUIDs and whatever else is read another way are left out. `intarsia.spark.int96` has INT96.
     """
-    kind = comparison_type(arrow_type)
+    data_type = comparison_type(arrow_type)
     if spark_type in INTEGERS:  # of a wider one Spark keeps the low bits, and may take the top one for a sign
-        bits = INTEGER_BITS[spark_type] - pa.types.is_unsigned_integer(kind)
-        return bool(pa.types.is_integer(kind) and kind.bit_width <= bits)
+        bits = INTEGER_BITS[spark_type] - pa.types.is_unsigned_integer(data_type)
+        return bool(pa.types.is_integer(data_type) and data_type.bit_width <= bits)
     if spark_type in FLOATS:
-        return bool(pa.types.is_float32(kind) or (spark_type == "double" and pa.types.is_float64(kind)))
+        return bool(
+            pa.types.is_float32(data_type) or (spark_type == "double" and pa.types.is_float64(data_type))
+        )
     if decimal := _DECIMAL.fullmatch(spark_type):
         precision, scale = int(decimal[1]), int(decimal[2])
-        return bool(pa.types.is_decimal(kind) and kind.scale == scale and kind.precision <= precision)
+        return bool(
+            pa.types.is_decimal(data_type) and data_type.scale == scale and data_type.precision <= precision
+        )
     if spark_type == "timestamp":
-        return bool(pa.types.is_timestamp(kind) and kind.unit in ("ms", "us") and kind.tz is not None)
+        return bool(
+            pa.types.is_timestamp(data_type) and data_type.unit in ("ms", "us") and data_type.tz is not None
+        )
     if spark_type == "timestamp_ntz":
-        return bool(pa.types.is_timestamp(kind) and kind.unit in ("ms", "us") and kind.tz is None)
+        return bool(
+            pa.types.is_timestamp(data_type) and data_type.unit in ("ms", "us") and data_type.tz is None
+        )
     same = {"string": pa.string(), "binary": pa.binary(), "boolean": pa.bool_(), "date": pa.date32()}
-    return spark_type in same and kind == same[spark_type]
+    return spark_type in same and data_type == same[spark_type]
 
 
 def partition_value(text: str | None, spark_type: str) -> pa.Scalar | None:

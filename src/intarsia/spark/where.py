@@ -115,36 +115,36 @@ class _Weakener:
 
     def node(self, node: Any, *, negate: bool) -> Predicate:
         """A sqlglot expression, or its negation."""
-        kind = type(node).__name__
-        if node.args.get("negate") and kind != "Like":  # another version's way to write NOT
+        node_type = type(node).__name__
+        if node.args.get("negate") and node_type != "Like":  # another version's way to write NOT
             return _TRUE
-        if kind == "Paren":
+        if node_type == "Paren":
             return self.node(node.this, negate=negate)
-        if kind == "Not":
+        if node_type == "Not":
             return self.node(node.this, negate=not negate)
-        if kind in ("And", "Or"):
-            children = tuple(self.node(child, negate=negate) for child in operands(node, kind))
-            return And(children) if (kind == "And") is not negate else Or(children)
-        if kind in ("Boolean", "Null"):
-            value = bool(node.this) is not negate if kind == "Boolean" else False
+        if node_type in ("And", "Or"):
+            children = tuple(self.node(child, negate=negate) for child in operands(node, node_type))
+            return And(children) if (node_type == "And") is not negate else Or(children)
+        if node_type in ("Boolean", "Null"):
+            value = bool(node.this) is not negate if node_type == "Boolean" else False
             return Constant(value)
-        if kind in _COMPARISONS:
-            return self._comparison(node.this, _COMPARISONS[kind], node.expression, negate=negate)
-        if kind in ("NullSafeEQ", "NullSafeNEQ"):
-            return self._null_safe(node, negate=negate is not (kind == "NullSafeNEQ"))
-        if kind == "Between" and not node.args.get("symmetric"):
+        if node_type in _COMPARISONS:
+            return self._comparison(node.this, _COMPARISONS[node_type], node.expression, negate=negate)
+        if node_type in ("NullSafeEQ", "NullSafeNEQ"):
+            return self._null_safe(node, negate=negate is not (node_type == "NullSafeNEQ"))
+        if node_type == "Between" and not node.args.get("symmetric"):
             low = self._comparison(node.this, ">=", node.args["low"], negate=negate)
             high = self._comparison(node.this, "<=", node.args["high"], negate=negate)
             return Or((low, high)) if negate else And((low, high))
-        if kind == "In":
+        if node_type == "In":
             return self._in(node, negate=negate)
-        if kind == "Is":
+        if node_type == "Is":
             return self._is(node, negate=negate)
-        if kind == "Like":
+        if node_type == "Like":
             return self._like(node, negate=negate)
-        if kind == "RegexpLike":
+        if node_type == "RegexpLike":
             return self._rlike(node, negate=negate)
-        if kind in ("Column", "Dot"):
+        if node_type in ("Column", "Dot"):
             return self._boolean(self._column(node), True, negate=negate)
         return _TRUE
 
@@ -168,12 +168,12 @@ class _Weakener:
         return self._compare(column, _OPPOSITE[op] if negate else op, literal)
 
     def _compare(self, column: SparkColumn, op: Op, literal: Literal) -> Predicate:
-        if literal.kind == "null":
+        if literal.type == "null":
             return Constant(False)
         path = column.path
         if column.type in TEMPORAL:
             return self._compare_moment(column, op, literal)
-        if literal.kind in ("double", "float") and math.isnan(literal.value):
+        if literal.type in ("double", "float") and math.isnan(literal.value):
             return _compare_nan(path, op) if column.type in FLOATS else _TRUE
         value = comparable(column, literal)
         return _TRUE if value is None else Comparison(path, op, value)
@@ -183,7 +183,7 @@ class _Weakener:
         if moment is None:
             return _TRUE
         path = column.path
-        if not (column.type == "timestamp_ntz" and literal.kind == "timestamp") or self._utc:
+        if not (column.type == "timestamp_ntz" and literal.type == "timestamp") or self._utc:
             return Comparison(path, op, moment)
         # Spark takes the values for times of the session's zone, where an hour may come twice or never
         assert isinstance(moment, dt.datetime)
@@ -194,12 +194,12 @@ class _Weakener:
 
     def _moment(self, column: SparkColumn, literal: Literal) -> Any:
         """A literal in the values of a temporal column; None where that is not certain."""
-        if literal.kind not in ("string", *TEMPORAL) or not _MOMENT.fullmatch(literal.value):
+        if literal.type not in ("string", *TEMPORAL) or not _MOMENT.fullmatch(literal.value):
             return None
-        if column.type == "date" and literal.kind not in ("string", "date"):
+        if column.type == "date" and literal.type not in ("string", "date"):
             return None
         # a string is read as the column's type, which also is how a typed literal is read
-        own_type = column.type if literal.kind == "string" else literal.kind
+        own_type = column.type if literal.type == "string" else literal.type
         sql = f"try_cast('{literal.value}' AS {_SQL_TYPES[own_type]})"
         if own_type != column.type:
             sql = f"CAST({sql} AS {_SQL_TYPES[column.type]})"
@@ -221,7 +221,7 @@ class _Weakener:
             column, literal = self._column(node.expression), _literal(node.this)
         if column is None or literal is None:
             return _TRUE
-        if literal.kind == "null":
+        if literal.type == "null":
             return IsNull(column.path, negated=negate)
         if negate:
             return Or((self._compare(column, "<>", literal), IsNull(column.path)))
@@ -232,8 +232,8 @@ class _Weakener:
         if column is None or any(node.args.get(other) for other in ("query", "unnest", "field")):
             return _TRUE
         literals = [_literal(item) for item in node.expressions]
-        present = [item for item in literals if item is not None and item.kind != "null"]
-        if None in literals or not literals or len({item.kind for item in present}) > 1:
+        present = [item for item in literals if item is not None and item.type != "null"]
+        if None in literals or not literals or len({item.type for item in present}) > 1:
             return _TRUE  # lists of several types are cast to one that holds them all
         values = [self._listed(column, item) for item in present]
         if any(value is None for value in values):
@@ -249,8 +249,8 @@ class _Weakener:
     def _listed(self, column: SparkColumn, literal: Literal) -> Any:
         """A value of a list; None where it is not certain which one."""
         if column.type in TEMPORAL:  # text in a list may have Spark compare both sides as text
-            return self._moment(column, literal) if literal.kind == column.type else None
-        if literal.kind in ("double", "float") and math.isnan(literal.value):
+            return self._moment(column, literal) if literal.type == column.type else None
+        if literal.type in ("double", "float") and math.isnan(literal.value):
             return literal.value if column.type in FLOATS else None
         return comparable(column, literal)
 
@@ -272,13 +272,13 @@ class _Weakener:
 
     def _like(self, node: Any, *, negate: bool) -> Predicate:
         column, literal = self._column(node.this), _literal(node.expression)
-        if column is None or column.type != "string" or literal is None or literal.kind != "string":
+        if column is None or column.type != "string" or literal is None or literal.type != "string":
             return _TRUE
         return _weak_like(column.path, literal.value, negate is not bool(node.args.get("negate")))
 
     def _rlike(self, node: Any, *, negate: bool) -> Predicate:
         column, literal = self._column(node.this), _literal(node.expression)
-        if column is None or column.type != "string" or literal is None or literal.kind != "string":
+        if column is None or column.type != "string" or literal is None or literal.type != "string":
             return _TRUE
         plain = _PLAIN_REGEX.fullmatch(literal.value)
         if plain is None or node.args.get("flag") or node.args.get("full_match"):
@@ -289,23 +289,23 @@ class _Weakener:
 
 def _literal(node: Any) -> Literal | None:
     """A literal as Spark types it; None if it is none, or an unusual one."""
-    kind = type(node).__name__
-    if kind == "Paren":
+    node_type = type(node).__name__
+    if node_type == "Paren":
         return _literal(node.this)
-    if kind == "Null":
+    if node_type == "Null":
         return Literal("null", None)
-    if kind == "Boolean":
+    if node_type == "Boolean":
         return Literal("boolean", bool(node.this))
-    if kind == "HexString":
+    if node_type == "HexString":
         text = str(node.this)
         return Literal("binary", bytes.fromhex(text)) if re.fullmatch(r"([0-9A-Fa-f]{2})*", text) else None
-    if kind == "Literal":
+    if node_type == "Literal":
         return Literal("string", str(node.this)) if node.is_string else number(str(node.this))
-    if kind == "Neg":
+    if node_type == "Neg":
         inner = _literal(node.this)
-        numeric = inner is not None and inner.kind in ("int", "decimal", "double", "float")
-        return Literal(inner.kind, -inner.value) if inner is not None and numeric else None
-    if kind in ("Cast", "TryCast") and not node.args.get("format"):
+        numeric = inner is not None and inner.type in ("int", "decimal", "double", "float")
+        return Literal(inner.type, -inner.value) if inner is not None and numeric else None
+    if node_type in ("Cast", "TryCast") and not node.args.get("format"):
         inner = _literal(node.this)
         sizes = tuple(
             int(str(size.this.this)) for size in node.to.expressions if str(size.this.this).isdigit()

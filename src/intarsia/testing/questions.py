@@ -43,19 +43,19 @@ _TEXTS = (
 )  # fmt: skip
 
 
-def awkward_values(kind: pa.DataType) -> pa.Array:
+def awkward_values(data_type: pa.DataType) -> pa.Array:
     """Values of a type that indexes tend to get wrong, and a null.
 
     Args:
-        kind: Any type; only the null for types of which nothing is known.
+        data_type: Any type; only the null for types of which nothing is known.
 
     Example:
         >>> awkward_values(pa.int8()).to_pylist()
         [0, 1, -1, -128, 127, None]
     """
-    plain = comparison_type(kind)
+    plain = comparison_type(data_type)
     values = pa.array([*_awkward(plain), None], _storable(plain))
-    return cast_values(values.view(plain) if values.type != plain else values, kind)
+    return cast_values(values.view(plain) if values.type != plain else values, data_type)
 
 
 def _storable(plain: pa.DataType) -> pa.DataType:
@@ -98,16 +98,16 @@ def _digits(units: int) -> tuple[int, ...]:
     return tuple(int(digit) for digit in str(abs(units)))
 
 
-def cast_values(plain: pa.Array, kind: pa.DataType) -> pa.Array:
+def cast_values(plain: pa.Array, data_type: pa.DataType) -> pa.Array:
     """Values of a comparison type in a type that compares so."""
-    if isinstance(kind, pa.BaseExtensionType):
-        return kind.wrap_array(cast_values(plain, kind.storage_type))
-    if pa.types.is_dictionary(kind):
+    if isinstance(data_type, pa.BaseExtensionType):
+        return data_type.wrap_array(cast_values(plain, data_type.storage_type))
+    if pa.types.is_dictionary(data_type):
         return pa.DictionaryArray.from_arrays(
-            (encoded := plain.dictionary_encode()).indices.cast(kind.index_type),
-            cast_values(encoded.dictionary, kind.value_type),
+            (encoded := plain.dictionary_encode()).indices.cast(data_type.index_type),
+            cast_values(encoded.dictionary, data_type.value_type),
         )
-    return plain.cast(kind)
+    return plain.cast(data_type)
 
 
 def questions(column: str, values: pa.Array) -> Iterator[Predicate]:
@@ -137,20 +137,20 @@ def unchecked_questions(column: str, values: pa.Array) -> Iterator[Predicate]:
     """The same, and among them some that cannot be bound: binding each is what takes time."""
     yield IsNull(column)
     yield IsNull(column, negated=True)
-    kind = comparison_type(values.type)
-    there = _sample(comparison_array(values, kind))
-    others = [value for value in awkward_values(kind) if value.is_valid]
+    data_type = comparison_type(values.type)
+    there = _sample(comparison_array(values, data_type))
+    others = [value for value in awkward_values(data_type) if value.is_valid]
     asked = [*there, *others]
     for value in asked:
         for op in _OPERATORS:
             yield Comparison(column, op, value)
-            if pa.types.is_floating(kind):
+            if pa.types.is_floating(data_type):
                 yield Not(Comparison(column, op, value))
     for several in (tuple(there[:1] + others[:1]), tuple(there[::2]), tuple(others), tuple(asked)):
         if several:
             yield In(column, several)
             yield In(column, several, negated=True)
-    if pa.types.is_string(kind):
+    if pa.types.is_string(data_type):
         for text in dict.fromkeys(value.as_py() for value in asked):
             yield from _text_questions(column, text)
 

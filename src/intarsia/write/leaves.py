@@ -59,31 +59,33 @@ def writable_schema(schema: pa.Schema) -> pa.Schema:
         [StructType(struct<x: large_string>), DataType(string_view)]
     """
     for place, field in enumerate(schema):
-        if pa.types.is_nested(field.type) and (kind := _plain_type(field.type)) != field.type:
-            schema = schema.set(place, field.with_type(kind))
+        if pa.types.is_nested(field.type) and (data_type := _plain_type(field.type)) != field.type:
+            schema = schema.set(place, field.with_type(data_type))
     return schema
 
 
-def _plain_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_dictionary(kind):
-        return _plain_type(kind.value_type)
-    if pa.types.is_string_view(kind):
+def _plain_type(data_type: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(data_type):
+        return _plain_type(data_type.value_type)
+    if pa.types.is_string_view(data_type):
         return pa.large_string()
-    if pa.types.is_binary_view(kind):
+    if pa.types.is_binary_view(data_type):
         return pa.large_binary()
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_plain_type(field.type)) for field in kind])
-    if pa.types.is_map(kind):
-        key, item = (field.with_type(_plain_type(field.type)) for field in (kind.key_field, kind.item_field))
-        return pa.map_(key, item, keys_sorted=kind.keys_sorted)
+    if pa.types.is_struct(data_type):
+        return pa.struct([field.with_type(_plain_type(field.type)) for field in data_type])
+    if pa.types.is_map(data_type):
+        key, item = (
+            field.with_type(_plain_type(field.type)) for field in (data_type.key_field, data_type.item_field)
+        )
+        return pa.map_(key, item, keys_sorted=data_type.keys_sorted)
     for is_list, make in _LISTS:
-        if is_list(kind):
-            field = kind.value_field
+        if is_list(data_type):
+            field = data_type.value_field
             return make(field.with_type(_plain_type(field.type)))
-    if pa.types.is_fixed_size_list(kind):
-        field = kind.value_field
-        return pa.list_(field.with_type(_plain_type(field.type)), kind.list_size)
-    return kind
+    if pa.types.is_fixed_size_list(data_type):
+        field = data_type.value_field
+        return pa.list_(field.with_type(_plain_type(field.type)), data_type.list_size)
+    return data_type
 
 
 def holds_nan(leaf: list[pa.Array]) -> bool:

@@ -64,8 +64,8 @@ def sorted_rows(table: pa.Table, keys: Sequence[SortKey]) -> pa.Table:
 
 def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """What pyarrow sorts by as it should: not dictionaries, and decimals of 32 and 64 bits only seemingly."""
-    kind = comparison_type(column.type)
-    return comparison_array(column, kind).cast(sortable_type(kind))
+    data_type = comparison_type(column.type)
+    return comparison_array(column, data_type).cast(sortable_type(data_type))
 
 
 def sorting_columns(keys: Sequence[SortKey], file: ParquetInput) -> list[pq.SortingColumn] | None:

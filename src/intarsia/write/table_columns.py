@@ -34,8 +34,8 @@ class TableColumns(FileColumns):
     def batches(self, column: ColumnName) -> Iterator[tuple[int, pa.Array]]:
         """See `FileColumns.batches`."""
         path = self.leaf(column).path
-        kind = field_type(self._table.schema.field(path[0]).type, path[1:])
-        if kind is None or kind != self.type_of(column) or not _comes_back_as_it_is(kind):
+        data_type = field_type(self._table.schema.field(path[0]).type, path[1:])
+        if data_type is None or data_type != self.type_of(column) or not _comes_back_as_it_is(data_type):
             yield from super().batches(column)
             return
         edges = self.layout.row_group_edges.tolist()
@@ -50,14 +50,14 @@ class TableColumns(FileColumns):
         return self.batches(column)
 
 
-def _comes_back_as_it_is(kind: pa.DataType) -> bool:
+def _comes_back_as_it_is(data_type: pa.DataType) -> bool:
     """Whether Parquet keeps every value of a type; dates in milliseconds, say, lose their time of day."""
-    if pa.types.is_dictionary(kind):
-        return _comes_back_as_it_is(kind.value_type)
-    if pa.types.is_timestamp(kind):
-        return bool(kind.unit != "s")
+    if pa.types.is_dictionary(data_type):
+        return _comes_back_as_it_is(data_type.value_type)
+    if pa.types.is_timestamp(data_type):
+        return bool(data_type.unit != "s")
     return any(
-        check(kind)
+        check(data_type)
         for check in (
             pa.types.is_boolean,
             pa.types.is_integer,

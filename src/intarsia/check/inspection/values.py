@@ -89,8 +89,8 @@ def type_name(leaf: Leaf) -> str | None:
     if (integer := logical.INTEGER) is not None:
         return f"{'INT' if integer.isSigned else 'UINT'}({integer.bitWidth})"
     if (time := logical.TIME or logical.TIMESTAMP) is not None:
-        return f"{logical.kind}({_unit(time) or '?'}{', UTC' if time.isAdjustedToUTC else ''})"
-    return logical.kind or "unknown to this version"
+        return f"{logical.name}({_unit(time) or '?'}{', UTC' if time.isAdjustedToUTC else ''})"
+    return logical.name or "unknown to this version"
 
 
 def _unit(time: TimestampType) -> _Unit | None:

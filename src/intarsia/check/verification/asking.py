@@ -139,8 +139,8 @@ def _gathered(batches: Iterable[_Piece]) -> Iterator[list[_Piece]]:
 def _is_faultless(opened: OpenedEntry, path: Path, pieces: list[_Piece], findings: Findings) -> bool:
     """Whether nothing is found when all pieces are asked about together; else nothing is noted."""
     trial = Findings(findings.file)
-    kind = comparison_type(pieces[0][1].type)
-    values = pa.concat_arrays([comparison_array(values, kind) for _, values in pieces])
+    data_type = comparison_type(pieces[0][1].type)
+    values = pa.concat_arrays([comparison_array(values, data_type) for _, values in pieces])
     if _check_values(opened, path, pieces[0][0], values, trial) or trial.found:
         return False
     findings.checked.update(trial.checked)
@@ -151,12 +151,12 @@ def _check_values(
     opened: OpenedEntry, path: Path, first_row: int, values: pa.Array, findings: Findings
 ) -> int:
     """Ask an index about values of some rows, given the first of them in the file."""
-    kind = comparison_type(values.type)
-    data = _encoded(comparison_array(values, kind))
+    data_type = comparison_type(values.type)
+    data = _encoded(comparison_array(values, data_type))
     findings.checked["embedded_rows"] += len(values)
     answers = _Answers(opened, first_row, len(values))
     most_values = SAMPLED_VALUES if opened.rebuilt is None else _DOUBTED_VALUES
-    for predicate in questions(path, kind, data, most_values):
+    for predicate in questions(path, data_type, data, most_values):
         try:
             if not ask_index(partial(opened.asks, predicate)):
                 continue

@@ -118,7 +118,7 @@ def has_bounds_order(
 ) -> bool:
     """Whether bounds of a leaf mean something; if not, that is noted."""
     if chunk.ordering is None:
-        name = leaf.kind or leaf.type.name
+        name = leaf.logical_name or leaf.type.name
         message = f"there are bounds, but {name} has no order"
         findings.add("bounds-without-order", message, index=index, page=page)
         return False

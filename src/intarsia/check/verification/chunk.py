@@ -124,7 +124,7 @@ class CheckedChunk:
     def value_bytes(self) -> Counts | None:
         """Bytes of the values of each page; None for types of fixed width, or where they cannot be told."""
         # a decimal may be stored in more bytes than it needs, and how many is not known any more
-        if self.leaf.type != Type.BYTE_ARRAY or self.leaf.kind == "DECIMAL":
+        if self.leaf.type != Type.BYTE_ARRAY or self.leaf.logical_name == "DECIMAL":
             return None
         if self.values is None or self.present is None:
             return None
@@ -176,9 +176,9 @@ class CheckedChunk:
                 holds = holds & ~np.isnan(np.where(holds, lows, 0.0))
             return Extremes(lows, highs, holds)
         pairs = [pc.min_max(self.page_values(page)) for page in np.flatnonzero(holds).tolist()]
-        kind = self.values.type
-        lows[holds] = self.ordering.keys(pa.array([pair["min"] for pair in pairs], type=kind))
-        highs[holds] = self.ordering.keys(pa.array([pair["max"] for pair in pairs], type=kind))
+        data_type = self.values.type
+        lows[holds] = self.ordering.keys(pa.array([pair["min"] for pair in pairs], type=data_type))
+        highs[holds] = self.ordering.keys(pa.array([pair["max"] for pair in pairs], type=data_type))
         return Extremes(lows, highs, holds)
 
     def _sums(self, marks: npt.NDArray[Any]) -> Counts:

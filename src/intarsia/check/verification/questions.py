@@ -29,45 +29,45 @@ SAMPLED_VALUES = 100
 
 
 def questions(
-    path: Path, kind: pa.DataType, values: pa.Array, most_values: int = SAMPLED_VALUES
+    path: Path, data_type: pa.DataType, values: pa.Array, most_values: int = SAMPLED_VALUES
 ) -> Iterator[Condition]:
     """Predicates about values that are there, each of which matches some rows or none.
 
     Args:
         path: The column.
-        kind: The type that it is compared as.
+        data_type: The type that it is compared as.
         values: Values of some rows, which may be dictionary-encoded.
         most_values: So many of the distinct values are asked for.
 
     Yields:
         Equality for each sampled value; and for some, each other way to ask.
     """
-    yield BoundNull(path, kind)
-    yield BoundNull(path, kind, negated=True)
-    sample = _sample(values, kind, most_values)
-    is_float = pa.types.is_floating(kind)
+    yield BoundNull(path, data_type)
+    yield BoundNull(path, data_type, negated=True)
+    sample = _sample(values, data_type, most_values)
+    is_float = pa.types.is_floating(data_type)
     for value in sample:
-        yield BoundCompare(path, kind, "=", value)
+        yield BoundCompare(path, data_type, "=", value)
     few = [sample[place] for place in sorted({0, len(sample) // 2, len(sample) - 1})] if sample else []
     operators: tuple[Literal["<>", "<", "<=", ">", ">="], ...] = ("<>", "<", "<=", ">", ">=")
     for value in few:
         for op in operators:
-            yield BoundCompare(path, kind, op, value, or_nan=is_float and op == "<>")
+            yield BoundCompare(path, data_type, op, value, or_nan=is_float and op == "<>")
         if is_float:  # NOT (x < value)
-            yield BoundCompare(path, kind, ">=", value, or_nan=True)
-        if pa.types.is_string(kind) and (prefix := value.as_py()[:1].encode()):
-            yield BoundPrefix(path, kind, prefix)
-            yield BoundPrefix(path, kind, prefix, negated=True)
+            yield BoundCompare(path, data_type, ">=", value, or_nan=True)
+        if pa.types.is_string(data_type) and (prefix := value.as_py()[:1].encode()):
+            yield BoundPrefix(path, data_type, prefix)
+            yield BoundPrefix(path, data_type, prefix, negated=True)
     if len(few) > 1:
-        yield BoundIn(path, kind, pa.array(few, kind))
-        yield BoundIn(path, kind, pa.array(few, kind), negated=True)
-    if pa.types.is_string(kind):
-        yield from _text_questions(path, kind, _some_texts(sample))
+        yield BoundIn(path, data_type, pa.array(few, data_type))
+        yield BoundIn(path, data_type, pa.array(few, data_type), negated=True)
+    if pa.types.is_string(data_type):
+        yield from _text_questions(path, data_type, _some_texts(sample))
 
 
-def _text_questions(path: Path, kind: pa.DataType, texts: list[str]) -> Iterator[Condition]:
+def _text_questions(path: Path, data_type: pa.DataType, texts: list[str]) -> Iterator[Condition]:
     """Patterns that are more than prefixes; each text meets those that are made of it."""
-    schema = pa.schema([pa.field("c", kind)])
+    schema = pa.schema([pa.field("c", data_type)])
     for text in texts:
         for pattern in _patterns(text):
             try:
@@ -100,11 +100,11 @@ def _some_texts(sample: list[pa.Scalar]) -> list[str]:
     return list(dict.fromkeys((texts[0], texts[len(texts) // 2], texts[-1], max(texts, key=len))))
 
 
-def _sample(values: pa.Array, kind: pa.DataType, most_values: int) -> list[pa.Scalar]:
+def _sample(values: pa.Array, data_type: pa.DataType, most_values: int) -> list[pa.Scalar]:
     """Distinct values in ascending order, all or some spread over them; no null, NaN or minus zero."""
     distinct = values.dictionary if pa.types.is_dictionary(values.type) else values
     distinct = pc.unique(distinct.cast(sortable_type(distinct.type))).drop_null()
-    if pa.types.is_floating(kind):
+    if pa.types.is_floating(data_type):
         numbers = distinct.to_numpy(zero_copy_only=False)
         distinct = pa.array(np.unique(numbers[~np.isnan(numbers)] + numbers.dtype.type(0)))
     else:
@@ -112,4 +112,4 @@ def _sample(values: pa.Array, kind: pa.DataType, most_values: int) -> list[pa.Sc
     if not len(distinct):
         return []
     places = np.linspace(0, len(distinct) - 1, min(most_values, len(distinct))).astype(np.int64)
-    return list(distinct.take(pa.array(places)).cast(kind))
+    return list(distinct.take(pa.array(places)).cast(data_type))

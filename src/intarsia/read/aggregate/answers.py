@@ -83,7 +83,7 @@ class Asked(NamedTuple):
         file: The file.
         embedded: Its embedded indexes.
         leaf: The column.
-        kind: The comparison type of the result, null if only nulls are counted.
+        data_type: The comparison type of the result, null if only nulls are counted.
         needs: What has to be known.
         cost_bytes: About how many bytes it would take to read some rows.
     """
@@ -91,12 +91,12 @@ class Asked(NamedTuple):
     file: ParquetInput
     embedded: EmbeddedIndexes
     leaf: Leaf
-    kind: pa.DataType
+    data_type: pa.DataType
     needs: Needs
     cost_bytes: Callable[[RowSelection], int]
 
     @property
-    def file_kind(self) -> pa.DataType:
+    def file_data_type(self) -> pa.DataType:
         """The comparison type of the column in this file."""
         return comparison_type(self.file.leaf_types[self.leaf.ordinal])
 
@@ -110,7 +110,7 @@ def answer(asked: Asked, candidates: RowSelection, certain: RowSelection) -> Ans
         certain: Those of them that surely match.
     """
     found = Answer(RowSelection.none(), [], [])
-    if asked.kind != pa.null() and not compares_alike(asked.file_kind, asked.kind):
+    if asked.data_type != pa.null() and not compares_alike(asked.file_data_type, asked.data_type):
         return found  # another type here than in the table: each value has to be converted
     for source in (_statistics, _embedded, _column_index):
         left = certain - found.rows
@@ -129,16 +129,16 @@ def _take(
     if not hit.any():
         return found
     rows = RowSelection.union_of(starts[hit], stops[hit])
-    summaries = _as_kind(granules.summaries.filter(pa.array(hit)), asked.kind)
+    summaries = _as_data_type(granules.summaries.filter(pa.array(hit)), asked.data_type)
     before = candidates - found.rows
     step = PruneStep(granules.name, asked.leaf.name, before, before - rows)
     return Answer(found.rows | rows, [*found.summaries, summaries], [*found.steps, step])
 
 
-def _as_kind(summaries: pa.Table, kind: pa.DataType) -> pa.Table:
+def _as_data_type(summaries: pa.Table, data_type: pa.DataType) -> pa.Table:
     """Summaries over values that widen to another type."""
-    schema = summary_schema(kind)
-    if kind == pa.null():
+    schema = summary_schema(data_type)
+    if data_type == pa.null():
         nothing = pa.nulls(len(summaries))
         return pa.table([nothing] * 3 + summaries.columns[3:], schema=schema)
     return summaries.cast(schema)
@@ -189,7 +189,7 @@ def _statistics(asked: Asked, left: RowSelection, _seen: RowSelection) -> Iterat
     ordering = ordering_for(asked.leaf, asked.file.leaf_types[asked.leaf.ordinal])
     bounds = statistics_bounds(footer, asked.leaf, ordering)
     told = np.ones(len(bounds), dtype=bool)
-    schema = summary_schema(asked.file_kind if asked.needs.bounds else pa.null())
+    schema = summary_schema(asked.file_data_type if asked.needs.bounds else pa.null())
     low = high = pa.nulls(len(bounds), schema.field("min").type)
     if asked.needs.nulls:
         told &= bounds.null_counts >= 0
@@ -230,18 +230,20 @@ def _are_exact(asked: Asked, ordering: Ordering) -> Bools:
 
 def _values(ordering: Ordering, keys: Keys, valued: Bools) -> pa.Array:
     """The values of keys; null where there is no value."""
-    kind = comparison_type(ordering.arrow_type)
+    data_type = comparison_type(ordering.arrow_type)
     pairs = zip(keys.tolist(), valued.tolist(), strict=True)
     items: list[Any] = [key if is_valued else None for key, is_valued in pairs]
     if ordering.is_bytes:
-        return pa.array(items, pa.binary()).cast(kind)
-    if pa.types.is_decimal(kind):
-        return pa.array([None if item is None else _decimal(item, kind.scale) for item in items], kind)
-    if pa.types.is_boolean(kind):
+        return pa.array(items, pa.binary()).cast(data_type)
+    if pa.types.is_decimal(data_type):
+        return pa.array(
+            [None if item is None else _decimal(item, data_type.scale) for item in items], data_type
+        )
+    if pa.types.is_boolean(data_type):
         return pa.array([None if item is None else bool(item) for item in items])
-    if pa.types.is_temporal(kind):
-        return pa.array(items, pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind)
-    return pa.array(items, pa.from_numpy_dtype(ordering.dtype)).cast(kind)
+    if pa.types.is_temporal(data_type):
+        return pa.array(items, pa.int32() if data_type.bit_width == 32 else pa.int64()).view(data_type)
+    return pa.array(items, pa.from_numpy_dtype(ordering.dtype)).cast(data_type)
 
 
 def _decimal(units: int, scale: int) -> Decimal:
@@ -256,7 +258,7 @@ def _column_index(asked: Asked, left: RowSelection, seen: RowSelection) -> Itera
     if asked.needs.bounds or asked.needs.sum:
         return
     index = ColumnIndexes(asked.file)
-    keys = index.keys(BoundNull(asked.leaf.path, asked.file_kind), left)
+    keys = index.keys(BoundNull(asked.leaf.path, asked.file_data_type), left)
     asked.file.load_page_index(keys, keys)
     for key in keys:
         bounds = index.bounds(key)
@@ -291,7 +293,7 @@ def _embedded(asked: Asked, left: RowSelection, _seen: RowSelection) -> Iterator
         if found is None:
             continue
         told = found.exact.copy() if asked.needs.bounds else np.ones(len(found.exact), dtype=bool)
-        if asked.needs.sum and sum_type(found.kind) == pa.null():
+        if asked.needs.sum and sum_type(found.data_type) == pa.null():
             told[:] = False
         yield Granules(entry.name, found.edges[:-1], found.edges[1:], found.summaries, told)
 
@@ -300,6 +302,8 @@ def _checked_summaries(asked: Asked, index: SummarizingIndex, column: str) -> Gr
     found = index.granule_summaries(column)
     if found is not None:
         found.check(asked.file.footer.num_rows)
-        if found.kind != asked.file_kind:
-            raise IndexPayloadError(f"it is about values of type {found.kind}, not {asked.file_kind}")
+        if found.data_type != asked.file_data_type:
+            raise IndexPayloadError(
+                f"it is about values of type {found.data_type}, not {asked.file_data_type}"
+            )
     return found

@@ -52,7 +52,7 @@ class Question:
     column: OutputColumn | None
 
     @property
-    def kind(self) -> pa.DataType:
+    def data_type(self) -> pa.DataType:
         """The type in which values are compared and added up; null if only nulls count."""
         if self.column is None or set(self.functions) <= {"count"}:
             return pa.null()
@@ -71,33 +71,33 @@ class Question:
             is_nan = nans > 0 if function == "max" else nans == count
             return math.nan if is_nan else self._python(summary[function])
         total = summary["sum"].as_py()
-        if pa.types.is_integer(self.kind):
+        if pa.types.is_integer(self.data_type):
             return int(total) if function == "sum" else int(total) / count
-        if function == "sum" or not pa.types.is_decimal(self.kind):
+        if function == "sum" or not pa.types.is_decimal(self.data_type):
             return total if function == "sum" else total / count
-        return _decimal_average(total, count, self.kind.scale)
+        return _decimal_average(total, count, self.data_type.scale)
 
     def _python(self, scalar: pa.Scalar) -> Any:
         assert self.column is not None
         if isinstance(self.column.type, pa.BaseExtensionType):
             storage = pa.array([scalar], scalar.type).cast(self.column.type.storage_type)
             scalar = self.column.type.wrap_array(storage)[0]
-        kind = scalar.type
+        data_type = scalar.type
         try:
-            if pa.types.is_temporal(kind) and getattr(kind, "unit", None) == "ns":
+            if pa.types.is_temporal(data_type) and getattr(data_type, "unit", None) == "ns":
                 # to Python's own types, whether or not pandas is there; refused if that loses anything
-                scalar_in_us = scalar.cast(_microseconds(kind))
+                scalar_in_us = scalar.cast(_microseconds(data_type))
                 return scalar_in_us.as_py()
             return scalar.as_py()
         except (ValueError, OverflowError):  # nanoseconds, years beyond 9999
             return scalar
 
 
-def _microseconds(kind: pa.DataType) -> pa.DataType:
+def _microseconds(data_type: pa.DataType) -> pa.DataType:
     """The type in microseconds of one in nanoseconds."""
-    if pa.types.is_timestamp(kind):
-        return pa.timestamp("us", kind.tz)
-    return pa.time64("us") if pa.types.is_time64(kind) else pa.duration("us")
+    if pa.types.is_timestamp(data_type):
+        return pa.timestamp("us", data_type.tz)
+    return pa.time64("us") if pa.types.is_time64(data_type) else pa.duration("us")
 
 
 def questions(
@@ -130,8 +130,10 @@ def _check(name: str, function: str, column: OutputColumn | None) -> None:
         return
     if column is None:
         raise ValueError(f"{function} of {ROWS!r} has no meaning; name a column, or count")
-    kind = comparison_type(column.type)
-    is_known = not pa.types.is_nested(kind) if function in ("min", "max") else sum_type(kind) != pa.null()
+    data_type = comparison_type(column.type)
+    is_known = (
+        not pa.types.is_nested(data_type) if function in ("min", "max") else sum_type(data_type) != pa.null()
+    )
     if not is_known:
         raise ValueError(f"{function} of {name!r} has no meaning: it is a {column.type}")
 

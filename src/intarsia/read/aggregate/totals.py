@@ -55,7 +55,9 @@ class Totals:
 
     def __init__(self, functions: Mapping[str, Sequence[str] | str], columns: Sequence[OutputColumn]) -> None:
         self._questions = questions(functions, columns)
-        self._summaries = {question: [one_summary(question.kind, None, 0, 0)] for question in self._questions}
+        self._summaries = {
+            question: [one_summary(question.data_type, None, 0, 0)] for question in self._questions
+        }
 
     def values(self) -> dict[str, dict[str, Any]]:
         """The results over all files added so far."""
@@ -150,7 +152,7 @@ class _FileReading:
             sum=bool(functions & {"sum", "avg"}),
         )
         cost_bytes = query.for_columns([column]).estimated_bytes
-        asked = Asked(query.file, query.embedded, leaf, question.kind, needs, cost_bytes)
+        asked = Asked(query.file, query.embedded, leaf, question.data_type, needs, cost_bytes)
         return answer(asked, self._plan.candidates, certain)
 
     def _check_row_counts(self, leaf: Leaf, rows: RowSelection) -> None:
@@ -161,12 +163,12 @@ class _FileReading:
     def _constant(self, question: Question, num_rows: int) -> pa.Table:
         """Rows that all hold one value."""
         if question.column is None:
-            return one_summary(question.kind, None, num_rows, 0)
+            return one_summary(question.data_type, None, num_rows, 0)
         value = self._query.constants[question.column.path]
         is_nan = pa.types.is_floating(value.type) and value.is_valid and math.isnan(value.as_py())
-        held = None if question.kind == pa.null() else value
+        held = None if question.data_type == pa.null() else value
         return one_summary(
-            question.kind, held, num_rows, 0 if value.is_valid else num_rows, num_rows if is_nan else 0
+            question.data_type, held, num_rows, 0 if value.is_valid else num_rows, num_rows if is_nan else 0
         )
 
     def _read(
@@ -190,11 +192,11 @@ class _FileReading:
 
     def _column_summaries(self, question: Question, column: pa.ChunkedArray) -> list[pa.Table]:
         """Summaries of a column that was read."""
-        kind = question.kind
-        if kind == pa.null():
-            return [one_summary(kind, None, len(column), column.null_count)]
+        data_type = question.data_type
+        if data_type == pa.null():
+            return [one_summary(data_type, None, len(column), column.null_count)]
         try:
-            plain = comparison_array(column, kind)
+            plain = comparison_array(column, data_type)
             return [summarize(chunk, _ALL) for chunk in plain.chunks if len(chunk)]
         except pa.ArrowException as error:  # such as decimals of more digits than their type has
             raise CorruptFileError(
@@ -204,5 +206,5 @@ class _FileReading:
 
 def _merged(question: Question, summaries: Sequence[pa.Table]) -> pa.Table:
     """Summaries as one row."""
-    nothing = one_summary(question.kind, None, 0, 0)
+    nothing = one_summary(question.data_type, None, 0, 0)
     return merge_summaries(pa.concat_tables([nothing, *summaries]), _ALL)
