@@ -181,7 +181,7 @@ def test_grams_of_much_text_are_those_of_a_loop(n, monkeypatch):
     random = np.random.default_rng(n)
     letters = np.array(list("abcdefghijklmnopqrstuvwxyz0123456789 ./"))
     texts = ["".join(random.choice(letters, size)) for size in random.integers(0, 400, 1200)]
-    granules = ngram._Granules(n, 1 << 30)
+    granules = ngram._GramLists(n, 1 << 30)
     granules.add(0, pa.array(["cut off", *texts])[1:])
     assert sum(map(len, texts)) > ngram._BLOCK_BYTES + ngram._MANY_GRAMS
     expected = set()

@@ -33,8 +33,10 @@ class FilePlanner:
 
     def surviving(self, files: Sequence[DataFile]) -> list[DataFile]:
         """The files that may hold matching rows, in their order; one that cannot be planned is kept."""
-        table = TableFiles(files)
         self.report = ScanReport(files_total=len(files), rows_matched=None, bytes_planned=0)
+        if not files:
+            return []
+        table = TableFiles(files)
         with closing(plan_files(files, self._binder, table.open_file, table.files_at_once)) as planned:
             return [entry for entry, future in planned if self._keeps(entry, future)]
 
