@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from intarsia.errors import CorruptFileError
 from intarsia.file import ParquetInput
 from intarsia.format import thrift
-from intarsia.format.page_index import _location_table, parse_column_index, parse_offset_index
+from intarsia.format.location_tables import location_tables
+from intarsia.format.page_index import parse_column_index, parse_offset_index
 from intarsia.format.structs import ColumnIndex, OffsetIndex, PageLocation
 
 PAGES = [PageLocation(100, 50, 0), PageLocation(150, 30, 10), PageLocation(200, 50, 25)]
@@ -109,6 +110,12 @@ LOCATIONS = st.lists(
 SIZES = st.none() | st.lists(st.integers(0, 2**40), max_size=40)
 
 
+def location_table(data):
+    """The table of one OffsetIndex."""
+    (table,) = location_tables([data])
+    return table
+
+
 def by_the_codec(data):
     """The locations by the general codec; None if these bytes are not an OffsetIndex."""
     try:
@@ -122,7 +129,7 @@ def by_the_codec(data):
 def test_locations_are_those_of_the_codec(locations, sizes):
     """What fits nine bytes is decoded in NumPy, the rest is left to the codec."""
     data = thrift.serialize(OffsetIndex(locations, sizes))
-    table = _location_table(data)
+    table = location_table(data)
     usual = locations and all(-(2**62) <= number < 2**62 for location in locations for number in location)
     usual = usual and all(location.compressed_page_size > -(2**31) for location in locations)
     assert (table is not None) == bool(usual)
@@ -139,23 +146,46 @@ def test_damaged_locations_are_those_of_the_codec(locations, sizes, data):
         raw[place] = data.draw(st.integers(0, 255))
     cut = bytes(raw[: data.draw(st.integers(0, len(raw)))] + data.draw(st.binary(max_size=3)))
     for damaged in (bytes(raw), cut):
-        table = _location_table(damaged)
+        table = location_table(damaged)
         if table is not None:
             assert table.tolist() == by_the_codec(damaged)
+
+
+@given(st.lists(st.tuples(LOCATIONS, SIZES, st.binary(max_size=3), st.booleans()), max_size=6))
+def test_many_indexes_are_decoded_as_each_by_itself(many):
+    """A damaged one among them changes nothing for the others."""
+    indexes = [
+        thrift.serialize(OffsetIndex(locations, sizes))[: -1 if cut else None] + added
+        for locations, sizes, added, cut in many
+    ]
+    found = [None if table is None else table.tolist() for table in location_tables(indexes)]
+    assert found == [
+        None if (table := location_table(index)) is None else table.tolist() for index in indexes
+    ]
+
+
+def test_more_bytes_than_one_batch():
+    """Batches are bounded, and keep the order."""
+    pages = [[PageLocation(100 * page + ordinal, 50, page) for page in range(3000)] for ordinal in range(40)]
+    indexes = [thrift.serialize(OffsetIndex(locations)) for locations in pages]
+    assert sum(map(len, indexes)) > 1 << 19
+    assert [table.tolist() for table in location_tables(indexes)] == [
+        [list(page) for page in locations] for locations in pages
+    ]
 
 
 @pytest.mark.parametrize(
     "head", [b"\x19\xfc\xff\xff\xff\xff\x7f", b"\x19\xfc" + b"\xff" * 8 + b"\x7f", b"\x19\xec"]
 )
 def test_a_count_of_locations_that_cannot_be(head):
-    assert _location_table(head + b"\x16\x08\x15\x02\x16\x00\x00") is None
+    assert location_table(head + b"\x16\x08\x15\x02\x16\x00\x00") is None
 
 
 def test_a_frame_of_two_bytes_is_not_a_frame():
     """``0x96 0x00`` is 22 as a varint, but another field as a header."""
     data = thrift.serialize(OffsetIndex(PAGES))
-    assert _location_table(data) is not None
-    assert _location_table(data.replace(b"\x16", b"\x96\x00", 1)) is None
+    assert location_table(data) is not None
+    assert location_table(data.replace(b"\x16", b"\x96\x00", 1)) is None
 
 
 def test_offset_indexes_of_pyarrow_are_decoded_in_numpy(tmp_path):
@@ -167,5 +197,5 @@ def test_offset_indexes_of_pyarrow_are_decoded_in_numpy(tmp_path):
     with ParquetInput.open(tmp_path / "f.parquet") as file:
         for chunk in file.footer.metadata.row_groups[0].columns:
             start = chunk.offset_index_offset
-            locations = _location_table(data[start : start + chunk.offset_index_length])
+            locations = location_table(data[start : start + chunk.offset_index_length])
             assert locations.shape == (40, 3)

@@ -81,7 +81,7 @@ def plan_chunk(
             RowSelection.all(num_rows),
             None,
             DictionaryUse.NEVER,
-            data_page_count(meta),
+            data_page_count(meta.encoding_stats),
             whole=True,
         )
     row_starts, row_stops = locations.row_starts, locations.row_stops

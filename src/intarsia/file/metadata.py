@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -18,7 +18,8 @@ from intarsia.file.synthetic import decode_errors, footer_parts
 from intarsia.format.directory import Directory, FoundDirectory, find_directory
 from intarsia.format.footer import Footer, Leaf, parse_footer
 from intarsia.format.page_index import PageLocations
-from intarsia.format.structs import ColumnIndex, ColumnMetaData, PageType
+from intarsia.format.row_groups import encoding_stats
+from intarsia.format.structs import ColumnIndex, PageEncodingStats, PageType
 
 _Derived = TypeVar("_Derived")
 
@@ -154,22 +155,22 @@ class FileMetadata:
         """Leaves by their path; of equal paths the first."""
         return self.schema.leaves_by_path
 
-    def data_pages(self, leaf: Leaf) -> tuple[int | None, ...]:
-        """Data pages of a leaf in each row group; None where the writer did not record their number."""
-        found = self._data_pages.get(leaf.ordinal)
-        if found is None:
-            groups = range(len(self.footer.metadata.row_groups))
-            found = tuple(data_page_count(self.footer.chunk_metadata(group, leaf)) for group in groups)
-            self._data_pages[leaf.ordinal] = found
-        return found
+    def data_pages(self, leaves: Sequence[Leaf]) -> list[tuple[int | None, ...]]:
+        """Data pages of some leaves in each row group; None where the writer did not record their number."""
+        unknown = [leaf.ordinal for leaf in leaves if leaf.ordinal not in self._data_pages]
+        if unknown:
+            groups = self.footer.metadata.row_groups
+            stats = [encoding_stats(group.columns, unknown) for group in groups]
+            for place, ordinal in enumerate(unknown):
+                self._data_pages[ordinal] = tuple([data_page_count(of_group[place]) for of_group in stats])
+        return [self._data_pages[leaf.ordinal] for leaf in leaves]
 
-    def total_data_pages(self, leaf: Leaf) -> int | None:
-        """Data pages of a leaf in the whole file; None where the writer did not record their number."""
-        counts = self.data_pages(leaf)
-        return self.derived(
-            ("total data pages", leaf.ordinal),
-            lambda: None if None in counts else sum(count or 0 for count in counts),
-        )
+    def total_data_pages(self, leaves: Sequence[Leaf]) -> list[int | None]:
+        """Data pages of some leaves in the whole file; None where the writer did not record their number."""
+        return [
+            self.derived(("total data pages", leaf.ordinal), partial(_sum_of_known, counts))
+            for leaf, counts in zip(leaves, self.data_pages(leaves), strict=True)
+        ]
 
     # --- what Intarsia added -----------------------------------------------------------------------
 
@@ -255,8 +256,14 @@ class FileMetadata:
         return self._column_indexes.get(key)
 
 
-def data_page_count(meta: ColumnMetaData) -> int | None:
+def data_page_count(encoding_stats: Sequence[PageEncodingStats] | None) -> int | None:
     """Data pages of a chunk by its ``encoding_stats``; None where the writer left them out."""
-    if not meta.encoding_stats:
+    if not encoding_stats:
         return None
-    return sum(stat.count for stat in meta.encoding_stats if stat.page_type in DATA_PAGES)
+    return sum([stat.count for stat in encoding_stats if stat.page_type in DATA_PAGES])
+
+
+def _sum_of_known(counts: Sequence[int | None]) -> int | None:
+    """The sum; None if a number is not known."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None

@@ -23,6 +23,7 @@ from intarsia.format.footer import (
     chunk_range,
     footer_start,
 )
+from intarsia.format.location_tables import LocationTable, location_tables
 from intarsia.format.page_index import PageLocations, parse_column_index, parse_offset_index
 from intarsia.format.structs import ColumnChunk, ColumnIndex
 from intarsia.storage import ByteRange, ByteSource, CountedSource, LocalFile
@@ -187,9 +188,8 @@ class ParquetInput:
         inside = [item for item in wanted if self._lies_inside(item)]
         found = self.source.read_ranges([item.place for item in inside])
         blobs = {(item.key, item.struct): data for item, data in zip(inside, found, strict=True)}
-        # an OffsetIndex first, since it says how many pages a ColumnIndex has to have
-        for key in offsets:
-            self._keep_locations(key, blobs)
+        # the OffsetIndexes first, since they say how many pages a ColumnIndex has to have
+        self._keep_locations(offsets, blobs)
         for key in columns:
             self._keep_column_index(key, blobs)
 
@@ -221,15 +221,17 @@ class ParquetInput:
     def _index_name(self, struct: str, key: ChunkKey) -> str:
         return f"{struct} of {self.footer.leaves[key.leaf].name}, row group {key.row_group}"
 
-    def _keep_locations(self, key: ChunkKey, blobs: Mapping[ChunkStruct, bytes]) -> None:
-        data = blobs.get((key, "OffsetIndex"))
-        found = None
-        if data is not None:
-            try:
-                found = self._parse_locations(key, data)
-            except CorruptFileError as error:
-                self.distrust(self._index_name("OffsetIndex", key), error.message)
-        self.metadata.keep_locations(key, found, len(data or b""))
+    def _keep_locations(self, keys: Iterable[ChunkKey], blobs: Mapping[ChunkStruct, bytes]) -> None:
+        read = {key: data for key in keys if (data := blobs.get((key, "OffsetIndex"))) is not None}
+        tables = dict(zip(read, location_tables(list(read.values())), strict=True))
+        for key in keys:
+            data, found = read.get(key), None
+            if data is not None:
+                try:
+                    found = self._parse_locations(key, data, tables[key])
+                except CorruptFileError as error:
+                    self.distrust(self._index_name("OffsetIndex", key), error.message)
+            self.metadata.keep_locations(key, found, len(data or b""))
 
     def _keep_column_index(self, key: ChunkKey, blobs: Mapping[ChunkStruct, bytes]) -> None:
         data, locations = blobs.get((key, "ColumnIndex")), self.locations(key)
@@ -241,11 +243,11 @@ class ParquetInput:
                 self.distrust(self._index_name("ColumnIndex", key), error.message)
         self.metadata.keep_column_index(key, found, len(data or b""))
 
-    def _parse_locations(self, key: ChunkKey, data: bytes) -> PageLocations:
+    def _parse_locations(self, key: ChunkKey, data: bytes, table: LocationTable | None) -> PageLocations:
         leaf = self.footer.leaves[key.leaf]
         start, stop = chunk_range(self.footer.chunk_metadata(key.row_group, leaf))
         num_rows = self.footer.metadata.row_groups[key.row_group].num_rows
-        return parse_offset_index(data, num_rows=num_rows, chunk_start=start, chunk_stop=stop)
+        return parse_offset_index(data, num_rows=num_rows, chunk_start=start, chunk_stop=stop, table=table)
 
     def locations(self, key: ChunkKey) -> PageLocations | None:
         """The page locations of a chunk; None if `load_page_index` found none that are trusted."""

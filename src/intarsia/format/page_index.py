@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from intarsia.errors import CorruptFileError
 from intarsia.format import thrift
-from intarsia.format.structs import BoundaryOrder, ColumnIndex, Empty, OffsetIndex
-from intarsia.format.varints import decode_varints, zigzag
+from intarsia.format.location_tables import LocationTable
+from intarsia.format.structs import BoundaryOrder, ColumnIndex, OffsetIndex
 
 Int64s = npt.NDArray[np.int64]
 
@@ -47,7 +47,9 @@ class PageLocations:
         return stops
 
 
-def parse_offset_index(data: bytes, *, num_rows: int, chunk_start: int, chunk_stop: int) -> PageLocations:
+def parse_offset_index(
+    data: bytes, *, num_rows: int, chunk_start: int, chunk_stop: int, table: LocationTable | None = None
+) -> PageLocations:
     """Parse an OffsetIndex and check it against its row group and chunk.
 
     Args:
@@ -55,11 +57,11 @@ def parse_offset_index(data: bytes, *, num_rows: int, chunk_start: int, chunk_st
         num_rows: Rows in the row group.
         chunk_start: Byte offset of the column chunk.
         chunk_stop: Byte offset of its end.
+        table: What `location_tables` found in these bytes.
 
     Raises:
         CorruptFileError: If it cannot describe these pages; the reason says why.
     """
-    table = _location_table(data)
     if table is None:
         index, _ = thrift.parse(OffsetIndex, data)
         table = np.array(index.page_locations, dtype=np.int64).reshape(-1, 3)
@@ -88,47 +90,6 @@ def parse_offset_index(data: bytes, *, num_rows: int, chunk_start: int, chunk_st
     if row_starts[-1] >= num_rows:
         raise refuse(f"a page starts at row {row_starts[-1]} of {num_rows}")
     return PageLocations(offsets, sizes, row_starts, num_rows)
-
-
-#: The first byte of an OffsetIndex: field 1, a list.
-_LOCATIONS = 0x19
-
-#: What stands before each number of a page location, and after the last: headers of the fields 1 to 3, which
-#: are i64, i32 and i64, and the end of the struct. Each is one byte, so it reads as a varint, too.
-_LOCATION_FRAME = np.array([0x16, 0x15, 0x16, 0x00], dtype=np.uint64)
-
-_INT32_MAX = 2**31 - 1
-
-
-def _location_table(data: bytes) -> Int64s | None:
-    """The page locations of an OffsetIndex in the form that all writers give it, one row each.
-
-    Returns:
-        The columns are offset, size and first row; None if the form is another one. Then the general
-        codec has to say whether this is an OffsetIndex.
-    """
-    if len(data) < 3 or data[0] != _LOCATIONS or data[1] & 0x0F != thrift.STRUCT:
-        return None
-    count, start = data[1] >> 4, 2
-    if count == 15:
-        head = decode_varints(data, 2, 1)
-        if head is None:
-            return None
-        count, start = int(head[0][0]), 2 + int(head[1][0])
-    found = decode_varints(data, start, 7 * count) if count else None
-    if found is None:
-        return None
-    numbers, num_bytes = found[0].reshape(count, 7), found[1].reshape(count, 7)
-    if (numbers[:, ::2] != _LOCATION_FRAME).any() or (num_bytes[:, ::2] != 1).any():
-        return None
-    table = zigzag(numbers[:, 1::2])
-    if table[:, 1].max() > _INT32_MAX or table[:, 1].min() < -_INT32_MAX:
-        return None
-    try:
-        thrift.parse(Empty, data, start + int(num_bytes.sum()))  # other fields, which end as they should
-    except CorruptFileError:
-        return None
-    return table
 
 
 def parse_column_index(data: bytes, *, num_pages: int) -> ColumnIndex:

@@ -12,7 +12,15 @@ from typing import Any, overload
 
 from intarsia.errors import CorruptFileError
 from intarsia.format import thrift
-from intarsia.format.structs import ColumnChunk, FileMetaData, RowGroup, RowGroupTotals, SchemaElement
+from intarsia.format.structs import (
+    ColumnChunk,
+    FileMetaData,
+    PageCountsOfChunk,
+    PageEncodingStats,
+    RowGroup,
+    RowGroupTotals,
+    SchemaElement,
+)
 
 #: Headers of the fields of `FileMetaData` as all writers write them: version (i32), schema (a list), number
 #: of rows (i64), row groups (a list); and of the first field of `RowGroup`, the list of chunks.
@@ -81,18 +89,43 @@ class ColumnChunks(Sequence[ColumnChunk]):
 
     __hash__ = None  # type: ignore[assignment]  # as of any list
 
-    def _parse(self, ordinal: int) -> ColumnChunk:
-        raw, footer_start = self._footer.raw, self._footer.start
-        if self._starts is None:
-            self._starts = thrift.struct_edges(raw, self._first, self._count)
+    def encoding_stats(self, ordinals: Sequence[int]) -> list[Sequence[PageEncodingStats] | None]:
+        """How many pages some chunks have, by their ordinals; cheaper than looking at the chunks."""
+        edges = self._edges()
         try:
-            chunk, _ = thrift.parse(ColumnChunk, raw, self._starts[ordinal])
+            found = thrift.parse_structs_at(
+                PageCountsOfChunk, self._footer.raw, [edges[ordinal] for ordinal in ordinals]
+            )
+        except CorruptFileError as error:
+            error.offset = self._footer.start + (error.offset or 0)
+            raise
+        return [chunk.meta_data and chunk.meta_data.encoding_stats for chunk in found]
+
+    def _edges(self) -> list[int]:
+        if self._starts is None:
+            self._starts = thrift.struct_edges(self._footer.raw, self._first, self._count)
+        return self._starts
+
+    def _parse(self, ordinal: int) -> ColumnChunk:
+        start = self._edges()[ordinal]
+        try:
+            chunk, _ = thrift.parse(ColumnChunk, self._footer.raw, start)
             self._footer.check(chunk, self._row_group)
         except CorruptFileError as error:
-            error.offset = footer_start + self._starts[ordinal]
+            error.offset = self._footer.start + start
             raise
         self._parsed[ordinal] = chunk
         return chunk
+
+
+def encoding_stats(
+    columns: Sequence[ColumnChunk], ordinals: Sequence[int]
+) -> list[Sequence[PageEncodingStats] | None]:
+    """How many pages some chunks of a row group have, by their ordinals."""
+    if isinstance(columns, ColumnChunks):
+        return columns.encoding_stats(ordinals)
+    found = [columns[ordinal].meta_data for ordinal in ordinals]
+    return [meta and meta.encoding_stats for meta in found]
 
 
 def parse_file_metadata(footer: FooterBytes) -> FileMetaData:

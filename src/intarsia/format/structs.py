@@ -349,6 +349,20 @@ class ColumnChunk(NamedTuple):
 
 
 @declared
+class PageCountsOfMetaData(NamedTuple):
+    """A `ColumnMetaData` without all that is not about the number of pages."""
+
+    encoding_stats: Annotated[list[PageEncodingStats] | None, _list(13, PageEncodingStats)] = None
+
+
+@declared
+class PageCountsOfChunk(NamedTuple):
+    """A `ColumnChunk` without all that is not about the number of pages."""
+
+    meta_data: Annotated[PageCountsOfMetaData | None, _struct(3, PageCountsOfMetaData)] = None
+
+
+@declared
 class RowGroup(NamedTuple):
     """A run of rows, with one chunk for each leaf of the schema."""
 

@@ -10,7 +10,7 @@ Source: the Thrift compact protocol specification; field ids and types from ``pa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from types import SimpleNamespace
@@ -58,6 +58,20 @@ def parse_structs(cls: type[S], data: bytes, offset: int, count: int) -> tuple[l
     except _DECODE_ERRORS as error:
         raise _refusal(cls.__name__, error, offset) from error
     return values, buffer.tell()
+
+
+def parse_structs_at(cls: type[S], data: bytes, offsets: Sequence[int]) -> list[S]:
+    """Parse structs that start at some offsets; else as `parse`."""
+    source, buffer = _source(data, 0)
+    decode, seek, how = fastbinary.decode_compact, buffer.seek, [cls, cls.thrift_spec]  # type: ignore[attr-defined]
+    values = []
+    for offset in offsets:
+        seek(offset)
+        try:
+            values.append(decode(None, source, how))
+        except _DECODE_ERRORS as error:
+            raise _refusal(cls.__name__, error, offset) from error
+    return values
 
 
 def struct_edges(data: bytes, offset: int, count: int) -> list[int]:

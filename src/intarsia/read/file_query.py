@@ -102,7 +102,8 @@ class FileQuery:
 
     def total_pages(self) -> dict[str, int | None]:
         """Data pages of each leaf in the whole file, by its dotted name; None where it is not recorded."""
-        return {leaf.name: self.file.metadata.total_data_pages(leaf) for leaf in self.leaves}
+        totals = self.file.metadata.total_data_pages(self.leaves)
+        return {leaf.name: total for leaf, total in zip(self.leaves, totals, strict=True)}
 
     # --- what rows cost ----------------------------------------------------------------------------
 

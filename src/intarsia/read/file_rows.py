@@ -153,7 +153,11 @@ class FileReader:
     def read_whole(self, group: int) -> Piece:
         """All rows of a row group, read by pyarrow through the counted source."""
         query, num_rows = self._query, self._num_rows(group)
-        pages = {leaf.name: query.file.metadata.data_pages(leaf)[group] or 0 for leaf in query.output_leaves}
+        recorded = query.file.metadata.data_pages(query.output_leaves)
+        pages = {
+            leaf.name: of_leaf[group] or 0
+            for leaf, of_leaf in zip(query.output_leaves, recorded, strict=True)
+        }
         counts = ReadCounts(row_groups=1, pages=pages, rows_candidate=num_rows, rows_matched=num_rows)
         if not query.output_leaves:
             return Piece(rows_without_columns(num_rows), counts)

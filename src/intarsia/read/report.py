@@ -239,8 +239,7 @@ def _add_step(entry: PrunedBy, file: ParquetInput, leaves: Sequence[Leaf], step:
     # of most row groups no row is left of all: these need no look at single pages
     is_whole = (before == np.diff(edges)) & (after == 0)
     whole, others = narrowed[is_whole[narrowed]].tolist(), narrowed[~is_whole[narrowed]].tolist()
-    for leaf in leaves:
-        recorded = file.metadata.data_pages(leaf)
+    for leaf, recorded in zip(leaves, file.metadata.data_pages(leaves), strict=True):
         entry.pages += sum([recorded[group] or _num_pages(file, group, leaf) for group in whole])
         for group in others:
             entry.pages += _pages_skipped(file, group, leaf, step, recorded[group], bool(after[group]))

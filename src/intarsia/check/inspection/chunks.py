@@ -59,7 +59,7 @@ def inspect_chunk(file: ParquetInput, key: ChunkKey, *, pages: bool) -> ChunkIns
             bloom = _inspect_bloom(file, meta, look_inside=pages)
         except FormatError as error:
             notes.append(f"Bloom filter not trusted: {error.message}")
-    counted = len(locations) if locations is not None else data_page_count(meta)
+    counted = len(locations) if locations is not None else data_page_count(meta.encoding_stats)
     told_by = None if counted is None else ("offset_index" if locations is not None else "encoding_stats")
     listed = _inspect_pages(file, key, leaf, index) if pages else None
     return ChunkInspection(

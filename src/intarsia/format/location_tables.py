@@ -1,0 +1,126 @@
+"""The page locations of many OffsetIndexes at once, in NumPy.
+
+A row group of 1,000 columns has 1,000 OffsetIndexes.  One by one each costs a tenth of a millisecond, most of
+it in calls; decoded together they cost little more than their bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from intarsia.errors import CorruptFileError
+from intarsia.format import thrift
+from intarsia.format.structs import Empty
+from intarsia.format.varints import decode_varints, zigzag
+
+LocationTable = npt.NDArray[np.int64]
+
+#: The first byte of an OffsetIndex: field 1, a list.
+_LOCATIONS = 0x19
+
+#: What stands before each number of a page location, and after the last: headers of the fields 1 to 3, which
+#: are i64, i32 and i64, and the end of the struct. Each is one byte, so it reads as a varint, too.
+_LOCATION_FRAME = np.array([0x16, 0x15, 0x16, 0x00], dtype=np.uint64)
+
+_NUMBERS_PER_LOCATION = 7
+
+_INT32_MAX = 2**31 - 1
+
+#: Decoding takes about thirty times the memory of the bytes.
+_BATCH_BYTES = 1 << 18
+
+
+class _Body(NamedTuple):
+    """An OffsetIndex from its first page location on: where it was asked for, how many pages, the bytes."""
+
+    ordinal: int
+    num_pages: int
+    data: bytes
+
+
+def location_tables(indexes: Sequence[bytes]) -> list[LocationTable | None]:
+    """The page locations of OffsetIndexes in the form that all writers give them.
+
+    Args:
+        indexes: The bytes of each OffsetIndex.
+
+    Returns:
+        For each a table with one row per page, whose columns are offset, size and first row; None if its form
+        is another one. Then the general codec has to say whether it is an OffsetIndex.
+    """
+    tables: list[LocationTable | None] = [None] * len(indexes)
+    bodies = [body for ordinal, index in enumerate(indexes) if (body := _body(ordinal, index)) is not None]
+    for batch in _batches(bodies):
+        for body, table in zip(batch, _tables(batch), strict=True):
+            tables[body.ordinal] = table
+    return tables
+
+
+def _body(ordinal: int, index: bytes) -> _Body | None:
+    """What follows the head of an OffsetIndex; None if it does not begin with a list of locations."""
+    if len(index) < 3 or index[0] != _LOCATIONS or index[1] & 0x0F != thrift.STRUCT or index[-1] >= 0x80:
+        return None
+    count, start = index[1] >> 4, 2
+    if count == 15:
+        head = decode_varints(index, 2, 1)
+        if head is None:
+            return None
+        count, start = int(head[0][0]), 2 + int(head[1][0])
+    return _Body(ordinal, count, index[start:]) if count else None
+
+
+def _batches(bodies: Sequence[_Body]) -> Iterator[list[_Body]]:
+    batch: list[_Body] = []
+    num_bytes = 0
+    for body in bodies:
+        if batch and num_bytes + len(body.data) > _BATCH_BYTES:
+            yield batch
+            batch, num_bytes = [], 0
+        batch.append(body)
+        num_bytes += len(body.data)
+    if batch:
+        yield batch
+
+
+def _tables(bodies: list[_Body]) -> list[LocationTable | None]:
+    # no varint spans two bodies: each ends with a byte that ends a varint
+    joined = b"".join([body.data for body in bodies])
+    found = decode_varints(joined, 0, int((np.frombuffer(joined, np.uint8) < 0x80).sum()))
+    if found is None:
+        return [None] if len(bodies) == 1 else [_tables([body])[0] for body in bodies]
+    numbers, num_bytes = found
+    byte_edges = np.concatenate([[0], np.cumsum(num_bytes)])
+    body_edges = np.cumsum([0, *[len(body.data) for body in bodies]])
+    edges = np.searchsorted(byte_edges, body_edges).tolist()
+    tables = []
+    for body, body_start, start, stop in zip(bodies, body_edges.tolist(), edges, edges[1:], strict=False):
+        end = start + body.num_pages * _NUMBERS_PER_LOCATION
+        table = _table(numbers[start:end], num_bytes[start:end]) if end < stop else None
+        is_sound = table is not None and _ends_well(body.data, int(byte_edges[end]) - body_start)
+        tables.append(table if is_sound else None)
+    return tables
+
+
+def _table(numbers: npt.NDArray[np.uint64], num_bytes: npt.NDArray[np.int64]) -> LocationTable | None:
+    framed = numbers.reshape(-1, _NUMBERS_PER_LOCATION)
+    lengths = num_bytes.reshape(-1, _NUMBERS_PER_LOCATION)
+    if (framed[:, ::2] != _LOCATION_FRAME).any() or (lengths[:, ::2] != 1).any():
+        return None
+    table = zigzag(framed[:, 1::2])
+    sizes = table[:, 1]
+    return None if sizes.max() > _INT32_MAX or sizes.min() < -_INT32_MAX else table
+
+
+def _ends_well(data: bytes, rest: int) -> bool:
+    """Whether the fields after the locations, if any, end with the struct."""
+    if data[rest:] == b"\0":
+        return True
+    try:
+        thrift.parse(Empty, data, rest)
+    except CorruptFileError:
+        return False
+    return True
