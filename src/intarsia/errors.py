@@ -32,25 +32,54 @@ from collections.abc import Iterable
 
 
 class IntarsiaError(Exception):
-    """Root of every error that Intarsia raises on purpose."""
-
-
-class FormatError(IntarsiaError, ValueError):
-    """Something about the bytes of a file.
+    """Root of every error that Intarsia raises on purpose.
 
     Args:
-        message: What is wrong, in one clear sentence, with the remedy where there is one.
-        path: The file; filled in by the layer that knows it.
-        offset: Byte offset in the file where the struct starts, if known.
-        struct: The Parquet name of what was being read, such as ``"ColumnIndex"``.
+        message: What is wrong, with the value that is wrong; then the remedy, if there is one.
+        reason: A code in kebab case for programs and tests, such as ``"wrong-magic"``. The message may be
+            reworded between versions; the code stays.
+        path: The file, if the error is about one.
+        column: The dotted path of the column, if the error is about one.
     """
 
     def __init__(
-        self, message: str, *, path: str | None = None, offset: int | None = None, struct: str | None = None
+        self,
+        message: str = "",
+        *,
+        reason: str | None = None,
+        path: str | None = None,
+        column: str | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
+        self.reason = reason
         self.path = path
+        self.column = column
+
+
+class FormatError(IntarsiaError, ValueError):
+    """Something is wrong with the bytes of a file.
+
+    Args:
+        message: What is wrong, in one clear sentence, with the remedy if there is one.
+        reason: As in `IntarsiaError`.
+        path: The file; set by the layer that knows it.
+        column: As in `IntarsiaError`.
+        offset: Byte offset in the file at which the struct starts, if known.
+        struct: The Parquet name of the struct, such as ``"ColumnIndex"``.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: str | None = None,
+        path: str | None = None,
+        column: str | None = None,
+        offset: int | None = None,
+        struct: str | None = None,
+    ) -> None:
+        super().__init__(message, reason=reason, path=path, column=column)
         self.offset = offset
         self.struct = struct
 
@@ -96,10 +125,12 @@ class ColumnNotFoundError(IntarsiaError, KeyError):
     """
 
     def __init__(self, column: str, known: Iterable[str]) -> None:
-        self.column = column
+        super().__init__(column, reason="no-such-column", column=column)
         self.known = tuple(known)
         self.near = near_matches(column, self.known)
-        super().__init__(column)
+
+    def __reduce__(self) -> tuple[type[ColumnNotFoundError], tuple[str, tuple[str, ...]]]:
+        return type(self), (self.column or "", self.known)
 
     def __str__(self) -> str:
         if self.near:
