@@ -207,8 +207,9 @@ def test_columns_and_pages_are_given_as_they_are(path, table):
 
 def test_keys_of_others_and_unknown_fields_survive(path):
     def change(tree):
-        tree.set(32767, thrift.BINARY, b"an extension")
+        tree.set(500, thrift.BINARY, b"a field of a later version")
         group = tree.get(4).items[0]
+        group.set(32767, thrift.BINARY, b"an extension")
         group.set(900, thrift.I64, 7)
         group.get(1).items[0].set(901, thrift.STRUCT, thrift.Struct({1: (thrift.BOOL_TRUE, True)}))
         group.get(1).items[0].get(3).set(902, thrift.LIST, thrift.List(thrift.I32, [1, 2, 3]))
@@ -221,8 +222,9 @@ def test_keys_of_others_and_unknown_fields_survive(path):
     attach(path, ALL)
     with ParquetInput.open(path) as file:
         new, _ = thrift.parse_tree(file.footer.raw)
-    assert new.get(32767) == b"an extension"
+    assert new.get(500) == b"a field of a later version"
     group = new.get(4).items[0]
+    assert group.get(32767) == b"an extension"
     assert group.get(900) == 7
     assert group.get(1).items[0].get(901) == thrift.Struct({1: (thrift.BOOL_TRUE, True)})
     assert group.get(1).items[0].get(3).get(902).items == [1, 2, 3]

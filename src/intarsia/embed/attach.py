@@ -125,7 +125,8 @@ def attach_to(
             work = _Attachment(original, asked, progress or no_progress, columns_of, begin_copy)
             work.run()
             if work.is_different:
-                parts = lay_out(original, work.blobs, work.structures.states)
+                parts, notes = lay_out(original, work.blobs, work.structures.states)
+                work.notes += notes
                 length = original.length + sum(map(len, parts))
                 target.replace_tail(original.length, parts)
     return AttachReport(

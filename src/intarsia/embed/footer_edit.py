@@ -45,6 +45,9 @@ _ORDERED_BOUNDS = (5, 6, 7, 8)
 _KEY, _VALUE = 1, 2
 # ColumnOrder
 _TYPE_ORDER = 1
+# any struct: the field that the specification leaves to extensions.  Thrift writes field ids as zigzag
+# integers; the specification's example has 32767 as a plain one (08 FF FF 01), which Thrift reads as -16384.
+_EXTENSIONS = 32767, -16384
 
 
 @dataclass
@@ -122,6 +125,20 @@ class FooterEdit:
         kept = [item for item in self._tree.structs(_KEY_VALUES) or [] if item.get(_KEY) != key]
         entry = Struct({_KEY: (BINARY, key), _VALUE: (BINARY, value)})
         self._tree.set(_KEY_VALUES, LIST, List(STRUCT, [*kept, entry]))
+
+    def drop_extension(self) -> bool:
+        """Drop the extension of `FileMetaData`; extensions of the structs in it stay.
+
+        It may be a second footer, such as the FlatBuffers one, and would not show what is added.  No reader
+        needs it: the specification asks that readers may ignore extensions.
+
+        Returns:
+            Whether there was one.
+        """
+        found = any(self._tree.get(field) is not None for field in _EXTENSIONS)
+        for field in _EXTENSIONS:
+            self._tree.remove(field)
+        return found
 
     def to_bytes(self) -> bytes:
         """The changed footer."""

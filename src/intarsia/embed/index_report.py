@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from intarsia.embed.report import AttachReport
+from intarsia.embed.report import AttachReport, Note
 
 _SHOWN = 10
 
@@ -22,8 +22,8 @@ class IndexedFile:
         bytes_after: Its length now.
         built: Names of the indexes that were built.
         kept: Names of those that were there already.
-        notes: What has no index, or one of hardly any use, and why: ``column``, ``index``, ``reason``,
-            perhaps ``row_group``.
+        notes: What has no index, or one of hardly any use, and why: ``index``, ``reason``, perhaps ``column``
+            and ``row_group``.
         error: Why the file was left as it was; None if all went well.
         seconds: How long it took.
     """
@@ -156,13 +156,11 @@ class IndexReport:
 
     def _notes(self) -> list[str]:
         """Why some columns have no index, or one of no use; what holds for many files is told once."""
-        files_of: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+        files_of: dict[Note, set[str]] = defaultdict(set)
         for note in self.notes:
-            files_of[note["index"], note["column"], note["reason"]].add(note["path"])
-        return [
-            f"note: {index} of {column}: {reason} ({_count(len(files))})"
-            for (index, column, reason), files in files_of.items()
-        ]
+            whole = Note(note.get("column"), None, note["index"], note["reason"])
+            files_of[whole].add(note["path"])
+        return [f"note: {note} ({_count(len(files))})" for note, files in files_of.items()]
 
     def _told(self, notes: list[str]) -> str:
         rest = [

@@ -10,12 +10,24 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Note:
-    """A chunk, or a whole column, that an index leaves out; or an index of hardly any use; and why."""
+    """A part of a file that an index or the new footer leaves out, or an index of little use, and why.
 
-    column: str
+    Attributes:
+        column: The column; None if it is about the footer.
+        row_group: The row group; None if it is about the whole column or the footer.
+        index: The name of the index, or ``"footer_extension"``.
+        reason: Why.
+    """
+
+    column: str | None
     row_group: int | None
     index: str
     reason: str
+
+    def __str__(self) -> str:
+        column = "" if self.column is None else f" of {self.column}"
+        row_group = "" if self.row_group is None else f", row group {self.row_group}"
+        return f"{self.index}{column}{row_group}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -59,8 +71,7 @@ class AttachReport:
         kept = f"; kept {', '.join(self.kept)}" if self.kept else ""
         text = f"{self.path}: {built}{kept}; {self.bytes_added:+,} bytes"
         for note in self.notes:
-            place = "" if note.row_group is None else f", row group {note.row_group}"
-            text += f"\n  {note.index} of {note.column}{place}: {note.reason}"
+            text += f"\n  {note}"
         return text
 
     def to_dict(self) -> dict[str, Any]:

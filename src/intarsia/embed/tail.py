@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from intarsia.embed.blobs import Blob
 from intarsia.embed.chunk_state import ChunkState, Placed, state_of
 from intarsia.embed.footer_edit import FooterEdit
 from intarsia.embed.original import Original
+from intarsia.embed.report import Note
 from intarsia.errors import IndexBuildError
 from intarsia.file import ChunkKey
 from intarsia.format.blob import BLOB_ALIGNMENT_BYTES
@@ -17,17 +19,34 @@ from intarsia.format.fingerprint import layout_fingerprint
 from intarsia.format.footer import MAGIC
 from intarsia.storage import ByteRange
 
+_EXTENSION_NOTE = Note(
+    None,
+    None,
+    "footer_extension",
+    "dropped from the new footer: it may be a second footer, such as one in FlatBuffers, which would not "
+    "contain the added indexes; detach restores it",
+)
 
-def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey, ChunkState]) -> list[bytes]:
+
+class LaidOut(NamedTuple):
+    """The bytes that are to follow the original file.
+
+    Attributes:
+        pieces: Pieces to be written one after the other; none, if the original needs no addition.
+        notes: Parts of the original footer that the new one leaves out.
+    """
+
+    pieces: list[bytes]
+    notes: list[Note]
+
+
+def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey, ChunkState]) -> LaidOut:
     """Everything that is to follow the original file, its new footer included.
 
     Args:
         original: The file.
         blobs: Embedded indexes.
         states: The standard structures that each chunk is to have.
-
-    Returns:
-        Pieces to be written one after the other; none, if the original needs no addition.
 
     Raises:
         IndexBuildError: If an index needs a footer key that is taken.
@@ -41,7 +60,7 @@ def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey,
         key: state for key, state in states.items() if replace(state, encoding_stats=()) != before[key]
     }
     if not blobs and not changed:
-        return []
+        return LaidOut([], [])
     tail = _Tail(original.length)
     edit = FooterEdit(footer.raw)
     fingerprint = layout_fingerprint(footer.metadata)
@@ -86,8 +105,9 @@ def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey,
             edit.set_statistics(*key, state.statistics)
     directory = Directory(DIRECTORY_VERSION, original.length, fingerprint, tail.position, tuple(entries))
     edit.set_key_value(KEY, directory.to_json())
+    notes = [_EXTENSION_NOTE] if edit.drop_extension() else []
     raw = edit.to_bytes()
-    return [*tail.pieces, raw, len(raw).to_bytes(4, "little"), MAGIC]
+    return LaidOut([*tail.pieces, raw, len(raw).to_bytes(4, "little"), MAGIC], notes)
 
 
 def _has_added_bounds(state: ChunkState) -> bool:

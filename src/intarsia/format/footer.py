@@ -30,6 +30,9 @@ from intarsia.format.structs import (
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
 
+#: Proposed for files whose only footer is in FlatBuffers.
+FLATBUFFERS_MAGIC = b"PAR3"
+
 #: The footer's length and the closing magic.
 TRAILER_BYTES = 8
 
@@ -195,6 +198,13 @@ def footer_start(trailer: bytes, file_length: int) -> int:
             "the footer is encrypted; Intarsia reads plain footers only: decrypt the file first",
             offset=file_length - 4,
             struct="FileCryptoMetaData",
+        )
+    if magic == FLATBUFFERS_MAGIC:
+        raise UnsupportedFeatureError(
+            "the file has only a FlatBuffers footer (PAR3); let its writer write the Thrift footer, too",
+            reason="flatbuffers-footer",
+            offset=file_length - 4,
+            struct="FileMetaData",
         )
     if magic != MAGIC:
         raise CorruptFileError(
