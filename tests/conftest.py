@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+CORPUS = Path(__file__).parent / "corpus"
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 settings.register_profile("local", deadline=None, print_blob=True)
@@ -32,7 +33,13 @@ def _shared_folder(name):
 
 @pytest.fixture(scope="session")
 def corpus():
-    """Parquet files by many writers, valid and not."""
+    """The folder of small Parquet files by many writers, valid and damaged."""
+    return CORPUS
+
+
+@pytest.fixture(scope="session")
+def large_corpus():
+    """The folder that has the larger files of the same writers as well."""
     return _shared_folder("corpus")
 
 

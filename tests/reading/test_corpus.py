@@ -11,11 +11,15 @@ import pytest
 
 import intarsia as ia
 from intarsia.predicate import And, Comparison, In, IsNull, Not
-from tests.conftest import SHARED
+from tests.conftest import CORPUS, SHARED
 from tests.predicate import oracle
 from tests.reading.exact import assert_same_rows, bits, leaf_at
 
-FILES = sorted(path for path in (SHARED / "corpus").rglob("*") if path.is_file() and path.suffix != ".md")
+FILES = sorted(path for path in CORPUS.rglob("*") if ".parquet" in path.name)
+LARGE_FILES = [
+    SHARED / "corpus" / "parquet-testing/data/alltypes_tiny_pages.parquet",
+    SHARED / "corpus" / "duckdb/data/parquet-testing/page_stats_skip.parquet",
+]
 
 REFUSED = {
     "PARQUET-1481.parquet": (ia.CorruptFileError, "physical type -7"),
@@ -32,17 +36,18 @@ IGNORED = {
 MANY_ROWS = 2_000
 
 corpus_file = pytest.mark.parametrize(
-    "path", [path for path in FILES if path.name not in REFUSED], ids=lambda path: path.name
+    "path",
+    [path for path in FILES if path.name not in REFUSED]
+    + [
+        pytest.param(path, marks=pytest.mark.skipif(not path.exists(), reason="needs ../shared/corpus"))
+        for path in LARGE_FILES
+    ],
+    ids=lambda path: path.name,
 )
 
 
-@pytest.fixture(autouse=True)
-def _needs_corpus(corpus):
-    """Skips where the corpus is absent."""
-
-
-def test_corpus_is_there():
-    assert len(FILES) >= 29
+def test_corpus_is_complete():
+    assert len(FILES) == 27
     assert set(REFUSED) | set(IGNORED) <= {path.name for path in FILES}
 
 

@@ -171,17 +171,22 @@ def test_checksums_and_sizes_of_many_pages(tmp_path):
 def test_the_corpus(corpus):
     """Files that are known to be good, of parquet-mr, Impala, parquet-rs, parquet-cpp."""
     good = [
-        "alltypes_tiny_pages", "binary_truncated_min_max", "byte_stream_split.zstd", "continued_page",
+        "binary_truncated_min_max", "byte_stream_split.zstd", "continued_page",
         "data_index_bloom_encoding_stats", "datapage_v2.snappy", "decimals_1_10", "delta_byte_array",
         "fixed_length_byte_array", "fixed_length_decimal", "float16_nonzeros_and_nans", "int32_decimal",
         "int32_with_null_pages", "int96_from_spark", "nested_decimals", "nested_lists.snappy",
-        "nullable.impala", "old_list_structure", "page_stats_skip", "sort_columns",
+        "nullable.impala", "old_list_structure", "sort_columns",
         "test-file-with-no-column-indexes-1",
         # pages that readers had trouble with; no index says anything wrong of them
         "ARROW-GH-43605",
     ]  # fmt: skip
     found = {name: lines(next(corpus.rglob(f"{name}.parquet"))) for name in good}
     assert {name: report for name, report in found.items() if report} == {}
+
+
+@pytest.mark.parametrize("name", ["alltypes_tiny_pages", "page_stats_skip"])
+def test_the_large_corpus(large_corpus, name):
+    assert lines(next(large_corpus.rglob(f"{name}.parquet"))) == []
 
 
 def test_nan_of_every_kind(tmp_path):
