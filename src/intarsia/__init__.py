@@ -1,18 +1,18 @@
 """Intarsia: indexes inlaid in Parquet.
 
 ===================  =====================================================================================
-read                 `open` gives a `Table`: `Table.scan`, `count`, `aggregate`, `approx_distinct`, `sample`
-what it took         `Table.explain`, `Scan.report`: a `ScanReport` of `PageCounts`, `PrunedBy`, `Ignored`
-index what exists    `attach`, `detach`
+read                 `open` returns a `Table`: `Table.scan`, `count`, `aggregate`, `approx_distinct`, `sample`
+what was read        `Table.explain`, `Scan.report`: a `ScanReport` of `PageCounts`, `PrunedBy`, `Ignored`
+index                `attach`, `detach`: add indexes to existing files, remove them
 write                `write_table`, `Writer`
-look into a file     `inspect` (what it says of itself), `verify` (whether that is true)
-indexes for all      `PageIndex`, `Statistics`, `Bloom`: Parquet's own
+examine a file       `inspect` (show its metadata), `verify` (check its metadata against its data)
+standard indexes     `PageIndex`, `Statistics`, `Bloom`: defined by Parquet, used by all readers
 embedded indexes     `Distinct`, `ZoneMap`, `Ngram`, `RowMap`, `BloomGranule`, `Hll`, `Histogram`, `Sample`
-predicates           SQL text, pyarrow's filters, or a `Predicate` of `And`, `Or`, `Not`, `Comparison`, `In`,
+predicates           SQL text, pyarrow filters, or a `Predicate` of `And`, `Or`, `Not`, `Comparison`, `In`,
                      `IsNull`, `Like`, `RegexpLike`, `Constant`, `contains`, `starts_with`, `ends_with`
-errors               `IntarsiaError` and what derives from it; `IntarsiaWarning`: an index was ignored
-`intarsia.spark`     index and read a lake by Spark
-`intarsia.testing`   test an index of your own
+errors               `IntarsiaError` and its subclasses; `IntarsiaWarning`: an index was ignored
+`intarsia.spark`     index and read a lake with Spark
+`intarsia.testing`   test your own index
 ===================  =====================================================================================
 
 Example:
@@ -166,7 +166,7 @@ __all__ = [
     "write_table",
 ]
 
-# Who only reads does not pay for what writes and checks: these modules are loaded when they are used.
+# Imported on first use, so that programs that only read do not load the code that writes and verifies.
 _LOADED_WHEN_USED = {
     "AttachReport": "intarsia.embed",
     "Bloom": "intarsia.embed",

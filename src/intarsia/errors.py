@@ -3,26 +3,26 @@
 ::
 
     IntarsiaError
-    ├── FormatError (ValueError)        a file, at a place: path, offset, struct
+    ├── FormatError (ValueError)        a problem at a place in a file: path, offset, struct
     │   ├── CorruptFileError            the bytes contradict the format
-    │   └── UnsupportedFeatureError     the bytes are legal but not handled; names the remedy
-    ├── IndexBuildError                 an index cannot be built as asked
+    │   └── UnsupportedFeatureError     the bytes are legal but not supported; names the remedy
+    ├── IndexBuildError                 an index cannot be built as requested
     ├── IndexPayloadError               the bytes of an embedded index are damaged
     │   └── NewerDirectoryError         a later version of Intarsia wrote them
-    ├── PredicateError (ValueError)     a predicate that cannot be understood or compared
-    ├── ColumnNotFoundError (KeyError)  a column that the schema does not have, with near matches
-    ├── WriteError (ValueError)         rows or a schema that cannot be written as asked
-    │   └── NotTabularError (TypeError) what was given has no rows and columns
-    ├── ReplaceError (OSError)          a file could not be replaced; the old one is untouched
-    │   └── ChangedMeanwhileError       somebody else changed it since it was read
-    ├── ObjectStoreError (OSError)      a store that cannot be reached, refuses, or is not known
-    ├── ReplacedWhileReadError (OSError)  the file is no longer the one that was opened
-    ├── JavaNotFoundError               intarsia.spark finds no Java that Spark can run on
-    └── UsageError                      the command was called wrongly; nobody else sees it
+    ├── PredicateError (ValueError)     a predicate cannot be parsed or compared
+    ├── ColumnNotFoundError (KeyError)  the schema has no such column; suggests similar names
+    ├── WriteError (ValueError)         rows or a schema cannot be written as requested
+    │   └── NotTabularError (TypeError) the data does not consist of rows and columns
+    ├── ReplaceError (OSError)          a file could not be replaced; the old file is untouched
+    │   └── ChangedMeanwhileError       the file changed after it was read
+    ├── ObjectStoreError (OSError)      an object store is unreachable, refuses access, or is unknown
+    ├── ReplacedWhileReadError (OSError)  the file changed after it was opened
+    ├── JavaNotFoundError               intarsia.spark found no Java that can run Spark
+    └── UsageError                      the command line is wrong; raised only by the command
 
-    IntarsiaWarning (UserWarning)       an optional index was ignored; the rows are still right
+    IntarsiaWarning (UserWarning)       an optional index was ignored; results are still correct
 
-The last two of the errors are defined where they are raised, in `intarsia.spark.java` and `intarsia.cli`.
+`JavaNotFoundError` is defined in `intarsia.spark.java`, and `UsageError` in `intarsia.cli`.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from collections.abc import Iterable
 
 
 class IntarsiaError(Exception):
-    """Root of every error that Intarsia raises on purpose.
+    """Base class of every error that Intarsia raises deliberately.
 
     Args:
-        message: What is wrong, with the value that is wrong; then the remedy, if there is one.
+        message: The problem, with the offending value; then the remedy, if there is one.
         reason: A code in kebab case for programs and tests, such as ``"wrong-magic"``. The message may be
             reworded between versions; the code stays.
         path: The file, if the error is about one.
@@ -58,12 +58,12 @@ class IntarsiaError(Exception):
 
 
 class FormatError(IntarsiaError, ValueError):
-    """Something is wrong with the bytes of a file.
+    """A problem with the bytes of a file.
 
     Args:
-        message: What is wrong, in one clear sentence, with the remedy if there is one.
+        message: The problem and its remedy, without the place, which `str` puts in front.
         reason: As in `IntarsiaError`.
-        path: The file; set by the layer that knows it.
+        path: The file; set by the layer that opened it.
         column: As in `IntarsiaError`.
         offset: Byte offset in the file at which the struct starts, if known.
         struct: The Parquet name of the struct, such as ``"ColumnIndex"``.
@@ -93,19 +93,19 @@ class FormatError(IntarsiaError, ValueError):
 
 
 class CorruptFileError(FormatError):
-    """The bytes contradict the Parquet format (truncated, wrong magic, impossible lengths)."""
+    """The bytes contradict the Parquet format: truncated file, wrong magic, impossible lengths."""
 
 
 class UnsupportedFeatureError(FormatError):
-    """The file is legal but uses something that is not handled; the message names the remedy."""
+    """The file is valid but uses an unsupported feature; the message names the remedy."""
 
 
 class IndexBuildError(IntarsiaError):
-    """An index cannot be built on this file or column as asked."""
+    """An index cannot be built on this file or column as requested."""
 
 
 class IndexPayloadError(IntarsiaError):
-    """The stored bytes of an embedded index are damaged or of a version not known here."""
+    """The bytes of an embedded index are damaged, or a version of them is unknown."""
 
 
 class NewerDirectoryError(IndexPayloadError):
@@ -117,11 +117,11 @@ class PredicateError(IntarsiaError, ValueError):
 
 
 class ColumnNotFoundError(IntarsiaError, KeyError):
-    """A column that the schema does not have.
+    """The schema has no column of this name.
 
     Args:
-        column: The name that was asked for.
-        known: The names that exist, from which near matches are drawn.
+        column: The name that was not found.
+        known: The names in the schema; similar ones are suggested.
     """
 
     def __init__(self, column: str, known: Iterable[str]) -> None:
@@ -142,35 +142,35 @@ class ColumnNotFoundError(IntarsiaError, KeyError):
 
 
 class WriteError(IntarsiaError, ValueError):
-    """Rows cannot be written as asked; no file was made, and one that was there is untouched."""
+    """Rows cannot be written as requested; no file was created, and an existing file is untouched."""
 
 
 class NotTabularError(WriteError, TypeError):
-    """What was given to be written has no rows and columns."""
+    """The data to be written does not consist of rows and columns."""
 
 
 class ReplaceError(IntarsiaError, OSError):
-    """A file could not be replaced; the old one is whole and untouched."""
+    """A file could not be replaced; the old file is complete and untouched."""
 
 
 class ChangedMeanwhileError(ReplaceError):
-    """The file is no longer the one that was read; somebody else replaced or changed it."""
+    """The file was replaced or modified by another process after it was read."""
 
 
 class ObjectStoreError(IntarsiaError, OSError):
-    """A store behind a URL cannot be reached, refuses, or is of no known kind; the remedy is named."""
+    """An object store is unreachable, refuses access, or is unknown; the message names the remedy."""
 
 
 class ReplacedWhileReadError(IntarsiaError, OSError):
-    """The file was replaced or cut short while it was read; it need not be damaged."""
+    """The file was replaced or truncated while it was read; it is not necessarily damaged."""
 
 
 class IntarsiaWarning(UserWarning):
-    """An optional index was ignored; results are right, only less was skipped."""
+    """An optional index was ignored; results are correct, but less was skipped."""
 
 
 def near_matches(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Up to three of ``known`` that look like ``name``, ignoring case.
+    """Return up to three of ``known`` that resemble ``name``, ignoring case.
 
     Example:
         >>> near_matches("Dest", ["dest", "origin"])

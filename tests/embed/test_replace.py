@@ -1,7 +1,8 @@
-"""Replacing a file: old or new at every instant, and everything that travels with it kept (contract C4)."""
+"""Replacing a file: the path is always the old or the new file, and its attributes are kept (contract C4)."""
 
 import dataclasses
 import errno
+import fcntl
 import os
 import stat
 import subprocess
@@ -18,9 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from intarsia.embed import PageIndex, attach, detach
-from intarsia.errors import IndexBuildError, ReplaceError
+from intarsia.errors import ChangedMeanwhileError, IndexBuildError, ReplaceError
 from intarsia.storage import replace
-from intarsia.storage.replace import FileIdentity, remove_leftovers, replace_tail
+from intarsia.storage.replace import FileIdentity, NewFile, remove_leftovers, replace_tail
 from intarsia.storage.sidecar import sidecar_path
 from tests.child import ENVIRONMENT, KILLED_AT_A_CALL, run
 
@@ -36,15 +37,15 @@ def path(tmp_path):
 
 @pytest.fixture(autouse=True, params=["copied in the end", "copied ahead"])
 def ahead(request, monkeypatch):
-    """Everything holds for large files, which are copied while indexes are built, and for small ones."""
+    """All tests run for large files, which are copied while indexes are built, and for small ones."""
     if request.param == "copied ahead":
-        monkeypatch.setattr(replace, "_AHEAD_BYTES", 0)
+        monkeypatch.setattr(replace, "AHEAD_BYTES", 0)
     return request.param == "copied ahead"
 
 
 @pytest.fixture
 def attached(path, tmp_path):
-    """The bytes that attaching ends with."""
+    """The bytes of the file after attaching."""
     other = tmp_path / "elsewhere" / "t.parquet"
     other.parent.mkdir()
     other.write_bytes(path.read_bytes())
@@ -56,13 +57,13 @@ def attached(path, tmp_path):
 
 
 def hadoop_sidecar(data, stretch_bytes=512):
-    """What Hadoop's ChecksumFileSystem writes."""
+    """The sidecar that Hadoop's ChecksumFileSystem writes."""
     stretches = (data[start : start + stretch_bytes] for start in range(0, len(data), stretch_bytes))
     checksums = b"".join(zlib.crc32(stretch).to_bytes(4, "big") for stretch in stretches)
     return b"crc\0" + stretch_bytes.to_bytes(4, "big") + checksums
 
 
-# --- what travels with a file ----------------------------------------------------------------------
+# --- attributes of a file --------------------------------------------------------------------------
 
 
 def test_mode_and_times_are_kept(path):
@@ -77,7 +78,7 @@ def test_mode_and_times_are_kept(path):
         assert os.listdir(path.parent) == ["t.parquet"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the owner of a file")
 def test_owner_is_kept(path):
     os.chown(path, 1234, 2345)
     path.chmod(0o4750)
@@ -86,20 +87,20 @@ def test_owner_is_kept(path):
     assert (after.st_uid, after.st_gid, stat.S_IMODE(after.st_mode)) == (1234, 2345, 0o4750)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-def test_group_is_kept_by_one_who_cannot_keep_the_owner(path):
-    """A member of the file's group may write in its folder, but files are not his to give away."""
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_group_is_kept_where_the_owner_cannot_be(path):
+    """A member of the file's group can write to its folder, but cannot change the owner of a file."""
     program = """
 import os, sys
 from intarsia.embed import PageIndex, attach
 shared, warm_up = sys.argv[1:]
-attach(warm_up, PageIndex())  # imports what is imported when it is used, as long as that may be read
+attach(warm_up, PageIndex())  # run the lazy imports while the modules are readable
 os.setgroups([2345])
 os.setgid(3456)
 os.setuid(1357)
 print(attach(shared, PageIndex()).changed)
 """
-    with tempfile.TemporaryDirectory() as folder:  # pytest's own is closed to others
+    with tempfile.TemporaryDirectory() as folder:  # other users cannot read pytest's own
         os.chmod(folder, 0o777)
         shared = Path(folder, "t.parquet")
         shared.write_bytes(path.read_bytes())
@@ -110,7 +111,7 @@ print(attach(shared, PageIndex()).changed)
         assert (after.st_uid, after.st_gid, stat.S_IMODE(after.st_mode)) == (1357, 2345, 0o640)
 
 
-def test_owner_that_cannot_be_kept_is_no_failure(path, monkeypatch):
+def test_owner_that_cannot_be_kept_is_not_a_failure(path, monkeypatch):
     def refuse(*args):
         raise PermissionError(errno.EPERM, "not yours")
 
@@ -176,31 +177,31 @@ def test_sidecar_is_rewritten(path, attached, stretch_bytes):
 @pytest.mark.parametrize(
     "damage", [b"", b"crc\0", b"crc\0\0\0\0\0", b"crc\0\xff\xff\xff\xff", b"something else"]
 )
-def test_damaged_sidecar_gives_way_to_a_right_one(path, attached, damage):
+def test_damaged_sidecar_is_replaced_by_a_correct_one(path, attached, damage):
     sidecar = Path(sidecar_path(str(path)))
     sidecar.write_bytes(damage)
     attach(path, [PageIndex()])
     assert sidecar.read_bytes() == hadoop_sidecar(attached)
 
 
-def test_sidecar_of_another_length_is_computed_anew(path, attached):
+def test_sidecar_of_another_length_is_recomputed(path, attached):
     sidecar = Path(sidecar_path(str(path)))
     sidecar.write_bytes(hadoop_sidecar(b"x" * 10_000))
     attach(path, [PageIndex()])
     assert sidecar.read_bytes() == hadoop_sidecar(attached)
 
 
-def test_sidecar_still_tells_of_rot(path):
-    """Checksums of old bytes are taken over: computing them anew would hide that a byte has changed."""
+def test_sidecar_still_detects_corruption(path):
+    """Checksums of old bytes are copied: recomputing them would hide that a byte has changed."""
     before = path.read_bytes()
-    told = hadoop_sidecar(before)
+    checksums = hadoop_sidecar(before)
     sidecar = Path(sidecar_path(str(path)))
-    sidecar.write_bytes(told)
-    rotten = bytearray(before)
-    rotten[1000] ^= 1
-    path.write_bytes(rotten)
+    sidecar.write_bytes(checksums)
+    corrupt = bytearray(before)
+    corrupt[1000] ^= 1
+    path.write_bytes(corrupt)
     replace_tail(str(path), FileIdentity.of(path), len(before), [b"tail"])
-    assert sidecar.read_bytes()[: len(told) - 4] == told[:-4]
+    assert sidecar.read_bytes()[: len(checksums) - 4] == checksums[:-4]
     assert sidecar.read_bytes() == hadoop_sidecar(before + b"tail")
 
 
@@ -216,7 +217,7 @@ def test_sidecar_beside_a_link(path, attached):
         assert Path(sidecar_path(str(name))).read_bytes() == hadoop_sidecar(attached)
 
 
-def test_no_sidecar_none_made(path):
+def test_no_sidecar_is_created(path):
     attach(path, [PageIndex()])
     assert not Path(sidecar_path(str(path))).exists()
 
@@ -225,7 +226,7 @@ def test_no_sidecar_none_made(path):
 
 
 def failing(function, error, after=0):
-    """``function``, which fails from the given call on."""
+    """``function``, which fails after the given number of calls."""
     calls = [0]
 
     def call(*args, **kwargs):
@@ -239,27 +240,27 @@ def failing(function, error, after=0):
 
 @pytest.mark.parametrize("name", ["write", "fsync", "replace", "fchmod", "utime"])
 @pytest.mark.parametrize(
-    ("number", "remedy"),
+    ("number", "reason"),
     [
-        (errno.ENOSPC, "free some space"),
-        (errno.EACCES, "allow"),
-        (errno.EROFS, "read-only"),
-        (errno.EIO, "as it was"),
+        (errno.ENOSPC, "disk-full"),
+        (errno.EACCES, "permission-denied"),
+        (errno.EROFS, "read-only-file-system"),
+        (errno.EIO, "system-error"),
     ],
 )
-def test_what_the_system_refuses(path, monkeypatch, name, number, remedy):
+def test_errors_of_the_system(path, monkeypatch, name, number, reason):
     before = path.read_bytes()
     with monkeypatch.context() as patch:
         patch.setattr(os, name, failing(getattr(os, name), OSError(number, os.strerror(number))))
-        with pytest.raises(ReplaceError, match=remedy) as caught:
+        with pytest.raises(ReplaceError) as caught:
             attach(path, [PageIndex()])
-    assert "t.parquet" in str(caught.value)
+    assert (caught.value.reason, caught.value.path) == (reason, str(path))
     assert path.read_bytes() == before
     assert os.listdir(path.parent) == ["t.parquet"]
 
 
 def test_disk_full(path):
-    """A real limit: the child may write no file as large as the new one."""
+    """With a real limit: the child process must not write a file as large as the new one."""
     before = path.read_bytes()
     program = (
         "import resource, signal, sys; from intarsia.embed import attach, PageIndex; "
@@ -267,10 +268,9 @@ def test_disk_full(path):
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({len(before)}, {len(before)}))\n"
         "try: attach(sys.argv[1], [PageIndex()])\n"
-        "except ReplaceError as error: print(error)\n"
+        "except ReplaceError as error: print(error.reason)\n"
     )
-    out = run(program, str(path))
-    assert "larger than the system allows" in out
+    assert run(program, str(path)) == "file-too-large\n"
     assert path.read_bytes() == before
     assert os.listdir(path.parent) == ["t.parquet"]
 
@@ -290,12 +290,12 @@ def test_interrupted(path, monkeypatch, error):
 @pytest.mark.parametrize("number", [errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP])
 def test_kernel_that_cannot_copy(path, attached, monkeypatch, number):
     monkeypatch.setattr(os, "copy_file_range", failing(None, OSError(number, "no")), raising=False)
-    monkeypatch.setattr(replace, "_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(replace, "BLOCK_BYTES", 1000)
     attach(path, [PageIndex()])
     assert path.read_bytes() == attached
 
 
-def test_kernel_that_copies_in_pieces(path, attached, monkeypatch):
+def test_kernel_that_copies_piece_by_piece(path, attached, monkeypatch):
     whole = os.copy_file_range
     monkeypatch.setattr(os, "copy_file_range", lambda a, b, n, *offsets: whole(a, b, min(n, 777), *offsets))
     attach(path, [PageIndex()])
@@ -314,7 +314,7 @@ def test_writes_that_are_cut_short(path, attached, monkeypatch):
 
 @dataclasses.dataclass(frozen=True)
 class Watching:
-    """An index that looks about while it is built."""
+    """An index that lists the folder while it is built."""
 
     kind: ClassVar[str] = "watching"
     version: ClassVar[int] = 1
@@ -325,39 +325,44 @@ class Watching:
 
     def build(self, chunk):
         self.looked.append([name for name in os.listdir(self.folder) if name.endswith(".tmp")])
-        raise IndexBuildError("seen enough")
+        raise IndexBuildError("seen enough", reason="seen-enough")
 
     def open(self, payload, layout): ...
 
 
-def test_the_copy_is_begun_before_an_index_is_built_and_goes_when_that_fails(path, ahead, monkeypatch):
+def test_the_copy_starts_before_an_index_is_built_and_is_removed_when_that_fails(path, ahead, monkeypatch):
     monkeypatch.setattr(Watching, "looked", [])
     before = path.read_bytes()
-    with pytest.raises(IndexBuildError, match="seen enough"):
+    with pytest.raises(IndexBuildError) as caught:
         attach(path, [Watching(str(path.parent))])
+    assert caught.value.reason == "seen-enough"
     assert [len(found) for found in Watching.looked] == [1 if ahead else 0]
     assert path.read_bytes() == before
     assert os.listdir(path.parent) == ["t.parquet"]
 
 
-def test_nothing_is_copied_where_nothing_is_to_do(path, monkeypatch):
+def test_nothing_is_copied_when_there_is_nothing_to_do(path, monkeypatch):
     attach(path, [PageIndex()])
-    monkeypatch.setattr(replace, "_temporary", failing(None, AssertionError("a copy is made")))
+    system_open, opened = os.open, []
+    monkeypatch.setattr(os, "open", lambda name, *rest: opened.append(name) or system_open(name, *rest))
     assert attach(path, [PageIndex()]).kept == ("page_index",)
+    assert opened
+    assert not [name for name in opened if str(name).endswith(".tmp")]
 
 
-def test_what_fails_ahead_is_told(path, monkeypatch):
+def test_failures_of_the_copy_ahead_are_reported(path, monkeypatch):
     before = path.read_bytes()
     for name in ("copy_file_range", "fsync"):
         with monkeypatch.context() as patch:
             patch.setattr(os, name, failing(None, OSError(errno.ENOSPC, "full")))
-            with pytest.raises(ReplaceError, match="free some space"):
+            with pytest.raises(ReplaceError) as caught:
                 attach(path, [PageIndex()])
+        assert caught.value.reason == "disk-full"
         assert path.read_bytes() == before
         assert os.listdir(path.parent) == ["t.parquet"]
 
 
-# --- others at work --------------------------------------------------------------------------------
+# --- concurrent changes ----------------------------------------------------------------------------
 
 
 def test_file_that_changed_meanwhile(path):
@@ -369,23 +374,24 @@ def test_file_that_changed_meanwhile(path):
         path.unlink,
     ):
         change()
-        with pytest.raises(ReplaceError, match="while it was being indexed"):
+        with pytest.raises(ChangedMeanwhileError) as caught:
             replace_tail(str(path), identity, 10, [b"tail"])
+        assert (caught.value.reason, caught.value.path) == ("changed-meanwhile", str(path))
         assert not [name for name in os.listdir(path.parent) if name.endswith(".tmp")]
 
 
 def test_file_that_changes_at_the_last_moment(path, monkeypatch):
-    """It is attached to as it is now, or not at all."""
-    lock, changed = replace._lock, []
+    """The index is attached to the new file, or not at all."""
+    lock, changed = fcntl.flock, []
 
-    def meddle(fd, *, wait):
+    def meddle(fd, operation):
         if not changed and fd_means(fd, path):
             changed.append(True)
             pq.write_table(pa.table({"new": [1, 2, 3]}), path.with_suffix(".new"))
             path.with_suffix(".new").rename(path)
-        return lock(fd, wait=wait)
+        lock(fd, operation)
 
-    monkeypatch.setattr(replace, "_lock", meddle)
+    monkeypatch.setattr(fcntl, "flock", meddle)
     attach(path, [PageIndex()])
     assert changed
     assert pq.read_table(path).column_names == ["new"]
@@ -397,8 +403,8 @@ def fd_means(fd, path):
     return (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
 
 
-def test_many_at_once(path, attached):
-    """Tasks that are run twice: all succeed, and the file is as if one had run."""
+def test_concurrent_runs(path, attached):
+    """All runs succeed, and the file is the same as after a single run."""
     failures = []
 
     def work():
@@ -417,20 +423,21 @@ def test_many_at_once(path, attached):
     assert os.listdir(path.parent) == ["t.parquet"]
 
 
-def test_leftovers_of_the_dead_go_and_work_of_the_living_stays(path):
-    dead = path.parent / ".t.parquet.intarsia-0123456789abcdef.tmp"
-    dead.write_bytes(b"half a file")
+def test_leftovers_of_dead_processes_are_removed_and_work_in_progress_is_kept(path):
+    in_progress = NewFile(str(path))
+    leftover = path.parent / ".t.parquet.intarsia-0123456789abcdef.tmp"
+    leftover.write_bytes(b"half a file")
     others = [
         path.parent / name
         for name in (".u.parquet.intarsia-0.tmp", ".t.parquet.tmp", "t.parquet.intarsia-1.tmp")
     ]
     for other in others:
         other.write_bytes(b"")
-    with replace._temporary(str(path)) as (_, alive):
-        assert remove_leftovers(str(path)) == [str(dead)]
-        assert os.path.exists(alive)
+    assert remove_leftovers(str(path)) == [str(leftover)]
+    assert os.path.exists(in_progress.temporary)
+    in_progress.discard()
     assert all(other.exists() for other in others)
-    assert not os.path.exists(alive)
+    assert not os.path.exists(in_progress.temporary)
 
 
 # --- killed ----------------------------------------------------------------------------------------
@@ -440,7 +447,7 @@ KILLED_AT = (
     + """
 from intarsia.embed import attach, detach, PageIndex
 from intarsia.storage import replace
-replace._AHEAD_BYTES = int(sys.argv[3])
+replace.AHEAD_BYTES = int(sys.argv[3])
 for name in "open close copy_file_range write fsync fchmod utime unlink replace pread".split():
     if hasattr(os, name):
         setattr(os, name, counted(getattr(os, name)))
@@ -451,7 +458,7 @@ print(count)
 
 
 def test_killed_at_every_call_to_the_system(path, attached, ahead):
-    """Whatever the instant, the file is the old or the new one, and the next run leaves nothing behind."""
+    """At any call, the file is the old or the new one, and the next run removes the leftovers."""
     before = path.read_bytes()
     mtime_ns = path.stat().st_mtime_ns
     sidecar = Path(sidecar_path(str(path)))
@@ -460,7 +467,7 @@ def test_killed_at_every_call_to_the_system(path, attached, ahead):
     calls = int(run(KILLED_AT, str(path), "-1", ahead_bytes))
     assert path.read_bytes() == attached
     outcomes = set()
-    # opening and reading the file come first, and change nothing: a few of those are enough
+    # the first calls open and read the file and change nothing, so a few of them are enough
     for stop in [*range(1, calls - 22, 15), *range(max(1, calls - 22), calls + 1)]:
         path.write_bytes(before)
         os.utime(path, ns=(0, mtime_ns))
@@ -480,7 +487,7 @@ def test_killed_at_every_call_to_the_system(path, attached, ahead):
 
 @pytest.mark.slow
 def test_killed_at_random_times(path, attached):
-    """Attaching and detaching in a loop, killed whenever it happens to be."""
+    """Attaching and detaching in a loop, killed at arbitrary times."""
     before = path.read_bytes()
     program = (
         "import sys; from intarsia.embed import attach, detach, PageIndex\n"

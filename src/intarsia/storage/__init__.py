@@ -1,4 +1,4 @@
-"""Where bytes come from and where they go: byte ranges, local files, object stores, atomic replacement."""
+"""Byte-level input and output: byte ranges, local files, object stores, atomic replacement."""
 
 from intarsia.storage.held import HeldBytes
 from intarsia.storage.local import LocalFile, local_path

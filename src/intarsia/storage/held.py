@@ -1,4 +1,4 @@
-"""Bytes that were read and are held for a while, for whoever asks for them next."""
+"""A source that keeps bytes in memory for a while, for the next read of them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from intarsia.storage.source import ByteSource
 
 
 class HeldBytes:
-    """Another source, of which some bytes are held in memory.
+    """A wrapper that keeps some bytes of another source in memory.
 
     Args:
-        source: The source underneath; what is not held comes from there.
+        source: The underlying source, which is read for all other bytes.
 
     Example:
         >>> from intarsia.storage import CountedSource, MemorySource
@@ -42,10 +42,10 @@ class HeldBytes:
 
     @contextmanager
     def holding(self) -> Iterator[Callable[[int, bytes], None]]:
-        """Within the block, bytes that were read can be held.
+        """Keep bytes in memory within the block.
 
         Yields:
-            What holds bytes, given the offset of the first one in the file.
+            A function that takes the offset of bytes in the file and the bytes to keep.
         """
         held_here: list[int] = []
 
@@ -63,7 +63,7 @@ class HeldBytes:
                 self._starts.remove(start)
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
-        """The bytes of each range, those that are not held in one go."""
+        """Read the bytes of each range, with one call of the source for all bytes not in memory."""
         cuts = [list(self._cut(place)) for place in ranges]
         missing = [place for pieces in cuts for place, held in pieces if held is None]
         fetched = iter(self._source.read_ranges(missing) if missing else ())
@@ -71,7 +71,7 @@ class HeldBytes:
         return [found[0] if len(found) == 1 else b"".join(found) for found in parts]
 
     def _cut(self, place: ByteRange) -> Iterator[tuple[ByteRange, bytes | None]]:
-        """A range in pieces, each of which is held, or not at all."""
+        """Split a range into pieces that are either completely in memory or not at all."""
         position = place.start
         first = max(0, bisect.bisect_right(self._starts, position) - 1)
         for start in self._starts[first:]:
@@ -91,5 +91,5 @@ class HeldBytes:
             yield ByteRange(position, place.stop), None
 
     def close(self) -> None:
-        """Close the source underneath."""
+        """Close the underlying source."""
         self._source.close()

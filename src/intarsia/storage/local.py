@@ -10,49 +10,49 @@ from urllib.parse import unquote
 
 from intarsia.storage.ranges import ByteRange
 
-#: File systems record when a file was written at least this finely.
+#: The coarsest resolution of modification times among common file systems.
 _CLOCK_TICK_SECONDS = 2.0
 
 _URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.\-]+)://([^/]*)(/?.*)", re.DOTALL)
 
 
 class LocalFile:
-    """A file on a local disk, read with ``pread`` (no shared file position, so threads may share it).
+    """A file on a local disk, read with ``pread``, which has no file position and so is thread-safe.
 
-    The file is opened once: should it be replaced while it is read, the reads go on in the old one.
+    The file is opened once. If it is replaced meanwhile, reads continue in the old file.
 
     Args:
         path: The file.
-        shown_as: The name to show in messages, if it is not the path.
+        shown_as: The name in messages; by default the path.
     """
 
     coalesce_bytes = 0
 
     def __init__(self, path: str | os.PathLike[str], shown_as: str | None = None) -> None:
         self.path = shown_as or os.fspath(path)
-        self._fd = -1  # for `__del__`, should there be no such file
+        self._fd = -1  # for `__del__`, if opening fails
         self._fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
         found = os.fstat(self._fd)
         self._size = found.st_size
-        # a file that was written a moment ago may be written again within the same tick of its clock
+        # a file modified within the last tick may be modified again without a change of its time
         is_settled = time.time() - found.st_mtime > _CLOCK_TICK_SECONDS
-        # `cp -p` and `rsync --times` set the time of the last write; that of the last change, nobody can
+        # `cp -p` and `rsync --times` set mtime; no program can set ctime
         changed = (found.st_mtime_ns, found.st_ctime_ns)
         self.identity = (found.st_dev, found.st_ino, found.st_size, *changed) if is_settled else None
 
     def size(self) -> int:
-        """Length of the file in bytes, when it was opened."""
+        """Length of the file in bytes when it was opened."""
         return self._size
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
-        """The bytes of each range; shorter only where the file ends."""
+        """Read the bytes of each range; fewer only at the end of the file."""
         return [self._read(start, stop - start) for start, stop in ranges]
 
     def _read(self, offset: int, length: int) -> bytes:
         data = self._pread(length, offset)
         if len(data) == length or not data:
             return data
-        pieces = [data]  # Linux returns at most 2 GiB a call, and any call may be cut short
+        pieces = [data]  # Linux returns at most 2 GiB per call, and any call may return less than requested
         while data and (missing := length - sum(map(len, pieces))) > 0:
             data = self._pread(missing, offset + length - missing)
             pieces.append(data)
@@ -61,11 +61,11 @@ class LocalFile:
     def _pread(self, length: int, offset: int) -> bytes:
         try:
             return os.pread(self._fd, length, offset)
-        except OSError as error:  # knows the file only by its descriptor
+        except OSError as error:  # it does not contain the path
             raise OSError(error.errno, error.strerror, self.path) from error
 
     def close(self) -> None:
-        """Close the file descriptor; closing twice is harmless."""
+        """Close the file descriptor; calling it twice is allowed."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -75,10 +75,10 @@ class LocalFile:
 
 
 def local_path(name: str) -> str | None:
-    """The local path that a path or a ``file://`` URL means; None for the URL of an object.
+    """Return the local path of a path or ``file://`` URL; None for the URL of an object.
 
     Raises:
-        FileNotFoundError: If the URL is of a file on another machine.
+        FileNotFoundError: If the URL names another machine.
 
     Example:
         >>> local_path("lake/a%20b.parquet"), local_path("file:///lake/a%20b.parquet")
@@ -94,7 +94,7 @@ def local_path(name: str) -> str | None:
         return None
     if host.lower() not in ("", "localhost"):
         raise FileNotFoundError(
-            f"{name}: this names a file on the machine {host!r}; of this machine, a file has three slashes, "
-            "as in file:///lake/x.parquet, and a relative path no file:// at all"
+            f"{name}: this URL names a file on host {host!r}; write a local file with three slashes, as in "
+            "file:///lake/x.parquet, or without file://"
         )
     return unquote(rest)

@@ -1,4 +1,4 @@
-"""Objects behind URLs, read through obstore."""
+"""Objects in object stores, read through obstore."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from intarsia.errors import ReplacedWhileReadError
 from intarsia.storage.object_errors import is_range_refused, object_errors
 from intarsia.storage.ranges import ByteRange
 
-#: Requests to an object store that are under way at once, for one `ByteSource.read_ranges`.
+#: Concurrent requests to an object store for one `ByteSource.read_ranges`.
 MAX_CONCURRENT_REQUESTS = 16
 
 
 class ObjectIdentity(NamedTuple):
-    """What a store says of an object when it is listed, or asked about.
+    """The metadata of an object, from a listing or a HEAD request.
 
     Attributes:
         size_bytes: Its length.
-        e_tag: Changes whenever the object does; None if the store has none.
-        modified: When it was written last, in seconds since 1970; None if the store does not say.
+        e_tag: Changes whenever the object changes; None if the store has no ETags.
+        modified: When it was last written, in seconds since 1970; None if unknown.
     """
 
     size_bytes: int
@@ -29,7 +29,7 @@ class ObjectIdentity(NamedTuple):
 
     @classmethod
     def of(cls, meta: Mapping[str, Any]) -> ObjectIdentity:
-        """What obstore says of an object."""
+        """Convert the metadata that obstore returns."""
         modified = meta.get("last_modified")
         return cls(
             int(meta["size"]), meta.get("e_tag"), None if modified is None else float(modified.timestamp())
@@ -37,24 +37,24 @@ class ObjectIdentity(NamedTuple):
 
     @property
     def is_conclusive(self) -> bool:
-        """Whether an object that has the same identity has the same bytes."""
+        """Whether equal identities prove equal bytes."""
         return self.e_tag is not None
 
 
 class ObjectStoreFile:
-    """An object behind a URL (``s3://``, ``gs://``, ``az://``, ``https://``), read through obstore.
+    """An object with a URL (``s3://``, ``gs://``, ``az://``, ``https://``), read through obstore.
+
+    If the object is replaced after it was opened, reads fail, because the footer of one object does not
+    describe the bytes of another.
 
     Args:
         store: An obstore store (or any object with obstore's interface).
         key: The object's path within the store.
-        path: The name to show in messages; the URL it came from.
-        known: What a listing said of it; None to ask the store.
-
-    The object is read as it was when it was opened: should it be replaced meanwhile, a read fails, since the
-    footer of one object says nothing about the bytes of another.
+        path: The name in messages: the URL.
+        known: Its metadata from a listing; None to request it from the store.
     """
 
-    #: As obstore does by itself; doing it here keeps the count honest.
+    #: obstore's own default; coalescing here makes the request count exact.
     coalesce_bytes = 1 << 20
 
     def __init__(self, store: Any, key: str, path: str, known: ObjectIdentity | None = None) -> None:
@@ -67,16 +67,16 @@ class ObjectStoreFile:
         self.identity = found if found.is_conclusive else None
 
     def size(self) -> int:
-        """Length of the object in bytes, when it was opened."""
+        """Length of the object in bytes when it was opened."""
         return self._size
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
-        """The bytes of each range, fetched concurrently.
+        """Fetch the bytes of each range concurrently.
 
         Raises:
-            ReplacedWhileReadError: If the object is no longer the one that was opened.
-            FileNotFoundError: If there is none any more.
-            ObjectStoreError: If the store cannot be reached, or refuses.
+            ReplacedWhileReadError: If the object was replaced after it was opened.
+            FileNotFoundError: If the object was deleted after it was opened.
+            ObjectStoreError: If the store is unreachable or refuses access.
         """
         if len(ranges) < 2:
             return [self._read(place) for place in ranges]
@@ -92,35 +92,38 @@ class ObjectStoreFile:
                 result = obstore.get(self._store, self._key, options={"range": (place.start, place.stop)})
                 data = bytes(result.bytes())
             except GenericError as error:
-                # a range of the object that was opened can only lie outside of another one
+                # a range within the opened object is out of range only if the object was replaced
                 if is_range_refused(error) and self._is_another(obstore.head(self._store, self._key)):
                     raise self._replaced() from None
                 raise
-        # compared here: a weak ETag cannot be sent as a condition, and some servers do not know conditions
+        # compared here, because a weak ETag cannot be sent as a condition and some servers have no conditions
         if self._is_another(result.meta):
             raise self._replaced()
         return data
 
     def _is_another(self, meta: Any) -> bool:
-        """Whether what a store says of the object is not what it said when it was opened."""
+        """Whether the metadata differs from that of the object when it was opened."""
         found = meta.get("e_tag")
         is_other_version = self.e_tag is not None and found is not None and found != self.e_tag
         return is_other_version or int(meta["size"]) != self._size
 
     def _replaced(self) -> ReplacedWhileReadError:
         return ReplacedWhileReadError(
-            f"{self.path}: the object was replaced while it was read; open it again"
+            f"{self.path}: the object was replaced while it was read; open it again",
+            reason="object-replaced",
+            path=self.path,
         )
 
     def close(self) -> None:
-        """Nothing is held between requests."""
+        """Do nothing: there are no resources to release."""
 
 
 def ask_identity(store: Any, key: str, path: str) -> ObjectIdentity:
-    """What a store says of an object; one request.
+    """Request the metadata of an object.
 
     Raises:
-        ObjectStoreError: If the store cannot be reached, or refuses.
+        FileNotFoundError: If there is no such object.
+        ObjectStoreError: If the store is unreachable or refuses access.
     """
     import obstore
 
@@ -129,10 +132,10 @@ def ask_identity(store: Any, key: str, path: str) -> ObjectIdentity:
 
 
 def find_store(url: str) -> tuple[Any, str]:
-    """The obstore store that the URL of an object or a folder of them means, and the path within it.
+    """Return the obstore store for the URL of an object or a folder, and the path within the store.
 
     Raises:
-        ObjectStoreError: If obstore knows no such store, or it needs what the environment does not say.
+        ObjectStoreError: If the store is unknown, or the environment lacks a setting that it needs.
     """
     from obstore.store import from_url
 

@@ -1,4 +1,4 @@
-"""Ranges of bytes: coalesced into requests, and cut out of them again."""
+"""Byte ranges, how they coalesce into requests, and how they are cut out of the responses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ByteRange(NamedTuple):
 
 
 def coalesce(ranges: Iterable[ByteRange], gap_bytes: int) -> list[ByteRange]:
-    """The fewest requests that cover ``ranges``, joining those closer than or equal to ``gap_bytes``.
+    """Return the fewest requests that cover ``ranges``, joining ranges at most ``gap_bytes`` apart.
 
     Example:
         >>> coalesce([ByteRange(8, 9), ByteRange(0, 4), ByteRange(4, 6)], gap_bytes=1)
@@ -39,7 +39,7 @@ def coalesce(ranges: Iterable[ByteRange], gap_bytes: int) -> list[ByteRange]:
 
 
 def cut(ranges: Sequence[ByteRange], requests: list[ByteRange], fetched: list[bytes]) -> list[bytes]:
-    """Each range out of the request that covers it."""
+    """Cut each range out of the bytes of the request that covers it."""
     starts = [request.start for request in requests]
     pieces = []
     for start, stop in ranges:

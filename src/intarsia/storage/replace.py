@@ -1,8 +1,9 @@
-"""Replacing a local file atomically (contract C4): by its own first bytes and a new end, or by a new file.
+"""Atomic replacement of a local file (contract C4), by its own first bytes and a new tail or by a new file.
 
-The new file is written beside the old one, synced and renamed over it, so that at every instant the name
-means the old file or the new one.  The temporary file is held with a lock that dies with its process: whoever
-comes next can tell a leftover from work in progress, and removes it.  (Without locks, leftovers stay.)
+The new file is written next to the old one, synced and renamed over it, so that the path always refers to
+either the old file or the new one.  A process locks its temporary file, and the lock ends with the process.
+The next run can therefore distinguish a leftover from work in progress, and removes it.  On file systems
+without locks, leftovers remain.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from dataclasses import dataclass
 from intarsia.errors import ChangedMeanwhileError, ReplaceError
 from intarsia.storage.sidecar import read_sidecar, sidecar_path, updated_sidecar
 
-#: Copied at a time where the kernel cannot copy by itself.
-_BLOCK_BYTES = 1 << 20
+#: Bytes per read and write where the kernel cannot copy.
+BLOCK_BYTES = 1 << 20
 
-#: What `copy_file_range` is asked for at a time.
+#: Bytes per call of `copy_file_range`.
 _LARGE_BLOCK_BYTES = 64 << 20
 
-#: Fewer bytes are not copied ahead: that takes less than starting a thread and syncing twice.
-_AHEAD_BYTES = 16 << 20
+#: Fewer bytes are not copied ahead: copying them is faster than starting a thread and syncing twice.
+AHEAD_BYTES = 16 << 20
 
-#: The kernel cannot copy between these two files (or at all); a plain copy can.
+#: The kernel cannot copy between these two files, or at all; reading and writing works.
 _NO_KERNEL_COPY = frozenset(
     getattr(errno, name)
     for name in ("EXDEV", "ENOSYS", "EINVAL", "EOPNOTSUPP", "ENOTSUP", "EPERM", "EBADF", "ETXTBSY", "EIO")
@@ -41,7 +42,7 @@ _NO_KERNEL_COPY = frozenset(
 
 @dataclass(frozen=True)
 class FileIdentity:
-    """What a file was when it was read; if any of it differs, it is another file."""
+    """Metadata of a file when it was read; if any field differs, the file has changed."""
 
     device: int
     inode: int
@@ -50,12 +51,12 @@ class FileIdentity:
 
     @classmethod
     def of(cls, path: str) -> FileIdentity:
-        """The identity of the file that a path means, through links."""
+        """Return the identity of a file, following symbolic links."""
         return cls.from_stat(os.stat(path))
 
     @classmethod
     def from_stat(cls, found: os.stat_result) -> FileIdentity:
-        """The identity in a stat result."""
+        """Return the identity in a stat result."""
         return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
@@ -63,27 +64,27 @@ def replace_tail(path: str, identity: FileIdentity, keep_bytes: int, tail: Itera
     """Replace a file by its first bytes and a new tail.
 
     Mode, owner, extended attributes and times are kept as far as the system allows, and a Hadoop sidecar is
-    rewritten.  A symbolic link stays one: its target is replaced.  Other hard links to the file keep the old
-    bytes.
+    rewritten.  The target of a symbolic link is replaced, not the link.  Other hard links to the file keep
+    the old bytes.
 
     Args:
         path: The file.
-        identity: What it was when ``keep_bytes`` and ``tail`` were worked out.
-        keep_bytes: How many of its bytes stay.
-        tail: What follows them.
+        identity: Its identity when ``keep_bytes`` and ``tail`` were computed.
+        keep_bytes: The number of bytes to keep.
+        tail: The bytes that follow them.
 
     Raises:
-        ChangedMeanwhileError: If the file has changed since; nothing was done.
-        ReplaceError: If the new file could not be written; the old one is untouched.
+        ChangedMeanwhileError: If the file has changed since; it is untouched.
+        ReplaceError: If the new file could not be written; the old file is untouched.
     """
     with Replacement(path, identity, keep_bytes) as new:
         new.finish(tail)
 
 
 class Replacement:
-    """What `replace_tail` does, in two steps: the first bytes may be copied before the tail is known.
+    """`replace_tail` in two steps, so that the first bytes can be copied before the tail is computed.
 
-    It is a context, at whose end no trace of an unfinished one is left.
+    On exit, the context manager removes the temporary file of an unfinished replacement.
 
     Args:
         path: As for `replace_tail`.
@@ -107,20 +108,20 @@ class Replacement:
         self._held.close()
 
     def begin(self) -> None:
-        """Start to copy and sync the first bytes in a thread, unless they are so few that it is not worth it.
+        """Start to copy and sync the first bytes in a thread, if there are enough of them to gain time.
 
         Raises:
-            ChangedMeanwhileError: If the file has changed since; nothing was done.
-            ReplaceError: If there can be no new file.
+            ChangedMeanwhileError: If the file has changed since; it is untouched.
+            ReplaceError: If the temporary file cannot be created.
         """
-        if self._copying is None and self._keep_bytes >= _AHEAD_BYTES:
+        if self._copying is None and self._keep_bytes >= AHEAD_BYTES:
             with self._named_errors():
                 self._open()
                 pool = self._held.enter_context(ThreadPoolExecutor(1))
                 self._copying = pool.submit(self._copy_ahead)
 
     def finish(self, tail: Iterable[bytes]) -> None:
-        """Write the tail, and put the new file in the place of the old one; see `replace_tail`."""
+        """Write the tail and rename the new file over the old one; see `replace_tail`."""
         path, target = self._path, self._target
         with self._named_errors():
             source, fd, temporary = self._open()
@@ -134,19 +135,19 @@ class Replacement:
             _keep_times(source, fd)
             sidecars = _new_sidecars({path, target}, self._identity.size, fd, self._keep_bytes)
             os.fsync(fd)
-            # two runs that both read the old file take turns here, and the second finds it gone
+            # of two runs that read the old file, the second waits here and then finds the file changed
             _lock(source, wait=True)
             if FileIdentity.of(target) != self._identity:
-                raise ChangedMeanwhileError(_changed(path))
+                raise _changed(path)
             for name in sidecars:
-                _remove(sidecar_path(name))  # stale from the next line on
+                _remove(sidecar_path(name))  # stale after the next line
             os.replace(temporary, target)
             _sync_folder(target)
             for name, data in sidecars.items():
                 _write_sidecar(name, target, data)
 
     def _open(self) -> tuple[int, int, str]:
-        """The old file, the new one, and its name until then."""
+        """Open both files; return their descriptors and the path of the temporary file."""
         if self._files is None:
             remove_leftovers(self._path)
             source = self._held.enter_context(_open_source(self._path, self._target, self._identity))
@@ -156,7 +157,7 @@ class Replacement:
     def _copy_ahead(self) -> None:
         source, fd, _ = self._open()
         _copy(source, fd, self._keep_bytes, self._stopped)
-        os.fsync(fd)  # the one in the end then has but the tail to wait for
+        os.fsync(fd)  # the final fsync then writes only the tail
 
     @contextmanager
     def _named_errors(self) -> Iterator[None]:
@@ -164,24 +165,24 @@ class Replacement:
             with _named_errors(self._path):
                 yield
         except FileNotFoundError as error:
-            raise ChangedMeanwhileError(_changed(self._path)) from error
+            raise _changed(self._path) from error
 
 
 class NewFile:
-    """A file that is written beside its place, and takes it when it is whole.
+    """A temporary file that is renamed to its path when it is complete.
 
-    What may be there already is replaced, and gives its mode, owner and extended attributes as far as the
-    system allows.  A symbolic link stays one: its target is replaced.
+    An existing file at the path is replaced.  Its mode, owner and extended attributes are kept as far as the
+    system allows.  The target of a symbolic link is replaced, not the link.
 
     Args:
-        path: The place.
+        path: The path of the file when it is complete.
 
     Attributes:
-        fd: The file, empty and open for reading and writing.
-        temporary: Its name until then.
+        fd: The descriptor of the file, which is empty and open for reading and writing.
+        temporary: Its path until it is complete.
 
     Raises:
-        ReplaceError: If there can be no such file.
+        ReplaceError: If the temporary file cannot be created.
     """
 
     def __init__(self, path: str) -> None:
@@ -189,40 +190,44 @@ class NewFile:
         self._held = ExitStack()
         with self.named_errors():
             if os.path.exists(self._target) and not os.path.isfile(self._target):
-                raise ReplaceError(f"{path}: is no file, and is left alone; name a file")
+                raise ReplaceError(
+                    f"{path}: the path exists and is not a regular file; choose another path",
+                    reason="not-a-file",
+                    path=path,
+                )
             remove_leftovers(self._path)
-            mode = 0o600 if os.path.exists(self._target) else 0o666  # the system takes the umask off
+            mode = 0o600 if os.path.exists(self._target) else 0o666  # the system applies the umask
             self.fd, self.temporary = self._held.enter_context(_temporary(self._target, mode))
 
     def named_errors(self) -> AbstractContextManager[None]:
-        """Turn what the system refuses within the block into one clear error."""
+        """Translate errors of the system within the block to `ReplaceError`."""
         return _named_errors(self._path, "written")
 
     def put_in_place(self) -> None:
-        """Let the path mean this file.
+        """Rename the file to its path.
 
         Raises:
-            ReplaceError: If the system refuses; what was there still is.
+            ReplaceError: If the system refuses; an existing file is untouched.
         """
         with self._held, self.named_errors(), ExitStack() as old:
             with suppress(FileNotFoundError):
                 source = os.open(self._target, os.O_RDONLY | os.O_CLOEXEC)
                 old.callback(os.close, source)
-                _lock(source, wait=True)  # until a run that is about to replace the old file has done so
+                _lock(source, wait=True)  # wait for a run that is replacing the old file
                 _keep_attributes(source, self.fd)
             os.fsync(self.fd)
             for name in {self._path, self._target}:
-                _remove(sidecar_path(name))  # of other bytes; without one Hadoop reads unchecked
+                _remove(sidecar_path(name))  # for the old bytes; without a sidecar Hadoop skips the check
             os.replace(self.temporary, self._target)
             _sync_folder(self._target)
 
     def discard(self) -> None:
-        """Leave no trace; harmless once it is in place."""
+        """Remove the temporary file; does nothing after `put_in_place`."""
         self._held.close()
 
 
 def remove_leftovers(path: str) -> list[str]:
-    """Remove what runs that died left beside a file.
+    """Remove the temporary files of runs that died.
 
     Returns:
         The paths that were removed.
@@ -233,7 +238,7 @@ def remove_leftovers(path: str) -> list[str]:
     folders = {
         os.path.dirname(target),
         os.path.dirname(os.path.abspath(path)),
-    }  # a link has a sidecar of its own
+    }  # a link has its own sidecar
     patterns = [
         os.path.join(glob.escape(folder), f".{glob.escape(name)}.intarsia-*.tmp") for folder in folders
     ]
@@ -249,8 +254,12 @@ def remove_leftovers(path: str) -> list[str]:
     return removed
 
 
-def _changed(path: str) -> str:
-    return f"{path}: the file was replaced or changed while it was being indexed; run again"
+def _changed(path: str) -> ChangedMeanwhileError:
+    return ChangedMeanwhileError(
+        f"{path}: the file was replaced or changed while it was being indexed; run again",
+        reason="changed-meanwhile",
+        path=path,
+    )
 
 
 @contextmanager
@@ -258,7 +267,7 @@ def _open_source(path: str, target: str, identity: FileIdentity) -> Iterator[int
     fd = os.open(target, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if FileIdentity.from_stat(os.fstat(fd)) != identity:
-            raise ChangedMeanwhileError(_changed(path))
+            raise _changed(path)
         yield fd
     finally:
         os.close(fd)
@@ -266,14 +275,14 @@ def _open_source(path: str, target: str, identity: FileIdentity) -> Iterator[int
 
 @contextmanager
 def _temporary(target: str, mode: int = 0o600) -> Iterator[tuple[int, str]]:
-    """A locked, empty file beside ``target``, which is gone afterwards unless it was renamed."""
+    """Create a locked, empty file next to ``target``, and remove it afterwards unless it was renamed."""
     folder, name = os.path.split(target)
     while True:
         temporary = os.path.join(folder, f".{name}.intarsia-{secrets.token_hex(8)}.tmp")
         fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         try:
             _lock(fd, wait=True)
-            if os.fstat(fd).st_nlink:  # else a cleaner came between creating and locking
+            if os.fstat(fd).st_nlink:  # else another run removed it before it was locked
                 yield fd, temporary
                 return
         finally:
@@ -282,7 +291,7 @@ def _temporary(target: str, mode: int = 0o600) -> Iterator[tuple[int, str]]:
 
 
 def _lock(fd: int, *, wait: bool) -> bool:
-    """Lock a file until it is closed; False if another process holds it, or the file system has no locks."""
+    """Lock a file until it is closed; False if another process has the lock or there are no locks."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -291,7 +300,7 @@ def _lock(fd: int, *, wait: bool) -> bool:
 
 
 def _copy(source: int, destination: int, num_bytes: int, stopped: threading.Event) -> None:
-    """Copy the first bytes of a file to an empty one, in the kernel where it can; or not all, if stopped."""
+    """Copy the first bytes of a file to an empty file, in the kernel if possible, unless stopped."""
     copied = 0
     if hasattr(os, "copy_file_range"):
         try:
@@ -307,7 +316,7 @@ def _copy(source: int, destination: int, num_bytes: int, stopped: threading.Even
                 raise
     os.lseek(destination, copied, os.SEEK_SET)
     while copied < num_bytes and not stopped.is_set():
-        block = os.pread(source, min(_BLOCK_BYTES, num_bytes - copied), copied)
+        block = os.pread(source, min(BLOCK_BYTES, num_bytes - copied), copied)
         if not block:
             raise OSError(errno.EIO, "the file became shorter while it was copied")
         write_all(destination, block)
@@ -315,24 +324,24 @@ def _copy(source: int, destination: int, num_bytes: int, stopped: threading.Even
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """Write bytes where a file stands, though the system may take them in pieces."""
+    """Write all bytes at the current position, though a call may write only some of them."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
 
 
 def _keep_attributes(source: int, destination: int) -> None:
-    """Give the new file what the old one has; what the system refuses is left out, except the mode."""
+    """Copy the attributes of the old file; those that the system refuses are skipped, except the mode."""
     found = os.fstat(source)
     mine = os.fstat(destination)
-    # one by one, the group first: who may not give a file away may still give it to a group of his own
+    # group and owner separately: a user who cannot change the owner can still set a group of their own
     if found.st_gid != mine.st_gid:
         with suppress(OSError):
             os.fchown(destination, -1, found.st_gid)
     if found.st_uid != mine.st_uid:
         with suppress(OSError):
             os.fchown(destination, found.st_uid, -1)
-    os.fchmod(destination, stat.S_IMODE(found.st_mode))  # after chown, which clears bits of it
+    os.fchmod(destination, stat.S_IMODE(found.st_mode))  # after chown, which clears the setuid bits
     if hasattr(os, "listxattr"):
         with suppress(OSError):
             for name in os.listxattr(source):
@@ -346,13 +355,13 @@ def _keep_times(source: int, destination: int) -> None:
 
 
 def _new_sidecars(names: set[str], old_length: int, fd: int, unchanged_bytes: int) -> dict[str, bytes]:
-    """New sidecars for those of the file's names that have one."""
+    """Compute new sidecars for those names of the file that have one."""
     found = {name: old for name in sorted(names) if (old := read_sidecar(name)) is not None}
     return {name: updated_sidecar(old, old_length, fd, unchanged_bytes) for name, old in found.items()}
 
 
 def _write_sidecar(name: str, target: str, data: bytes) -> None:
-    """Put a new sidecar in place. Without one Hadoop reads unchecked, so failing here loses no file."""
+    """Replace a sidecar. If that fails there is none, and Hadoop reads the file without a check."""
     place = sidecar_path(name)
     folder = os.path.dirname(place)
     with suppress(OSError), _temporary(os.path.join(folder, os.path.basename(target))) as (fd, temporary):
@@ -369,7 +378,7 @@ def _remove(path: str) -> None:
 
 
 def _sync_folder(path: str) -> None:
-    with suppress(OSError):  # some file systems cannot sync folders, and then need not
+    with suppress(OSError):  # some file systems cannot sync folders and do not need it
         fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -377,23 +386,29 @@ def _sync_folder(path: str) -> None:
             os.close(fd)
 
 
+#: The reason code and the remedy for an error of the system.
+_REMEDIES = {
+    errno.ENOENT: ("no-such-folder", "create its folder first"),
+    errno.ENOSPC: ("disk-full", "free some space for the copy that replaces the file"),
+    errno.EDQUOT: ("quota-exceeded", "the quota must allow a copy of the file"),
+    errno.EFBIG: ("file-too-large", "the file would be larger than the system allows"),
+    errno.EACCES: ("permission-denied", "allow this user to write to the file's folder"),
+    errno.EPERM: ("permission-denied", "allow this user to write to the file's folder"),
+    errno.EROFS: ("read-only-file-system", "the file system is mounted read-only"),
+}
+
+
 @contextmanager
-def _named_errors(path: str, what: str = "replaced") -> Iterator[None]:
-    """Turn what the system refuses into one clear error."""
+def _named_errors(path: str, action: str = "replaced") -> Iterator[None]:
+    """Translate errors of the system within the block to `ReplaceError`."""
     try:
         yield
     except ReplaceError:
         raise
     except OSError as error:
-        if isinstance(error, FileNotFoundError) and what == "replaced":
-            raise  # the file itself, which is the caller's matter
-        remedy = {
-            errno.ENOENT: "make its folder first",
-            errno.ENOSPC: "free some space: a copy of the file is needed while it is replaced",
-            errno.EDQUOT: "the quota is used up: a copy of the file is needed while it is replaced",
-            errno.EFBIG: "the file would be larger than the system allows",
-            errno.EACCES: "allow this user to write in the file's folder",
-            errno.EPERM: "allow this user to write in the file's folder",
-            errno.EROFS: "the file system is mounted read-only",
-        }.get(error.errno or 0, "the file is as it was")
-        raise ReplaceError(f"{path}: cannot be {what}: {error.strerror or error}; {remedy}") from error
+        if isinstance(error, FileNotFoundError) and action == "replaced":
+            raise  # the file itself is missing, which callers report
+        reason, remedy = _REMEDIES.get(error.errno or 0, ("system-error", "the file is unchanged"))
+        raise ReplaceError(
+            f"{path}: cannot be {action}: {error.strerror or error}; {remedy}", reason=reason, path=path
+        ) from error

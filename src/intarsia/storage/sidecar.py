@@ -1,7 +1,7 @@
-r"""Hadoop's checksum sidecars: ``.NAME.crc`` beside a local file, which its readers hold against it.
+r"""Hadoop's checksum sidecars: a file ``.NAME.crc`` next to a local file, which Hadoop checks on reads.
 
 A sidecar is ``crc\0``, the number of bytes that each checksum covers (32 bits, big-endian), and then the
-CRC-32 of each such stretch of the file (32 bits, big-endian; the last stretch may be short).
+CRC-32 of each of these stretches of the file (32 bits, big-endian; the last stretch may be shorter).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _CHECKSUM_BYTES = 4
 #: Hadoop's ``io.bytes.per.checksum``.
 DEFAULT_STRETCH_BYTES = 512
 
-#: More than anyone configures; stops a damaged sidecar.
+#: Larger than any real configuration; detects a damaged sidecar.
 _MAX_STRETCH_BYTES = 1 << 24
 
-#: Read at a time.
+#: Bytes per read.
 _BLOCK_BYTES = 1 << 20
 
 
 def sidecar_path(path: str) -> str:
-    """Where Hadoop looks for a file's checksums.
+    """Return the path at which Hadoop looks for the checksums of a file.
 
     Example:
         >>> sidecar_path("/lake/part-0.parquet")
@@ -38,30 +38,30 @@ def sidecar_path(path: str) -> str:
 
 
 def read_sidecar(path: str) -> bytes | None:
-    """The sidecar of a file; None if there is none."""
+    """Read the sidecar of a file; None if it has no sidecar."""
     with suppress(FileNotFoundError), open(sidecar_path(path), "rb") as file:
         return file.read()
     return None
 
 
 def updated_sidecar(old: bytes, old_length: int, fd: int, unchanged_bytes: int) -> bytes:
-    """The sidecar of a file whose first bytes are those of another one.
+    """Compute the sidecar of a file that begins with the same bytes as an older file.
 
-    Checksums of stretches that did not change are taken over, not computed anew: should those
-    bytes have rotted on the disk since they were written, Hadoop's readers still notice.
+    Checksums of unchanged stretches are copied, not recomputed, so that Hadoop still detects bytes that
+    have been corrupted on disk since they were written.
 
     Args:
-        old: The other file's sidecar.
-        old_length: The other file's length in bytes.
-        fd: The file.
-        unchanged_bytes: How many bytes the two have in common, from the start.
+        old: The older file's sidecar.
+        old_length: The older file's length in bytes.
+        fd: The new file.
+        unchanged_bytes: The number of leading bytes that both files have in common.
     """
     stretch_bytes = int.from_bytes(old[len(_MAGIC) : _HEADER_BYTES], "big")
     known = old[_HEADER_BYTES:]
     if old[: len(_MAGIC)] != _MAGIC or not 0 < stretch_bytes <= _MAX_STRETCH_BYTES:
         stretch_bytes, known = DEFAULT_STRETCH_BYTES, b""
     if len(known) != _CHECKSUM_BYTES * -(-old_length // stretch_bytes):
-        known = b""  # it was not about the file as it is: nothing to take over
+        known = b""  # the sidecar does not belong to the current file
     whole = unchanged_bytes // stretch_bytes if known else 0
     checksums = array("I", (checksum for checksum in _checksums(fd, whole * stretch_bytes, stretch_bytes)))
     assert checksums.itemsize == _CHECKSUM_BYTES

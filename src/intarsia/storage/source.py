@@ -1,7 +1,7 @@
-"""Where bytes come from: a size, and ranges of bytes, coalesced and counted.
+"""Byte sources: a size and byte ranges, coalesced and counted.
 
-A source knows nothing of Parquet.  Callers ask for many ranges at once (`read_ranges`), so that a
-local file can read them one after the other and an object store can fetch them together.
+A source is independent of Parquet.  Callers request many ranges at once (`read_ranges`), so that a
+local file can read them in sequence and an object store can fetch them concurrently.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from intarsia.storage.ranges import ByteRange, coalesce, cut
 
 
 class ByteSource(Protocol):
-    """What a reader needs of a storage: a name, a size, and ranges of bytes.
+    """The interface of a storage: a name, a size, and ranges of bytes.
 
-    Implementations are safe to use from several threads, or are used from one.
+    An implementation is either thread-safe or used from a single thread.
     """
 
     path: str
-    #: Ranges closer than this many bytes are worth one request (0 for local files).
+    #: Ranges at most this many bytes apart are read in one request (0 for local files).
     coalesce_bytes: int
 
     @property
     def identity(self) -> Hashable | None:
-        """Two sources of one path with equal identities have the same bytes; None if that cannot be told."""
+        """A value that changes when the bytes of this path change; None if the storage has no such value."""
         ...
 
     def size(self) -> int:
@@ -37,16 +37,16 @@ class ByteSource(Protocol):
         ...
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
-        """The bytes of each range, in the order asked; each range is one request."""
+        """Read the bytes of each range, in the order of ``ranges``; each range is one request."""
         ...
 
     def close(self) -> None:
-        """Release what is held; reading afterwards is an error."""
+        """Release all resources; reading afterwards is an error."""
         ...
 
 
 class MemorySource:
-    """Bytes in memory, as a source.
+    """A source over bytes in memory.
 
     Example:
         >>> MemorySource(b"abcdef").read_ranges([ByteRange(1, 3)])
@@ -65,23 +65,23 @@ class MemorySource:
         return len(self._data)
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
-        """The bytes of each range."""
+        """Read the bytes of each range."""
         return [self._data[start:stop] for start, stop in ranges]
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no resources to release."""
 
 
 @dataclass
 class IoCounts:
-    """What was asked of a storage."""
+    """Requests to a storage, and the bytes that they fetched."""
 
     requests: int = 0
     bytes: int = 0
 
 
 class CountedSource:
-    """Another source, with every request counted after coalescing; several threads may use it.
+    """A wrapper that coalesces requests to another source and counts them; it is thread-safe.
 
     Example:
         >>> source = CountedSource(MemorySource(b"abcdef"))
@@ -104,20 +104,21 @@ class CountedSource:
         return self._source.size()
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
-        """The bytes of each range.
+        """Read the bytes of each range.
 
-        Neighbours are fetched in one request; ranges may overlap and come in any order.
+        Neighbouring ranges are fetched in one request. Ranges may overlap and be in any order.
 
         Raises:
-            CorruptFileError: If a range lies outside the file.
+            CorruptFileError: If a range is outside the file.
             ReplacedWhileReadError: If the file has become shorter since it was opened.
         """
         size = self.size()
         for start, stop in ranges:
             if start < 0 or stop < start or stop > size:
                 raise CorruptFileError(
-                    f"bytes {start} to {stop} were named, but the file has {size}; it is truncated, or its "
-                    "metadata belongs to another file",
+                    f"the metadata refers to bytes {start} to {stop} of a file of {size} bytes; the file is "
+                    "truncated, or its metadata belongs to another file",
+                    reason="range-outside-file",
                     path=self.path,
                     offset=start,
                 )
@@ -126,8 +127,10 @@ class CountedSource:
         for request, data in zip(requests, fetched, strict=True):
             if len(data) != request.length:
                 raise ReplacedWhileReadError(
-                    f"{self.path}: the file became shorter while it was read: of {request.length} bytes at "
-                    f"offset {request.start}, {len(data)} are left; open it again"
+                    f"{self.path}: the file became shorter during the read: {len(data)} of {request.length} "
+                    f"bytes are left at offset {request.start}; open it again",
+                    reason="file-became-shorter",
+                    path=self.path,
                 )
         with self._counting:
             self.counts.requests += len(requests)
@@ -137,16 +140,16 @@ class CountedSource:
         return cut(ranges, requests, fetched)
 
     def read(self, start: int, stop: int) -> bytes:
-        """The bytes of one range."""
+        """Read the bytes of one range."""
         return self.read_ranges([ByteRange(start, stop)])[0]
 
     def close(self) -> None:
-        """Close the source underneath."""
+        """Close the underlying source."""
         self._source.close()
 
 
 class SourceFile(io.RawIOBase):
-    """A counted source as a Python file, for libraries that want to seek and read by themselves."""
+    """A counted source as a Python file object, for libraries that seek and read by themselves."""
 
     def __init__(self, source: CountedSource) -> None:
         super().__init__()
@@ -154,11 +157,11 @@ class SourceFile(io.RawIOBase):
         self._position = 0
 
     def readable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
@@ -168,11 +171,11 @@ class SourceFile(io.RawIOBase):
         return self._position
 
     def tell(self) -> int:
-        """The position."""
+        """Return the position."""
         return self._position
 
     def read(self, size: int = -1) -> bytes:
-        """Up to ``size`` bytes from the position, in one request."""
+        """Read up to ``size`` bytes from the position, in one request."""
         end = self._source.size()
         stop = end if size < 0 else min(end, self._position + size)
         data = self._source.read(self._position, stop) if stop > self._position else b""
@@ -180,5 +183,5 @@ class SourceFile(io.RawIOBase):
         return data
 
     def readall(self) -> bytes:
-        """All bytes from the position to the end."""
+        """Read all bytes from the position to the end."""
         return self.read()

@@ -1,4 +1,4 @@
-"""What is retrofitted: a local file, or an object in a store."""
+"""Files that can be replaced or created: local files and objects in a store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from intarsia.errors import ChangedMeanwhileError, ReplaceError
 from intarsia.storage import ByteRange, ByteSource, LocalFile, ObjectStoreFile, find_store, local_path
-from intarsia.storage.object_errors import what_failed
+from intarsia.storage.object_errors import describe_failure
 from intarsia.storage.replace import (
     FileIdentity,
     NewFile,
@@ -21,12 +21,12 @@ from intarsia.storage.replace import (
     replace_tail,
 )
 
-#: A store replaces an object under a condition only in one piece, which has to be held in memory.
+#: A conditional put sends an object in one piece, which must fit into memory.
 MAX_OBJECT_BYTES = 1 << 30
 
 
 class Target(Protocol):
-    """A file as it was found, which can be read, and replaced as long as it is still that."""
+    """A file that can be read, and replaced unless it has changed since it was opened."""
 
     path: str
     size: int
@@ -36,24 +36,24 @@ class Target(Protocol):
         ...
 
     def replace_tail(self, keep_bytes: int, tail: Sequence[bytes]) -> None:
-        """Replace it by its first bytes and a new tail, atomically.
+        """Atomically replace it by its first bytes and a new tail.
 
         Raises:
-            ChangedMeanwhileError: If it is no longer what it was.
-            ReplaceError: If the new one could not be written; the old one is untouched.
+            ChangedMeanwhileError: If it has changed since it was opened.
+            ReplaceError: If the new file could not be written; the old file is untouched.
         """
         ...
 
 
 @runtime_checkable
 class CopiesAhead(Protocol):
-    """A target that can copy what it keeps while the rest is being worked out."""
+    """A target that can copy the bytes it keeps while the tail is being computed."""
 
     def copying_ahead(self, keep_bytes: int) -> AbstractContextManager[Callable[[], None]]:
-        """Within the block `Target.replace_tail` may be called, with the same ``keep_bytes``.
+        """Prepare a call of `Target.replace_tail` with the same ``keep_bytes`` within the block.
 
         Yields:
-            What to call, as often as one likes, once it is clear that the file will be replaced.
+            A function that starts copying. Call it, once or more, when the file will certainly be replaced.
         """
         ...
 
@@ -91,12 +91,12 @@ class LocalTarget:
 
 @dataclass
 class ObjectTarget:
-    """An object in a store, replaced by one conditional put against the ETag that was read.
+    """An object in a store, replaced by one conditional put with the ETag that was read.
 
     Args:
         store: An obstore store.
-        key: The object's path in it.
-        path: The name to show, such as its URL.
+        key: The object's path in the store.
+        path: The name in messages, such as its URL.
     """
 
     store: Any
@@ -112,36 +112,40 @@ class ObjectTarget:
         return self._source
 
     def replace_tail(self, keep_bytes: int, tail: Sequence[bytes]) -> None:
-        """Put the new object in place of the one that was read."""
+        """Replace the object that was read."""
         if keep_bytes + sum(map(len, tail)) > MAX_OBJECT_BYTES:
             raise ReplaceError(
-                f"{self.path}: objects above {MAX_OBJECT_BYTES >> 30} GiB cannot be replaced in one piece; "
-                "copy it to a disk, attach there, and upload it"
+                f"{self.path}: an object of more than {MAX_OBJECT_BYTES >> 30} GiB cannot be replaced in one "
+                "piece; copy it to a disk, attach there, and upload it",
+                reason="object-too-large",
+                path=self.path,
             )
         first = self._source.read_ranges([ByteRange(0, keep_bytes)])
         replace_object(self.store, self.key, [*first, *tail], self._source.e_tag, path=self.path)
 
 
 def replace_object(store: Any, key: str, parts: Sequence[bytes], e_tag: str | None, *, path: str) -> None:
-    """Replace an object, if it is still the one that has an ETag.
+    """Replace an object, if it still has the given ETag.
 
     Args:
         store: An obstore store.
-        key: The object's path in it.
+        key: The object's path in the store.
         parts: Its new bytes.
-        e_tag: The ETag of the object that these were worked out from.
-        path: The name to show.
+        e_tag: The ETag of the object from which the new bytes were computed.
+        path: The name in messages.
 
     Raises:
-        ChangedMeanwhileError: If it is another one by now.
-        ReplaceError: If the store refuses, or knows no conditions.
+        ChangedMeanwhileError: If the object has been replaced since.
+        ReplaceError: If the store refuses, or does not support conditional puts.
     """
     import obstore
     from obstore.exceptions import BaseError, PreconditionError
 
     unconditional = ReplaceError(
-        f"{path}: this store cannot replace an object under the condition that nobody else did; copy it to a "
-        "disk, attach there, and upload it"
+        f"{path}: this store does not support conditional puts, so a concurrent change could be lost; copy "
+        "the object to a disk, attach there, and upload it",
+        reason="no-conditional-put",
+        path=path,
     )
     if e_tag is None:
         raise unconditional
@@ -149,49 +153,52 @@ def replace_object(store: Any, key: str, parts: Sequence[bytes], e_tag: str | No
         obstore.put(store, key, b"".join(parts), mode={"e_tag": e_tag}, use_multipart=False)
     except PreconditionError as error:
         raise ChangedMeanwhileError(
-            f"{path}: the object was replaced while it was being indexed; run again"
+            f"{path}: the object was replaced while it was being indexed; run again",
+            reason="changed-meanwhile",
+            path=path,
         ) from error
     except NotImplementedError as error:
         raise unconditional from error
     except (BaseError, OSError) as error:
-        raise ReplaceError(f"{path}: cannot be replaced: {what_failed(path, error)}") from None
+        reason, message = describe_failure(path, error)
+        raise ReplaceError(f"{path}: cannot be replaced: {message}", reason=reason, path=path) from None
 
 
 class NewTarget(Protocol):
-    """A file that is being written, and is seen once it is whole.
+    """A file that is being written, and appears under its name when it is complete.
 
     Attributes:
-        fd: The file, open for reading and writing.
-        temporary: Its local name until then.
+        fd: The descriptor of the file, which is open for reading and writing.
+        temporary: Its local path until it is complete.
     """
 
     fd: int
     temporary: str
 
     def named_errors(self) -> AbstractContextManager[None]:
-        """Turn what the system refuses within the block into one clear error."""
+        """Translate errors of the system within the block to `ReplaceError`."""
         ...
 
     def put_in_place(self) -> None:
-        """Let the path mean this file.
+        """Make the file appear under its name.
 
         Raises:
-            ReplaceError: If that is refused; what was there still is.
+            ReplaceError: If that is refused; an existing file is untouched.
         """
         ...
 
     def discard(self) -> None:
-        """Leave no trace; harmless once it is in place."""
+        """Remove the temporary file; does nothing after `put_in_place`."""
         ...
 
 
 class NewObject:
-    """An object for a store, which is gathered in a temporary file and put there in one step.
+    """An object that is collected in a temporary file and uploaded when it is complete.
 
     Args:
         store: An obstore store.
-        key: The object's path in it.
-        path: The name to show, such as its URL.
+        key: The object's path in the store.
+        path: The name in messages, such as its URL.
     """
 
     def __init__(self, store: Any, key: str, path: str) -> None:
@@ -201,33 +208,36 @@ class NewObject:
         self.fd, self.temporary = self._file.fd, self._file.temporary
 
     def named_errors(self) -> AbstractContextManager[None]:
-        """Turn what the system refuses within the block into one clear error."""
+        """Translate errors of the system within the block to `ReplaceError`."""
         return self._file.named_errors()
 
     def put_in_place(self) -> None:
-        """Put the object; a store shows it when it has all of it, however many parts it came in."""
+        """Upload the object; a store shows it only when all parts have arrived."""
         import obstore
         from obstore.exceptions import BaseError
 
         try:
             obstore.put(self._store, self._key, Path(self.temporary))
         except (BaseError, OSError) as error:
-            raise ReplaceError(f"{self._path}: cannot be written: {what_failed(self._path, error)}") from None
+            reason, message = describe_failure(self._path, error)
+            raise ReplaceError(
+                f"{self._path}: cannot be written: {message}", reason=reason, path=self._path
+            ) from None
         finally:
             self.discard()
 
     def discard(self) -> None:
-        """Leave no trace; harmless once it is in place."""
+        """Remove the temporary file; does nothing after `put_in_place`."""
         self._file.discard()
         self._folder.cleanup()
 
 
 def find_target(path: str | os.PathLike[str]) -> Target:
-    """The target that a local path or a URL means.
+    """Return the target for a local path or a URL.
 
     Raises:
         IsADirectoryError: If it is a folder.
-        ObjectStoreError: If a store cannot be reached, refuses, or is not known.
+        ObjectStoreError: If the store is unreachable, refuses access, or is unknown.
     """
     name = os.fspath(path)
     local = local_path(name)
@@ -235,18 +245,18 @@ def find_target(path: str | os.PathLike[str]) -> Target:
         return ObjectTarget(*find_store(name), name)
     if os.path.isdir(local):
         raise IsADirectoryError(
-            f"{name}: this is a folder, and one file is taken at a time: go through the paths in "
+            f"{name}: this is a folder, and a single file is expected; loop over the paths in "
             "intarsia.open(folder).files, or use the command, such as intarsia index"
         )
     return LocalTarget(local)
 
 
 def new_target(path: str | os.PathLike[str]) -> NewTarget:
-    """A file to be written where a local path or a URL says.
+    """Create a file that will be written to a local path or a URL.
 
     Raises:
-        ReplaceError: If there can be none.
-        ObjectStoreError: If the store is not known.
+        ReplaceError: If the file cannot be created.
+        ObjectStoreError: If the store is unknown.
     """
     name = os.fspath(path)
     local = local_path(name)
