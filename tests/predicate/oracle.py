@@ -1,7 +1,6 @@
-"""A second opinion: predicates judged row by row in plain Python, with exact numbers and three-valued logic.
+"""An oracle that evaluates predicates row by row in plain Python, with exact numbers and three-valued logic.
 
-It shares no code with ``intarsia.predicate`` but the nodes: it binds nothing, rewrites nothing, and knows no
-faster way.
+It shares only the nodes with ``intarsia.predicate``. It does not bind or rewrite them.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ OPS = {
 
 
 def matches(node, row, types):
-    """TRUE, FALSE or None (NULL) for one row: a dict of exact values by column name."""
+    """Return True, False or None (NULL) for one row, a dict of exact values by column name."""
     if isinstance(node, And):
         verdicts = [matches(child, row, types) for child in node.children]
         return False if False in verdicts else None if None in verdicts else True
@@ -90,16 +89,16 @@ def like(text, pattern, escape, ignore_case=False):
 
 
 def python_regex(regex):
-    """A regular expression of RE2 for ``re``, where one of the strategies' pieces differs.
+    """Translate an RE2 regular expression to Python's ``re``, where a piece of the strategies differs.
 
-    ``$`` also matches before a last newline in Python. Python takes ``i`` for another case of the dotless
-    one, and its classes such as ``\\d`` know more than ASCII: these are in no strategy.
+    In Python, ``$`` also matches before a final newline. Two more differences do not occur in the strategies:
+    Python folds the dotless i, and its classes such as ``\\d`` match beyond ASCII.
     """
     return regex.replace("$", r"\Z").replace(r"\z", r"\Z")
 
 
 def exact_values(array):
-    """The values of an array as exact Python values that compare with those of :func:`literal`."""
+    """Return the values of an array as exact Python values that compare with those of :func:`literal`."""
     if isinstance(array, pa.ChunkedArray):
         return [value for chunk in array.chunks for value in exact_values(chunk)]
     if isinstance(array, pa.ExtensionArray):
@@ -127,7 +126,7 @@ def number(value):
 
 
 def literal(value, type_):
-    """What a literal means for a column of a type."""
+    """Return the exact value of a literal for a column of a type."""
     if value is None:
         return None
     if isinstance(type_, pa.DictionaryType):
@@ -161,7 +160,7 @@ def literal(value, type_):
 
 
 def selected(node, columns, num_rows):
-    """One boolean per row: is the predicate TRUE?"""
+    """Return one boolean per row, whether the predicate is TRUE."""
     exact = {name: exact_values(array) for name, array in columns.items()}
     types = {name: array.type for name, array in columns.items()}
     rows = [{name: values[ordinal] for name, values in exact.items()} for ordinal in range(num_rows)]

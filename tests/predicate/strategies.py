@@ -1,4 +1,4 @@
-"""Random columns of every flat type, and predicates whose literals fit it, nearly fit, or do not fit."""
+"""Random columns of every flat type, and predicates whose literals fit the type, nearly fit, or do not."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ EPOCH = dt.datetime(1970, 1, 1)
 
 
 def values(type_):
-    """Python values (integers for temporal types) of which a column of this type can be made."""
+    """Draw Python values (integers for temporal types) that convert to a column of this type."""
     if pa.types.is_boolean(type_):
         return st.booleans()
     if pa.types.is_integer(type_):
@@ -144,12 +144,12 @@ def values(type_):
 
 
 def make_array(type_, items):
-    """An array of any type of :data:`TYPES`; temporal values come as integers."""
+    """Return an array of any type of :data:`TYPES`. Temporal values are given as integers."""
     if isinstance(type_, pa.BaseExtensionType):
         return type_.wrap_array(make_array(type_.storage_type, items))
     if pa.types.is_dictionary(type_):
         plain = make_array(type_.value_type, items)
-        distinct = make_array(type_.value_type, list(dict.fromkeys(items)))  # may hold a NULL
+        distinct = make_array(type_.value_type, list(dict.fromkeys(items)))  # may contain NULL
         ordinals = {id_: n for n, id_ in enumerate(dict.fromkeys(items))}
         indices = pa.array(
             [ordinals[item] if n % 2 or item is not None else None for n, item in enumerate(items)]
@@ -164,7 +164,7 @@ def make_array(type_, items):
 
 @st.composite
 def arrays(draw, type_, num_rows):
-    """A column, sometimes chunked and sometimes a slice of a longer one."""
+    """Draw a column, which may be chunked or a slice of a longer one."""
     base = type_.value_type if pa.types.is_dictionary(type_) else type_
     items = draw(st.lists(st.none() | values(base), min_size=num_rows + 1, max_size=num_rows + 1))
     array = make_array(type_, items)[1:]
@@ -175,7 +175,7 @@ def arrays(draw, type_, num_rows):
 
 
 def literals(type_):
-    """Literals that may be compared with a column of this type, not all of which it can represent."""
+    """Draw literals that can be compared with a column of this type, including values outside the type."""
     if pa.types.is_dictionary(type_):
         return literals(type_.value_type)
     if pa.types.is_boolean(type_):
@@ -248,7 +248,7 @@ def is_text(type_):
 
 
 def regexes():
-    """Regular expressions that mean the same to RE2 and, through the oracle, to Python."""
+    """Draw regular expressions with the same meaning in RE2 and, through the oracle, in Python."""
     atoms = [
         "a",
         "b",
@@ -279,7 +279,7 @@ def regexes():
 
 @st.composite
 def leaves(draw, types):
-    """A predicate on one of the columns."""
+    """Draw a predicate on one of the columns."""
     column = draw(st.sampled_from(sorted(types)))
     type_ = types[column]
     kind = draw(st.sampled_from(["compare", "compare", "in", "null", "constant", "like", "regexp"]))
@@ -309,7 +309,7 @@ def leaves(draw, types):
 
 
 def predicates(types):
-    """AND, OR and NOT over :func:`leaves`."""
+    """Draw AND, OR and NOT over :func:`leaves`."""
     return st.recursive(
         leaves(types),
         lambda inner: (

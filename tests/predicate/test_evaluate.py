@@ -1,4 +1,4 @@
-"""evaluate(bind(p)) selects what the oracle selects, whatever the types, the literals and the layout."""
+"""evaluate(bind(p)) selects the same rows as the oracle, for every type, literal and layout."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def test_columns_of_mixed_types(data):
 @pytest.mark.parametrize("type_", strategies.FLOATS, ids=str)
 @pytest.mark.parametrize("negate", [False, True])
 @pytest.mark.parametrize("op", ["=", "<>", "<", "<=", ">", ">="])
-def test_or_nan_tells_whether_nan_matches(type_, negate, op):
+def test_or_nan_is_true_if_nan_matches(type_, negate, op):
     nan = pa.array([float("nan")], type_)
     for literal in (0.0, 0.1, 1e300, float("nan"), float("inf")):
         node = Comparison("x", op, literal)
         bound = bind(Not(node) if negate else node, pa.schema({"x": type_}))
-        (told,) = [leaf.or_nan for leaf in conditions(bound)] or [False]
-        assert evaluate(bound, {("x",): nan}, 1).to_pylist() == [told]
+        (or_nan,) = [leaf.or_nan for leaf in conditions(bound)] or [False]
+        assert evaluate(bound, {("x",): nan}, 1).to_pylist() == [or_nan]
 
 
 @pytest.mark.parametrize("type_", [*strategies.FLOATS, pa.dictionary(pa.int32(), pa.float64())], ids=str)
@@ -118,7 +118,7 @@ def test_like_matches_across_lines():
         check(Like("x", pattern, negated=True), {"x": array}, 5)
 
 
-def test_zeros_are_one_value_and_nan_is_in_no_list():
+def test_both_zeros_are_equal_and_nan_is_never_in_a_list():
     for type_ in strategies.FLOATS:
         array = pa.array([0.0, -0.0, float("nan"), 1.0, None], type_)
         for values in ((0.0, 2.0), (-0.0, 2.0), (0, 2, float("nan"))):
@@ -126,7 +126,7 @@ def test_zeros_are_one_value_and_nan_is_in_no_list():
             check(In("x", values, negated=True), {"x": array}, 5)
 
 
-def test_float32_is_compared_as_the_double_it_is():
+def test_float32_is_widened_to_double():
     array = pa.array([0.1, 0.5, 1.0], pa.float32())
     for text, expected in {
         "x = 0.1": [False, False, False],
@@ -159,7 +159,7 @@ def test_columns_that_are_all_null():
         assert evaluate(bind(node, schema), {("x",): array}, 2).to_pylist() == [expected] * 2, node
 
 
-def test_leaf_mask_judges_distinct_values():
+def test_condition_mask_evaluates_distinct_values():
     (leaf,) = conditions(
         bind(parse_sql("x NOT IN ('a', 'b')"), pa.schema({"x": pa.dictionary(pa.int8(), pa.string())}))
     )
@@ -208,7 +208,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("pattern", [*CASES, "%k", "_s%", "s%"])
-def test_ilike_knows_other_cases_as_re2_does(pattern):
+def test_ilike_folds_case_as_re2_does(pattern):
     texts = [*CASES, *(one + two for one in CASES for two in CASES), None]
     for negated in (False, True):
         check(Like("x", pattern, negated, ignore_case=True), {"x": pa.array(texts)}, len(texts))

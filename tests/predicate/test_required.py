@@ -1,4 +1,4 @@
-"""Required texts are in every value that matches, whatever the pattern; RE2 itself is the judge."""
+"""Every matching value contains the required texts, for every pattern, as judged by RE2."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ TEXTS = st.lists(
 
 
 def found(regex, texts, *, ignore_case=False):
-    """Where RE2 finds the regex; None if it is none."""
+    """Return one boolean per text, whether RE2 finds the regex, or None if the regex is not valid."""
     try:
         return pc.match_substring_regex(pa.array(texts), regex, ignore_case=ignore_case).to_pylist()
     except pa.ArrowInvalid:
@@ -74,13 +74,13 @@ def check_skeleton(skeleton, texts, hits):
 
 @settings(max_examples=1500, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=9).map("".join), TEXTS, st.booleans())
-def test_whatever_re2_finds_has_the_texts(regex, texts, ignore_case):
+def test_every_re2_match_contains_the_texts(regex, texts, ignore_case):
     hits = found(regex, texts, ignore_case=ignore_case)
     if hits is not None:
         check_skeleton(skeleton_of(regex, ignore_case=ignore_case), texts, hits)
 
 
-# A grammar, so that most are valid and most of them match: the text is drawn along with the regex.
+# A grammar draws the text along with the regex, so that most regexes are valid and match.
 ATOMS = st.sampled_from(
     [
         *(
@@ -172,7 +172,7 @@ def test_texts_along_with_their_regex(pair, around, anchored):
         r"1\.5 \x41\x{e9}": ("1.5 Aé",),
         "[.]x[ab]y": (".x", "y"),
         "x[]a]y[^]]z[[:^alpha:]]w": ("x", "y", "z", "w"),
-        "a{,2}": (),  # a literal for RE2, as yet
+        "a{,2}": (),  # RE2 reads it literally for now
         "{a}": ("{a}",),
         "ab\\b cd": ("ab", " cd"),
         "(?s)ab.cd": ("ab", "cd"),
@@ -204,7 +204,7 @@ def test_texts_where_case_is_ignored_are_folded(regex, texts):
     assert (skeleton.texts, skeleton.ignores_case) == (texts, True)
 
 
-def test_case_is_ignored_only_where_there_is_one():
+def test_only_characters_with_case_ignore_case():
     for regex in ("(?i)12-34", "(?i)中文", "(?i)(?-i)abc", "((?i)1)abc"):
         assert not skeleton_of(regex).ignores_case
     assert skeleton_of("^(?i)12ab").prefix == "12"
@@ -256,7 +256,7 @@ REGEXPS = st.builds(RegexpLike, st.just("s"), strategies.regexes(), st.booleans(
 
 @settings(max_examples=500, deadline=None)
 @given(LIKES | REGEXPS, TEXTS)
-def test_values_that_meet_a_leaf_have_its_texts(node, texts):
+def test_matching_values_contain_the_texts_of_a_condition(node, texts):
     bound = bind(node, SCHEMA)
     mask = evaluate(bound, {("s",): pa.array(texts)}, len(texts)).to_pylist()
     for leaf in conditions(bound):
@@ -286,7 +286,7 @@ def test_values_that_meet_a_leaf_have_its_texts(node, texts):
         "s IS NOT NULL": (),
     }.items(),
 )
-def test_texts_of_leaves(text, required):
+def test_texts_of_conditions(text, required):
     assert required_texts(bind(parse_sql(text), SCHEMA)) == required
 
 
@@ -298,7 +298,7 @@ def test_texts_of_leaves(text, required):
         "s ~ '(?i)x1'": ("x1",),
     }.items(),
 )
-def test_texts_of_leaves_that_ignore_case(text, required):
+def test_texts_of_conditions_that_ignore_case(text, required):
     leaf = bind(parse_sql(text), SCHEMA)
     assert ignores_case(leaf)
     assert required_texts(leaf) == required
@@ -308,14 +308,14 @@ def test_texts_of_leaves_that_ignore_case(text, required):
 @pytest.mark.parametrize(
     ("regex", "text"),
     [
-        (r"a\Q\E*b", "b"),  # what is repeated is not the empty quotation
+        (r"a\Q\E*b", "b"),  # the repetition does not apply to the empty quotation
         (r"\Qab\E*c", "ac"),
-        ("a{1,01}b", "a{1,01}b"),  # no repetition, since a number starts with 0
+        ("a{1,01}b", "a{1,01}b"),  # not a repetition, because a number starts with 0
         ("a{01}b", "a{01}b"),
         ("a{,2}b", "a{,2}b"),
         ("a{0}b", "b"),
         ("(?i:a)b|c", "c"),
-        ("x(?i)a|b", "B"),  # flags do not end with their alternative
+        ("x(?i)a|b", "B"),  # flags apply beyond their alternative
         ("[]x]y", "]y"),
         ("[^]x]y", "ay"),
         ("[[:digit:]x]y", "1y"),

@@ -1,4 +1,4 @@
-"""SQL text -> nodes, and what is said about text that is no predicate."""
+"""SQL text becomes nodes, and text that is not a predicate raises an error with a reason."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_nodes(text):
 
 
 @pytest.mark.parametrize("text", NODES)
-def test_what_is_printed_is_read_back(text):
+def test_rendered_text_parses_to_the_same_node(text):
     assert parse_sql(str(NODES[text])) == (
         Comparison("a", "=", Decimal(repr(NODES[text].value)))
         if "FLOAT" in text or ("AS DOUBLE" in text and "Inf" not in text)
@@ -205,7 +205,7 @@ def test_nan():
 
 @settings(max_examples=200, deadline=None)
 @given(st.data())
-def test_what_is_printed_means_the_same(data):
+def test_rendered_text_binds_to_the_same_predicate(data):
     types = {name: data.draw(st.sampled_from(strategies.TYPES)) for name in ("a", "b c")}
     node = data.draw(strategies.predicates(types))
     schema = pa.schema(types)
@@ -213,7 +213,7 @@ def test_what_is_printed_means_the_same(data):
 
 
 def bits(type_):
-    """Integers of which Arrow makes the values of a type, its least and its greatest among them."""
+    """Draw integers that Arrow converts to values of a type, including its minimum and maximum."""
     width = type_.bit_width
     least, most = -(2 ** (width - 1)), 2 ** (width - 1) - 1
     if pa.types.is_time(type_):
@@ -244,8 +244,8 @@ SCALAR_TYPES = [
 
 
 @pytest.mark.parametrize("type_", SCALAR_TYPES, ids=str)
-def test_every_moment_that_arrow_has_is_read_back(type_):
-    """As a scalar of one type, for a column of another: dates of all years, durations of all lengths."""
+def test_every_arrow_moment_round_trips(type_):
+    """A scalar of one type is compared with a column of another, for all years and durations."""
     kinds = (pa.types.is_time, pa.types.is_duration)
     alike = [other for other in SCALAR_TYPES if [of(other) for of in kinds] == [of(type_) for of in kinds]]
     zoned = getattr(type_, "tz", None) is not None
@@ -295,7 +295,7 @@ PLAIN = {
 
 
 @pytest.mark.parametrize("type_", PLAIN, ids=str)
-def test_every_literal_is_read_back(type_):
+def test_every_literal_round_trips(type_):
     @settings(max_examples=150, deadline=None)
     @given(st.data())
     def run(data):
@@ -313,7 +313,7 @@ def test_every_literal_is_read_back(type_):
 
 
 @pytest.mark.parametrize("name", sorted(word.lower() for word in Tokenizer.KEYWORDS if word.isidentifier()))
-def test_columns_may_be_called_as_keywords_are(name):
+def test_columns_may_have_keywords_as_names(name):
     for node in (
         Comparison(name, "=", 1),
         In(name, (1, 2)),
@@ -325,66 +325,67 @@ def test_columns_may_be_called_as_keywords_are(name):
 
 
 ERRORS = {
-    "": "the predicate is empty",
-    "  ": "the predicate is empty",
-    "a =": "something is missing at =",
-    "~a": "something is missing",
-    "a SIMILAR TO 'x'": "cannot use a SIMILAR TO 'x'",
-    "a GLOB 'x'": "cannot use a GLOB 'x'",
-    "a RLIKE 5": "cannot use",
-    "a RLIKE b": "cannot use",
-    "regexp_like(a, 'x', 's')": "such as (?s)",
-    "regexp_like(a, 'x', 'i', 1)": "cannot ",
-    "regexp_like('x', a)": "cannot use a",
-    "contains(a)": "something is missing",
-    "contains(a, 5)": "cannot use CONTAINS(a, 5)",
-    "contains(a, NULL)": "cannot use CONTAINS(a, NULL)",
-    "endswith(a, 'x', 'y')": "cannot ",
-    "a = 1 OR": "something is missing",
-    "(a = 1": "a parenthesis is not closed",
-    "a = 'x": "a quote is not closed",
-    "a = 1; DROP TABLE x": "unexpected text at DROP TABLE x",
-    "SELECT 1": "unexpected text",
-    "a = b": "if 'b' is meant as text, put it in single quotes",
-    'a = "b"': "if 'b' is meant as text, put it in single quotes",
-    "a + 1 = 2": "cannot use a + 1",
-    "f(a) = 1": "cannot use F(a)",
-    "a = CURRENT_DATE": "a comparison needs one column and one literal",
-    "a ILIKE ANY ('x', 'y')": "cannot use",
-    "a IN (SELECT 1)": "cannot use a IN (SELECT 1)",
-    "a IN (b)": "cannot use b",
-    "(a, b) IN ((1, 2))": "cannot use (a, b)",
-    "a[0] = 1": "cannot use a[0]",
-    "a.* = 1": "cannot use a.*",
-    "CAST(a AS INT) = 1": "cannot use CAST(a AS INT)",
-    "a BETWEEN SYMMETRIC 2 AND 1": "cannot use",
-    "a LIKE 5": "cannot use a LIKE 5",
-    "a LIKE ANY ('x', 'y')": "cannot use",
-    "a IS 5": "cannot use a IS 5",
-    "(a = 1) IS TRUE": "cannot use a = 1",
-    "a = ?": "cannot use a = ?",
-    "1 = 'a'": "a comparison needs one column",
-    "a = DATE '2020-02-30'": "'2020-02-30' is not valid in CAST('2020-02-30' AS DATE)",
-    "a = DATE '2020-02-28 12:00'": "is not valid",
-    "a = TIME '25:00'": "'25:00' is not valid",
-    "a = TIMESTAMP '2020-02-28 12:00 +25:00'": "is not valid",
-    "a = TIMESTAMP '+99999999999-01-01 00:00:00.001'": "is not valid",
-    "a = DATE '12345-01-01'": "is not valid",
-    "a = DATE '+999999999999-01-01'": "is not valid",
-    "a = DATE '-0001-02-29'": "is not valid",
-    "a = X'0'": "'0' is not valid",
-    "a = CAST(300 AS TINYINT)": "'300' is not valid in CAST(300 AS TINYINT)",
-    "a = CAST(1E999999999 AS INT)": "is not valid",
-    "a = CAST(1.234 AS DECIMAL(5, 2))": "'1.234' is not valid in CAST(1.234 AS DECIMAL(5, 2))",
-    "a = CAST('x' AS UUID)": "'x' is not valid in CAST('x' AS UUID)",
-    "a = CAST('x' AS DOUBLE)": "'x' is not valid",
-    "a = CAST(1 AS DATE)": "cannot use CAST(1 AS DATE)",
-    "a = INTERVAL '1' MONTH": "an interval is a count of nanosecond",
-    "a = INTERVAL 1e999999999 DAY": "is not valid",
-    "a = INTERVAL '999999999999999' DAY": "is not valid",
-    "a = INTERVAL '0.5' NANOSECOND": "is not valid",
-    "a = " + "9" * 10_000: "is not valid",
-    "(" * 3000 + "a = 1" + ")" * 3000: "is nested too deeply",
+    "": "empty-predicate",
+    "  ": "empty-predicate",
+    "a =": "syntax-error",
+    "~a": "syntax-error",
+    "a SIMILAR TO 'x'": "unsupported-expression",
+    "a GLOB 'x'": "unsupported-expression",
+    "a RLIKE 5": "unsupported-expression",
+    "a RLIKE b": "unsupported-expression",
+    "regexp_like(a, 'x', 's')": "unknown-regex-flag",
+    # the version of sqlglot decides whether it checks the number of arguments
+    "regexp_like(a, 'x', 'i', 1)": "unsupported-expression or syntax-error",
+    "regexp_like('x', a)": "unsupported-expression",
+    "contains(a)": "syntax-error",
+    "contains(a, 5)": "unsupported-expression",
+    "contains(a, NULL)": "unsupported-expression",
+    "endswith(a, 'x', 'y')": "unsupported-expression or syntax-error",
+    "a = 1 OR": "syntax-error",
+    "(a = 1": "syntax-error",
+    "a = 'x": "syntax-error",
+    "a = 1; DROP TABLE x": "syntax-error",
+    "SELECT 1": "syntax-error",
+    "a = b": "two-columns",
+    'a = "b"': "two-columns",
+    "a + 1 = 2": "unsupported-expression",
+    "f(a) = 1": "unsupported-expression",
+    "a = CURRENT_DATE": "unsupported-expression",
+    "a ILIKE ANY ('x', 'y')": "unsupported-expression",
+    "a IN (SELECT 1)": "unsupported-expression",
+    "a IN (b)": "unsupported-expression",
+    "(a, b) IN ((1, 2))": "unsupported-expression",
+    "a[0] = 1": "unsupported-expression",
+    "a.* = 1": "unsupported-expression",
+    "CAST(a AS INT) = 1": "unsupported-expression",
+    "a BETWEEN SYMMETRIC 2 AND 1": "unsupported-expression",
+    "a LIKE 5": "unsupported-expression",
+    "a LIKE ANY ('x', 'y')": "unsupported-expression",
+    "a IS 5": "unsupported-expression",
+    "(a = 1) IS TRUE": "unsupported-expression",
+    "a = ?": "unsupported-expression",
+    "1 = 'a'": "unsupported-expression",
+    "a = DATE '2020-02-30'": "invalid-literal",
+    "a = DATE '2020-02-28 12:00'": "invalid-literal",
+    "a = TIME '25:00'": "invalid-literal",
+    "a = TIMESTAMP '2020-02-28 12:00 +25:00'": "invalid-literal",
+    "a = TIMESTAMP '+99999999999-01-01 00:00:00.001'": "invalid-literal",
+    "a = DATE '12345-01-01'": "invalid-literal",
+    "a = DATE '+999999999999-01-01'": "invalid-literal",
+    "a = DATE '-0001-02-29'": "invalid-literal",
+    "a = X'0'": "invalid-literal",
+    "a = CAST(300 AS TINYINT)": "invalid-literal",
+    "a = CAST(1E999999999 AS INT)": "invalid-literal",
+    "a = CAST(1.234 AS DECIMAL(5, 2))": "invalid-literal",
+    "a = CAST('x' AS UUID)": "invalid-literal",
+    "a = CAST('x' AS DOUBLE)": "invalid-literal",
+    "a = CAST(1 AS DATE)": "unsupported-expression",
+    "a = INTERVAL '1' MONTH": "unknown-interval-unit",
+    "a = INTERVAL 1e999999999 DAY": "invalid-literal",
+    "a = INTERVAL '999999999999999' DAY": "invalid-literal",
+    "a = INTERVAL '0.5' NANOSECOND": "invalid-literal",
+    "a = " + "9" * 10_000: "invalid-literal",
+    "(" * 3000 + "a = 1" + ")" * 3000: "nested-too-deeply",
 }
 
 
@@ -392,10 +393,9 @@ ERRORS = {
 def test_errors(text):
     with pytest.raises(PredicateError) as caught:
         parse_sql(text)
-    message = str(caught.value)
-    assert ERRORS[text] in message
-    assert "\n" not in message
-    assert len(message) < 500
+    assert caught.value.reason in ERRORS[text].split(" or ")
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500
 
 
 def test_many_operands():

@@ -1,8 +1,7 @@
-"""Predicates: what rows are asked for.
+"""Predicates: parsing, binding to a schema, and evaluation.
 
-A predicate comes as SQL text, as pyarrow's ``filters`` or as nodes (``nodes``) and is bound to a schema
-(``bind``). The bound form (``bound``) is what indexes are asked about and what decoded rows are filtered
-with (``evaluate``).
+A predicate is SQL text, pyarrow ``filters`` or a tree of nodes (``nodes``). ``bind`` resolves it against a
+schema. Indexes prune with the bound form (``bound``), and ``evaluate`` filters decoded rows with it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Unbound predicate x schema -> bound predicate: names resolved, literals exact, NOT pushed down.
+"""Bind a predicate to a schema: resolve names, convert literals exactly, push NOT down.
 
-How a literal that the column's type cannot represent is rewritten (``floor`` is the largest value below it):
+A comparison with a literal that the column's type cannot represent is rewritten as follows, where ``floor``
+is the largest value of the type below the literal:
 
 ====================  ======================
 ``x = 1.5``           matches nothing
@@ -9,8 +10,8 @@ How a literal that the column's type cannot represent is rewritten (``floor`` is
 ``x > 1.5, x >= 1.5`` ``x > floor``
 ====================  ======================
 
-These are right only where NULL and FALSE are the same, which NOT would undo; so NOT goes first. See
-``bound`` for what may be relied on afterwards.
+These rewrites treat NULL as FALSE. They would be wrong under a NOT, so NOT is pushed down first. ``bound``
+lists the guarantees of the result.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     from intarsia.predicate.columns import Column
     from intarsia.predicate.nodes import ColumnName
 
-#: How many levels of AND within OR (and OR within AND) a predicate may have.
+#: The maximum number of alternating levels of AND and OR in a predicate.
 MAX_NESTING: Final = 100
 
 _OPPOSITE: Final[dict[Op, Op]] = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
@@ -69,22 +70,22 @@ _NOTHING: Final = BoundConstant(False)
 
 
 def bind(predicate: Predicate, schema: pa.Schema) -> Bound:
-    """Resolves a predicate against a schema.
+    """Resolve a predicate against a schema.
 
-    Literals are compared exactly: never rounded, never wrapped, never cast silently. Text is read as a date,
-    time, timestamp, decimal or UUID where the column is one; numbers and text do not compare, nor do booleans
-    and numbers. A timestamp literal without a zone means UTC for a column that has one; a date is its
-    midnight. For float columns a literal with a point means the double it is read as, compared with the
-    column's value widened to a double, as pyarrow does (so a float32 column never equals 0.1). NaN compares
+    Literals are compared exactly. They are never rounded, wrapped or cast silently. Text is parsed as a
+    date, time, timestamp, decimal or UUID if the column has such a type. Numbers do not compare with text or
+    with booleans. A timestamp literal without a zone is in UTC if the column has a zone. A date literal is
+    midnight of that day. For float columns, a literal with a decimal point is the nearest double, and the
+    column's values are widened to double, as in pyarrow (so a float32 value never equals 0.1). NaN compares
     as in Arrow.
 
     Args:
         predicate: The predicate as written.
-        schema: The schema of the rows it is about.
+        schema: The schema of the rows that the predicate selects from.
 
     Raises:
-        ColumnNotFoundError: A column does not exist; names near matches.
-        PredicateError: A column cannot be compared, or not with this literal; or AND and OR are nested more
+        ColumnNotFoundError: A column does not exist. The error lists near matches.
+        PredicateError: A column cannot be compared at all or with its literal, or AND and OR are nested more
             than `MAX_NESTING` levels deep.
 
     Example:
@@ -95,7 +96,7 @@ def bind(predicate: Predicate, schema: pa.Schema) -> Bound:
         >>> bind(parse_sql("n = 300"), schema)
         BoundConstant(value=False)
     """
-    # a schema is searched by name from its first field on, so each name is looked up once
+    # looking up a name in a schema is linear in the number of fields, so the results are cached
     return _bind(predicate, functools.cache(functools.partial(resolve_column, schema)), negate=False, depth=0)
 
 
@@ -105,7 +106,8 @@ def _bind(node: Predicate, resolve: Callable[[ColumnName], Column], *, negate: b
     if isinstance(node, (And, Or)):
         if depth == MAX_NESTING:
             raise PredicateError(
-                f"the predicate is nested too deeply: {MAX_NESTING} levels of AND within OR are the most"
+                f"the predicate is nested too deeply; the limit is {MAX_NESTING} levels of AND and OR",
+                reason="nested-too-deeply",
             )
         children = [
             _bind(child, resolve, negate=negated, depth=depth + 1)
@@ -115,7 +117,7 @@ def _bind(node: Predicate, resolve: Callable[[ColumnName], Column], *, negate: b
     if isinstance(node, Constant):
         return BoundConstant(node.value is not None and node.value is not negate)
     if not isinstance(node, NODE_TYPES):
-        raise PredicateError(f"{node!r} is not a predicate")
+        raise PredicateError(f"{node!r} is not a predicate", reason="not-a-predicate")
     column = resolve(node.column)
     if isinstance(node, IsNull):
         return _null(column, negated=node.negated is not negate)
@@ -129,7 +131,7 @@ def _bind(node: Predicate, resolve: Callable[[ColumnName], Column], *, negate: b
 
 
 def _operands(node: Predicate, *, negate: bool) -> Iterator[tuple[Predicate, bool]]:
-    """The operands of a AND (b AND (c AND …)), each with whether it is negated; without recursion."""
+    """Yield the operands of a AND (b AND (c AND …)), each with whether it is negated, without recursion."""
     is_and = isinstance(node, And) is not negate
     pending = [(node, negate)]
     while pending:
@@ -150,13 +152,17 @@ def _null(column: Column, *, negated: bool) -> Bound:
 
 def _comparison(node: Comparison, column: Column, *, negate: bool) -> Bound:
     if node.op not in _OPPOSITE:
-        raise PredicateError(f"unknown operator {node.op!r} in {node}; there are {', '.join(_OPPOSITE)}")
+        raise PredicateError(
+            f"unknown operator {node.op!r} in {node}; use one of {', '.join(_OPPOSITE)}",
+            reason="unknown-operator",
+            column=column.name,
+        )
     op = _OPPOSITE[node.op] if negate else node.op
     literal = plain(node.value)
     if literal is None or pa.types.is_null(column.type):
         return _NOTHING
     place = locate(column, literal)
-    if place is None:  # NaN: every comparison is false, apart from <>; so a negated one is true unless NULL
+    if place is None:  # NaN: every comparison but <> is false, so a negated one is true unless NULL
         return _null(column, negated=True) if op == "<>" or (negate and op != "=") else _NOTHING
     return _compare(column, op, place, negate=negate)
 
@@ -164,8 +170,8 @@ def _comparison(node: Comparison, column: Column, *, negate: bool) -> Bound:
 def _compare(column: Column, op: Op, place: Place, *, negate: bool) -> Bound:
     path, type_ = column.path, column.type
     if place.value is None:
-        holds = op in (("<", "<=", "<>") if place.side > 0 else (">", ">=", "<>"))
-        return _null(column, negated=True) if holds else _NOTHING
+        always_true = op in (("<", "<=", "<>") if place.side > 0 else (">", ">=", "<>"))
+        return _null(column, negated=True) if always_true else _NOTHING
     if place.side:
         if op == "=":
             return _NOTHING
@@ -195,11 +201,11 @@ def _in(node: In, column: Column, *, negated: bool) -> Bound:
 def _like(node: Like, column: Column, *, negated: bool) -> Bound:
     if pa.types.is_null(column.type):
         return _NOTHING
-    _need_text(column, "LIKE")
+    _require_string(column, "LIKE")
     pattern = parse_pattern(node)
     for part in pattern.parts:
         if isinstance(part, str):
-            locate(column, part)  # refuses what is not UTF-8
+            locate(column, part)  # raises if the text has no UTF-8 form
     skeleton = pattern.skeleton(ignore_case=node.ignore_case)
     ignore_case = skeleton.ignores_case
     if pattern.literal is not None and not ignore_case:
@@ -212,10 +218,12 @@ def _like(node: Like, column: Column, *, negated: bool) -> Bound:
     regex = pattern.regex(ignore_case=ignore_case)
     try:
         pc.match_substring_regex(pa.array([""]), regex)
-    except pa.ArrowInvalid:  # RE2 has a limit of its own, for the program that it makes of the pattern
+    except pa.ArrowInvalid:  # RE2 limits the size of the compiled program
         raise PredicateError(
-            f"the pattern {node.pattern[:60]!r}… is too much for RE2; ask for parts of it by several "
-            "conditions joined by AND"
+            f"the pattern {node.pattern[:60]!r}… is too large for RE2; split it into several conditions "
+            "joined by AND",
+            reason="pattern-too-large",
+            column=column.name,
         ) from None
     return BoundMatch(column.path, column.type, condition, regex, skeleton, negated)
 
@@ -223,8 +231,8 @@ def _like(node: Like, column: Column, *, negated: bool) -> Bound:
 def _regexp_like(node: RegexpLike, column: Column, *, negated: bool) -> Bound:
     if pa.types.is_null(column.type):
         return _NOTHING
-    _need_text(column, "a regular expression")
-    locate(column, node.regex)  # refuses what is not UTF-8
+    _require_string(column, "a regular expression")
+    locate(column, node.regex)  # raises if the text has no UTF-8 form
     check_regex(node)
     skeleton = skeleton_of(node.regex, ignore_case=node.ignore_case)
     if skeleton.is_prefix:
@@ -239,6 +247,10 @@ def _prefix(column: Column, prefix: str, *, negated: bool) -> Bound:
     return BoundPrefix(column.path, column.type, prefix.encode(), negated)
 
 
-def _need_text(column: Column, who: str) -> None:
+def _require_string(column: Column, operation: str) -> None:
     if not pa.types.is_string(column.type):
-        raise PredicateError(f"{who} needs a string column; {column.name!r} is of type {column.declared}")
+        raise PredicateError(
+            f"{operation} needs a string column; {column.name!r} is of type {column.declared}",
+            reason="not-a-string-column",
+            column=column.name,
+        )

@@ -1,18 +1,18 @@
-"""The predicate after binding: conditions hold a path, a type and literals of exactly that type.
+"""The bound predicate. A condition has a path, a type and literals of exactly that type.
 
-**Two-valued from here on.** NOT was pushed to the conditions, so a row is selected exactly where a bound node
-is TRUE, and NULL and FALSE need no telling apart: every condition is simply *true* or *not true* for a row,
-and :class:`BoundAnd` and :class:`BoundOr` are plain intersection and union. There is no bound NOT, and a
-bound node must never be complemented (the rows where ``x < 5`` is not true include those where x is NULL).
+**Bound predicates are two-valued.** NOT has been pushed down to the conditions, so NULL and FALSE are
+equivalent: a condition is either *true* or *not true* for a row. :class:`BoundAnd` is an intersection of
+rows, and :class:`BoundOr` is a union. There is no bound NOT, and a bound node must never be complemented:
+the rows where ``x < 5`` is not true include those where x is NULL.
 
-**NULL rows** match :class:`BoundNull` (``IS NULL``) and constants, nothing else.
+**NULL rows** match only :class:`BoundNull` (``IS NULL``) and the constant TRUE.
 
-**NaN rows** match the conditions whose ``or_nan`` is true and the constant TRUE, nothing else. In Arrow,
-comparing with NaN is false, except ``<>`` which is true. So NOT (x < 5) is true for NaN and becomes ``x >=
-5`` with ``or_nan=True``. Code that prunes by bounds must keep rows that may hold NaN when ``or_nan`` is
-true: Parquet's bounds leave NaN out.
+**NaN rows** match only the conditions whose ``or_nan`` is true and the constant TRUE. In Arrow, a comparison
+with NaN is false, except ``<>``, which is true. So NOT (x < 5) is true for NaN and becomes ``x >= 5`` with
+``or_nan=True``. Parquet's bounds ignore NaN. Code that prunes by bounds must therefore keep rows that may be
+NaN when ``or_nan`` is true.
 
-Literals are never NaN nor -0.0; values of the data may be, and -0.0 equals 0.0.
+Literals are never NaN or -0.0. Values in the data may be, and -0.0 equals 0.0.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _name(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BoundCompare:
-    """``path op value``; where ``or_nan`` is true, NaN matches too (always so for ``<>`` on floats)."""
+    """``path op value``. If ``or_nan`` is true, NaN also matches; it is always true for ``<>`` on floats."""
 
     path: Path
     type: pa.DataType
@@ -49,7 +49,7 @@ class BoundCompare:
     or_nan: bool = False
 
     def paths(self) -> frozenset[Path]:
-        """The column that this node reads."""
+        """Return the path of the column that this node reads."""
         return frozenset((self.path,))
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ class BoundIn:
     """``path [NOT] IN values``.
 
     Attributes:
-        values: An array of ``type`` with at least two values: unique, ascending, without NULL and NaN.
+        values: An array of ``type`` with at least two values, unique and ascending, without NULL or NaN.
     """
 
     path: Path
@@ -71,17 +71,17 @@ class BoundIn:
     negated: bool = False
 
     def __hash__(self) -> int:
-        """Of three values of the list, so that a long one is as good a key as a short one."""
-        few = (self.values[0], self.values[len(self.values) // 2], self.values[-1])
-        return hash((self.path, self.type, len(self.values), few, self.negated))
+        """Hash three values only, so that a long list is as cheap a key as a short one."""
+        sampled = (self.values[0], self.values[len(self.values) // 2], self.values[-1])
+        return hash((self.path, self.type, len(self.values), sampled, self.negated))
 
     @property
     def or_nan(self) -> bool:
-        """Whether NaN matches: it is in no list, so it matches NOT IN."""
+        """Whether NaN matches. A list never contains NaN, so NaN matches NOT IN."""
         return self.negated and pa.types.is_floating(self.type)
 
     def paths(self) -> frozenset[Path]:
-        """The column that this node reads."""
+        """Return the path of the column that this node reads."""
         return frozenset((self.path,))
 
     def __str__(self) -> str:
@@ -92,7 +92,7 @@ class BoundIn:
 
 @dataclass(frozen=True, slots=True)
 class BoundNull:
-    """``path IS NULL``, or ``IS NOT NULL`` when negated (then NaN matches, it is a value)."""
+    """``path IS NULL``, or ``IS NOT NULL`` when negated. NaN is a value and matches ``IS NOT NULL``."""
 
     path: Path
     type: pa.DataType
@@ -104,7 +104,7 @@ class BoundNull:
         return self.negated and pa.types.is_floating(self.type)
 
     def paths(self) -> frozenset[Path]:
-        """The column that this node reads."""
+        """Return the path of the column that this node reads."""
         return frozenset((self.path,))
 
     def __str__(self) -> str:
@@ -113,7 +113,7 @@ class BoundNull:
 
 @dataclass(frozen=True, slots=True)
 class BoundPrefix:
-    """A string starts with ``prefix`` (UTF-8, not empty), or does not when negated; NULL matches neither."""
+    """A string starts with ``prefix`` (UTF-8, not empty), or does not when negated. NULL never matches."""
 
     path: Path
     type: pa.DataType
@@ -122,7 +122,7 @@ class BoundPrefix:
     or_nan: bool = field(default=False, init=False)
 
     def paths(self) -> frozenset[Path]:
-        """The column that this node reads."""
+        """Return the path of the column that this node reads."""
         return frozenset((self.path,))
 
     def __str__(self) -> str:
@@ -132,12 +132,12 @@ class BoundPrefix:
 
 @dataclass(frozen=True, slots=True)
 class BoundMatch:
-    """A string matches a pattern that is more than a prefix, or does not when negated; NULL matches neither.
+    """A string matches a pattern that is more than a prefix, or does not when negated. NULL never matches.
 
     Attributes:
-        condition: The condition without its column and its NOT, as SQL text: ``LIKE '%a'``, ``RLIKE '^a|b'``.
-        regex: The same for RE2, which searches for it; all flags are inside.
-        skeleton: What every string that matches has. See :func:`intarsia.predicate.required.required_texts`.
+        condition: SQL text without the column and NOT, such as ``LIKE '%a'`` or ``RLIKE '^a|b'``.
+        regex: The regular expression that RE2 searches for, with its flags inline.
+        skeleton: The text common to all matches. See :func:`intarsia.predicate.required.required_texts`.
     """
 
     path: Path
@@ -150,11 +150,11 @@ class BoundMatch:
 
     @property
     def prefix(self) -> bytes:
-        """UTF-8 that every string which matches starts with, in exactly this case; may be empty."""
+        """The case-sensitive prefix of every matching string, in UTF-8. May be empty."""
         return self.skeleton.prefix.encode()
 
     def paths(self) -> frozenset[Path]:
-        """The column that this node reads."""
+        """Return the path of the column that this node reads."""
         return frozenset((self.path,))
 
     def __str__(self) -> str:
@@ -168,7 +168,7 @@ class BoundConstant:
     value: bool
 
     def paths(self) -> frozenset[Path]:
-        """Nothing is read."""
+        """Return an empty set: a constant reads no column."""
         return frozenset()
 
     def __str__(self) -> str:
@@ -177,12 +177,12 @@ class BoundConstant:
 
 @dataclass(frozen=True, slots=True)
 class BoundAnd:
-    """Rows that match every child; at least two, none of them a :class:`BoundAnd` or a constant."""
+    """Rows that match every child. It has two or more children, none a :class:`BoundAnd` or a constant."""
 
     children: tuple[Bound, ...]
 
     def paths(self) -> frozenset[Path]:
-        """The columns that this node reads."""
+        """Return the paths of the columns that this node reads."""
         return frozenset().union(*(child.paths() for child in self.children))
 
     def __str__(self) -> str:
@@ -193,12 +193,12 @@ class BoundAnd:
 
 @dataclass(frozen=True, slots=True)
 class BoundOr:
-    """Rows that match at least one child; at least two, none of them a :class:`BoundOr` or a constant."""
+    """Rows that match any child. It has two or more children, none a :class:`BoundOr` or a constant."""
 
     children: tuple[Bound, ...]
 
     def paths(self) -> frozenset[Path]:
-        """The columns that this node reads."""
+        """Return the paths of the columns that this node reads."""
         return frozenset().union(*(child.paths() for child in self.children))
 
     def __str__(self) -> str:
@@ -208,7 +208,7 @@ class BoundOr:
 
 
 Condition: TypeAlias = BoundCompare | BoundIn | BoundNull | BoundPrefix | BoundMatch
-"""A node that reads one column; ``path``, ``type`` and ``or_nan`` are common to all."""
+"""A node that reads one column. Every condition has ``path``, ``type`` and ``or_nan``."""
 
 Bound: TypeAlias = Condition | BoundConstant | BoundAnd | BoundOr
 """Any node of a bound predicate."""
@@ -217,7 +217,7 @@ CONDITION_TYPES = (BoundCompare, BoundIn, BoundNull, BoundPrefix, BoundMatch)
 
 
 def conditions(bound: Bound) -> Iterator[Condition]:
-    """The conditions from left to right, repeated ones repeatedly.
+    """Yield the conditions from left to right, including duplicates.
 
     Example:
         >>> from intarsia.predicate import bind, parse_sql
@@ -234,7 +234,7 @@ def conditions(bound: Bound) -> Iterator[Condition]:
 
 
 def conjoin(children: Iterable[Bound]) -> Bound:
-    """AND, flattened and simplified; what excludes single values of one column becomes one NOT IN.
+    """Join nodes by AND, flattened; ``<>`` and NOT IN on one column become a single NOT IN.
 
     Example:
         >>> x = [BoundCompare(("x",), pa.int64(), "<>", pa.scalar(value)) for value in (7, 5)]
@@ -245,7 +245,7 @@ def conjoin(children: Iterable[Bound]) -> Bound:
 
 
 def disjoin(children: Iterable[Bound]) -> Bound:
-    """OR, flattened and simplified; what asks for single values of one column becomes one IN.
+    """Join nodes by OR, flattened; ``=`` and IN on one column become a single IN.
 
     Example:
         >>> x = [BoundCompare(("x",), pa.int64(), "=", pa.scalar(value)) for value in (7, 5)]
@@ -256,7 +256,7 @@ def disjoin(children: Iterable[Bound]) -> Bound:
 
 
 def _combine(children: Iterable[Bound], node: type[BoundAnd] | type[BoundOr], *, absorbing: bool) -> Bound:
-    kept: dict[Bound, None] = {}  # a dict as an ordered set: what is written twice is judged once
+    kept: dict[Bound, None] = {}  # an ordered set, so that a repeated condition is evaluated once
     for child in children:
         if isinstance(child, BoundConstant):
             if child.value is absorbing:
@@ -272,10 +272,10 @@ def _combine(children: Iterable[Bound], node: type[BoundAnd] | type[BoundOr], *,
 
 
 def _fold(children: list[Bound], *, negated: bool) -> list[Bound]:
-    """One list for all values of a column, at the place of the first.
+    """Merge the membership tests of each column into one, at the position of the first.
 
-    ``=`` and IN are joined under OR, ``<>`` and NOT IN under AND. They agree on NULL, which neither matches,
-    and on NaN, which the negated ones match.
+    Under OR, ``=`` and IN are merged; under AND, ``<>`` and NOT IN. The merged test agrees with its parts on
+    NULL, which never matches, and on NaN, which matches if negated.
     """
     terms: dict[Path, list[BoundCompare | BoundIn]] = {}
     for child in children:
@@ -304,10 +304,10 @@ def _membership(terms: list[BoundCompare | BoundIn], *, negated: bool) -> BoundI
 
 
 def ascending(values: pa.Array) -> pa.Array:
-    """Each value once, in ascending order.
+    """Return the distinct values in ascending order.
 
     Args:
-        values: An array of a comparison type, without NULL, NaN and -0.0.
+        values: An array of a comparison type, without NULL, NaN or -0.0.
 
     Example:
         >>> ascending(pa.array(["b", "a", "b"])).to_pylist()

@@ -1,8 +1,7 @@
-"""A literal against a column's type: the place among the type's values where the literal belongs.
+"""Locate a literal among the values of a column's type.
 
-Nothing is cast and nothing rounded: a literal that the type cannot represent lies *between* two of its
-values, and a comparison with it is rewritten to one with a neighbour that selects the same rows (see
-``bind``).
+Literals are not cast or rounded. A literal that the type cannot represent lies *between* two of its values.
+``bind`` rewrites a comparison with it to a comparison with a neighbour that selects the same rows.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a literal lies among the values of a type.
+    """The position of a literal among the values of a type.
 
     Attributes:
-        value: The nearest value as a scalar of the type; ``None`` if the literal lies outside all of them.
-        side: 0 if the literal is ``value``; 1 if it lies above ``value`` (``None``: above everything) and
-            below the next one; -1 if it lies below ``value`` (``None``: below everything) and above the one
-            before.
+        value: A scalar of the type that equals or adjoins the literal. ``None`` if the literal is outside the
+            range of the type.
+        side: 0 if the literal equals ``value``. 1 if it lies between ``value`` and the next value, or above
+            the range. -1 if it lies between the previous value and ``value``, or below the range.
     """
 
     value: pa.Scalar | None
@@ -54,10 +53,14 @@ _FLOATS: Final[dict[int, Any]] = {16: np.float16, 32: np.float32, 64: np.float64
 
 
 def locate(column: Column, literal: object) -> Place | None:
-    """The place of a literal (not NULL, from ``literals.plain``); ``None`` for NaN.
+    """Return the place of a literal, or ``None`` for NaN.
+
+    Args:
+        column: The column, for its type and its name.
+        literal: A value returned by ``literals.plain`` that is not NULL.
 
     Raises:
-        PredicateError: The literal is of a kind that the column's type does not compare with.
+        PredicateError: The column's type cannot be compared with the literal.
     """
     type_ = column.type
     if pa.types.is_boolean(type_):
@@ -80,7 +83,9 @@ def locate(column: Column, literal: object) -> Place | None:
     if pa.types.is_binary(type_) or pa.types.is_fixed_size_binary(type_):
         return _in_bytes(column, literal)
     raise PredicateError(
-        f"column {column.name!r} of type {column.declared} cannot be compared, only IS [NOT] NULL"
+        f"column {column.name!r} of type {column.declared} cannot be compared; only IS [NOT] NULL applies",
+        reason="type-not-comparable",
+        column=column.name,
     )
 
 
@@ -109,7 +114,7 @@ def _in_integers(column: Column, literal: object) -> Place | None:
 def _in_floats(column: Column, literal: object) -> Place | None:
     number = _number(column, literal)
     if isinstance(number, Decimal) and not number.is_nan():
-        # Written with a point, it means the double that any language would read (0.1 is not a double).
+        # A literal with a decimal point means the nearest double, as in other languages: 0.1 is not a double.
         number = number if math.isinf(float(number)) else float(number)
     target = exact(number)
     if target is None:
@@ -121,14 +126,14 @@ def _in_floats(column: Column, literal: object) -> Place | None:
 
 
 def _float_floor(target: Fraction, kind: Any) -> float:
-    """The largest value of a NumPy float type that is not above ``target``; minus infinity if all are."""
+    """Return the largest value of a NumPy float type that is at most ``target``, or minus infinity."""
     infinity = kind(np.inf)
     with np.errstate(all="ignore"):
         try:
             value = kind(float(target))
         except OverflowError:
             value = infinity if target > 0 else -infinity
-        # The conversion rounds, perhaps twice: step to the place.
+        # The conversion may round twice, so step to the exact floor.
         while float(value) > target:
             value = np.nextafter(value, -infinity)
         while float(above := np.nextafter(value, infinity)) <= target:
@@ -144,14 +149,17 @@ def _in_decimals(column: Column, literal: object) -> Place | None:
             _mismatch(column, literal)
     number = _number(column, literal)
     if isinstance(number, float) and math.isfinite(number):
-        number = Decimal(repr(number))  # the number as written: 0.1 is one tenth, not the double next to it
+        number = Decimal(repr(number))  # as written: 0.1 is one tenth, not the nearest double
     target = exact(number)
     if target is None:
         return None
     precision, scale = column.type.precision, column.type.scale
     if scale < 0:
         raise PredicateError(
-            f"column {column.name!r} of type {column.declared}: Arrow compares no negative scales"
+            f"column {column.name!r} of type {column.declared} cannot be compared; Arrow does not compare "
+            "decimals of negative scale",
+            reason="type-not-comparable",
+            column=column.name,
         )
     units = target if isinstance(target, float) else target * Fraction(10) ** scale
     limit = 10**precision
@@ -183,8 +191,10 @@ def _in_time(column: Column, literal: object) -> Place:
         _mismatch(column, literal)
     elif literal.aware and not (pa.types.is_timestamp(type_) and type_.tz is not None):
         raise PredicateError(
-            f"column {column.name!r} of type {column.declared} has no time zone, so a literal with one "
-            f"cannot be compared with it; write {_example(column)}"
+            f"column {column.name!r} of type {column.declared} has no time zone and cannot be compared with "
+            f"a literal that has one; write {_example(column)}",
+            reason="unexpected-time-zone",
+            column=column.name,
         )
     if pa.types.is_date(type_):
         ns_per_unit = NS_PER_DAY if pa.types.is_date32(type_) else NS_PER_UNIT["ms"]
@@ -215,7 +225,7 @@ def _in_bytes(column: Column, literal: object) -> Place:
     if pa.types.is_binary(column.type):
         return Place(pa.scalar(literal, column.type), 0)
     width = column.type.byte_width
-    # Longer than the column's values: just above its own start. Shorter: just below itself padded with zeros.
+    # A longer literal is just above its own prefix. A shorter one is just below itself padded with zeros.
     side = (len(literal) > width) - (len(literal) < width)
     value = literal[:width].ljust(width, b"\0")
     return Place(pa.scalar(value, column.type), side)
@@ -226,8 +236,10 @@ def _utf8(column: Column, literal: str) -> bytes:
         return literal.encode()
     except UnicodeEncodeError:
         raise PredicateError(
-            f"cannot compare column {column.name!r} of type {column.declared} with {literal!r}: "
-            "it holds half a surrogate pair, which no UTF-8 text does"
+            f"column {column.name!r} of type {column.declared} cannot be compared with {literal!r}, which "
+            "contains half of a surrogate pair and has no UTF-8 form",
+            reason="not-utf8",
+            column=column.name,
         ) from None
 
 
@@ -236,8 +248,10 @@ def _mismatch(column: Column, literal: object) -> NoReturn:
     if len(shown) > 80:
         shown = shown[:79] + "…"
     raise PredicateError(
-        f"cannot compare column {column.name!r} of type {column.declared} with {shown}; "
-        f"write {_example(column)}"
+        f"column {column.name!r} of type {column.declared} cannot be compared with {shown}; "
+        f"write {_example(column)}",
+        reason="type-mismatch",
+        column=column.name,
     )
 
 

@@ -1,4 +1,4 @@
-"""Names of columns -> leaves of a schema, and the type in which a leaf is compared."""
+"""Resolve column names to leaves of a schema and to the type in which each leaf is compared."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from intarsia.arrow.comparison import comparison_type
 from intarsia.errors import ColumnNotFoundError, PredicateError
+from intarsia.predicate.nodes import dotted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A leaf that a predicate may compare.
+    """A leaf that a predicate can compare.
 
     Attributes:
-        path: The names from the top-level column down to the leaf.
-        declared: The type that the schema gives it.
-        type: The type in which it is compared, see `comparison_type`.
+        path: The field names from the top-level column down to the leaf.
+        declared: The type of the leaf in the schema.
+        type: The type in which its values are compared. See `comparison_type`.
     """
 
     path: tuple[str, ...]
@@ -37,15 +38,15 @@ class Column:
 
 
 def resolve_column(schema: pa.Schema, column: ColumnName) -> Column:
-    """Finds the leaf that ``column`` names.
+    """Find the leaf that ``column`` names.
 
-    A string is first tried as the whole name of a top-level column, dots included, then as a dotted path
-    through structs; a tuple is a path of exact names. Names are case-sensitive.
+    A string is matched first as the whole name of a top-level column, dots included, then as a dotted path
+    through structs. A tuple is a path of exact names. Names are case-sensitive.
 
     Raises:
-        ColumnNotFoundError: No such column; the error names near matches.
-        PredicateError: The column exists but cannot be compared: it is nested, or repeated by a list or a
-            map, or several columns have this name.
+        ColumnNotFoundError: The column does not exist. The error lists near matches.
+        PredicateError: The column exists but cannot be compared: it is nested, it is inside a list or a map,
+            or several columns have this name.
 
     Example:
         >>> schema = pa.schema({"a": pa.struct({"b": pa.int8()}), "a.b": pa.string()})
@@ -55,23 +56,27 @@ def resolve_column(schema: pa.Schema, column: ColumnName) -> Column:
     path, declared = find_column(schema, column)
     resolved = comparison_type(declared)
     if pa.types.is_nested(resolved):
-        raise PredicateError(_nested_message(_shown(column), declared))
+        raise PredicateError(
+            _nested_message(dotted(column), declared), reason="nested-column", column=dotted(column)
+        )
     return Column(path, declared, resolved)
 
 
 def find_column(schema: pa.Schema, column: ColumnName) -> tuple[tuple[str, ...], pa.DataType]:
-    """Path and type of what ``column`` names, which may be nested; see `resolve_column` for the names.
+    """Return the path and the type of the column that ``column`` names. The column may be nested.
+
+    `resolve_column` describes how names are matched.
 
     Raises:
-        ColumnNotFoundError: No such column; the error names near matches.
-        PredicateError: It is repeated by a list or a map, or several columns have this name.
+        ColumnNotFoundError: The column does not exist. The error lists near matches.
+        PredicateError: The column is inside a list or a map, or several columns have this name.
 
     Example:
         >>> schema = pa.schema({"a": pa.struct({"b": pa.list_(pa.int8())})})
         >>> find_column(schema, "a.b")
         (('a', 'b'), ListType(list<item: int8>))
     """
-    shown = _shown(column)
+    shown = dotted(column)
     parts = column if isinstance(column, tuple) else tuple(column.split("."))
     fields = [schema.field(ordinal) for ordinal in range(len(schema))]
     found = _descend(fields, parts, shown, (), exact=isinstance(column, tuple))
@@ -80,19 +85,19 @@ def find_column(schema: pa.Schema, column: ColumnName) -> tuple[tuple[str, ...],
     return found
 
 
-def _shown(column: ColumnName) -> str:
-    return ".".join(column) if isinstance(column, tuple) else column
-
-
 def _descend(
     fields: list[pa.Field], parts: tuple[str, ...], shown: str, above: tuple[str, ...], *, exact: bool
 ) -> tuple[tuple[str, ...], pa.DataType] | None:
-    """Matches the longest run of parts that names a field first, since names may hold dots themselves."""
+    """Match the longest run of parts that names a field first, because a name may contain dots."""
     for count in (1,) if exact else range(len(parts), 0, -1):
         name, rest = ".".join(parts[:count]), parts[count:]
         named = [field for field in fields if field.name == name]
         if len(named) > 1:
-            raise PredicateError(f"column {shown!r} is ambiguous: {len(named)} fields are called {name!r}")
+            raise PredicateError(
+                f"column {shown!r} is ambiguous: {len(named)} fields are named {name!r}",
+                reason="ambiguous-column",
+                column=shown,
+            )
         if not named:
             continue
         path, type_ = (*above, name), named[0].type
@@ -105,8 +110,10 @@ def _descend(
                 return found
         elif pa.types.is_nested(type_):
             raise PredicateError(
-                f"column {shown!r} is repeated: it lies inside {'.'.join(path)!r} of type {type_}, and a "
-                "row with several values cannot be compared; filter the rows after reading them"
+                f"column {shown!r} is inside {'.'.join(path)!r} of type {type_} and cannot be compared, "
+                "because a row may have several values; filter the rows after reading them",
+                reason="repeated-column",
+                column=shown,
             )
     return None
 
@@ -115,11 +122,11 @@ def _nested_message(shown: str, declared: pa.DataType) -> str:
     hint = ""
     if pa.types.is_struct(declared) and declared.num_fields:
         hint = f"; name one of its fields, such as {shown + '.' + declared.field(0).name!r}"
-    return f"column {shown!r} of type {declared} is nested: neither comparisons nor IS NULL apply to it{hint}"
+    return f"column {shown!r} of type {declared} is nested; comparisons and IS NULL need a leaf column{hint}"
 
 
 def _known(fields: list[pa.Field], above: str = "") -> Iterator[str]:
-    """Every name that could have been meant: columns, and dotted paths through structs."""
+    """Yield the names of all columns and the dotted paths of all struct fields."""
     for field in fields:
         yield above + field.name
         if pa.types.is_struct(field.type):

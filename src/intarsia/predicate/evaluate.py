@@ -1,4 +1,4 @@
-"""Bound predicate x Arrow arrays -> which rows match, vectorised."""
+"""Evaluate a bound predicate on Arrow arrays, vectorised."""
 
 from __future__ import annotations
 
@@ -39,14 +39,13 @@ _KERNELS: Final[dict[Op, str]] = {
 def evaluate(
     bound: Bound, columns: Mapping[Path, pa.Array | pa.ChunkedArray], num_rows: int
 ) -> pa.BooleanArray:
-    """Which rows match.
+    """Return a mask of the rows that match.
 
     Args:
         bound: The predicate.
-        columns: The leaves that it reads (``bound.paths()``), each with ``num_rows`` values, in the type of
-            the schema or in any type with the same comparison type. Values under a NULL struct must be
-            NULL.
-        num_rows: How many rows there are.
+        columns: The leaf columns in ``bound.paths()``, each with ``num_rows`` values, in the type of the
+            schema or in any type with the same comparison type. Values under a NULL struct must be NULL.
+        num_rows: The number of rows.
 
     Returns:
         One boolean per row, never NULL.
@@ -70,7 +69,9 @@ def evaluate(
 
 
 def condition_mask(leaf: Condition, array: pa.Array | pa.ChunkedArray) -> pa.BooleanArray:
-    """Which values of one array match a leaf; also for arrays that are no column, such as distinct values.
+    """Return a mask of the values in ``array`` that match a condition.
+
+    The array need not be a column of a file. It may contain the distinct values of an index, for example.
 
     Returns:
         One boolean per value, never NULL.
@@ -86,18 +87,18 @@ def condition_mask(leaf: Condition, array: pa.Array | pa.ChunkedArray) -> pa.Boo
     if isinstance(array, pa.ExtensionArray):
         return condition_mask(leaf, array.storage)
     if isinstance(array, pa.DictionaryArray) and len(array.dictionary) < len(array):
-        # Judge each distinct value once; an index that is NULL stands for a NULL value.
+        # Evaluate each distinct value once. A NULL in the indices is a NULL value.
         mask = condition_mask(leaf, array.dictionary).take(array.indices)
         return pc.fill_null(mask, isinstance(leaf, BoundNull) and not leaf.negated)
     values = comparison_array(array, leaf.type)
-    if isinstance(values, pa.ChunkedArray):  # too much text for one array of this type
+    if isinstance(values, pa.ChunkedArray):  # the text exceeds the 2 GiB of one array
         return condition_mask(leaf, values)
     mask = _mask(leaf, values)
     return pc.fill_null(mask, False) if mask.null_count else mask
 
 
 def _mask(leaf: Condition, values: pa.Array) -> pa.BooleanArray:
-    """Which values match; NULL counts as not matching."""
+    """Return a mask of the values that match. A NULL in the mask means no match."""
     if isinstance(leaf, BoundNull):
         return pc.is_valid(values) if leaf.negated else pc.is_null(values)
     if isinstance(leaf, BoundCompare):
@@ -114,7 +115,7 @@ def _mask(leaf: Condition, values: pa.Array) -> pa.BooleanArray:
 
 def _compare(leaf: BoundCompare, values: pa.Array) -> pa.BooleanArray:
     value = leaf.value
-    if pa.types.is_float16(values.type):  # no comparison kernels; every float16 is a float32
+    if pa.types.is_float16(values.type):  # Arrow has no comparison kernels; float32 is lossless
         values, value = values.cast(pa.float32()), value.cast(pa.float32())
     mask = pc.call_function(_KERNELS[leaf.op], [values, value])
     return pc.or_(mask, pc.is_nan(values)) if leaf.or_nan and leaf.op != "<>" else mask
@@ -125,10 +126,9 @@ def _is_in(leaf: BoundIn, values: pa.Array) -> pa.BooleanArray:
     if pa.types.is_float16(values.type):
         values, among = values.cast(pa.float32()), among.cast(pa.float32())
     if pa.types.is_floating(values.type):
-        values = pc.add(
-            values, pa.scalar(0.0, values.type)
-        )  # is_in tells -0.0 from 0.0; adding makes both 0.0
-    elif pa.types.is_decimal(values.type) and values.type.bit_width < 128:  # no kernel for the narrow ones
+        # is_in distinguishes -0.0 from 0.0; adding 0.0 turns both into 0.0
+        values = pc.add(values, pa.scalar(0.0, values.type))
+    elif pa.types.is_decimal(values.type) and values.type.bit_width < 128:  # is_in lacks narrow decimals
         wide = pa.decimal128(values.type.precision, values.type.scale)
         values, among = values.cast(wide), among.cast(wide)
     return pc.is_in(values, value_set=among)

@@ -1,4 +1,4 @@
-"""pyarrow's ``filters`` form -> predicate nodes, and the one door for every form a predicate may come in."""
+"""Parse pyarrow ``filters`` into predicate nodes, and dispatch on the form of a predicate."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from intarsia.predicate.nodes import (
     Op,
     Or,
     Predicate,
+    dotted,
 )
 from intarsia.predicate.sql import parse_sql
 
@@ -31,13 +32,13 @@ Filters: TypeAlias = Sequence[Filter] | Sequence[Sequence[Filter]]
 """A conjunction of filters, or a disjunction of conjunctions."""
 
 Where: TypeAlias = str | Predicate | Filters | None
-"""Every form in which a predicate is taken."""
+"""Every accepted form of a predicate."""
 
 _OPS: Final[dict[str, Op]] = {"=": "=", "==": "=", "!=": "<>", "<": "<", ">": ">", "<=": "<=", ">=": ">="}
 
 
 def parse_predicate(where: Where) -> Predicate | None:
-    """Reads a predicate in whatever form it comes.
+    """Parse a predicate in any accepted form.
 
     Args:
         where: SQL text, pyarrow's ``filters``, a node, or ``None`` for every row.
@@ -46,7 +47,7 @@ def parse_predicate(where: Where) -> Predicate | None:
         The predicate; ``None`` for ``None`` and for an empty list of filters.
 
     Raises:
-        PredicateError: It is none of these, or says something that is not supported.
+        PredicateError: ``where`` has another form, or is not supported.
 
     Example:
         >>> parse_predicate("a = 1") == parse_predicate([("a", "=", 1)])
@@ -60,32 +61,33 @@ def parse_predicate(where: Where) -> Predicate | None:
         return where
     if isinstance(where, pc.Expression):
         raise PredicateError(
-            "pyarrow expressions cannot be taken apart reliably; write the predicate as SQL text, such as "
-            "\"a = 1 AND b IN ('x', 'y')\", or as filters, such as [('a', '=', 1)]"
+            "a pyarrow expression cannot be parsed reliably; write the predicate as SQL text, such as "
+            "\"a = 1 AND b IN ('x', 'y')\", or as filters, such as [('a', '=', 1)]",
+            reason="pyarrow-expression",
         )
     if isinstance(where, Sequence):
         return parse_filters(cast("Filters", where)) if len(where) else None
     raise PredicateError(
-        f"a predicate is SQL text, a list of (column, op, value) or a node, not {type(where).__name__}"
+        f"a predicate must be SQL text, a list of (column, op, value) or a node, not {type(where).__name__}",
+        reason="not-a-predicate",
     )
 
 
 def parse_filters(filters: Filters) -> Predicate:
-    """Reads the ``filters`` of ``pyarrow.parquet.read_table``, with its meaning.
+    """Parse ``filters`` as ``pyarrow.parquet.read_table`` does.
 
-    ``[a, b]`` is a AND b; ``[[a, b], [c]]`` is (a AND b) OR c. Where lists meet NULL, pyarrow differs from
-    SQL, and here it is followed: ``in`` matches NULL rows if the list holds ``None``, ``not in`` if it does
-    not.
+    ``[a, b]`` is a AND b. ``[[a, b], [c]]`` is (a AND b) OR c. Lists treat NULL as pyarrow does, not as SQL
+    does: ``in`` matches NULL rows if the list contains ``None``, and ``not in`` matches them if it does not.
 
     Raises:
-        PredicateError: The shape or an operator is not one of pyarrow's, or NaN is in a list.
+        PredicateError: The shape or an operator is not valid in pyarrow, or a list contains NaN.
 
     Example:
         >>> str(parse_filters([("a", ">=", 3), ("b", "not in", ["x"])]))
         "a >= 3 AND (b NOT IN ('x') OR b IS NULL)"
     """
     if not _is_list(filters):
-        raise _shape(filters)
+        raise _not_a_filter(filters)
     if _is_filter(filters[0]):
         return _conjunction(filters)
     disjuncts = [_conjunction(group) for group in filters]
@@ -102,39 +104,47 @@ def _is_list(item: object) -> bool:
 
 def _conjunction(group: Any) -> Predicate:
     if not _is_list(group):
-        raise _shape(group)
+        raise _not_a_filter(group)
     terms = tuple(_filter(item) for item in group)
     return terms[0] if len(terms) == 1 else And(terms)
 
 
 def _filter(item: object) -> Predicate:
     if not isinstance(item, tuple) or len(item) != 3:
-        raise _shape(item)
+        raise _not_a_filter(item)
     column, op, value = item
     if not isinstance(column, str) and not (
         isinstance(column, tuple) and all(isinstance(p, str) for p in column)
     ):
-        raise _shape(item)
+        raise _not_a_filter(item)
     if op in _OPS:
         return Comparison(column, _OPS[op], value)
     if op in ("in", "not in"):
         return _membership(column, value, negated=op == "not in")
     raise PredicateError(
-        f"unknown operator {op!r} in the filter {item!r}; there are {', '.join(_OPS)}, in, not in"
+        f"unknown operator {op!r} in the filter {item!r}; use one of {', '.join(_OPS)}, in, not in",
+        reason="unknown-operator",
+        column=dotted(column),
     )
 
 
 def _membership(column: ColumnName, value: object, *, negated: bool) -> Predicate:
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
         raise PredicateError(
-            f"{'not in' if negated else 'in'} needs a list of values for {column!r}, not {value!r}"
+            f"{'not in' if negated else 'in'} needs a list of values for {column!r}, not {value!r}",
+            reason="not-a-list",
+            column=dotted(column),
         )
     values = tuple(value)
-    kinds = set(map(type, values))  # most lists are long, and of one kind that needs no look at each value
-    if any(issubclass(data_type, float) for data_type in kinds) and any(map(_is_nan, values)):
-        raise PredicateError(f"NaN is in the list for {column!r}; it equals nothing, so no list can hold it")
+    python_types = set(map(type, values))  # a long list of one type need not be checked value by value
+    if any(issubclass(python_type, float) for python_type in python_types) and any(map(_is_nan, values)):
+        raise PredicateError(
+            f"the list for {column!r} contains NaN, which equals nothing; remove it",
+            reason="nan-in-list",
+            column=dotted(column),
+        )
     present = values
-    if any(issubclass(data_type, (type(None), pa.Scalar)) for data_type in kinds):
+    if any(issubclass(python_type, (type(None), pa.Scalar)) for python_type in python_types):
         present = tuple(item for item in values if not _is_null(item))
     has_null = len(present) < len(values)
     among: Predicate = In(column, present, negated) if present else Constant(negated)
@@ -153,7 +163,8 @@ def _is_null(item: object) -> bool:
     return item is None or (isinstance(item, pa.Scalar) and not item.is_valid)
 
 
-def _shape(item: object) -> PredicateError:
+def _not_a_filter(item: object) -> PredicateError:
     return PredicateError(
-        f"{item!r} is not a filter; write [('column', '=', value), …] for AND, or a list of such lists for OR"
+        f"{item!r} is not a filter; write [('column', '=', value), …] for AND, or a list of these for OR",
+        reason="not-a-filter",
     )

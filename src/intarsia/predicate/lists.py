@@ -1,4 +1,4 @@
-"""The literals of a list against a column's type: as whole arrays where they are of one kind."""
+"""Convert the literals of a list to a column's type, as whole arrays where they have one Python type."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
     from intarsia.predicate.columns import Column
 
-_MOST_EXACT_IN_A_DOUBLE: Final = 2**53
+_MAX_EXACT_INTEGER_IN_DOUBLE: Final = 2**53
 
 
 def locate_list(column: Column, literals: Sequence[object]) -> tuple[pa.Array, bool]:
-    """The values of a column's type that equal one of the literals.
+    """Return the values of a column's type that equal one of the literals.
 
     Args:
-        column: The column.
-        literals: Of any kinds, with or without NULL.
+        column: The column, for its type and its name.
+        literals: Values of any Python types, with or without NULL.
 
     Returns:
-        The values as an array of ``column.type``, ascending, each once, without NULL, NaN and -0.0; and
-        whether there is a NULL among the literals.
+        The distinct values as an array of ``column.type``, ascending, without NULL, NaN or -0.0; and whether
+        the literals include NULL.
 
     Raises:
-        PredicateError: A literal is of a kind that the column's type does not compare with.
+        PredicateError: The column's type cannot be compared with a literal.
     """
     groups: dict[type, list[Any]] = {python_type: [] for python_type in dict.fromkeys(map(type, literals))}
     if len(groups) == 1:
@@ -49,17 +49,21 @@ def locate_list(column: Column, literals: Sequence[object]) -> tuple[pa.Array, b
     has_null = groups.pop(type(None), None) is not None
     arrays = []
     for python_type, group in groups.items():
-        array = _together(column, python_type, group)
+        array = _locate_all(column, python_type, group)
         if array is None:
-            array, group_has_null = _one_by_one(column, group)
+            array, group_has_null = _locate_each(column, group)
             has_null = has_null or group_has_null
         arrays.append(array)
     if any(isinstance(array, pa.ChunkedArray) for array in arrays):
-        raise PredicateError(f"the list for column {column.name!r} holds 2 GiB of values or more")
+        raise PredicateError(
+            f"the list for column {column.name!r} has 2 GiB of values or more",
+            reason="list-too-large",
+            column=column.name,
+        )
     return ascending(pa.concat_arrays([pa.array([], column.type), *arrays])), has_null
 
 
-def _one_by_one(column: Column, literals: list[object]) -> tuple[pa.Array, bool]:
+def _locate_each(column: Column, literals: list[object]) -> tuple[pa.Array, bool]:
     found = []
     has_null = False
     for literal in map(plain, literals):
@@ -72,26 +76,26 @@ def _one_by_one(column: Column, literals: list[object]) -> tuple[pa.Array, bool]
     return pa.array(found, column.type), has_null
 
 
-def _together(column: Column, python_type: type, literals: list[Any]) -> pa.Array | None:
-    """The same for literals of exactly one Python type; None if each has to be looked at."""
+def _locate_all(column: Column, python_type: type, literals: list[Any]) -> pa.Array | None:
+    """Convert literals of exactly one Python type at once, or return None if each needs a check."""
     if issubclass(python_type, (np.integer, np.floating)) and np.dtype(python_type).itemsize <= 8:
         literals = [literal.item() for literal in literals]
         python_type = type(literals[0])
     try:
         array = _converted(column, python_type, literals)
-    except (pa.ArrowException, OverflowError, TypeError, ValueError):  # a literal that is none of the values
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):  # a literal has no equal in the type
         return None
     return None if array is None or array.null_count else array
 
 
 def _converted(column: Column, python_type: type, literals: list[Any]) -> pa.Array | None:
-    """The literals in the column's type, where Arrow's conversion is exact or fails.
+    """Convert literals to the column's type if Arrow's conversion is either exact or fails.
 
     Raises:
         pa.ArrowException, OverflowError, TypeError, ValueError: A literal has no equal in the type.
     """
     type_ = column.type
-    if issubclass(python_type, pa.Scalar):  # floats may be NaN, and -0.0
+    if issubclass(python_type, pa.Scalar):  # floats may be NaN or -0.0
         is_same = not pa.types.is_floating(type_) and all(literal.type == type_ for literal in literals)
         return pa.array(literals, type_) if is_same else None
     if pa.types.is_integer(type_):
@@ -101,7 +105,7 @@ def _converted(column: Column, python_type: type, literals: list[Any]) -> pa.Arr
     if pa.types.is_decimal(type_):
         if python_type not in (int, Decimal) or type_.scale < 0:
             return None
-        # pyarrow 26 takes some decimals with far more digits than the type has for zero
+        # pyarrow 26 converts some decimals with too many digits to zero
         if python_type is Decimal and any(-literal.as_tuple().exponent > type_.scale for literal in literals):
             return None
         return pa.array(literals, type_)
@@ -144,14 +148,14 @@ def _integers(type_: pa.DataType, literals: list[int]) -> pa.Array:
 
 def _floats(type_: pa.DataType, python_type: type, literals: list[Any]) -> pa.Array | None:
     if python_type is int:
-        if max(literals) > _MOST_EXACT_IN_A_DOUBLE or min(literals) < -_MOST_EXACT_IN_A_DOUBLE:
+        if max(literals) > _MAX_EXACT_INTEGER_IN_DOUBLE or min(literals) < -_MAX_EXACT_INTEGER_IN_DOUBLE:
             return None
-    elif python_type is Decimal:  # written with a point, it means the double that any language would read
+    elif python_type is Decimal:  # a literal with a decimal point means the nearest double
         literals = [float(literal) for literal in literals]
     elif python_type is not float:
         return None
     numbers: npt.NDArray[np.float64] = np.array(literals, np.float64)
-    if python_type is Decimal and np.isinf(numbers).any():  # perhaps only too large for a double
+    if python_type is Decimal and np.isinf(numbers).any():  # a finite literal may overflow a double
         return None
     numbers = numbers[~np.isnan(numbers)] + 0.0  # no negative zero
     with np.errstate(over="ignore"):

@@ -1,6 +1,6 @@
-"""Literals as text or as Python values -> exact numbers; knows no column.
+"""Parse literals, given as text or as Python values, into exact numbers. No column is involved.
 
-Times become integers of nanoseconds, so that nothing is lost on the way to a column of any unit.
+Times become integers in nanoseconds, which are exact for a column of any unit.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ _NUMPY_UNITS = {
 }
 _DAYS_PER_CYCLE = 146_097
 _EPOCH_ORDINAL = dt.date(1970, 1, 1).toordinal()
-_EXPONENT_LIMIT = (
-    400  # beyond every double and every decimal(76): only the sign and the smallness still count
-)
+# Outside the range of every double and decimal(76), so that the digits of the number do not matter.
+_EXPONENT_LIMIT = 400
 
 _CLOCK = r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?"
 _TIME = re.compile(_CLOCK, re.ASCII)
@@ -54,16 +53,16 @@ class Temporal:
 
 
 def parse_timestamp(text: str) -> Temporal:
-    """Reads ``YYYY-MM-DD[ HH:MM[:SS[.fffffffff]][zone]]``, the zone being Z, UTC or an offset.
+    """Parse ``YYYY-MM-DD[ HH:MM[:SS[.fffffffff]][zone]]``, where the zone is Z, UTC or an offset.
 
-    Years beyond 0 to 9999 have a sign, as in ISO 8601: ``+12345-01-01``, and ``-0001`` before year 0.
+    Years outside 0 to 9999 have a sign, as in ISO 8601: ``+12345-01-01``, and ``-0001`` before year 0.
 
     Example:
         >>> parse_timestamp("1970-01-01T00:00:01.000000001+00:00")
         Temporal(form='timestamp', ns=1000000001, aware=True)
 
     Raises:
-        ValueError: The text is something else, or no such time exists.
+        ValueError: The text has another form, or the time does not exist.
     """
     match = _TIMESTAMP.fullmatch(text.strip())
     if match is None:
@@ -84,13 +83,13 @@ def parse_timestamp(text: str) -> Temporal:
 
 
 def _day(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01; the calendar repeats itself after 400 years."""
+    """Return the days since 1970-01-01. The calendar repeats every 400 years."""
     cycles, year = divmod(year, 400)
     return dt.date(400 + year, month, day).toordinal() - _EPOCH_ORDINAL + (cycles - 1) * _DAYS_PER_CYCLE
 
 
 def render_day(days: int) -> str:
-    """Days since 1970-01-01 as `parse_timestamp` reads them.
+    """Render days since 1970-01-01 as a date that `parse_timestamp` accepts.
 
     Example:
         >>> render_day(0), render_day(-719_529), render_day(2_932_897)
@@ -103,10 +102,10 @@ def render_day(days: int) -> str:
 
 
 def parse_time(text: str) -> Temporal:
-    """Reads ``HH:MM[:SS[.fffffffff]]``.
+    """Parse ``HH:MM[:SS[.fffffffff]]``.
 
     Raises:
-        ValueError: The text is something else, or no such time exists.
+        ValueError: The text has another form, or the time does not exist.
     """
     match = _TIME.fullmatch(text.strip())
     if match is None:
@@ -115,14 +114,14 @@ def parse_time(text: str) -> Temporal:
 
 
 def parse_number(text: str) -> int | Decimal:
-    """Reads a number exactly: an ``int`` where the text has neither point nor exponent, else a ``Decimal``.
+    """Parse a number exactly, as an ``int`` if the text has no point and no exponent, else as a ``Decimal``.
 
     Example:
         >>> parse_number("0.10"), parse_number("-7")
         (Decimal('0.10'), -7)
 
     Raises:
-        ValueError: The text is no finite number, or has absurdly many digits.
+        ValueError: The text is not a finite number, or has too many digits.
     """
     text = text.strip()
     if not _NUMBER.fullmatch(text):
@@ -142,9 +141,9 @@ def _clock_ns(hour: str, minute: str, second: str | None, fraction: str | None) 
 
 
 def plain(value: object) -> object:
-    """A literal as a plain Python value or a :class:`Temporal`; ``None`` for every kind of NULL, NaT too.
+    """Convert a literal to a plain Python value or a :class:`Temporal`, or ``None`` if it is NULL or NaT.
 
-    NumPy and pyarrow scalars are unwrapped, pandas timestamps keep their nanoseconds.
+    NumPy and pyarrow scalars are unwrapped. pandas timestamps keep their nanoseconds.
     """
     if isinstance(value, (np.datetime64, np.timedelta64)):
         return _numpy_temporal(value)
@@ -158,7 +157,10 @@ def plain(value: object) -> object:
         return Temporal("date", (value.toordinal() - _EPOCH_ORDINAL) * NS_PER_DAY)
     if isinstance(value, dt.time):
         if value.tzinfo is not None:
-            raise PredicateError(f"a time of day with a zone cannot be compared: {value}")
+            raise PredicateError(
+                f"a time of day with a time zone cannot be compared: {value}; remove the zone",
+                reason="unexpected-time-zone",
+            )
         micros = ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
         return Temporal("time", micros * 1_000)
     if isinstance(value, dt.timedelta):
@@ -166,7 +168,7 @@ def plain(value: object) -> object:
         return Temporal("duration", micros * 1_000 + int(getattr(value, "nanoseconds", 0)))
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value)
-    if isinstance(value, Decimal) and value.is_snan():  # with which Python refuses to compute
+    if isinstance(value, Decimal) and value.is_snan():  # Python raises on arithmetic with a signaling NaN
         return Decimal("NaN")
     return value
 
@@ -191,7 +193,10 @@ def _numpy_temporal(value: np.datetime64 | np.timedelta64) -> Temporal | None:
     unit, count = np.datetime_data(value.dtype)
     ns_per_unit = _NUMPY_UNITS.get(unit)
     if ns_per_unit is None:
-        raise PredicateError(f"cannot use {value!r} as a literal: its unit {unit!r} has no exact nanoseconds")
+        raise PredicateError(
+            f"cannot use {value!r} as a literal; its unit {unit!r} is not a whole number of nanoseconds",
+            reason="inexact-unit",
+        )
     return Temporal(form, int(value.astype(np.int64)) * count * ns_per_unit)
 
 
@@ -217,10 +222,10 @@ def _from_arrow(value: pa.Scalar) -> object:
 
 
 def exact(number: int | float | Decimal) -> Fraction | float | None:
-    """A number as a fraction; ``inf`` and ``-inf`` stay floats, NaN is ``None``.
+    """Convert a number to a fraction. ``inf`` and ``-inf`` stay floats, and NaN becomes ``None``.
 
-    Floats stand for exactly the double that they are. Exponents beyond any column type are clamped, so that a
-    literal such as ``1E999999999`` costs nothing and still compares right.
+    A float converts to its exact value. An exponent out of range for every column type is clamped, so that a
+    literal such as ``1E999999999`` is cheap and still compares correctly.
 
     Example:
         >>> exact(0.5), exact(float("inf")), exact(float("nan"))

@@ -1,9 +1,9 @@
-"""The predicate as it was written: immutable nodes that know no schema.
+"""The nodes of an unbound predicate. They are immutable and independent of a schema.
 
-Nodes follow SQL's three-valued logic: a predicate is TRUE, FALSE or NULL for a row, and only TRUE selects it.
-``BETWEEN`` has no node of its own, it is an :class:`And` of two comparisons. Literals are plain Python values
-(or pyarrow scalars where Python has no exact counterpart, such as nanoseconds); what they mean for a column
-is decided by :func:`intarsia.predicate.bind`.
+Nodes follow SQL's three-valued logic: a predicate is TRUE, FALSE or NULL for a row, and only TRUE selects the
+row. ``BETWEEN`` is an :class:`And` of two comparisons. Literals are plain Python values, or pyarrow scalars
+where Python has no exact equivalent, as for nanoseconds. :func:`intarsia.predicate.bind` interprets them by
+the type of their column.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Op: TypeAlias = Literal["=", "<>", "<", "<=", ">", ">="]
 """The comparison operators."""
 
 ColumnName: TypeAlias = str | tuple[str, ...]
-"""A name that may be dotted (``"a.b"``: a column of that name, else a path), or an exact path of parts."""
+"""A name, or a tuple of names that is a path. A dotted name is first tried as one name, then as a path."""
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED_WORDS = """
@@ -35,7 +35,7 @@ _RESERVED = frozenset(_RESERVED_WORDS.split())
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """TRUE where every child is TRUE; without children it is TRUE."""
+    """TRUE if every child is TRUE. TRUE without children."""
 
     children: tuple[Predicate, ...]
 
@@ -47,7 +47,7 @@ class And:
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """TRUE where at least one child is TRUE; without children it is FALSE."""
+    """TRUE if at least one child is TRUE. FALSE without children."""
 
     children: tuple[Predicate, ...]
 
@@ -59,7 +59,7 @@ class Or:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """TRUE where the child is FALSE; NULL where it is NULL."""
+    """TRUE if the child is FALSE, NULL if the child is NULL."""
 
     child: Predicate
 
@@ -69,7 +69,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A column against a literal; NULL where either is NULL.
+    """A comparison of a column with a literal. NULL if either is NULL.
 
     Example:
         >>> str(Comparison("a.b", ">=", 3))
@@ -86,12 +86,13 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """A column against a list, the same as ``=`` joined by OR: NaN is in no list, and -0.0 equals 0.0.
+    """Membership of a column in a list, equivalent to ``=`` joined by OR.
 
-    A NULL in the list of a negated ``In`` makes it NULL or FALSE for every row, as SQL has it. An empty list
-    holds nothing: then ``In`` is FALSE, and TRUE when negated, for NULL rows too.
+    NaN never matches, and -0.0 equals 0.0. A negated ``In`` with NULL in the list is NULL or FALSE for every
+    row, as in SQL. With an empty list, ``In`` is FALSE for every row, and TRUE when negated, NULL rows
+    included.
 
-    A list, a set, a NumPy or an Arrow array is taken as well, and becomes a tuple.
+    ``values`` may also be a list, a set, a NumPy array or an Arrow array. It is converted to a tuple.
 
     Example:
         >>> str(In("dest", ("BOS", "LAX"), negated=True))
@@ -104,7 +105,11 @@ class In:
 
     def __post_init__(self) -> None:
         if isinstance(self.values, (str, bytes)):
-            raise PredicateError(f"IN needs a list of values for {self.column!r}, not {self.values!r:.80}")
+            raise PredicateError(
+                f"IN needs a list of values for {self.column!r}, not {self.values!r:.80}",
+                reason="not-a-list",
+                column=dotted(self.column),
+            )
         if not isinstance(self.values, tuple):
             object.__setattr__(self, "values", tuple(self.values))
 
@@ -115,7 +120,7 @@ class In:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """``IS NULL``, or ``IS NOT NULL`` when negated; never NULL itself."""
+    """``IS NULL``, or ``IS NOT NULL`` when negated. Never NULL itself."""
 
     column: ColumnName
     negated: bool = False
@@ -126,13 +131,13 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    r"""A string column against a pattern, where ``%`` is any text and ``_`` is any one character.
+    r"""A match of a string column with a pattern: ``%`` is any text, ``_`` is any single character.
 
-    ``escape`` is the character that makes the next ``%``, ``_`` or itself literal. ``None`` is the
-    backslash, as in Spark, PostgreSQL and Arrow; an empty string is no escape at all.
+    ``escape`` is the character that makes the next ``%``, ``_`` or itself literal. ``None`` means the
+    backslash, as in Spark, PostgreSQL and Arrow. An empty string means that no character escapes.
 
-    ``ignore_case`` makes it ``ILIKE``: characters are the same if they are under Unicode's simple case
-    folding (so ``k`` is also KELVIN SIGN, and ``ß`` is not ``ss``), whatever the locale.
+    With ``ignore_case`` the node is an ``ILIKE``: characters are equal if they are equal under Unicode's
+    simple case folding, in every locale. So ``k`` equals KELVIN SIGN, and ``ß`` does not equal ``ss``.
 
     Example:
         >>> str(Like("name", "10!%%", escape="!"))
@@ -155,11 +160,11 @@ class Like:
 
 @dataclass(frozen=True, slots=True)
 class RegexpLike:
-    r"""A string column in which a regular expression is found: anywhere, unless ``^`` or ``$`` say where.
+    r"""A search of a string column for a regular expression. ``^`` and ``$`` anchor it.
 
-    The syntax is RE2's (https://github.com/google/re2/wiki/Syntax), so time is linear in the text, and there
-    is neither lookaround nor reference back. Flags may stand inside: ``(?i)`` is the same as
-    ``ignore_case``, ``(?s)`` has the dot match newlines.
+    The syntax is RE2's (https://github.com/google/re2/wiki/Syntax): matching takes linear time, and there are
+    no lookarounds and no backreferences. Flags may be inline: ``(?i)`` is the same as ``ignore_case``, and
+    ``(?s)`` makes the dot match newlines.
 
     Example:
         >>> str(RegexpLike("line", r"^GET /\w+", negated=True))
@@ -197,7 +202,7 @@ NODE_TYPES = (And, Or, Not, Comparison, In, IsNull, Like, RegexpLike, Constant)
 
 
 def contains(column: ColumnName, text: str) -> Like:
-    r"""A string column that has a text in it.
+    r"""Return a condition that matches strings that contain a text.
 
     Example:
         >>> str(contains("discount", "50%"))
@@ -207,7 +212,7 @@ def contains(column: ColumnName, text: str) -> Like:
 
 
 def starts_with(column: ColumnName, text: str) -> Like:
-    """A string column that starts with a text.
+    """Return a condition that matches strings that start with a text.
 
     Example:
         >>> str(starts_with("tailnum", "N10"))
@@ -217,7 +222,7 @@ def starts_with(column: ColumnName, text: str) -> Like:
 
 
 def ends_with(column: ColumnName, text: str) -> Like:
-    """A string column that ends with a text.
+    """Return a condition that matches strings that end with a text.
 
     Example:
         >>> str(ends_with("path", ".json"))
@@ -227,17 +232,27 @@ def ends_with(column: ColumnName, text: str) -> Like:
 
 
 def escaped(text: str) -> str:
-    """A text as the LIKE pattern that only it matches, with the backslash as escape."""
+    """Return the LIKE pattern that matches only ``text``, with the backslash as the escape character."""
     return re.sub(r"([\\%_])", r"\\\1", text)
 
 
 def _operand(child: Predicate, weaker: tuple[type, ...]) -> str:
-    """The text of a child, in parentheses where it is itself a list of operands."""
+    """Render a child, in parentheses if it is one of the ``weaker`` types."""
     return f"({child})" if isinstance(child, weaker) else str(child)
 
 
+def dotted(column: ColumnName) -> str:
+    """Return the name of a column for messages, with the parts of a path joined by dots.
+
+    Example:
+        >>> dotted(("a", "b")), dotted("c")
+        ('a.b', 'c')
+    """
+    return ".".join(column) if isinstance(column, tuple) else column
+
+
 def render_column(column: ColumnName) -> str:
-    """A column as SQL text, quoted where it has to be.
+    """Render a column name as SQL text, quoted if necessary.
 
     Example:
         >>> render_column("a.b"), render_column(("a.b", "c d"))

@@ -1,4 +1,4 @@
-"""LIKE patterns: what is literal, what is a wildcard."""
+"""Parse LIKE patterns into literal text and wildcards."""
 
 from __future__ import annotations
 
@@ -7,55 +7,55 @@ from dataclasses import dataclass
 from typing import Final
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.nodes import Like, escaped
+from intarsia.predicate.nodes import Like, dotted, escaped
 from intarsia.predicate.skeleton import Item, Mark, Skeleton, letters
 
-#: A longer pattern is refused.
+#: The maximum length of a LIKE pattern, in characters.
 MAX_PATTERN_CHARACTERS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A LIKE pattern taken apart.
+    """A parsed LIKE pattern.
 
     Attributes:
-        parts: Literal text as strings, wildcards as ``None`` (any text) or a number (so many characters).
+        parts: A string is literal text, ``None`` is any text, and a number is this many arbitrary characters.
     """
 
     parts: tuple[str | int | None, ...]
 
     @property
     def literal(self) -> str | None:
-        """The one text that matches, if there is no wildcard."""
+        """The only text that matches, if the pattern has no wildcard."""
         return (
             "".join(str(part) for part in self.parts) if all(isinstance(p, str) for p in self.parts) else None
         )
 
     @property
     def prefix(self) -> str:
-        """What every match starts with."""
+        """The prefix of every match."""
         return self.parts[0] if self.parts and isinstance(self.parts[0], str) else ""
 
     @property
     def is_prefix(self) -> bool:
-        """Whether the pattern says only how a text starts; with an empty prefix it matches every text."""
+        """Whether the pattern is a prefix followed by any text. An empty prefix matches every text."""
         return self.parts in ((None,), (self.prefix, None))
 
     def regex(self, *, ignore_case: bool) -> str:
-        """The pattern for RE2, which searches for it; a dot matches newlines too."""
+        """Return a regular expression for an RE2 search, in which a dot also matches newlines."""
         pieces = []
         for part in self.parts:
             if part is None:
                 pieces.append(".*")
             else:
                 pieces.append(re.escape(part) if isinstance(part, str) else "." * part)
-        # a wildcard at an end is left out instead of anchored: RE2 then looks for the text at once
+        # a leading or trailing % is dropped rather than anchored, so that RE2 can search for the text
         pieces[:1] = [""] if self.parts[0] is None else [r"\A", pieces[0]]
         pieces[-1:] = [""] if self.parts[-1] is None else [pieces[-1], r"\z"]
         return f"(?{'is' if ignore_case else 's'}){''.join(pieces)}"
 
     def skeleton(self, *, ignore_case: bool) -> Skeleton:
-        """What every text that matches has."""
+        """Return the text common to all matches."""
         items: list[Item] = [Mark.START]
         for part in self.parts:
             items += letters(part, ignore_case=ignore_case) if isinstance(part, str) else [Mark.GAP]
@@ -72,7 +72,7 @@ class Pattern:
 
 
 def parse_pattern(like: Like) -> Pattern:
-    r"""Takes the pattern of a LIKE apart, honouring its escape.
+    r"""Parse the pattern of a LIKE with its escape character.
 
     Example:
         >>> from intarsia.predicate import Like
@@ -80,18 +80,24 @@ def parse_pattern(like: Like) -> Pattern:
         ('10%', 1, None)
 
     Raises:
-        PredicateError: The pattern is longer than `MAX_PATTERN_CHARACTERS`; the escape is longer than a
-            character, or escapes something that needs none.
+        PredicateError: The pattern is longer than `MAX_PATTERN_CHARACTERS`, the escape is longer than one
+            character, or it precedes a character that needs no escape.
     """
     if len(like.pattern) > MAX_PATTERN_CHARACTERS:
         raise PredicateError(
-            f"the pattern {like.pattern[:60]!r}… has {len(like.pattern):,} characters; the most is "
-            f"{MAX_PATTERN_CHARACTERS:,}. Compare with a text without wildcards by =, and ask for parts of a "
-            "longer one by several conditions joined by AND"
+            f"the pattern {like.pattern[:60]!r}… has {len(like.pattern):,} characters, and the limit is "
+            f"{MAX_PATTERN_CHARACTERS:,}; compare a text without wildcards by =, and split other patterns "
+            "into several conditions joined by AND",
+            reason="pattern-too-long",
+            column=dotted(like.column),
         )
     escape = "\\" if like.escape is None else like.escape
     if len(escape) > 1:
-        raise PredicateError(f"ESCAPE {escape!r} in {like} must be one character, or empty for none")
+        raise PredicateError(
+            f"ESCAPE {escape!r} in {like} must be one character, or empty for none",
+            reason="invalid-escape",
+            column=dotted(like.column),
+        )
     parts: list[str | int | None] = []
     characters = iter(like.pattern)
     for character in characters:
@@ -99,9 +105,11 @@ def parse_pattern(like: Like) -> Pattern:
             character = next(characters, "")
             if character not in ("%", "_", escape):
                 raise PredicateError(
-                    f"in {like} the escape character {escape} stands before {character or 'the end'!r}; "
-                    "it may stand before %, _ and itself only. To match it literally, double it, or choose "
-                    "another with ESCAPE"
+                    f"in {like} the escape character {escape} precedes {character or 'the end'!r}, but it "
+                    "may only precede %, _ and itself; double it to match it literally, or choose another "
+                    "with ESCAPE",
+                    reason="invalid-escape",
+                    column=dotted(like.column),
                 )
             _append_text(parts, character)
         elif character == "%":

@@ -1,8 +1,8 @@
-"""Regular expressions in RE2's syntax -> what is certain of every text in which they are found.
+"""Check RE2 regular expressions and extract the text that every match contains.
 
-The scanner need not understand everything. What it does not know for sure becomes a gap, or it gives up; then
-nothing is certain, and a search reads all rows. It is only asked about expressions that RE2 accepts, so what
-RE2 refuses (lookaround, references back, repeated repetition) needs no care here.
+The scanner does not cover all of the syntax. A construct that it does not know becomes a gap, or makes the
+scanner give up; then no text is required, and a search reads all rows. The scanner only runs on expressions
+that RE2 accepts, so it need not handle lookarounds, backreferences or repeated repetition.
 
 Source: https://github.com/google/re2/wiki/Syntax
 """
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.nodes import RegexpLike
+from intarsia.predicate.nodes import RegexpLike, dotted
 from intarsia.predicate.skeleton import Item, Letter, Mark, Skeleton, letters
 
 _REPETITION: Final = re.compile(r"(?:([*?+])|\{(0|[1-9][0-9]*)(?:,(?:0|[1-9][0-9]*)?)?\})\??")
@@ -27,63 +27,68 @@ _HEXADECIMAL: Final = re.compile(r"\\x(?:\{([0-9A-Fa-f]{1,6})\}|([0-9A-Fa-f]{2})
 _CLASS: Final = re.compile(r"\\[dDsSwWC]|\\[pP](?:\{[^}]*\}|.)")
 _CONTROL: Final = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
-# What is repeated is written twice into the skeleton, for how it starts and how it ends, if it is no longer.
-_MOST_REPEATED_ITEMS: Final = 64
-_DEEPEST: Final = 50
+# Up to this many repeated items are written twice into the skeleton: for the first repetition and the last.
+_MAX_REPEATED_ITEMS: Final = 64
+_MAX_DEPTH: Final = 50
 
-#: A longer regular expression is refused.
+#: The maximum length of a regular expression, in characters.
 MAX_REGEX_CHARACTERS: Final = 10_000
 
 _HINTS: Final = {
     "(?=": "RE2 has no lookahead",
-    "(?!": "RE2 has no lookahead; negate the whole condition instead, or ask for two",
+    "(?!": "RE2 has no lookahead; negate the whole condition, or write two conditions",
     "(?<": "RE2 has no lookbehind",
-    "(?>": "RE2 has no atomic groups, and needs none",
+    "(?>": "RE2 has no atomic groups and does not need them",
     "(?x": "RE2 has no flag x",
     "\\Z": "the end of the text is \\z",
-    "bad repetition operator": "RE2 has no possessive repetition, and needs none",
-    "pattern too large": "it repeats too much, or large classes too often; split it into several conditions",
-    "invalid repetition size": "the most is 1000 times",
+    "bad repetition operator": "RE2 has no possessive repetition and does not need it",
+    "pattern too large": "it repeats too much, or repeats large classes; split it into several conditions",
+    "invalid repetition size": "the limit is 1000 repetitions",
 }
 
 
 def check_regex(node: RegexpLike) -> None:
-    """Has RE2 read a regular expression.
+    """Check a regular expression with RE2.
 
     Raises:
-        PredicateError: It is longer than `MAX_REGEX_CHARACTERS`, or RE2 refuses it; says where.
+        PredicateError: The expression is longer than `MAX_REGEX_CHARACTERS`, or RE2 rejects it. The message
+            names the character.
     """
     regex = node.regex
     if len(regex) > MAX_REGEX_CHARACTERS:
         raise PredicateError(
-            f"the regular expression {regex[:60]!r}… has {len(regex):,} characters; the most is "
-            f"{MAX_REGEX_CHARACTERS:,}. Write alternatives that are plain text as a list, by IN, and split "
-            "others into several conditions joined by OR"
+            f"the regular expression {regex[:60]!r}… has {len(regex):,} characters, and the limit is "
+            f"{MAX_REGEX_CHARACTERS:,}; write alternatives of plain text as an IN list, and split others "
+            "into several conditions joined by OR",
+            reason="regex-too-long",
+            column=dotted(node.column),
         )
     try:
         pc.match_substring_regex(pa.array([""]), regex, ignore_case=node.ignore_case)
     except pa.ArrowInvalid as error:
-        reason = str(error).removeprefix("Invalid regular expression: ")
-        part = reason.partition(": ")[2]
+        detail = str(error).removeprefix("Invalid regular expression: ")
+        part = detail.partition(": ")[2]
         where = f" at character {regex.index(part) + 1}" if part != regex and regex.count(part) == 1 else ""
-        hint = next((f" ({text})" for sign, text in _HINTS.items() if sign in reason), "")
-        if not hint and re.search(r"\\[1-9]$", reason):
-            hint = " (RE2 has no references back)"
+        hint = next((f" ({text})" for sign, text in _HINTS.items() if sign in detail), "")
+        if not hint and re.search(r"\\[1-9]$", detail):
+            hint = " (RE2 has no backreferences)"
         raise PredicateError(
-            f"the regular expression in {str(node)[:200]} is not valid{where}: {reason[:200]}{hint}"
+            f"the regular expression in {str(node)[:200]} is not valid{where}: {detail[:200]}{hint}",
+            reason="invalid-regex",
+            column=dotted(node.column),
         ) from None
 
 
-class _NotUnderstoodError(Exception):
-    """Nothing is certain."""
+class _UnknownSyntaxError(Exception):
+    """The scanner does not know the syntax, so no text is required."""
 
 
 def skeleton_of(regex: str, *, ignore_case: bool = False) -> Skeleton:
-    r"""What every value has in which a regular expression is found.
+    r"""Return the text that every match of a regular expression contains.
 
     Args:
         regex: An expression that RE2 accepts.
-        ignore_case: Whether the whole is matched without regard to case, as by ``(?i)``.
+        ignore_case: Whether the whole expression ignores case, as with ``(?i)``.
 
     Example:
         >>> skeleton_of(r"^GET /api/\w+\.json").texts
@@ -95,8 +100,8 @@ def skeleton_of(regex: str, *, ignore_case: bool = False) -> Skeleton:
     try:
         items = scanner.alternatives(frozenset("i") if ignore_case else frozenset(), depth=0)
         if scanner.place < len(regex):
-            raise _NotUnderstoodError
-    except _NotUnderstoodError:
+            raise _UnknownSyntaxError
+    except _UnknownSyntaxError:
         items = [Mark.GAP]
     return Skeleton(tuple(items))
 
@@ -107,11 +112,11 @@ class _Scanner:
         self.place = 0
 
     def alternatives(self, flags: frozenset[str], depth: int) -> list[Item]:
-        """Up to the end of the group, or of everything; flags that are set inside end with it."""
-        if depth > _DEEPEST:
-            raise _NotUnderstoodError
+        """Scan to the end of the group or of the expression. Flags set inside apply up to that end."""
+        if depth > _MAX_DEPTH:
+            raise _UnknownSyntaxError
         items: list[Item] = []
-        atom: list[Item] = []  # the last one, still to be repeated; the others are in `items`
+        atom: list[Item] = []  # the last atom, which may still be repeated; earlier ones are in `items`
         several = False
         while self.place < len(self._regex) and self._regex[self.place] != ")":
             if self._regex[self.place] == "|":
@@ -132,7 +137,7 @@ class _Scanner:
                 continue
             self.place = group.end()
             if (self._regex.startswith("?", self.place)) and group.end() == group.start() + 1:
-                raise _NotUnderstoodError  # a kind of group that is not known
+                raise _UnknownSyntaxError  # an unknown group type
             inner = flags if group["flags"] is None else _with(flags, group["flags"])
             if group["end"] == ")":
                 flags = inner
@@ -140,17 +145,17 @@ class _Scanner:
                 continue
             atom = self.alternatives(inner, depth + 1)
             if not self._regex.startswith(")", self.place):
-                raise _NotUnderstoodError
+                raise _UnknownSyntaxError
             self.place += 1
         return [Mark.GAP] if several else items + atom
 
     def _refuse_repetition(self) -> None:
-        """Where it would not be clear what is repeated."""
+        """Give up if the next character may be a repetition of something other than an atom."""
         if _LOOKS_REPEATED.match(self._regex, self.place):
-            raise _NotUnderstoodError
+            raise _UnknownSyntaxError
 
     def _atom(self, flags: frozenset[str], items: list[Item]) -> list[Item]:
-        """One character, class or assertion; of quoted text the last character, the rest go to ``items``."""
+        """Scan a character, class or assertion. Quoted text goes to ``items``, except its last character."""
         character = self._regex[self.place]
         ignore_case = "i" in flags
         if character == "\\":
@@ -160,7 +165,7 @@ class _Scanner:
         if character == "{":
             self.place += 1
             if re.match("[0-9, ]", self._regex[self.place :]):
-                raise _NotUnderstoodError  # no repetition for RE2, it may be one for the next version
+                raise _UnknownSyntaxError  # RE2 reads it literally; a later version may read a repetition
             return letters("{", ignore_case=ignore_case)
         self.place += 1
         if character == "^" and "m" not in flags:
@@ -192,14 +197,14 @@ class _Scanner:
             self.place = code.end()
             point = int(code[1] or code[2], 16)
             if point > 0x10FFFF or 0xD800 <= point < 0xE000:
-                raise _NotUnderstoodError
+                raise _UnknownSyntaxError
             return letters(chr(point), ignore_case=ignore_case)
         if (named := _CLASS.match(self._regex, start)) is not None:
             self.place = named.end()
             return [Mark.GAP]
         if escaped.isascii() and escaped and not escaped.isalnum():
             return [Letter(escaped, False)]
-        raise _NotUnderstoodError
+        raise _UnknownSyntaxError
 
     def _class(self, ignore_case: bool) -> list[Item]:
         if (single := _ONE_CHARACTER.match(self._regex, self.place)) is not None:
@@ -218,18 +223,18 @@ class _Scanner:
                 self.place = named + 2
             else:
                 self.place += 2 if character == "\\" else 1
-        raise _NotUnderstoodError
+        raise _UnknownSyntaxError
 
 
 def _repeated(atom: list[Item], *, optional: bool) -> list[Item]:
     if optional:
         return [Mark.GAP]
-    return [*atom, Mark.GAP, *(atom if len(atom) <= _MOST_REPEATED_ITEMS else ())]
+    return [*atom, Mark.GAP, *(atom if len(atom) <= _MAX_REPEATED_ITEMS else ())]
 
 
 def _with(flags: frozenset[str], change: str) -> frozenset[str]:
-    """Flags after ``(?im-s)``; U and s change nothing that matters here."""
+    """Apply a change such as ``(?im-s)`` to the flags. U and s do not affect the skeleton."""
     if set(change) - set("imsU-"):
-        raise _NotUnderstoodError
+        raise _UnknownSyntaxError
     added, _, removed = change.partition("-")
     return (flags | set(added)) - set(removed)

@@ -1,4 +1,4 @@
-"""Literals as SQL text that is read back to mean the same."""
+"""Render literals as SQL text that parses back to the same value."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from intarsia.predicate.literals import NS_PER_DAY, NS_PER_UNIT, Temporal, plain
 
 _INTERVAL_UNITS: Final = {"s": "SECOND", "ms": "MILLISECOND", "us": "MICROSECOND", "ns": "NANOSECOND"}
 _FRACTION_DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 9}
-# Written in full, a larger float would be read as another whole number than it is.
-_LEAST_FLOAT_TO_CAST: Final = 2.0**53
-_MOST_BITS: Final = 10_000  # Python refuses to write, and to read, integers of more than 4,300 digits
+# From here on, the shortest text of a float may parse as a different integer, so it is rendered with a cast.
+_MIN_FLOAT_TO_CAST: Final = 2.0**53
+_MAX_INTEGER_BITS: Final = 10_000  # Python does not convert integers of more than 4,300 digits to text
 
 
 def render_literal(value: object) -> str:
-    """A literal as SQL text that :func:`intarsia.predicate.parse_sql` reads back.
+    """Render a literal as SQL text that :func:`intarsia.predicate.parse_sql` parses back.
 
     Example:
         >>> import datetime
@@ -48,7 +48,7 @@ def render_literal(value: object) -> str:
     if isinstance(value, uuid.UUID):
         return f"CAST('{value}' AS UUID)"
     if isinstance(value, Decimal):
-        value = plain(value)  # a quiet NaN for a signaling one
+        value = plain(value)  # turns a signaling NaN into a quiet one
     if isinstance(value, (int, float, Decimal)):
         return _render_number(value)
     return repr(value)
@@ -56,13 +56,13 @@ def render_literal(value: object) -> str:
 
 def _render_number(value: float | Decimal) -> str:
     if isinstance(value, int):
-        if value.bit_length() <= _MOST_BITS:
+        if value.bit_length() <= _MAX_INTEGER_BITS:
             return str(value)
-        sign = "-" if value < 0 else ""  # beyond every type, and so is this power of ten
+        sign = "-" if value < 0 else ""  # out of range for every type, as is the power of ten
         return f"{sign}1E+{int(value.bit_length() * math.log10(2))}"
     if not math.isfinite(value):
         return f"CAST('{float(value)}' AS DOUBLE)"
-    if isinstance(value, float) and abs(value) >= _LEAST_FLOAT_TO_CAST:
+    if isinstance(value, float) and abs(value) >= _MIN_FLOAT_TO_CAST:
         return f"CAST({value!r} AS DOUBLE)"
     return str(value)
 
@@ -70,7 +70,7 @@ def _render_number(value: float | Decimal) -> str:
 def _render_moment(value: dt.date | dt.timedelta | np.datetime64 | np.timedelta64) -> str:
     try:
         moment = plain(value)
-    except PredicateError:  # a unit that no literal may have
+    except PredicateError:  # the unit is not valid in a literal
         return repr(value)
     if moment is None:
         return "NULL"
@@ -93,7 +93,7 @@ def _render_scalar(value: pa.Scalar) -> str:
 
 
 def _render_temporal(moment: Temporal, unit: str) -> str:
-    """In so many digits as the unit has, which is exact."""
+    """Render a time with as many fractional digits as its unit has, which is exact."""
     if moment.form == "duration":
         return f"INTERVAL '{moment.ns // NS_PER_UNIT[unit]}' {_INTERVAL_UNITS[unit]}"
     days, of_day = divmod(moment.ns, NS_PER_DAY)

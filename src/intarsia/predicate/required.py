@@ -1,11 +1,11 @@
-"""What an index of substrings may rely on: the texts that every value which meets a leaf contains.
+"""The substrings that every value matching a condition contains, for indexes of substrings.
 
-**Folding.** Where a leaf ignores case, its texts come folded and are contained in the *folded* value, where
-to fold is to replace A to Z by a to z, U+212A KELVIN SIGN by k, U+017F LATIN SMALL LETTER LONG S by s, and
-nothing else: :func:`fold_case`. These are all characters that have an ASCII letter as another case under
-Unicode's simple case folding, which RE2 follows. No letter outside ASCII whose case is ignored is ever in
-such a text, so the fold is the same in every version of Unicode, whoever built the index. An index may fold
-more on top of this, character by character, if it does the same to the texts.
+**Folding.** If a condition ignores case, its required texts are folded, and the *folded* value contains them.
+:func:`fold_case` replaces A to Z by a to z, U+212A KELVIN SIGN by k and U+017F LATIN SMALL LETTER LONG S by
+s, and nothing else. These are all characters with an ASCII letter as another case under Unicode's simple case
+folding, which RE2 follows. Required texts never contain a non-ASCII letter whose case is ignored, so folding
+does not depend on the version of Unicode with which the index was built. An index may fold further, character
+by character, if it folds the required texts in the same way.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 def required_texts(leaf: Condition) -> tuple[str, ...]:
-    """Substrings that every value which meets a leaf contains; empty if none is certain.
+    """Return the substrings that every value matching a condition contains, or an empty tuple if unknown.
 
-    Each is at least one character, in order of appearance, each once. Where :func:`ignores_case` is true of
-    the leaf they are folded, and contained in the value after :func:`fold_case`; else in the value as it is
-    (and so, folded, in the folded value too).
+    The substrings are distinct, not empty, and in order of appearance. If :func:`ignores_case` is true for
+    the condition, they are folded, and the value contains them after :func:`fold_case`. Otherwise the value
+    itself contains them (and so the folded value contains the folded substrings).
 
     Example:
         >>> from intarsia.predicate import bind, parse_sql
@@ -47,15 +47,15 @@ def required_texts(leaf: Condition) -> tuple[str, ...]:
 
 
 def ignores_case(leaf: Condition) -> bool:
-    """Whether the required texts of a leaf hold of folded values only."""
+    """Whether only folded values contain the required texts of a condition."""
     return isinstance(leaf, BoundMatch) and leaf.skeleton.ignores_case
 
 
 def fold_case(texts: pa.Array) -> pa.Array:
-    r"""Folds strings: A to Z, the Kelvin sign and the long s in lower case; all else as it is.
+    r"""Fold strings: convert A to Z, the Kelvin sign and the long s to lower case, and nothing else.
 
     Args:
-        texts: Strings of any Arrow type that `pyarrow.compute.ascii_lower` takes.
+        texts: Strings of any Arrow type that `pyarrow.compute.ascii_lower` accepts.
 
     Example:
         >>> fold_case(pa.array(["Stra\u00dfe 5\u212a", None])).to_pylist()

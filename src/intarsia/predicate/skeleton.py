@@ -1,4 +1,4 @@
-"""What is certain of every text that a pattern matches: characters in their order, with gaps between."""
+"""The characters that every match of a pattern contains, in order, with gaps between them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
-# No character of these has another case, and none outside is another case of one: Hebrew to Myanmar, the East
-# Asian scripts, Hangul. The ranges are whole blocks, so the version of Unicode does not matter.
+# Characters without another case, in any version of Unicode: ASCII other than letters, and the whole blocks
+# of Hebrew to Myanmar, the East Asian scripts and Hangul. They are not another case of any character either.
 _CASELESS: Final = re.compile("[^A-Za-z\u0080-\U0010ffff]|[\u0590-\u109f\u2e80-\ua4cf\uac00-\ud7af]")
 
 _FOLDED: Final = str.maketrans(
@@ -17,16 +17,16 @@ _FOLDED: Final = str.maketrans(
 
 
 class Mark(enum.Enum):
-    """What stands between characters."""
+    """An item of a skeleton other than a character."""
 
     START = "start"
-    """Here the value starts."""
+    """The start of the value."""
     GAP = "gap"
-    """Here may be anything, or something that is not understood."""
+    """Any text, or unknown text."""
 
 
 class Letter(NamedTuple):
-    """One character of the value; where ``folds`` is true, it may stand there in another case."""
+    """One character of the value. If ``folds`` is true, the value may have it in another case."""
 
     text: str
     folds: bool
@@ -36,7 +36,7 @@ Item: TypeAlias = Letter | Mark
 
 
 def letters(text: str, *, ignore_case: bool) -> list[Item]:
-    """The characters of a text.
+    """Return the characters of a text as items of a skeleton.
 
     Example:
         >>> letters("a1", ignore_case=True)
@@ -46,7 +46,7 @@ def letters(text: str, *, ignore_case: bool) -> list[Item]:
 
 
 def fold_text(text: str) -> str:
-    """A to Z, the Kelvin sign and the long s in lower case; every other character as it is.
+    """Convert A to Z, the Kelvin sign and the long s to lower case, and no other character.
 
     Example:
         >>> fold_text("\u212aÉ")
@@ -57,7 +57,7 @@ def fold_text(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """A value that matches has all letters, in this order; those with nothing between stand side by side.
+    """The characters that every matching value contains, in this order. Without a gap they are adjacent.
 
     Example:
         >>> skeleton = Skeleton((Mark.START, *letters("ab", ignore_case=False), Mark.GAP, Letter("c", False)))
@@ -69,15 +69,15 @@ class Skeleton:
 
     @property
     def ignores_case(self) -> bool:
-        """Whether some letter may stand there in another case."""
+        """Whether any letter may have another case in the value."""
         return any(isinstance(item, Letter) and item.folds for item in self.items)
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Runs of letters, each once; under :func:`fold_text` where case is ignored.
+        """The distinct runs of adjacent characters, folded by :func:`fold_text` if case is ignored.
 
-        A letter outside ASCII that has cases ends a run where case is ignored: which characters are its
-        other cases depends on the version of Unicode.
+        If case is ignored, a non-ASCII letter that has cases ends a run, because its other cases depend on
+        the version of Unicode.
         """
         ignores_case = self.ignores_case
         pieces: list[str | None] = []
@@ -99,7 +99,7 @@ class Skeleton:
 
     @property
     def prefix(self) -> str:
-        """What every matching value starts with, in exactly this case; may be empty."""
+        """The case-sensitive prefix of every matching value. May be empty."""
         if not self.items or self.items[0] is not Mark.START:
             return ""
         text = ""
@@ -111,5 +111,5 @@ class Skeleton:
 
     @property
     def is_prefix(self) -> bool:
-        """Whether a value that was *searched* for this matches exactly if it starts with ``prefix``."""
+        """Whether a *search* for the pattern succeeds if and only if the value starts with ``prefix``."""
         return not self.items or (self.items[0] is Mark.START and len(self.prefix) == len(self.items) - 1)

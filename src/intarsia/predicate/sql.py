@@ -1,4 +1,4 @@
-"""SQL text -> predicate nodes, by sqlglot (loaded when first used)."""
+"""Parse SQL text into predicate nodes with sqlglot, which is loaded on first use."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from intarsia.predicate.nodes import (
     Predicate,
     RegexpLike,
     contains,
+    dotted,
     ends_with,
     starts_with,
 )
@@ -44,7 +45,7 @@ from intarsia.predicate.sql_literals import literal, literal_or_none
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: SQL text may have so many names, keywords, literals and signs: half as many values in a list.
+#: The maximum number of names, keywords, literals and signs in SQL text. A value in a list takes two of them.
 MAX_SQL_WORDS: Final = 250_000
 
 _WORD: Final = re.compile(r"'[^']*'|[\w.]+|[^\w\s]")
@@ -76,30 +77,28 @@ _FUNCTIONS: Final = {
 }
 
 
-#: Longer texts are parsed anew each time.
-_REMEMBERED_CHARACTERS = 1000
+#: Predicates of up to this many characters are cached.
+_MAX_CACHED_CHARACTERS = 1000
 
 
 def parse_sql(text: str) -> Predicate:
-    """Reads what could stand after WHERE.
+    """Parse the condition of a WHERE clause.
 
-    Names are written plainly, in double quotes or in backticks, and dotted for fields of structs. Literals
-    are numbers (with a point: exact decimals), 'text', TRUE, FALSE, NULL, DATE '…', TIME '…', TIMESTAMP
-    '…', INTERVAL '1' HOUR, X'0aff', and CAST(literal AS type), which is how NaN is written: CAST('NaN' AS
-    DOUBLE). A backslash in 'text' is a plain character; in a LIKE pattern it escapes unless ESCAPE says
-    otherwise.
+    Column names may be plain, in double quotes or in backticks; a dot separates the fields of structs.
+    Literals are numbers (exact decimals if they have a point), 'text', TRUE, FALSE, NULL, DATE '…', TIME '…',
+    TIMESTAMP '…', INTERVAL '1' HOUR, X'0aff', and CAST(literal AS type). NaN is CAST('NaN' AS DOUBLE). A
+    backslash in 'text' is a plain character. In a LIKE pattern it is the escape character, unless ESCAPE
+    names another one.
 
-    Text is searched with LIKE and ILIKE, with ``contains(column, 'text')``, ``starts_with`` and
-    ``ends_with``, and by regular expressions of RE2: ``column RLIKE 're'``, ``column REGEXP 're'``,
-    ``column ~ 're'``, ``regexp_like(column, 're')``. Case is ignored by ``column ~* 're'`` and
-    ``regexp_like(column, 're', 'i')``.
+    Text searches are LIKE, ILIKE, ``contains(column, 'text')``, ``starts_with`` and ``ends_with``. Searches
+    by RE2 regular expressions are ``column RLIKE 're'``, ``column REGEXP 're'``, ``column ~ 're'`` and
+    ``regexp_like(column, 're')``. ``column ~* 're'`` and ``regexp_like(column, 're', 'i')`` ignore case.
 
     Args:
         text: The predicate.
 
     Raises:
-        PredicateError: The text is not a predicate, says something that is not supported, or is longer than
-            `MAX_SQL_WORDS`.
+        PredicateError: The text is not a predicate, is not supported, or has more words than `MAX_SQL_WORDS`.
 
     Example:
         >>> parse_sql("5 < delay")
@@ -107,12 +106,12 @@ def parse_sql(text: str) -> Predicate:
         >>> str(parse_sql("dest in ('BOS', 'LAX') and not delay between 1 and 2"))
         "dest IN ('BOS', 'LAX') AND NOT (delay >= 1 AND delay <= 2)"
     """
-    return _parse_remembered(text) if len(text) <= _REMEMBERED_CHARACTERS else _parse(text)
+    return _parse_cached(text) if len(text) <= _MAX_CACHED_CHARACTERS else _parse(text)
 
 
 @lru_cache(maxsize=128)
-def _parse_remembered(text: str) -> Predicate:
-    """Predicates do not change, and the same are asked again and again."""
+def _parse_cached(text: str) -> Predicate:
+    """Parse with a cache: predicates are immutable and often repeated."""
     return _parse(text)
 
 
@@ -123,31 +122,37 @@ def _parse(text: str) -> Predicate:
 
     _check_size(text)
     if not text.strip():
-        raise PredicateError("the predicate is empty; leave it out to select every row")
+        raise PredicateError("the predicate is empty; omit it to select every row", reason="empty-predicate")
     try:
         tree = sqlglot.parse_one(text, dialect=dialect(), into=exp.Condition)
         return _predicate(tree)
     except ParseError as error:
-        raise PredicateError(syntax_message(text, error.errors)) from None
+        raise PredicateError(syntax_message(text, error.errors), reason="syntax-error") from None
     except SqlglotError as error:
-        reason = "a quote is not closed" if isinstance(error, TokenError) else one_line(str(error))
-        raise PredicateError(f"cannot read the predicate {short(text)}: {reason}") from None
+        detail = "a quote is not closed" if isinstance(error, TokenError) else one_line(str(error))
+        raise PredicateError(
+            f"cannot parse the predicate {short(text)}: {detail}", reason="syntax-error"
+        ) from None
     except RecursionError:
-        raise PredicateError(f"the predicate {short(text)} is nested too deeply") from None
+        raise PredicateError(
+            f"the predicate {short(text)} is nested too deeply; write it with fewer parentheses",
+            reason="nested-too-deeply",
+        ) from None
 
 
 def _check_size(text: str) -> None:
-    """Refuses what would take sqlglot many seconds and gigabytes, before it starts."""
+    """Reject text that would take sqlglot many seconds and gigabytes to parse."""
     counted = itertools.islice(_WORD.finditer(text), MAX_SQL_WORDS + 1)
     if sum(1 for _ in counted) > MAX_SQL_WORDS:
         raise PredicateError(
             f"the predicate {short(text[:200])} has more than {MAX_SQL_WORDS:,} words, literals and signs; "
-            "pass a long list of values as intarsia.In(column, values), without SQL text"
+            "pass a long list of values as intarsia.In(column, values), without SQL text",
+            reason="predicate-too-long",
         )
 
 
 def _predicate(node: Any) -> Predicate:
-    """A sqlglot expression as a predicate; expressions are told apart by their class names."""
+    """Convert a sqlglot expression, identified by its class name, so that sqlglot need not be imported."""
     kind = type(node).__name__
     if kind == "Paren":
         return _predicate(node.this)
@@ -178,7 +183,7 @@ def _predicate(node: Any) -> Predicate:
         return _is(node)
     if kind in ("Like", "ILike", "Escape"):
         return _like(node)
-    if kind == "Anonymous":  # which functions have a class of their own depends on the version of sqlglot
+    if kind == "Anonymous":  # the set of functions with their own class depends on the version of sqlglot
         kind = _FUNCTIONS.get(str(node.this).lower(), kind)
     if kind in ("RegexpLike", "RegexpILike"):
         return _regexp_like(node, ignore_case=kind == "RegexpILike")
@@ -195,7 +200,7 @@ def _predicate(node: Any) -> Predicate:
 
 
 def _negated(child: Predicate, *, bare: bool) -> Predicate:
-    """NOT; ``x IS NOT NULL``, ``x NOT IN (…)`` and such come as NOT around the test, and become one node."""
+    """Negate a node. sqlglot parses ``x NOT IN (…)`` as NOT around a test; the two become one node."""
     if bare and isinstance(child, IsNull):
         return IsNull(child.column, negated=not child.negated)
     if bare and isinstance(child, In):
@@ -233,7 +238,7 @@ def _is(node: Any) -> Predicate:
     node_type = type(node.expression).__name__
     if node_type == "Null":
         return IsNull(column)
-    if node_type == "Boolean":  # never NULL, unlike the comparison alone: so its negation is right, too
+    if node_type == "Boolean":  # IS TRUE is never NULL; the IS NOT NULL makes its negation correct
         return And((Comparison(column, "=", bool(node.expression.this)), IsNull(column, negated=True)))
     raise unsupported(node)
 
@@ -256,15 +261,17 @@ def _regexp_like(node: Any, *, ignore_case: bool) -> Predicate:
     for flag in "".join(flags):
         if flag not in "ic":
             raise PredicateError(
-                f"cannot use {fragment(node)}: the flags are 'i', to ignore case, and 'c', not to; "
-                "others are written into the regular expression, such as (?s)"
+                f"unknown flag {flag!r} in {fragment(node)}; use 'i' to ignore case or 'c' to respect it, "
+                "and write other flags inline, such as (?s)",
+                reason="unknown-regex-flag",
+                column=dotted(column),
             )
         ignore_case = flag == "i"
     return RegexpLike(column, regex, bool(node.args.get("negate")), ignore_case)
 
 
 def _text_arguments(node: Any, *, most: int) -> tuple[Any, ...]:
-    """A column, and one text or up to ``most - 1``."""
+    """Return the arguments of a function: a column and one to ``most - 1`` texts."""
     if type(node).__name__ == "Anonymous":
         arguments = list(node.expressions)
     else:

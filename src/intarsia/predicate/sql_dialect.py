@@ -1,4 +1,4 @@
-"""How sqlglot is set up for predicates, and how what it could not do is told."""
+"""The sqlglot dialect for predicates, and the messages for text that it cannot parse."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sqlglot.dialects.dialect import Dialect
 
 COMPARISONS: Final[dict[str, Op]] = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
-"""sqlglot's class names of the comparisons."""
+"""The comparison operators by their class names in sqlglot."""
 
 _SUPPORTED: Final = (
     "supported are column = <> < <= > >= literal, IS [NOT] DISTINCT FROM, [NOT] IN (…), [NOT] BETWEEN, "
@@ -23,7 +23,7 @@ _SUPPORTED: Final = (
 
 @functools.cache
 def dialect() -> type[Dialect]:
-    """A neutral SQL, with backticks for names, X'…' for bytes and ~ for regular expressions."""
+    """Return neutral SQL with backticks for names, X'…' for bytes and ~ for regular expressions."""
     from sqlglot.dialects.dialect import Dialect
     from sqlglot.tokens import Tokenizer as NeutralTokenizer
 
@@ -37,7 +37,7 @@ def dialect() -> type[Dialect]:
 
 
 def column_name(node: Any) -> ColumnName | None:
-    """The column that an expression is; None if it is none."""
+    """Return the column that an expression names, or None if it is not a column."""
     if type(node).__name__ not in ("Column", "Dot"):
         return None
     parts = node.parts
@@ -51,57 +51,61 @@ def column_name(node: Any) -> ColumnName | None:
 
 
 def unsupported(node: Any) -> PredicateError:
-    """The error for an expression that parses but is no predicate here."""
+    """Return the error for an expression that parses but is not supported in a predicate."""
     if type(node).__name__ in COMPARISONS:
         if all(type(side).__name__ == "Column" for side in (node.this, node.expression)):
             text = node.expression.name
             return PredicateError(
-                f"cannot compare two columns, as in {fragment(node)}; if {text!r} is meant as text, "
-                f"put it in single quotes"
+                f"two columns cannot be compared, as in {fragment(node)}; if {text!r} is text, put it in "
+                "single quotes",
+                reason="two-columns",
             )
         return PredicateError(
-            f"cannot use {fragment(node)}: a comparison needs one column and one literal; {_SUPPORTED}"
+            f"cannot use {fragment(node)}; a comparison needs one column and one literal; {_SUPPORTED}",
+            reason="unsupported-expression",
         )
-    return PredicateError(f"cannot use {fragment(node)} in a predicate; {_SUPPORTED}")
+    return PredicateError(
+        f"cannot use {fragment(node)} in a predicate; {_SUPPORTED}", reason="unsupported-expression"
+    )
 
 
 def fragment(node: Any) -> str:
-    """An expression as short SQL text, for a message."""
+    """Render an expression as short SQL text for a message."""
     try:
         return short(node.sql(dialect=dialect()))
-    except Exception:  # noqa: BLE001  only for a message: whatever sqlglot cannot print is named instead
+    except Exception:  # noqa: BLE001  only a message is at stake, so an expression that sqlglot cannot render is named
         return type(node).__name__
 
 
 def syntax_message(text: str, errors: list[dict[str, Any]]) -> str:
-    """What to say about text that does not parse, given sqlglot's account of it."""
+    """Return the message for text that sqlglot cannot parse, given its errors."""
     if not errors:
-        return f"cannot read the predicate {short(text)}; {_SUPPORTED}"
+        return f"cannot parse the predicate {short(text)}; {_SUPPORTED}"
     error = errors[0]
     place = f"{error.get('highlight') or ''}{error.get('end_context') or ''}".strip()
-    told = str(error.get("description"))
-    if "Unexpected token" in told:
+    problem = str(error.get("description"))
+    if "Unexpected token" in problem:
         description = "unexpected text"
     else:
         description = (
-            "a parenthesis is not closed" if told.startswith("Expecting )") else "something is missing"
+            "a parenthesis is not closed" if problem.startswith("Expecting )") else "something is missing"
         )
-    return f"cannot read the predicate {short(text)}: {description} at {short(place)}; {_SUPPORTED}"
+    return f"cannot parse the predicate {short(text)}: {description} at {short(place)}; {_SUPPORTED}"
 
 
 def short(text: str) -> str:
-    """Text on one line of at most 80 characters."""
+    """Shorten text to one line of at most 80 characters."""
     text = one_line(text)
     return f"{text[:79]}…" if len(text) > 80 else text
 
 
 def one_line(text: str) -> str:
-    """Text on one line."""
+    """Join the lines of a text."""
     return " ".join(text.split())
 
 
 def operands(node: Any, kind: str) -> list[Any]:
-    """The operands of a AND b AND c …, without recursion: there may be many thousands."""
+    """Return the operands of a AND b AND c …, without recursion, because there may be many thousands."""
     found: list[Any] = []
     pending = [node]
     while pending:

@@ -1,4 +1,4 @@
-"""Literals in SQL text, casts of literals included -> Python values."""
+"""Convert literals in SQL text, including casts of literals, to Python values."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ _NANOSECONDS: Final = {
     "DAY": NS_PER_DAY,
     "WEEK": 7 * NS_PER_DAY,
 }
-_LONGEST_TIMEDELTA_NS: Final = 999_999_999 * NS_PER_DAY
+_MAX_TIMEDELTA_NS: Final = 999_999_999 * NS_PER_DAY
 _EPOCH_ORDINAL: Final = dt.date(1970, 1, 1).toordinal()
 _INTEGER_BITS: Final = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 
 
 def literal(node: Any) -> object:
-    """The value of a sqlglot expression that has to be a literal.
+    """Return the value of a sqlglot expression that must be a literal.
 
     Raises:
-        PredicateError: It is none, or not a valid one.
+        PredicateError: The expression is not a literal, or not a valid one.
     """
     value = literal_or_none(node)
     if value is None:
@@ -53,7 +53,7 @@ def literal(node: Any) -> object:
 
 
 def literal_or_none(node: Any) -> tuple[object] | None:
-    """The value of a literal in a tuple (it may be NULL), or ``None`` if this is no literal."""
+    """Return the value of a literal (maybe NULL) in a tuple, or ``None`` if ``node`` is not a literal."""
     node_type = type(node).__name__
     if node_type == "Paren":
         return literal_or_none(node.this)
@@ -80,7 +80,9 @@ def _parsed(node: Any, parse: Callable[[Any], Any], value: object) -> Any:
     try:
         return parse(value)
     except (ValueError, OverflowError, pa.ArrowInvalid):
-        raise PredicateError(f"{short(str(value))!r} is not valid in {fragment(node)}") from None
+        raise PredicateError(
+            f"{short(str(value))!r} is not valid in {fragment(node)}", reason="invalid-literal"
+        ) from None
 
 
 def _interval(node: Any) -> dt.timedelta | pa.Scalar:
@@ -88,7 +90,9 @@ def _interval(node: Any) -> dt.timedelta | pa.Scalar:
     scale = None if unit is None else _NANOSECONDS.get(str(unit.name).upper().removesuffix("S"))
     if scale is None:
         raise PredicateError(
-            f"cannot use {fragment(node)}: an interval is a count of {', '.join(_NANOSECONDS).lower()}"
+            f"cannot use {fragment(node)}; the unit of an interval is one of "
+            f"{', '.join(_NANOSECONDS).lower()}",
+            reason="unknown-interval-unit",
         )
 
     def parse(count: object) -> dt.timedelta | pa.Scalar:
@@ -97,7 +101,7 @@ def _interval(node: Any) -> dt.timedelta | pa.Scalar:
         if ns is None or ns * scale % 1:
             raise ValueError(count)
         ns = int(ns * scale)
-        if ns % 1_000 or abs(ns) > _LONGEST_TIMEDELTA_NS:
+        if ns % 1_000 or abs(ns) > _MAX_TIMEDELTA_NS:
             return _arrow_scalar(ns, pa.duration)
         return dt.timedelta(microseconds=ns // 1_000)
 
@@ -105,7 +109,7 @@ def _interval(node: Any) -> dt.timedelta | pa.Scalar:
 
 
 def _cast(node: Any, value: object) -> object:
-    """CAST of a literal to a type, done here and now."""
+    """Cast a literal at parse time."""
     target = node.to.this.name
     if value is None:
         return None
@@ -128,10 +132,10 @@ def _cast(node: Any, value: object) -> object:
 
 
 def _arrow_scalar(ns: int, type_of: Callable[[str], pa.DataType]) -> pa.Scalar:
-    """What Python has no type for: nanoseconds, years beyond 1 to 9999, and very long durations.
+    """Return a scalar for a time without a Python type: nanoseconds, years outside 1 to 9999, long durations.
 
     Raises:
-        OverflowError: No unit has so small a part and so large a whole.
+        OverflowError: No unit represents the value exactly in 64 bits.
     """
     for unit, ns_per_unit in reversed(NS_PER_UNIT.items()):
         units, rest = divmod(ns, ns_per_unit)
@@ -145,22 +149,22 @@ def _date(text: str) -> dt.date | pa.Scalar:
     days, of_day = divmod(moment.ns, NS_PER_DAY)
     if moment.aware or of_day:
         raise ValueError(text)
-    if not _is_in_python(moment.ns):
-        return _arrow_scalar(moment.ns, pa.timestamp)  # the repr() of such a date32 raises an error
+    if not _has_python_date(moment.ns):
+        return _arrow_scalar(moment.ns, pa.timestamp)  # repr() of a date32 outside Python's range raises
     return dt.date(1970, 1, 1) + dt.timedelta(days=days)
 
 
 def _timestamp(text: str, *, aware: bool = False) -> dt.datetime | pa.Scalar:
     moment = parse_timestamp(text)
     zone = "UTC" if aware or moment.aware else None
-    if moment.ns % 1_000 or not _is_in_python(moment.ns):
+    if moment.ns % 1_000 or not _has_python_date(moment.ns):
         return _arrow_scalar(moment.ns, functools.partial(pa.timestamp, tz=zone))
     epoch = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc if zone else None)
     return epoch + dt.timedelta(microseconds=moment.ns // 1_000)
 
 
-def _is_in_python(ns: int) -> bool:
-    """Whether Python has this date."""
+def _has_python_date(ns: int) -> bool:
+    """Whether the date is in the range of Python's ``date``."""
     return dt.date.min.toordinal() <= ns // NS_PER_DAY + _EPOCH_ORDINAL <= dt.date.max.toordinal()
 
 
@@ -179,12 +183,12 @@ def _boolean(text: str) -> bool:
 
 
 def _single(number: _Number) -> float:
-    """Rounded to the nearest float of 32 bits, so that it can equal a value of a float32 column."""
+    """Round to the nearest 32-bit float, so that the result can equal a value of a float32 column."""
     return float(struct.unpack("<f", struct.pack("<f", float(number)))[0])
 
 
 def _integer(number: _Number, bits: int) -> int:
-    whole = exact(number)  # clamped: CAST(1E999999999 AS INT) costs nothing
+    whole = exact(number)  # clamps the exponent, so that CAST(1E999999999 AS INT) is cheap
     if whole is None or whole % 1 or not -(1 << bits - 1) <= whole < 1 << bits - 1:
         raise ValueError(number)
     return int(whole)
