@@ -76,10 +76,11 @@ def test_a_folder(tmp_path, path, act):
 
 
 @pytest.mark.parametrize("rows", [[1, 2], 5, None, "x", [{"x": 1}]], ids=str)
-def test_what_is_no_table(tmp_path, rows):
+def test_data_that_is_not_a_table(tmp_path, rows):
     target = tmp_path / "t.parquet"
-    with pytest.raises(ia.NotTabularError, match="is no table; pass a pyarrow") as raised:
+    with pytest.raises(ia.NotTabularError) as raised:
         ia.write_table(rows, target)
+    assert raised.value.reason == "not-a-table"
     assert isinstance(raised.value, TypeError)
     assert isinstance(raised.value, ia.WriteError)
     one_line(raised)
@@ -88,24 +89,27 @@ def test_what_is_no_table(tmp_path, rows):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_columns_that_make_no_table(tmp_path):
-    with pytest.raises(ia.WriteError, match="no table can be made of these rows"):
+def test_columns_of_different_lengths(tmp_path):
+    with pytest.raises(ia.WriteError) as raised:
         ia.write_table({"x": [1, 2], "y": [1]}, tmp_path / "t.parquet")
+    assert raised.value.reason == "invalid-table"
 
 
-def test_an_error_in_what_is_written_stays_what_it_is(tmp_path):
+def test_errors_of_the_data_are_passed_on(tmp_path):
     class Broken:
         def __arrow_c_stream__(self, requested_schema=None):
-            raise ia.CorruptFileError("broken")
+            raise ia.CorruptFileError("broken", reason="broken")
 
-    with pytest.raises(ia.CorruptFileError, match="broken"):
+    with pytest.raises(ia.CorruptFileError) as raised:
         ia.write_table(Broken(), tmp_path / "t.parquet")
+    assert raised.value.reason == "broken"
 
 
-def test_a_table_is_no_batch(tmp_path):
+def test_table_is_not_a_batch(tmp_path):
     with ia.Writer(tmp_path / "t.parquet", TABLE.schema) as writer:
-        with pytest.raises(ia.NotTabularError, match="this is a Table; write_table takes tables") as raised:
+        with pytest.raises(ia.NotTabularError) as raised:
             writer.write_batch(TABLE)
+        assert raised.value.reason == "not-a-record-batch"
         assert isinstance(raised.value, TypeError)
         writer.write_table(TABLE)
     assert pq.read_table(tmp_path / "t.parquet").equals(TABLE)
@@ -156,7 +160,7 @@ def test_folders_and_globs_by_url(path, tmp_path):
 @pytest.mark.parametrize("act", [ia.open, ia.detach, lambda name: ia.write_table(TABLE, name)])
 @pytest.mark.parametrize("name", ["file://server/lake/x.parquet", "file://x.parquet"])
 def test_files_of_other_machines(act, name):
-    """Of a relative path, the first part would be the machine."""
-    with pytest.raises(FileNotFoundError, match=r"file:///lake/x\.parquet") as raised:
+    """The first part of a relative path after file:// is a host name."""
+    with pytest.raises(FileNotFoundError) as raised:
         act(name)
     assert one_line(raised).startswith(f"{name}: ")

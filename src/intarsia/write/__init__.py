@@ -1,4 +1,4 @@
-"""Files that are written with their indexes: all of it is inlaid before anyone sees them."""
+"""Writing Parquet files together with their indexes."""
 
 from intarsia.write.report import WriteReport
 from intarsia.write.writer import Writer, write_table

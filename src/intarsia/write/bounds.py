@@ -1,8 +1,8 @@
-"""The page index that pyarrow wrote, mended while nobody has seen the file yet.
+"""Repairs of the page index that pyarrow wrote, before the file is visible to readers.
 
-pyarrow writes bounds as long as the values are up to a limit, and beyond that none at all; and it leaves NaN
-out of bounds, which lets readers to whom NaN is the greatest number lose rows.  Here bounds are cut, missing
-ones are computed, and those of chunks that hold NaN go, as `PageIndex` has it for files that exist.
+pyarrow does not truncate bounds, and writes none if values exceed a length limit.  It omits NaN from bounds,
+so that readers that sort NaN above every number lose rows.  This module truncates long bounds, computes
+missing bounds, and removes the bounds of chunks that contain NaN, as `PageIndex` does for existing files.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from intarsia.storage.replace import write_all
 States: TypeAlias = Mapping[ChunkKey, ChunkState]
 
 
-def mend_page_index(file: ParquetInput, fd: int, nan_chunks: Container[ChunkKey]) -> list[Note]:
-    """Cut, complete and drop the bounds of pages in a file that pyarrow has just written.
+def repair_page_index(file: ParquetInput, fd: int, nan_chunks: Container[ChunkKey]) -> list[Note]:
+    """Truncate, complete and remove page bounds in a file that pyarrow has just written.
 
     Args:
-        file: The file.
-        fd: The same file, open for writing; what is read of it later must be read anew.
-        nan_chunks: The chunks that hold NaN.
+        file: The file; it must be opened again afterwards.
+        fd: The same file, open for writing.
+        nan_chunks: The chunks that contain NaN.
 
     Returns:
-        The chunks that have no bounds, and why.
+        The chunks without bounds, and the reasons.
     """
     before = {key: state_of(chunk, file.footer.start) for key, chunk in chunks_of(file.footer)}
     after, notes = dict(before), []
     completer = StructureCompleter(file, {})
     for key, state in before.items():
         chunk = completer.chunk(key)
-        assert chunk is not None  # it lies in this file
+        assert chunk is not None  # every chunk of this file is in this file
         try:
-            column_index = _bounds(chunk, state.column_index, holds_nan=key in nan_chunks)
+            column_index = _bounds(chunk, state.column_index, contains_nan=key in nan_chunks)
         except IndexBuildError as error:
             notes.append(Note(chunk.leaf.name, key.row_group, PageIndex.kind, str(error)))
             column_index = None
@@ -62,21 +62,22 @@ def mend_page_index(file: ParquetInput, fd: int, nan_chunks: Container[ChunkKey]
     return notes
 
 
-def _bounds(chunk: Chunk, place: Placed, *, holds_nan: bool) -> Placed:
-    """The ColumnIndex that a chunk is to have.
+def _bounds(chunk: Chunk, place: Placed, *, contains_nan: bool) -> Placed:
+    """Return the ColumnIndex for a chunk.
 
     Raises:
-        IndexBuildError: If it can have none.
+        IndexBuildError: If the chunk cannot have bounds.
     """
-    if holds_nan:
-        raise IndexBuildError(HOLDS_NAN)
+    column = chunk.leaf.name
+    if contains_nan:
+        raise IndexBuildError(HOLDS_NAN, reason="contains-nan", column=column)
     ordering = chunk.reader.ordering
     if ordering is None:
-        raise IndexBuildError(NO_ORDER)
+        raise IndexBuildError(NO_ORDER, reason="no-order", column=column)
     if place is None:  # some values were too long for pyarrow
         found = index_chunk(chunk)
         if found.column_index is None:
-            raise IndexBuildError(found.reason or NO_ORDER)
+            raise IndexBuildError(found.reason or NO_ORDER, reason="no-bounds", column=column)
         return thrift.serialize(found.column_index)
     if not may_be_cut(ordering):
         return place
@@ -95,7 +96,7 @@ def _cut(index: ColumnIndex, ordering: Ordering) -> ColumnIndex:
 
 
 def _write_tail(file: ParquetInput, fd: int, before: States, after: States) -> None:
-    """Write the page index and the footer anew, in the order in which pyarrow does."""
+    """Rewrite the page index and the footer, in pyarrow's order."""
     places = [place for state in before.values() for place in (state.column_index, state.offset_index)]
     start = min((place.start for place in places if isinstance(place, ByteRange)), default=file.footer.start)
     pieces: list[bytes] = []
@@ -119,7 +120,7 @@ def _write_tail(file: ParquetInput, fd: int, before: States, after: States) -> N
 
 
 def write_tail(fd: int, keep_bytes: int, tail: Sequence[bytes]) -> None:
-    """Give an open file a new end, in place."""
+    """Replace the tail of an open file in place."""
     os.ftruncate(fd, keep_bytes)
     os.lseek(fd, keep_bytes, os.SEEK_SET)
     for piece in tail:

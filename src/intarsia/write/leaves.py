@@ -1,4 +1,4 @@
-"""Arrow arrays taken apart into the leaves that Parquet makes of them."""
+"""Arrow columns split into the leaf columns that Parquet stores."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-#: Values of a leaf that are looked at to tell whether they repeat.
+#: The size of the sample that decides whether the values of a leaf repeat, in values.
 _SAMPLED_VALUES = 1 << 16
 
-#: A dictionary is made where at most this share of the sampled values is distinct.
+#: A leaf gets a dictionary if at most this share of its sampled values is distinct.
 _MOST_DISTINCT = 0.5
 
 _LISTS = ((pa.types.is_list, pa.list_), (pa.types.is_large_list, pa.large_list))
 
 
 def leaf_arrays(column: pa.ChunkedArray) -> list[list[pa.Array]]:
-    """The leaves of a column in Parquet's order, each in chunks.
+    """Return the leaves of a column in Parquet's order, each in chunks.
 
-    Values below a null may be among them.
+    A leaf may include the values of structs and lists that are null.
 
     Example:
         >>> column = pa.chunked_array([[{"a": 1, "b": [2.0, 3.0]}]])
@@ -48,10 +48,10 @@ def _leaves(array: pa.Array) -> Iterator[pa.Array]:
 
 
 def writable_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema with plain types for views and dictionaries within other types.
+    """Replace views and dictionaries within nested types by plain types.
 
-    pyarrow 26 cannot cut such views into pages, and with such dictionaries it does not count the nulls of the
-    struct or list around them, so that readers which trust ``null_count`` lose rows.
+    pyarrow 26 cannot split nested views into pages.  For nested dictionaries it does not count the nulls of
+    the surrounding struct or list, so that readers that trust ``null_count`` lose rows.
 
     Example:
         >>> schema = pa.schema({"s": pa.struct({"x": pa.string_view()}), "v": pa.string_view()})
@@ -88,11 +88,11 @@ def _plain_type(data_type: pa.DataType) -> pa.DataType:
     return data_type
 
 
-def holds_nan(leaf: list[pa.Array]) -> bool:
-    """Whether NaN is among the values of a leaf.
+def contains_nan(leaf: list[pa.Array]) -> bool:
+    """Whether a leaf contains NaN.
 
     Example:
-        >>> holds_nan([pa.array([1.0, None])]), holds_nan([pa.array([1.0, float("nan")])])
+        >>> contains_nan([pa.array([1.0, None])]), contains_nan([pa.array([1.0, float("nan")])])
         (False, True)
     """
     for values in leaf:
@@ -108,9 +108,9 @@ def holds_nan(leaf: list[pa.Array]) -> bool:
 
 
 def repeats(leaf: list[pa.Array]) -> bool:
-    """Whether the values of a leaf repeat so much that a dictionary makes it smaller, by a sample.
+    """Whether, judging by a sample, values repeat often enough for a dictionary to make the leaf smaller.
 
-    The sample is spread at random, so values that come in short runs do not look as if there were few.
+    The sample is random, so that short runs of equal values do not look like few distinct values.
 
     Example:
         >>> repeats([pa.array(range(1000))]), repeats([pa.array([1, 2] * 500)])
@@ -131,13 +131,13 @@ def repeats(leaf: list[pa.Array]) -> bool:
             ]
         )
         distinct = len(pc.unique(sample.drop_null()))
-    except pa.ArrowNotImplementedError:  # of a type that cannot be hashed: as pyarrow does by itself
+    except pa.ArrowNotImplementedError:  # the type cannot be hashed: use pyarrow's default
         return True
     return bool(distinct <= _MOST_DISTINCT * (len(sample) - sample.null_count))
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """Views as arrays that can be taken from."""
+    """Convert views, which `take` does not support."""
     if pa.types.is_string_view(values.type):
         return values.cast(pa.large_string())
     if pa.types.is_binary_view(values.type):

@@ -1,4 +1,4 @@
-"""One file on its way: row groups by pyarrow, then the page index mended, then indexes, then its place."""
+"""The steps of writing a file: row groups by pyarrow, page index repairs, indexes, and the final rename."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ from intarsia.errors import ColumnNotFoundError, WriteError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.storage import ByteSource, LocalFile
 from intarsia.storage.target import NewTarget, new_target
-from intarsia.write.bounds import mend_page_index, write_tail
-from intarsia.write.leaves import holds_nan, leaf_arrays, repeats, writable_schema
-from intarsia.write.rehearsal import rehearse
+from intarsia.write.bounds import repair_page_index, write_tail
+from intarsia.write.dry_run import dry_run
+from intarsia.write.leaves import contains_nan, leaf_arrays, repeats, writable_schema
 from intarsia.write.report import WriteReport
 from intarsia.write.sorting import SortBy, sort_keys, sorting_columns
 
-#: Rows of a data page at most: the unit of what a lookup reads.  On 2,000,000 rows of six columns, against
-#: 20,000 rows a lookup reads half as much, and the file grows by 0.7%; at 2,000 rows it grows by 4.4%.
+#: Maximum number of rows per data page, the unit that a lookup reads.  For 2,000,000 rows of six columns,
+#: compared with pages of 20,000 rows: 10,000 rows halve the bytes of a lookup and add 0.7% to the file;
+#: 2,000 rows add 4.4%.
 ROWS_PER_PAGE = 10_000
 
 
 @dataclass(frozen=True)
 class Form:
-    """How a file is written; see `intarsia.write.writer.Writer`."""
+    """Options for the layout of a file; see `intarsia.write.writer.Writer`."""
 
     rows_per_page: int = ROWS_PER_PAGE
     row_group_size: int | None = None
@@ -46,21 +47,23 @@ class Form:
         for name in ("rows_per_page", "row_group_size"):
             number = getattr(self, name)
             if number is not None and (type(number) is not int or number < 1):
-                raise WriteError(f"{name} is {number!r}; it must be a whole number of rows, 1 or more")
+                raise WriteError(
+                    f"{name} is {number!r}; use an integer of 1 or more, in rows", reason="invalid-row-count"
+                )
 
 
 class Output:
     """A file that is being written.
 
     Args:
-        path: Where it will be.
+        path: Its final path.
         schema: Its schema.
-        form: How it is written.
-        indexes: What is to be inlaid.
+        form: The options for its layout.
+        indexes: The indexes to embed.
 
     Raises:
-        WriteError, IndexBuildError, ColumnNotFoundError: If it cannot be as asked.
-        ReplaceError: If there can be no such file.
+        WriteError, IndexBuildError, ColumnNotFoundError: If an argument is invalid.
+        ReplaceError: If the file cannot be created.
     """
 
     def __init__(
@@ -72,8 +75,8 @@ class Output:
         self.keys = sort_keys(form.sort_by, schema)
         self._indexes = checked_indexes(indexes)
         self._form = form
-        self._rehearsed = rehearse(schema, self.path, self._indexes, form.compression, form.compression_level)
-        self._leaves = self._rehearsed.footer.leaves
+        self._empty_file = dry_run(schema, self.path, self._indexes, form.compression, form.compression_level)
+        self._leaves = self._empty_file.footer.leaves
         self._floats = {leaf.ordinal for leaf in self._leaves if leaf.is_float}
         self._check_dictionary_names()
         self._nan_chunks: set[ChunkKey] = set()
@@ -83,23 +86,23 @@ class Output:
         self._new = new_target(self.path)
         self._sink = pa.OSFile(self._new.temporary, "wb")
 
-    def as_written(self, table: pa.Table) -> pa.Table:
-        """Rows of the schema that was given, in the one that is written."""
+    def to_file_schema(self, table: pa.Table) -> pa.Table:
+        """Cast rows from the schema that was passed to the schema of the file."""
         if table.schema.equals(self.schema):
             return table
         try:
             return table.cast(self.schema)
         except (pa.ArrowException, ValueError) as error:
-            raise WriteError(f"{self.path}: Parquet cannot hold these rows: {error}") from error
+            raise self._rows_refused(error) from error
 
     def write_row_group(self, table: pa.Table) -> None:
-        """Write rows as one row group; there are some.
+        """Write one or more rows as one row group.
 
         Raises:
-            WriteError: If Parquet cannot hold them.
+            WriteError: If Parquet cannot store the rows.
             ReplaceError: If the system refuses.
         """
-        self._note_nan(table)
+        self._record_nan_chunks(table)
         with self._named_errors():
             if self._arrow is None:
                 self._arrow = self._open(self._with_dictionary(table))
@@ -107,19 +110,19 @@ class Output:
         self._row_group_rows.append(table.num_rows)
 
     def finish(self, progress: Progress | None, columns_of: ColumnsOf = FileColumns) -> WriteReport:
-        """Build the indexes and let the path mean the file."""
+        """Build the indexes and rename the file to its final path."""
         with self._named_errors():
             (self._arrow or self._open(())).close()
             self._sink.close()
-            with ParquetInput(_Unseen(self.path, self._new).open()) as file:
-                notes = mend_page_index(file, self._new.fd, self._nan_chunks)
-        unseen = _Unseen(self.path, self._new)
-        num_bytes = plain_bytes = unseen.size
+            with ParquetInput(_UnpublishedFile(self.path, self._new).open()) as file:
+                notes = repair_page_index(file, self._new.fd, self._nan_chunks)
+        unpublished = _UnpublishedFile(self.path, self._new)
+        num_bytes = plain_bytes = unpublished.size
         built: tuple[str, ...] = ()
         embedded = [index for index in self._indexes if not isinstance(index, PageIndex)]
         if embedded:
             with self._new.named_errors():
-                report = attach_to(unseen, embedded, progress=progress, columns_of=columns_of)
+                report = attach_to(unpublished, embedded, progress=progress, columns_of=columns_of)
             num_bytes, built = report.bytes_after, report.built
             notes = [*notes, *report.notes]
         self._new.put_in_place()
@@ -136,9 +139,9 @@ class Output:
         )
 
     def discard(self) -> None:
-        """Leave no trace; harmless once it is finished."""
+        """Remove the temporary file; does nothing after `finish`."""
         if self._arrow is not None:
-            self._arrow.is_open = False  # else it closes itself some time, and fails
+            self._arrow.is_open = False  # else its finalizer closes it again and fails
         self._arrow = None
         self._sink.close()
         self._new.discard()
@@ -149,7 +152,14 @@ class Output:
             with self._new.named_errors():
                 yield
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-            raise WriteError(f"{self.path}: Parquet cannot hold these rows: {error}") from error
+            raise self._rows_refused(error) from error
+
+    def _rows_refused(self, error: Exception) -> WriteError:
+        return WriteError(
+            f"{self.path}: Parquet cannot store these rows: {error}",
+            reason="rows-not-writable",
+            path=self.path,
+        )
 
     def _open(self, dictionary: Sequence[str]) -> pq.ParquetWriter:
         form = self._form
@@ -162,38 +172,38 @@ class Output:
             use_dictionary=list(dictionary) or False,
             write_page_index=True,
             max_rows_per_page=form.rows_per_page,
-            sorting_columns=sorting_columns(self.keys, self._rehearsed),
+            sorting_columns=sorting_columns(self.keys, self._empty_file),
         )
 
     def _with_dictionary(self, table: pa.Table) -> list[str]:
-        """Leaves that get a dictionary: as asked, or judged by the first row group."""
-        asked, names = self._form.dictionary, [leaf.name for leaf in self._leaves]
-        if isinstance(asked, bool):
-            return names if asked else []
-        if asked is not None:
-            return list(asked)
+        """The leaves that get a dictionary: those requested, or else judged by the first row group."""
+        requested, names = self._form.dictionary, [leaf.name for leaf in self._leaves]
+        if isinstance(requested, bool):
+            return names if requested else []
+        if requested is not None:
+            return list(requested)
         leaves = [leaf for column in table.columns for leaf in leaf_arrays(column)]
         return [name for name, leaf in zip(names, leaves, strict=True) if repeats(leaf)]
 
     def _check_dictionary_names(self) -> None:
-        """Refuse names of no leaf: pyarrow would take them, and make no dictionary."""
-        asked, names = self._form.dictionary, [leaf.name for leaf in self._leaves]
-        for name in asked if asked is not None and not isinstance(asked, bool) else ():
+        """Refuse names that are not leaves: pyarrow would silently ignore them."""
+        requested, names = self._form.dictionary, [leaf.name for leaf in self._leaves]
+        for name in requested if requested is not None and not isinstance(requested, bool) else ():
             if name not in names:
                 raise ColumnNotFoundError(name, names)
 
-    def _note_nan(self, table: pa.Table) -> None:
+    def _record_nan_chunks(self, table: pa.Table) -> None:
         if not self._floats:
             return
         leaves = [leaf for column in table.columns for leaf in leaf_arrays(column)]
         row_group = len(self._row_group_rows)
         self._nan_chunks |= {
-            ChunkKey(row_group, ordinal) for ordinal in self._floats if holds_nan(leaves[ordinal])
+            ChunkKey(row_group, ordinal) for ordinal in self._floats if contains_nan(leaves[ordinal])
         }
 
 
-class _Unseen:
-    """The file before it has its place; implements `intarsia.storage.target.Target`."""
+class _UnpublishedFile:
+    """The file before it has its final path; implements `intarsia.storage.target.Target`."""
 
     def __init__(self, path: str, new: NewTarget) -> None:
         self.path = path
@@ -204,5 +214,5 @@ class _Unseen:
         return LocalFile(self._new.temporary, shown_as=self.path)
 
     def replace_tail(self, keep_bytes: int, tail: Sequence[bytes]) -> None:
-        """Nobody has seen it, so it is changed where it is."""
+        """Modify the file in place, because it is not visible to readers."""
         write_tail(self._new.fd, keep_bytes, tail)

@@ -1,4 +1,4 @@
-"""What writing did."""
+"""The report of a written file."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from intarsia.embed.report import Note
 
 @dataclass(frozen=True)
 class WriteReport:
-    """What `write_table` or a `Writer` wrote.
+    """The report of `write_table` or a `Writer`.
 
     Attributes:
         path: The file.
-        num_rows: Its rows.
-        num_row_groups: Its row groups.
-        num_bytes: Its length, indexes included.
-        bytes_indexes: What of it are embedded indexes and the footer that lists them.
-        dictionary: The leaves that got a dictionary, dotted.
-        built: Names of the indexes that were built.
-        notes: What has no index, and why.
-        seconds: How long it took, from the first row to the file's being in place.
+        num_rows: The number of rows.
+        num_row_groups: The number of row groups.
+        num_bytes: The length of the file, including indexes.
+        bytes_indexes: The length of the embedded indexes and the footer that lists them.
+        dictionary: The dotted paths of the leaves with a dictionary.
+        built: The names of the indexes that were built.
+        notes: The columns without an index, and the reasons.
+        seconds: The elapsed time until the file had its final path.
     """
 
     path: str
@@ -35,5 +35,5 @@ class WriteReport:
     seconds: float
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON has it."""
+        """Return the report in JSON form."""
         return asdict(self)

@@ -1,4 +1,4 @@
-"""The order of rows: as it is asked for, applied to a table, and as the footer has it."""
+"""The order of rows: parsing ``sort_by``, sorting a table, and recording the order in the footer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from intarsia.arrow.comparison import comparison_array, comparison_type, sortabl
 from intarsia.errors import ColumnNotFoundError, WriteError
 from intarsia.file import ParquetInput
 
-#: ``"col"``, or columns in the order in which they count, each perhaps with ``"descending"``.
+#: ``"col"``, or columns in order of significance, each optionally with ``"descending"``.
 SortBy: TypeAlias = "str | Sequence[str | tuple[str, str]]"
 
 #: A column, and ``"ascending"`` or ``"descending"``.
@@ -21,26 +21,32 @@ SortKey: TypeAlias = tuple[str, str]
 
 
 def sort_keys(sort_by: SortBy | None, schema: pa.Schema) -> list[SortKey]:
-    """The columns to sort by, each with its direction.
+    """Return the columns to sort by, each with its direction.
 
     Raises:
-        ColumnNotFoundError: If there is no such column at the top level.
-        WriteError: If a direction is unknown, or rows cannot be sorted by a column.
+        ColumnNotFoundError: If the schema has no such top-level column.
+        WriteError: If a direction is unknown, or the type of a column cannot be sorted.
 
     Example:
         >>> sort_keys(["a", ("b", "descending")], pa.schema({"a": pa.int64(), "b": pa.int64()}))
         [('a', 'ascending'), ('b', 'descending')]
     """
-    asked = [sort_by] if isinstance(sort_by, str) else list(sort_by or ())
+    items = [sort_by] if isinstance(sort_by, str) else list(sort_by or ())
     keys: list[SortKey] = []
-    for item in asked:
+    for item in items:
         name, direction = (item, "ascending") if isinstance(item, str) else tuple(item)
         if name not in schema.names:
             raise ColumnNotFoundError(name, schema.names)
         if direction not in ("ascending", "descending"):
-            raise WriteError(f"sort_by: {name!r} is {direction!r}; use 'ascending' or 'descending'")
+            raise WriteError(
+                f"sort_by: the direction of {name!r} is {direction!r}; use 'ascending' or 'descending'",
+                reason="unknown-direction",
+                column=name,
+            )
         if name in dict(keys):
-            raise WriteError(f"sort_by: {name!r} is given twice")
+            raise WriteError(
+                f"sort_by: {name!r} is given twice; remove one", reason="duplicate-sort-column", column=name
+            )
         keys.append((name, direction))
     if keys:
         sorted_rows(pa.Table.from_batches([], schema), keys)
@@ -48,10 +54,10 @@ def sort_keys(sort_by: SortBy | None, schema: pa.Schema) -> list[SortKey]:
 
 
 def sorted_rows(table: pa.Table, keys: Sequence[SortKey]) -> pa.Table:
-    """The rows in order, nulls last; equal ones stay as they were.
+    """Sort the rows stably, nulls last.
 
     Raises:
-        WriteError: If a column cannot be sorted by, or its rows not be put in order.
+        WriteError: If the type of a column cannot be sorted, or pyarrow cannot reorder the rows.
     """
     columns = [_sortable(table.column(name)) for name, _ in keys]
     named = pa.table(columns, names=[name for name, _ in keys])
@@ -59,24 +65,27 @@ def sorted_rows(table: pa.Table, keys: Sequence[SortKey]) -> pa.Table:
         order = pc.sort_indices(named, sort_keys=list(keys))  # nulls at the end
         return table.take(order)
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise WriteError(f"rows cannot be sorted by {keys}: {error}; sort them before, or cast") from error
+        raise WriteError(
+            f"rows cannot be sorted by {keys}: {error}; cast the column, or sort the rows yourself",
+            reason="not-sortable",
+        ) from error
 
 
 def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """What pyarrow sorts by as it should: not dictionaries, and decimals of 32 and 64 bits only seemingly."""
+    """Cast to a type that pyarrow sorts correctly; it fails on dictionaries and missorts small decimals."""
     data_type = comparison_type(column.type)
     return comparison_array(column, data_type).cast(sortable_type(data_type))
 
 
 def sorting_columns(keys: Sequence[SortKey], file: ParquetInput) -> list[pq.SortingColumn] | None:
-    """The order as the footer has it, as far as every reader understands the same by it.
+    """Return the order for the footer, up to the first column on which readers disagree.
 
-    A floating-point column ends it: Parquet does not say where NaN stands, and readers differ. So does a
-    struct, which is no leaf.
+    That is a floating-point column, because Parquet does not define the position of NaN, or a struct, which
+    is not a leaf.
 
     Args:
-        keys: How rows are sorted.
-        file: A file of the same schema.
+        keys: The sort order of the rows.
+        file: A file with the same schema.
     """
     out = []
     for name, direction in keys:

@@ -1,4 +1,4 @@
-"""The columns of a table that was just written, for indexes to be built on without reading it back."""
+"""The columns of a table that was just written, so that indexes are built without reading it back."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from intarsia.predicate.nodes import ColumnName
 
 
 class TableColumns(FileColumns):
-    """A file's columns, out of the table that it was written from.
+    """The columns of a file, taken from the table that was written to it.
 
-    What a reader gets back is what counts: a column whose type Parquet changes, or whose values it could, is
-    read back from the file.
+    Indexes describe the values that readers get.  A column is therefore read back from the file if Parquet
+    changes its type or could change its values.
 
     Args:
-        table: The table, its rows in the order of the file's.
+        table: The table, with its rows in the order of the file.
         file: The file.
         offset_index: As for `FileColumns`.
     """
@@ -35,7 +35,7 @@ class TableColumns(FileColumns):
         """See `FileColumns.batches`."""
         path = self.leaf(column).path
         data_type = field_type(self._table.schema.field(path[0]).type, path[1:])
-        if data_type is None or data_type != self.type_of(column) or not _comes_back_as_it_is(data_type):
+        if data_type is None or data_type != self.type_of(column) or not _round_trips(data_type):
             yield from super().batches(column)
             return
         edges = self.layout.row_group_edges.tolist()
@@ -46,14 +46,14 @@ class TableColumns(FileColumns):
                 row += len(chunk)
 
     def encoded_batches(self, column: ColumnName) -> Iterator[tuple[int, pa.Array]]:
-        """The table's own values; nothing has to be decoded."""
+        """The values of the table, which need no decoding."""
         return self.batches(column)
 
 
-def _comes_back_as_it_is(data_type: pa.DataType) -> bool:
-    """Whether Parquet keeps every value of a type; dates in milliseconds, say, lose their time of day."""
+def _round_trips(data_type: pa.DataType) -> bool:
+    """Whether Parquet preserves every value of a type; date64, for example, loses its time of day."""
     if pa.types.is_dictionary(data_type):
-        return _comes_back_as_it_is(data_type.value_type)
+        return _round_trips(data_type.value_type)
     if pa.types.is_timestamp(data_type):
         return bool(data_type.unit != "s")
     return any(

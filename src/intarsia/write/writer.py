@@ -1,4 +1,4 @@
-"""Parquet files with indexes, written in one pass: whole tables, and batches as they come."""
+"""Writing Parquet files with indexes in one pass, from whole tables or from batches."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from intarsia.write.report import WriteReport
 from intarsia.write.sorting import SortBy, sorted_rows
 from intarsia.write.table_columns import TableColumns
 
-#: Rows of a row group at most, where nobody says how many.
-_ROW_GROUP_ROWS = 1 << 20
+#: The default maximum number of rows per row group.
+ROW_GROUP_ROWS = 1 << 20
 
-#: Arrow data of a row group at most, where nobody says how many rows; a `Writer` holds about twice that.
-_ROW_GROUP_BYTES = 128 << 20
+#: The default maximum size of a row group as Arrow data; a `Writer` needs about twice as much memory.
+ROW_GROUP_BYTES = 128 << 20
 
 
 def write_table(
@@ -37,35 +37,36 @@ def write_table(
     dictionary: bool | Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> WriteReport:
-    """Write a table to a Parquet file, indexes included.
+    """Write a table and its indexes to a Parquet file.
 
-    pyarrow writes the rows; every chunk gets Parquet's page index, its bounds cut to 64 bytes; ``indexes``
-    are built from the table in memory and laid behind the rows, as `attach` would lay them.  The file
-    appears, or takes the place of an older one, when it is whole.
+    pyarrow writes the rows.  Every chunk gets Parquet's page index, with bounds of at most 64 bytes.
+    ``indexes`` are built from the table in memory and embedded after the rows, with the same bytes as by
+    `attach`.  The file appears, or replaces an existing one, when it is complete.
 
     Args:
-        data: A `pyarrow.Table`, or what `pyarrow.table` makes one of: a frame of pandas or polars, anything
+        data: A `pyarrow.Table`, or anything that `pyarrow.table` accepts: a pandas or Polars frame, an object
             with ``__arrow_c_stream__``, a dictionary of columns.
         path: A local path, or the URL of an object.
-        indexes: What to inlay, such as ``Distinct("country")``.
-        rows_per_page: Rows of a data page at most, which is what a lookup reads; a page also ends at 1 MiB.
-        row_group_size: Rows of a row group; if not given, 1,048,576 or what holds 128 MiB, whichever is less.
-        sort_by: A column, or several with perhaps a direction, as in ``["a", ("b", "descending")]``.  Nulls
-            come last, and the footer says how rows are sorted (up to the first floating-point column).
+        indexes: The indexes to embed, such as ``Distinct("country")``.
+        rows_per_page: Maximum number of rows per data page, the unit that a lookup reads.  A page is also
+            limited to 1 MiB.
+        row_group_size: Number of rows per row group.  By default 1,048,576, or as many as fit into 128 MiB.
+        sort_by: A column, or several with optional directions, as in ``["a", ("b", "descending")]``.  Nulls
+            are last.  The footer records the order, up to the first floating-point column.
         compression: ``"zstd"``, ``"snappy"``, ``"gzip"``, ``"brotli"``, ``"lz4"`` or ``"none"``.
         compression_level: The codec's level.
-        dictionary: True or False for all columns, or the leaves that get a dictionary, dotted; if not given,
-            those whose values repeat, judged by a sample of the first row group.
+        dictionary: True or False for all columns, or the dotted paths of the leaves that get a dictionary.
+            By default the leaves whose values repeat, judging by a sample of the first row group.
         progress: Called as ``progress(done, total, label)`` while indexes are built.
 
     Returns:
-        What was written.
+        A report of the written file.
 
     Raises:
-        WriteError: If the rows cannot be written as asked.
-        ColumnNotFoundError: If an index, ``sort_by`` or ``dictionary`` names a column that is not there.
+        WriteError: If the rows cannot be written as requested.
+        ColumnNotFoundError: If an index, ``sort_by`` or ``dictionary`` names a column that does not exist.
         IndexBuildError: If an index cannot be built on its columns.
-        ReplaceError: If there can be no such file.  In each case there is none, or the old one as it was.
+        ReplaceError: If the file cannot be created.  After any error, an existing file is untouched.
 
     Example:
         >>> import pyarrow as pa, intarsia as ia, tempfile, os
@@ -81,10 +82,10 @@ def write_table(
     form = Form(rows_per_page, row_group_size, sort_by, compression, compression_level, dictionary)
     output = Output(path, table.schema, form, indexes)
     try:
-        table = output.as_written(table)
+        table = output.to_file_schema(table)
         if output.keys:
             table = sorted_rows(table, output.keys)
-        step = row_group_size or min(_ROW_GROUP_ROWS, _rows_within(table, _ROW_GROUP_BYTES))
+        step = row_group_size or min(ROW_GROUP_ROWS, _rows_within(table, ROW_GROUP_BYTES))
         for start in range(0, table.num_rows, step):
             output.write_row_group(table.slice(start, step))
         return output.finish(progress, partial(TableColumns, table))
@@ -93,32 +94,32 @@ def write_table(
 
 
 class Writer:
-    """Writes batches to a Parquet file, and indexes when it is closed.
+    """A writer of batches to a Parquet file, which builds the indexes when it is closed.
 
-    Rows are gathered into row groups, so memory grows with a row group and not with the file; indexes are
-    built from what was written, one row group at a time.  The file appears, or takes the place of an older
-    one, when the ``with`` block ends; if it ends with an exception, nothing is left of it.
+    Rows are collected into row groups, so memory grows with the size of a row group, not of the file.
+    Indexes are built from the written rows, one row group at a time.  The file appears, or replaces an
+    existing one, when the ``with`` block ends.  If the block raises, the file is discarded.
 
     Args:
         path: A local path, or the URL of an object.
-        schema: The schema of all batches: a `pyarrow.Schema`, or what has ``__arrow_c_schema__``.
-        indexes: What to inlay; checked against the schema before anything is written.
+        schema: The schema of all batches: a `pyarrow.Schema`, or an object with ``__arrow_c_schema__``.
+        indexes: The indexes to embed; they are checked against the schema before anything is written.
         rows_per_page: As for `write_table`.
-        row_group_size: As for `write_table`; exactly so many rows, but for the last row group.
-        sort_by: As for `write_table`, but rows are sorted **within each row group** only.
+        row_group_size: As for `write_table`; every row group but the last has exactly this number of rows.
+        sort_by: As for `write_table`, but rows are sorted only **within each row group**.
         compression: As for `write_table`.
         compression_level: As for `write_table`.
         dictionary: As for `write_table`.
         progress: As for `write_table`.
 
     Attributes:
-        report: What was written; None until the file is in place.
+        report: The report of the written file; None until it is complete.
 
     Raises:
-        WriteError: If the schema cannot be written as asked.
-        ColumnNotFoundError: If an index, ``sort_by`` or ``dictionary`` names a column that is not there.
+        WriteError: If the schema cannot be written as requested.
+        ColumnNotFoundError: If an index, ``sort_by`` or ``dictionary`` names a column that does not exist.
         IndexBuildError: If an index cannot be built on its columns.
-        ReplaceError: If there can be no such file.
+        ReplaceError: If the file cannot be created.
 
     Example:
         >>> import pyarrow as pa, intarsia as ia, tempfile, os
@@ -149,8 +150,8 @@ class Writer:
         self._schema = pa.schema(schema)
         self._output = Output(path, self._schema, form, indexes)
         self._progress = progress
-        self._most_rows = row_group_size or _ROW_GROUP_ROWS
-        self._most_bytes = None if row_group_size else _ROW_GROUP_BYTES
+        self._max_rows = row_group_size or ROW_GROUP_ROWS
+        self._max_bytes = None if row_group_size else ROW_GROUP_BYTES
         self._pending: list[pa.Table] = []
         self._pending_rows = self._pending_bytes = 0
         self._is_open = True
@@ -160,21 +161,25 @@ class Writer:
         """Write the rows of a batch; see `write_table`."""
         if not isinstance(batch, pa.RecordBatch):
             raise NotTabularError(
-                f"write_batch takes a pyarrow.RecordBatch, and this is a {type(batch).__name__}; "
-                "write_table takes tables and frames"
+                f"write_batch expects a pyarrow.RecordBatch, not a {type(batch).__name__}; "
+                "write_table accepts tables and frames",
+                reason="not-a-record-batch",
             )
         self.write_table(pa.Table.from_batches([batch]))
 
     def write_table(self, data: Any) -> None:
-        """Write the rows of a table, or of anything that `pyarrow.table` makes one of.
+        """Write the rows of a table, or of anything that `pyarrow.table` accepts.
 
         Raises:
-            WriteError: If the rows are not of the writer's schema, or it is closed.
+            WriteError: If the schema of the rows differs from the writer's, or the writer is closed.
             ReplaceError: If the system refuses.
         """
         if not self._is_open:
-            raise WriteError(f"{self._output.path}: this writer is closed; make another one")
-        for piece in self._cut(self._of_schema(_as_table(data))):
+            path = self._output.path
+            raise WriteError(
+                f"{path}: this writer is closed; create a new one", reason="writer-closed", path=path
+            )
+        for piece in self._cut(self._checked(_as_table(data))):
             self._pending.append(piece)
             self._pending_rows += piece.num_rows
             self._pending_bytes += piece.nbytes
@@ -182,10 +187,10 @@ class Writer:
                 self._flush()
 
     def close(self) -> WriteReport:
-        """Write what is left and the indexes, and put the file in place; closing twice is harmless.
+        """Write the remaining rows and the indexes, and make the file visible; can be called twice.
 
         Returns:
-            What was written.
+            A report of the written file.
         """
         if self._is_open:
             self._is_open = False
@@ -195,11 +200,16 @@ class Writer:
             finally:
                 self._output.discard()
         if self.report is None:
-            raise WriteError(f"{self._output.path}: writing was given up; there is no such file")
+            path = self._output.path
+            raise WriteError(
+                f"{path}: the file was discarded; write it again with a new writer",
+                reason="writer-discarded",
+                path=path,
+            )
         return self.report
 
     def discard(self) -> None:
-        """Give up: nothing is left of the file."""
+        """Discard the file; an existing file at its path is untouched."""
         self._is_open = False
         self._pending = []
         self._output.discard()
@@ -213,20 +223,23 @@ class Writer:
         else:
             self.discard()
 
-    def _of_schema(self, table: pa.Table) -> pa.Table:
+    def _checked(self, table: pa.Table) -> pa.Table:
         schema = self._schema
         if table.schema.equals(schema):
-            return self._output.as_written(table)
+            return self._output.to_file_schema(table)
         expected = {field.name: field for field in schema}
         other = next((field for field in table.schema if field != expected.get(field.name)), None)
-        what = f"{other.name!r} is {other.type}" if other is not None else f"it has {table.schema.names}"
+        found = f"{other.name!r} is {other.type}" if other is not None else f"it has {table.schema.names}"
         raise WriteError(
-            f"{self._output.path}: a batch is not of the writer's schema: {what}; select and cast its "
-            f"columns to {', '.join(map(str, schema))}"
+            f"{self._output.path}: the schema of a batch differs from the writer's: {found}; select and cast "
+            f"its columns to {', '.join(map(str, schema))}",
+            reason="schema-mismatch",
+            path=self._output.path,
+            column=other.name if other is not None else None,
         )
 
     def _cut(self, table: pa.Table) -> Iterator[pa.Table]:
-        """The table in pieces that complete a row group, and what is left; none without rows."""
+        """Split a table into pieces that complete a row group, and the rest; no pieces if it has no rows."""
         start = 0
         while start < table.num_rows:
             rest = table.slice(start)
@@ -235,18 +248,18 @@ class Writer:
             start += piece.num_rows
 
     def _rows_left(self, like: pa.Table) -> int:
-        """How many more rows the row group takes, if they are as large as these."""
-        rows = self._most_rows - self._pending_rows
-        if self._most_bytes is None:
+        """The number of rows that still fit into the row group, if they are as large as these."""
+        rows = self._max_rows - self._pending_rows
+        if self._max_bytes is None:
             return rows
-        return min(rows, _rows_within(like, self._most_bytes - self._pending_bytes))
+        return min(rows, _rows_within(like, self._max_bytes - self._pending_bytes))
 
     def _flush(self) -> None:
-        """Write what is pending as a row group."""
+        """Write the pending rows as a row group."""
         if not self._pending_rows:
             return
         table = pa.concat_tables(self._pending)
-        if len(self._pending) > 1:  # else small chunks, each perhaps with a dictionary of its own
+        if len(self._pending) > 1:  # merge small chunks, which may have different dictionaries
             table = table.combine_chunks()
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
         if self._output.keys:
@@ -255,7 +268,7 @@ class Writer:
 
 
 def _as_table(data: Any) -> pa.Table:
-    """The table that something is, or that pyarrow makes of it."""
+    """Convert tabular data to a table."""
     if isinstance(data, pa.Table):
         return data
     try:
@@ -263,16 +276,19 @@ def _as_table(data: Any) -> pa.Table:
     except IntarsiaError:
         raise
     except pa.ArrowException as error:
-        raise WriteError(f"no table can be made of these rows: {error}") from error
+        raise WriteError(
+            f"these rows cannot be converted to a table: {error}", reason="invalid-table"
+        ) from error
     except (TypeError, ValueError) as error:
         raise NotTabularError(
-            f"a {type(data).__name__} is no table; pass a pyarrow.Table, a frame of pandas or polars, or a "
-            "dictionary of columns; rows that are dictionaries become one by pyarrow.Table.from_pylist(rows)"
+            f"a {type(data).__name__} is not a table; pass a pyarrow.Table, a pandas or Polars frame, or a "
+            "dictionary of columns, and convert a list of dictionaries with pyarrow.Table.from_pylist(rows)",
+            reason="not-a-table",
         ) from error
 
 
 def _rows_within(table: pa.Table, num_bytes: int) -> int:
-    """How many rows like these take so many bytes; 1 at least, if there is any room."""
+    """The number of rows like these that fit into ``num_bytes``; at least 1 unless there is no space."""
     if num_bytes <= 0:
         return 0
-    return max(1, num_bytes * table.num_rows // max(1, table.nbytes)) if table.num_rows else _ROW_GROUP_ROWS
+    return max(1, num_bytes * table.num_rows // max(1, table.nbytes)) if table.num_rows else ROW_GROUP_ROWS
