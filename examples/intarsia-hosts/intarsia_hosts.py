@@ -1,4 +1,4 @@
-"""Which hosts the URLs of a column name: an index that prunes =, IN and LIKE 'https://host/%'."""
+"""An index of the hosts in a column of URLs. It prunes =, IN and LIKE 'https://host/%'."""
 
 import re
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class Hosts:
     def open(self, payload, layout):
         found = parse_granules(payload, layout, self.granularity, "Hosts", SCHEMA)
         if len(found.batch) != found.num_granules:
-            raise IndexPayloadError("the payload of Hosts is about other rows")
+            raise IndexPayloadError("the payload of Hosts does not match the granules of the file")
         return OpenHosts(found.edges, found.batch.column("hosts"))
 
 
@@ -52,19 +52,19 @@ class OpenHosts(NamedTuple):
     hosts: pa.ListArray
 
     def candidate_rows(self, predicate):
-        asked = hosts_asked(predicate)
-        if asked is None:
-            return None  # cannot tell
+        queried = queried_hosts(predicate)
+        if queried is None:
+            return None  # every row might match
         hit = np.zeros(len(self.hosts), dtype=bool)
-        hit[pc.list_parent_indices(self.hosts).filter(pc.is_in(self.hosts.flatten(), asked))] = True
+        hit[pc.list_parent_indices(self.hosts).filter(pc.is_in(self.hosts.flatten(), queried))] = True
         return granule_rows(self.edges, hit)
 
 
-def hosts_of(urls):  # each once; empty for a text that is no URL
+def hosts_of(urls):  # the distinct hosts; a text that is not a URL has an empty host
     return pc.fill_null(pc.struct_field(pc.extract_regex(urls.drop_null(), URL), "host"), "").unique()
 
 
-def hosts_asked(predicate):  # of which each matching URL has one; None if that is not certain
+def queried_hosts(predicate):  # every matching URL has one of these hosts; None if they are unknown
     if isinstance(predicate, BoundIn) and not predicate.negated:
         return hosts_of(predicate.values)
     if isinstance(predicate, BoundCompare) and predicate.op == "=":
