@@ -15,6 +15,7 @@
     │   └── NotTabularError (TypeError) the data does not consist of rows and columns
     ├── ReplaceError (OSError)          a file could not be replaced; the old file is untouched
     │   └── ChangedMeanwhileError       the file changed after it was read
+    ├── ListingError (OSError)          the files of a folder cannot be listed
     ├── ObjectStoreError (OSError)      an object store is unreachable, refuses access, or is unknown
     ├── ReplacedWhileReadError (OSError)  the file changed after it was opened
     ├── JavaNotFoundError               intarsia.spark found no Java that can run Spark
@@ -159,6 +160,10 @@ class ChangedMeanwhileError(ReplaceError):
 
 class ObjectStoreError(IntarsiaError, OSError):
     """An object store is unreachable, refuses access, or is unknown; the message names the remedy."""
+
+
+class ListingError(IntarsiaError, OSError):
+    """The files of a folder cannot be listed, such as in a loop of symbolic links."""
 
 
 class ReplacedWhileReadError(IntarsiaError, OSError):

@@ -55,7 +55,7 @@ def test_a_lake(with_hosts, tmp_path):
     done = with_hosts.run("-c", PROGRAM, lake, tmp_path / "spark", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found["files"] == {"total": 4, "indexed": 4, "unchanged": 0, "failed": 0}
+    assert found["files"] == {"total": 4, "indexed": 4, "unchanged": 0, "failed": 0, "other": 0}
     assert found["ids"] == list(range(350, 400))
     assert found["read"] == 1
     kinds = {

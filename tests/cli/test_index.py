@@ -35,6 +35,17 @@ def damage_data(path):
     path.write_bytes(raw.replace(neighbours, b"Zzzzzz" + neighbours[6:], 1))
 
 
+@pytest.mark.parametrize("command", [("index", "--page-index"), ("detach",), ("verify",)])
+def test_other_files_of_a_folder_are_counted_and_left_alone(run, lake, command):
+    for name in ("notes.txt", "year=2021/events.avro", "_SUCCESS", ".part.parquet.crc"):
+        (lake / name).write_bytes(b"of another kind")
+    outcome = run(*command, lake)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "2 other files left alone" in outcome.out
+    document = json.loads(run(*command, lake, "--json").out)
+    assert (document["files"]["other"] if command[0] == "index" else document["other_files"]) == 2
+
+
 class TestIndex:
     def test_a_lake(self, run, lake):
         before = {path: path.read_bytes() for path in files_of(lake)}
@@ -63,7 +74,7 @@ class TestIndex:
         after = sum(path.stat().st_size for path in files_of(lake))
         before = sum(file["bytes_before"] for file in per_file)
         assert document == {
-            "files": {"total": 3, "indexed": 3, "unchanged": 0, "failed": 0},
+            "files": {"total": 3, "indexed": 3, "unchanged": 0, "failed": 0, "other": 0},
             "bytes": {"before": before, "after": after, "added": after - before},
             "notes": [],
             "failed": [],
@@ -92,7 +103,7 @@ class TestIndex:
         assert outcome.err == ""
         document = json.loads(outcome.out)
         assert [failure["path"] for failure in document["failed"]] == [str(bad)]
-        assert document["files"] == {"total": 3, "indexed": 2, "unchanged": 0, "failed": 1}
+        assert document["files"] == {"total": 3, "indexed": 2, "unchanged": 0, "failed": 1, "other": 0}
 
     def test_a_mistyped_column_touches_no_file(self, run, lake):
         before = [path.read_bytes() for path in files_of(lake)]
@@ -283,7 +294,7 @@ class TestDetach:
         outcome = run("detach", lake, "--json")
         assert outcome.code == 1
         document = json.loads(outcome.out)
-        assert sorted(document) == ["bytes_removed", "detached", "failed", "files", "reports"]
+        assert sorted(document) == ["bytes_removed", "detached", "failed", "files", "other_files", "reports"]
         assert (document["files"], document["detached"], len(document["failed"])) == (3, 2, 1)
 
 
@@ -311,7 +322,7 @@ class TestVerify:
         outcome = run("verify", file, broken, "--json")
         assert outcome.code == 1
         document = json.loads(outcome.out)
-        assert sorted(document) == ["failed", "files", "ok", "reports"]
+        assert sorted(document) == ["failed", "files", "ok", "other_files", "reports"]
         assert (document["files"], document["ok"], len(document["reports"])) == (2, False, 1)
 
 

@@ -57,10 +57,15 @@ class TestInspect:
 
 
 class TestExplain:
+    def test_other_files_of_a_folder_are_counted(self, run, lake):
+        (lake / "notes.txt").write_bytes(b"of another kind")
+        assert "1 other file left alone" in run("explain", lake).out
+        assert json.loads(run("explain", lake, "--json").out)["files"]["other"] == 1
+
     def test_json(self, run, lake):
         document = json.loads(run("explain", lake, "--where", "year = 2022 AND id = 2500", "--json").out)
         assert list(document) == KEYS
-        assert document["files"] == {"total": 3, "read": 1, "opened": 1}
+        assert document["files"] == {"total": 3, "read": 1, "opened": 1, "other": 0}
         assert document["row_groups"] == {"total": 2, "read": 1}
         assert document["rows"] == {"total": 2000, "candidates": 1000, "estimated": None, "matched": None}
         assert {entry["index"] for entry in document["pruned_by"]} == {"partition", "statistics"}

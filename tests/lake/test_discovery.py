@@ -1,42 +1,203 @@
-"""Listing the files of a lake: links that lead back, and nothing at all."""
+"""Listing the files of a lake: which files of a folder are Parquet, links that lead back, no files."""
 
 from __future__ import annotations
 
+import io
 import os
 
+import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from obstore.store import MemoryStore
 
 import intarsia as ia
+from intarsia.lake import discovery
+
+
+def parquet_bytes(value=1):
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"a": [value]}), sink)
+    return sink.getvalue()
+
+
+#: Files of a folder: those that are Parquet, the others, and side files that are not mentioned.
+PARQUET = {
+    "a.parquet": parquet_bytes(),
+    "b.PARQ": parquet_bytes(),
+    "c.pq": parquet_bytes(),
+    "d.snappy.parquet": parquet_bytes(),
+    "deep/000000_0": parquet_bytes(),
+}
+OTHERS = {
+    "notes.txt": b"do not delete",
+    "events.avro": b"Obj\x01" * 10,
+    "v1.metadata.json": b"{}",
+    "e.parquet.bak": parquet_bytes(),
+    "LICENSE": b"to whom it may concern",
+    "deep/EMPTY": b"",
+    "deep/PAR1": b"PAR1",
+}
+SIDE = {
+    "_SUCCESS": b"",
+    "_metadata": parquet_bytes(),
+    ".a.parquet.crc": b"crc",
+    "a.parquet.crc": b"crc",
+    "_delta_log/00000.json": b"{}",
+    "_delta_log/00000.checkpoint.parquet": parquet_bytes(),
+}
+
+
+@pytest.fixture(params=["local", "object store"])
+def lake(request, tmp_path, monkeypatch):
+    """A path or URL of a folder that holds all of these files."""
+    store = MemoryStore()
+    for name, content in (PARQUET | OTHERS | SIDE).items():
+        if request.param == "local":
+            (tmp_path / "lake" / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "lake" / name).write_bytes(content)
+        else:
+            obstore.put(store, f"lake/{name}", content)
+    if request.param == "local":
+        return str(tmp_path / "lake")
+    monkeypatch.setattr(discovery, "find_store", lambda url: (store, url.split("/", 3)[3]))
+    return "s3://bucket/lake"
+
+
+def below(lake, paths):
+    return sorted(path[len(lake) + 1 :] for path in paths)
+
+
+def test_a_folder_gives_its_parquet_files(lake):
+    table = ia.open(lake)
+    assert below(lake, (file.path for file in table.files)) == sorted(PARQUET)
+    assert below(lake, table.other_files) == sorted(OTHERS)
+    assert table.count("a = 1") == len(PARQUET)
+
+
+def test_files_without_an_extension_take_one_small_read(lake):
+    """Those that are too small for Parquet take none."""
+    reads = ia.open(lake).listing_reads
+    assert (reads.requests, reads.bytes) == (2, 8)
+
+
+def test_a_report_says_how_many_files_were_left_alone(lake):
+    scan = ia.open(lake).scan("a = 1")
+    scan.to_arrow()
+    assert scan.report.files_other == scan.report.to_dict()["files"]["other"] == len(OTHERS)
+    assert scan.report.files_total == len(PARQUET)
+    assert str(len(OTHERS)) in str(scan.report).splitlines()[0]
+    assert ia.open(lake).explain("a = 1").files_other == len(OTHERS)
+
+
+def test_files_that_are_named_are_taken_whatever_their_extension(lake):
+    assert ia.open(f"{lake}/e.parquet.bak").count() == 1
+    assert ia.open([f"{lake}/a.parquet", f"{lake}/e.parquet.bak"]).count() == 2
+    with pytest.raises(ia.CorruptFileError) as caught:
+        ia.open([f"{lake}/a.parquet", f"{lake}/notes.txt"]).count()
+    assert caught.value.path == f"{lake}/notes.txt"
+
+
+def test_a_glob_takes_what_it_names(tmp_path):
+    (tmp_path / "folder.bak").mkdir()
+    for name in ("x.bak", "y.bak", "folder.bak/z.parquet", "folder.bak/z.txt"):
+        (tmp_path / name).write_bytes(parquet_bytes())
+    table = ia.open(tmp_path / "*.bak")
+    assert below(str(tmp_path), (file.path for file in table.files)) == [
+        "folder.bak/z.parquet",
+        "x.bak",
+        "y.bak",
+    ]
+    assert below(str(tmp_path), table.other_files) == ["folder.bak/z.txt"]
+
+
+def test_a_folder_of_other_files_only(lake):
+    for name in PARQUET:
+        if os.path.isdir(lake):
+            os.unlink(os.path.join(lake, name))
+        else:
+            obstore.delete(discovery.find_store("s3://bucket/lake")[0], f"lake/{name}")
+    with pytest.raises(FileNotFoundError) as caught:
+        ia.open(lake)
+    assert lake in str(caught.value)
+    assert "LICENSE" in str(caught.value)
+
+
+def test_an_encrypted_file_without_an_extension_is_not_passed_over(tmp_path):
+    """Its rows would be missing, silently."""
+    (tmp_path / "part").write_bytes(b"PARE" + bytes(100) + b"PARE")
+    with pytest.raises(ia.UnsupportedFeatureError):
+        ia.open(tmp_path).count()
+
+
+def test_a_folder_that_cannot_be_listed_is_not_passed_over(tmp_path):
+    (tmp_path / "a.parquet").write_bytes(parquet_bytes())
+    (tmp_path / "closed").mkdir(mode=0)
+    try:
+        if os.access(tmp_path / "closed", os.R_OK):
+            pytest.skip("this user can list every folder")
+        with pytest.raises(PermissionError):
+            ia.open(tmp_path)
+    finally:
+        (tmp_path / "closed").chmod(0o700)
+
+
+# --- symbolic links ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """A lake with a link to itself in it, another in a folder of it, and one to a folder elsewhere."""
+    """A lake with a link to a folder elsewhere."""
     lake, elsewhere = tmp_path / "lake", tmp_path / "elsewhere"
     for place in (lake / "year=2020", elsewhere):
         place.mkdir(parents=True)
         pq.write_table(pa.table({"a": [1]}), place / "x.parquet")
-    os.symlink(lake, lake / "again")
-    os.symlink(lake, lake / "year=2020" / "again")
     os.symlink(elsewhere, lake / "year=2021")
     return lake
 
 
-@pytest.mark.parametrize("source", ["", "**/*.parquet", "year=*"])
-def test_a_link_that_leads_back_brings_no_file_twice(folder, source):
-    """Followed, two such links would bring each file 2 ** 40 times."""
-    if source == "**/*.parquet":
-        os.unlink(folder / "year=2020" / "again")  # `glob` itself follows both
+@pytest.mark.parametrize("source", ["", "**/*.parquet", "year=*", "*/x.parquet"])
+def test_a_link_to_a_folder_elsewhere_is_followed(folder, source):
     table = ia.open(os.path.join(folder, source) if source else folder)
     found = [os.path.relpath(file.path, folder) for file in table.files]
     assert found == ["year=2020/x.parquet", "year=2021/x.parquet"]
     assert table.count("year >= 2020") == 2
 
 
+@pytest.mark.parametrize("source", ["", "**/*.parquet", "*"])
+@pytest.mark.parametrize(
+    ("link", "target"),
+    [
+        ("again", "."),
+        ("year=2020/again", ".."),
+        ("year=2020/again", "../.."),
+        ("year=2021/again", "../lake"),  # two links, each of which leads to where the other lies
+    ],
+)
+def test_a_link_that_leads_back_is_an_error(folder, source, link, target):
+    """Followed, it would bring the same files up to 40 times, and two such links 2 ** 40 times."""
+    os.symlink(target, folder / link)
+    with pytest.raises(ia.ListingError) as caught:
+        ia.open(os.path.join(folder, source) if source else folder)
+    assert caught.value.reason == "symbolic-link-loop"
+    assert os.path.islink(caught.value.path)
+
+
+def test_a_link_to_itself(tmp_path):
+    os.symlink("x.parquet", tmp_path / "x.parquet")
+    for source in (tmp_path, tmp_path / "x.parquet", tmp_path / "*.parquet"):
+        with pytest.raises(ia.ListingError) as caught:
+            ia.open(source)
+        assert (caught.value.reason, caught.value.path) == (
+            "symbolic-link-loop",
+            str(tmp_path / "x.parquet"),
+        )
+
+
 def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path):
-    pq.write_table(pa.table({"a": [1]}), tmp_path / "x.parquet")
+    (tmp_path / "x.parquet").write_bytes(parquet_bytes())
+    os.mkfifo(tmp_path / "pipe")
+    assert [os.path.basename(path) for path in ia.open(tmp_path).other_files] == ["pipe"]
     os.mkfifo(tmp_path / "y.parquet")
     with pytest.raises(FileNotFoundError, match=r"y\.parquet: this is not a file"):
         ia.open(tmp_path)

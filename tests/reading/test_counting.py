@@ -73,7 +73,7 @@ def test_what_no_row_can_meet_does_not_even_open_the_file(sorted_file, where):
     assert scan.to_arrow().num_rows == 0
     assert ranges == []
     report = scan.report.to_dict()
-    assert report["files"] == {"total": 1, "read": 0, "opened": 0}
+    assert report["files"] == {"total": 1, "read": 0, "opened": 0, "other": 0}
     assert (report["requests"], report["bytes"]["read"]) == (0, 0)
 
 

@@ -18,6 +18,7 @@ import intarsia as ia
 from intarsia.check import inspection
 from intarsia.file import ParquetInput
 from intarsia.lake.data_file import DataFile
+from intarsia.lake.discovery import FoundFiles
 from intarsia.lake.table import Table
 from intarsia.storage import ByteRange, LocalFile, ObjectStoreFile
 
@@ -111,7 +112,7 @@ def test_replaced_while_read_is_not_reported_as_damage(read, monkeypatch):
 
     monkeypatch.setattr(obstore, "get", get)
     file = DataFile("memory://t.parquet", size, (), store, "t.parquet")
-    monkeypatch.setattr(inspection, "find_files", lambda _: [file])
+    monkeypatch.setattr(inspection, "find_files", lambda _: FoundFiles((file,)))
     with pytest.raises(ia.ReplacedWhileReadError) as caught:
         read(file)
     error = caught.value

@@ -44,7 +44,7 @@ def test_every_file_is_indexed_and_the_second_run_changes_nothing(spark, tmp_pat
     lake = write_lake(tmp_path / "lake")
     before = contents(lake)
     report = quietly(spark, lake)
-    assert report.to_dict()["files"] == {"total": 4, "indexed": 4, "unchanged": 0, "failed": 0}
+    assert report.to_dict()["files"] == {"total": 4, "indexed": 4, "unchanged": 0, "failed": 0, "other": 0}
     assert report.bytes_before == sum(map(len, before.values()))
     after = contents(lake)
     assert report.bytes_after == sum(map(len, after.values())) == report.bytes_before + report.bytes_added
@@ -99,6 +99,27 @@ def test_a_bad_file_is_told_and_the_others_are_done(spark, tmp_path):
     assert all("CorruptFileError" in entry["error"] for entry in report.failed)
     assert (bad.read_bytes(), cut.read_bytes()) == before
     assert "2 failed" in str(report)
+
+
+def test_files_of_a_lake_that_are_not_parquet_by_name(spark, tmp_path):
+    """Spark reads every file that is not hidden, so `read` does: a file with another name is not lost."""
+    lake = write_lake(tmp_path / "lake")
+    first = Path(sorted(contents(lake))[0])
+    other = first.with_name("copy.dat")
+    other.write_bytes(first.read_bytes())
+    report = quietly(spark, lake)
+    assert (report.files_total, report.files_other, report.to_dict()["files"]["other"]) == (4, 1, 1)
+    assert other.read_bytes() == first.read_bytes()[: other.stat().st_size]
+    expected = rows(spark.read.parquet(lake).where("x >= 0"))
+    assert rows(ias.read(spark, lake, "x >= 0")) == expected
+    assert len(expected) > ia.open(lake).count("x >= 0")
+    (Path(lake) / "p=0" / "notes.txt").write_bytes(b"of another kind")
+    assert quietly(spark, lake).files_other == 2
+    with pytest.warns(ia.IntarsiaWarning, match=r"notes\.txt"):
+        found = ias.read(spark, lake, "x >= 0")
+    for frame in (spark.read.parquet(lake).where("x >= 0"), found):
+        with pytest.raises(Exception, match=r"notes\.txt"):
+            frame.collect()
 
 
 def test_what_cannot_be_indexed_is_told(spark, tmp_path):

@@ -113,7 +113,13 @@ def test_no_kind_is_forgotten():
 def test_a_lake_of_sparks_gets_every_index_once(spark, lake):
     path, before, report = lake
     after = files_of(path)
-    assert report.to_dict()["files"] == {"total": FILES, "indexed": FILES, "unchanged": 0, "failed": 0}
+    assert report.to_dict()["files"] == {
+        "total": FILES,
+        "indexed": FILES,
+        "unchanged": 0,
+        "failed": 0,
+        "other": 0,
+    }
     assert report.bytes_before == sum(map(len, before.values()))
     assert report.bytes_after == sum(map(len, after.values()))
     assert 0 < report.bytes_added == report.bytes_after - report.bytes_before
@@ -243,7 +249,7 @@ def test_a_lake_of_pandas_with_bad_files(spark, tmp_path):
     (folder / "bad.parquet").write_bytes((folder / "0.parquet").read_bytes()[:-9])
     before = files_of(folder)
     report = ias.index(spark, folder, INDEXES, progress=False)
-    assert report.to_dict()["files"] == {"total": 6, "indexed": 4, "unchanged": 0, "failed": 2}
+    assert report.to_dict()["files"] == {"total": 6, "indexed": 4, "unchanged": 0, "failed": 2, "other": 0}
     failed = {Path(entry["path"]).name: entry["error"] for entry in report.failed}
     assert set(failed) == {"bad.parquet", "narrow.parquet"}
     assert "CorruptFileError" in failed["bad.parquet"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from intarsia.cli.failures import exit_code, one_line, say
-from intarsia.cli.terminal import ShowDone, progress, red
+from intarsia.cli.terminal import ShowDone, count, progress, red
 
 T = TypeVar("T")
 
@@ -65,15 +65,26 @@ def for_each(label: str, paths: Sequence[str], act: Callable[[str, ShowDone], T]
     return outcome
 
 
-def find_paths(paths: Sequence[str]) -> list[str]:
-    """The files that are meant, each once; paths or URLs.
+def find_paths(paths: Sequence[str]) -> tuple[list[str], int]:
+    """The files that are meant, each once, and the number of other files beside them, which are left alone.
 
     Raises:
         FileNotFoundError: If nothing is there.
     """
     from intarsia.lake.discovery import find_files
 
-    return list(dict.fromkeys(file.path for file in find_files(list(paths))))
+    found = find_files(list(paths))
+    return list(dict.fromkeys(file.path for file in found.files)), len(found.others)
+
+
+def left_alone(others: int) -> str:
+    """The end of a summary: the number of files in the folders that are not Parquet.
+
+    Example:
+        >>> left_alone(2), left_alone(0)
+        ('; 2 other files left alone', '')
+    """
+    return f"; {count(others, 'other file')} left alone" if others else ""
 
 
 def _reason(path: str, error: Exception) -> str:

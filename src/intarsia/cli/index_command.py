@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from intarsia.cli.arguments import AsJson, Paths
-from intarsia.cli.each_file import Results, find_paths, for_each
+from intarsia.cli.each_file import Results, find_paths, for_each, left_alone
 from intarsia.cli.failures import UsageError
 from intarsia.cli.index_calls import index_kinds, parse_index
 from intarsia.cli.terminal import ShowDone, count, print_json, printable, size
@@ -98,11 +98,11 @@ def index(
     asked += [parse_index(text) for text in add or ()]
     if not asked:
         raise UsageError("nothing to add; say --page-index, --distinct COLUMN, or --add KIND(COLUMN)")
-    files = find_paths(path)
+    files, others = find_paths(path)
     _check_columns(files, [column for item in asked for column in _columns_of(item)])
     started = time.perf_counter()
     outcome = for_each("indexing", files, lambda file, show: _attach(file, asked, show))
-    _tell_attached(outcome, time.perf_counter() - started, as_json=json)
+    _tell_attached(outcome, time.perf_counter() - started, others, as_json=json)
     raise typer.Exit(outcome.exit_code)
 
 
@@ -183,13 +183,13 @@ def _attach(file: str, asked: Sequence[Any], show: ShowDone) -> AttachReport:
     return attach(file, asked, progress=lambda done, total, _: show(done / max(1, total)))
 
 
-def _tell_attached(outcome: Results[AttachReport], seconds: float, *, as_json: bool) -> None:
+def _tell_attached(outcome: Results[AttachReport], seconds: float, others: int, *, as_json: bool) -> None:
     """The report that `intarsia.spark.index` gives, too."""
     from intarsia.embed.index_report import IndexedFile, IndexReport
 
     done = [IndexedFile.of(report) for report in outcome.done]
     failed = [IndexedFile(failure["path"], error=failure["error"]) for failure in outcome.failures()]
-    report = IndexReport(tuple(sorted([*done, *failed], key=lambda file: file.path)), seconds)
+    report = IndexReport(tuple(sorted([*done, *failed], key=lambda file: file.path)), seconds, others)
     if as_json:
         print_json(report.to_dict())
         return
@@ -201,18 +201,20 @@ def detach(path: Paths, json: AsJson = False) -> None:
     """Remove what was attached: each file is again what it was, byte for byte."""
     from intarsia.embed import detach as detach_file
 
-    outcome = for_each("detaching", find_paths(path), lambda file, _: detach_file(file))
-    _tell_detached(outcome, as_json=json)
+    files, others = find_paths(path)
+    outcome = for_each("detaching", files, lambda file, _: detach_file(file))
+    _tell_detached(outcome, others, as_json=json)
     raise typer.Exit(outcome.exit_code)
 
 
-def _tell_detached(outcome: Results[DetachReport], *, as_json: bool) -> None:
+def _tell_detached(outcome: Results[DetachReport], others: int, *, as_json: bool) -> None:
     detached = [report for report in outcome.done if report.detached]
     removed = sum(report.bytes_before - report.bytes_after for report in detached)
     if as_json:
         print_json(
             {
                 "files": outcome.files,
+                "other_files": others,
                 "detached": len(detached),
                 "bytes_removed": removed,
                 "failed": outcome.failures(),
@@ -226,4 +228,5 @@ def _tell_detached(outcome: Results[DetachReport], *, as_json: bool) -> None:
         f"{len(detached):,} of {count(outcome.files, 'file')} restored, {size(removed)} taken off"
         + (f"; {untouched:,} had nothing attached" if untouched else "")
         + (f"; {len(outcome.failed):,} failed" if outcome.failed else "")
+        + left_alone(others)
     )

@@ -44,8 +44,9 @@ def _totals(report: ScanReport, *, planned: bool) -> RenderableType:
     table = plain_table("", ">total", f">{what}", "")
     shape = report.to_dict()
     unopened = report.files_total - report.files_opened
-    note = f"{count(unopened, 'file')} not even opened" if unopened else ""
-    table.add_row("files", count(report.files_total), count(report.files_read), note)
+    notes = [f"{count(unopened, 'file')} not even opened"] if unopened else []
+    notes += [f"{count(report.files_other, 'other file')} left alone"] if report.files_other else []
+    table.add_row("files", count(report.files_total), count(report.files_read), ", ".join(notes))
     table.add_row("row groups", count(report.row_groups_total), count(report.row_groups_read))
     table.add_row("rows", count(report.rows_total), count(report.rows_candidate), _matching(report))
     table.add_row(
@@ -107,4 +108,7 @@ def summary(report: ScanReport) -> str:
         f"{count(pages['read'])} of {count(pages['total'], 'page')}",
         f"{size(report.bytes_read)} of {size(report.bytes_total)}",
     )
-    return f"{count(report.rows_matched, 'row')}; read {', '.join(parts)} in {duration(report.seconds)}"
+    others = f"; {count(report.files_other, 'other file')} left alone" if report.files_other else ""
+    return (
+        f"{count(report.rows_matched, 'row')}; read {', '.join(parts)} in {duration(report.seconds)}{others}"
+    )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from intarsia.cli.arguments import AsJson, Paths
-from intarsia.cli.each_file import Results, find_paths, for_each
+from intarsia.cli.each_file import Results, find_paths, for_each, left_alone
 from intarsia.cli.terminal import ShowDone, count, dim, print_json, printable, red
 
 if TYPE_CHECKING:
@@ -54,20 +54,22 @@ def verify(
     Each page and index is read once, a row group at a time. The exit code is 1 if a file contradicts
     itself, or cannot be read.
     """
-    outcome = for_each("verifying", find_paths(path), _verify)
+    files, others = find_paths(path)
+    outcome = for_each("verifying", files, _verify)
     ok = not outcome.failed and all(report.ok for report in outcome.done)
     warned = any(finding.severity == "warning" for report in outcome.done for finding in report.findings)
     if json:
         print_json(
             {
                 "files": outcome.files,
+                "other_files": others,
                 "ok": ok,
                 "failed": outcome.failures(),
                 "reports": [report.to_dict() for report in outcome.done],
             }
         )
     else:
-        _tell(outcome)
+        _tell(outcome, others)
     raise typer.Exit(0 if ok and not (strict and warned) else 1)
 
 
@@ -77,7 +79,7 @@ def _verify(path: str, show: ShowDone) -> VerifyReport:
     return verify_file(path, progress=lambda done, total, _: show(done / max(1, total)))
 
 
-def _tell(outcome: Results[VerifyReport]) -> None:
+def _tell(outcome: Results[VerifyReport], others: int) -> None:
     outcome.tell_failures()
     for report in outcome.done:
         for finding in report.findings:
@@ -90,6 +92,7 @@ def _tell(outcome: Results[VerifyReport]) -> None:
         f"{count(len(outcome.done), 'file')} checked, {f'{bad:,} with errors' if bad else 'no error'}"
         + (f"; {len(outcome.failed):,} failed" if outcome.failed else "")
         + (f" ({things})" if things else "")
+        + left_alone(others)
     )
 
 

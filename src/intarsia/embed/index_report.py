@@ -75,6 +75,7 @@ class IndexReport:
     Attributes:
         per_file: Every file, ordered by path.
         seconds: How long the whole took.
+        files_other: The number of files in the folders that are not Parquet and were left alone.
 
     Example:
         >>> print(IndexReport((IndexedFile("a.parquet", 900_000, 1_000_000, ("page_index",)),), 0.5))
@@ -84,6 +85,7 @@ class IndexReport:
 
     per_file: tuple[IndexedFile, ...] = field(repr=False)
     seconds: float
+    files_other: int = 0
 
     @property
     def files_total(self) -> int:
@@ -138,6 +140,7 @@ class IndexReport:
                 "indexed": self.files_indexed,
                 "unchanged": self.files_unchanged,
                 "failed": self.files_failed,
+                "other": self.files_other,
             },
             "bytes": {"before": self.bytes_before, "after": self.bytes_after, "added": self.bytes_added},
             "seconds": self.seconds,
@@ -171,6 +174,7 @@ class IndexReport:
         lines = [
             f"indexed {self.files_indexed} of {self.files_total} files in {self.seconds:.1f} s"
             + (f" ({', '.join(rest)})" if rest else "")
+            + (f"; {_count(self.files_other, 'other file')} left alone" if self.files_other else "")
         ]
         if self.bytes_added:
             share = f" ({self.bytes_added / self.bytes_before:.1%})" if self.bytes_before else ""
@@ -179,8 +183,8 @@ class IndexReport:
         return "\n".join([*lines, *notes[:_SHOWN], *more])
 
 
-def _count(files: int) -> str:
-    return "1 file" if files == 1 else f"{files} files"
+def _count(number: int, noun: str = "file") -> str:
+    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _size(count: int) -> str:

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import re
 import stat
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 from urllib.parse import unquote
 
 import pyarrow as pa
 
 from intarsia.errors import FormatError
+from intarsia.lake.ahead import ahead
 from intarsia.lake.data_file import DataFile
-from intarsia.storage import ObjectIdentity, find_store, local_path
+from intarsia.lake.folder import (
+    PARQUET_SUFFIXES,
+    NameKind,
+    begins_as_parquet,
+    is_visible,
+    is_visible_folder,
+    loop_error,
+    name_kind,
+    refuse_loop,
+    walk,
+)
+from intarsia.storage import MAX_CONCURRENT_REQUESTS, IoCounts, ObjectIdentity, find_store, local_path
 from intarsia.storage.object_errors import object_errors
 
 #: What Hive and Spark write for a partition value that is null.
@@ -24,49 +41,131 @@ _PARTITION = re.compile(r"^([^=/]+)=([^/]*)$")
 _INT32 = re.compile(r"^-?\d{1,10}$")
 
 
-def find_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[DataFile]:
+#: Gives the file of a path. A path that is certain to be meant must be a regular file.
+_Describe: TypeAlias = Callable[[str, bool], DataFile]
+
+
+@dataclass(frozen=True)
+class FoundFiles:
+    """The files of a table, and the files beside them.
+
+    Attributes:
+        files: The files, at least one.
+        others: Paths of the files in folders that are not Parquet, by their names or first bytes, without
+            hidden files and checksums.
+        reads: The reads of files without an extension: the first four bytes of each.
+    """
+
+    files: tuple[DataFile, ...]
+    others: tuple[str, ...] = ()
+    reads: IoCounts = field(default_factory=IoCounts)
+
+
+def find_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> FoundFiles:
     """Find the files of a table: those of a folder or glob in the order of their paths, a list in its own.
 
     Args:
-        source: A file, a folder (searched through; names that start with ``.`` or ``_`` are left out, as
-            Spark and pyarrow do), a glob, or a list of these; local, ``file://``, or a URL that
-            obstore knows (``s3://``, ``gs://``, ``az://``, ``https://``, ``http://``).
+        source: A file, a folder, a glob, or a list of these; local, ``file://``, or a URL that obstore
+            knows (``s3://``, ``gs://``, ``az://``, ``https://``, ``http://``). Folders are searched
+            recursively for ``*.parquet``, ``*.parq`` and ``*.pq``, in any case, and for files without an
+            extension that begin with ``PAR1``. Names that start with ``.`` or ``_`` are hidden, as for Spark
+            and pyarrow. A file that is named, by itself or by a glob, is taken whatever its extension.
 
     Raises:
         FileNotFoundError: If there is no such file, or no Parquet file in a folder.
+        ListingError: If a symbolic link leads back to a folder that it lies in.
         ObjectStoreError: If a store cannot be reached, refuses the request, or is not known.
     """
     if isinstance(source, (str, os.PathLike)):
         return _find(os.fspath(source))
-    found = [file for item in source for file in _find(os.fspath(item))]
+    found = [_find(os.fspath(item)) for item in source]
     if not found:
         raise FileNotFoundError("the list of paths is empty")
-    return found
+    return FoundFiles(
+        tuple(file for item in found for file in item.files),
+        tuple(dict.fromkeys(path for item in found for path in item.others)),
+        sum((item.reads for item in found), IoCounts()),
+    )
 
 
-def _find(name: str) -> list[DataFile]:
+def _find(name: str) -> FoundFiles:
     path = local_path(name)
     if path is None:
         return _find_remote(name)
     if os.path.isfile(path):
-        return [_local(path, os.path.dirname(path))]
+        return FoundFiles((_local(path, True, os.path.dirname(path)),))
     if os.path.isdir(path):
-        found = sorted(_walk(path))
-        if not found:
-            raise FileNotFoundError(f"{path}: no Parquet file in this folder")
-        return [_local(name, path) for name in found]
+        return _choose(path, (), walk(path), partial(_local, root=path))
     if glob.has_magic(path):
-        root = _fixed_part(path)
-        found = glob.glob(path, recursive=True)
-        matches = [
-            match for match in found if _is_visible_below(match, root) and not _is_in_loop(match, root)
-        ]
-        # a pattern such as ** matches folders and what lies in them: each file counts once
-        names = {name for match in matches for name in ([match] if os.path.isfile(match) else _walk(match))}
-        if not names:
-            raise FileNotFoundError(f"{path}: no file matches")
-        return [_local(name, root) for name in sorted(names)]
+        return _find_matches(path)
+    refuse_loop(path, path)
     raise FileNotFoundError(f"{path}: no such file or folder")
+
+
+def _find_matches(pattern: str) -> FoundFiles:
+    """The files that a glob names, and those in the folders that it names."""
+    root = _fixed_part(pattern)
+    if "**" in pattern and os.path.isdir(root or "."):
+        # `glob` follows a link that leads back as often as the system lets it
+        deque(walk(root or "."), maxlen=0)
+    matches = [match for match in glob.glob(pattern, recursive=True) if _is_visible_below(match, root)]
+    named: set[str] = set()
+    inside: set[str] = set()
+    for match in matches:
+        _refuse_loops_to(match, root)
+        if os.path.isdir(match):
+            inside.update(walk(match))
+        else:
+            named.add(match)
+    if not named and not inside:
+        raise FileNotFoundError(f"{pattern}: no file matches")
+    # a pattern such as ** matches folders and what lies in them: each file counts once
+    return _choose(pattern, named, inside - named, partial(_local, root=root))
+
+
+def _choose(source: str, named: Iterable[str], inside: Iterable[str], describe: _Describe) -> FoundFiles:
+    """Choose the files of a table from those of a folder, a glob or a listing.
+
+    Args:
+        source: What the user named.
+        named: Paths that are taken whatever their names.
+        inside: Paths of other files, which lie in folders.
+        describe: Gives the file of a path.
+    """
+    kinds = {path: name_kind(path.rpartition("/")[2]) for path in inside}
+    kinds |= dict.fromkeys(named, NameKind.PARQUET)
+    others = {path for path, kind in kinds.items() if kind is NameKind.OTHER}
+    files = {
+        path: describe(path, kind is NameKind.PARQUET)
+        for path, kind in sorted(kinds.items(), key=lambda item: item[0])
+        if kind in (NameKind.PARQUET, NameKind.UNCERTAIN)
+    }
+    reads = IoCounts()
+    uncertain = [path for path in files if kinds[path] is NameKind.UNCERTAIN]
+    is_remote = any(files[path].is_remote for path in uncertain)
+    begins = ahead(
+        lambda path: begins_as_parquet(files[path]), uncertain, MAX_CONCURRENT_REQUESTS if is_remote else 1
+    )
+    for path, future in begins:
+        is_parquet, counts = future.result()
+        reads += counts
+        if not is_parquet:
+            others.add(path)
+            del files[path]
+    if not files:
+        raise FileNotFoundError(f"{source}: no Parquet file in this folder{_left_alone(sorted(others))}")
+    return FoundFiles(tuple(files.values()), tuple(sorted(others)), reads)
+
+
+def _left_alone(others: Sequence[str]) -> str:
+    """The end of an error about a folder in which there are only other files."""
+    if not others:
+        return ""
+    more = f" and {len(others) - 1:,} more" if len(others) > 1 else ""
+    return (
+        f"; {others[0]}{more} do not end in {', '.join(PARQUET_SUFFIXES)}, and files without an extension "
+        "must begin with PAR1; a file that a list or glob names is read whatever its extension"
+    )
 
 
 def _fixed_part(pattern: str) -> str:
@@ -75,56 +174,33 @@ def _fixed_part(pattern: str) -> str:
     return str(Path(*parts[:fixed])) if fixed else ""
 
 
-def _is_visible(path: str) -> bool:
-    return not os.path.basename(path).startswith((".", "_"))
-
-
-def _is_data(name: str) -> bool:
-    """Whether a file in a folder is one of the table, by its name; Hadoop and Delta lay others beside."""
-    return _is_visible(name) and not name.endswith((".crc", ".json"))
-
-
 def _is_visible_below(path: str, root: str) -> bool:
     """Whether neither a file nor a folder that it lies in, below the root, is hidden."""
     *folders, name = os.path.relpath(path, root or ".").split(os.sep)
-    return _is_visible(name or ".") and all(_is_visible(folder) or "=" in folder for folder in folders)
+    return is_visible(name or ".") and all(is_visible_folder(folder) for folder in folders)
 
 
-def _walk(folder: str) -> Iterable[str]:
-    for root, folders, names in os.walk(folder, followlinks=True):
-        # "_" and "." hide, unless it is a partition column whose name begins so
-        visible = (name for name in folders if _is_visible(name) or "=" in name)
-        folders[:] = sorted(name for name in visible if not _leads_back(os.path.join(root, name)))
-        for name in names:
-            if _is_data(name):
-                yield os.path.join(root, name)
-
-
-def _is_in_loop(path: str, root: str) -> bool:
-    """Whether the way from a root to a path leads back to where it came from; ``**`` goes such ways."""
+def _refuse_loops_to(path: str, root: str) -> None:
+    """Refuse a path that goes through a link that leads back, which `glob` follows."""
     while len(path) > len(root):
-        if _leads_back(path):
-            return True
+        refuse_loop(path, root)
         path = os.path.dirname(path)
-    return False
 
 
-def _leads_back(folder: str) -> bool:
-    """Whether a folder is a link to one that it lies in, whose files would come again and again."""
-    if not os.path.islink(folder):
-        return False
-    inside, target = os.path.realpath(os.path.dirname(folder)), os.path.realpath(folder)
-    return os.path.commonpath([inside, target]) == target
-
-
-def _local(path: str, root: str) -> DataFile:
+def _local(path: str, is_certain: bool, root: str) -> DataFile:
     # a file named alone still shows its partition, as `pyarrow.parquet.read_table` does not: keep to the root
     relative = os.path.relpath(path, root) if root else path
-    found = os.stat(path)
-    if not stat.S_ISREG(found.st_mode):  # to open a pipe would wait for whoever writes to it
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise loop_error(path) from None
+        raise
+    is_file = stat.S_ISREG(found.st_mode)
+    if is_certain and not is_file:  # to open a pipe would wait for its writer
         raise FileNotFoundError(f"{path}: this is not a file")
     partition = _partition_values(relative.split(os.sep)[:-1])
-    return DataFile(path, found.st_size, partition, modified=found.st_mtime)
+    return DataFile(path, found.st_size if is_file else 0, partition, modified=found.st_mtime)
 
 
 def _partition_values(folders: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
@@ -132,7 +208,7 @@ def _partition_values(folders: Sequence[str]) -> tuple[tuple[str, str | None], .
     return tuple((unquote(name), None if value == HIVE_NULL else unquote(value)) for name, value in found)
 
 
-def _find_remote(url: str) -> list[DataFile]:
+def _find_remote(url: str) -> FoundFiles:
     import obstore
     from obstore.store import HTTPStore
 
@@ -143,7 +219,7 @@ def _find_remote(url: str) -> list[DataFile]:
         if key and not key.endswith("/"):
             with object_errors(url):
                 found = ObjectIdentity.of(obstore.head(store, key))
-            return [DataFile(url, found.size_bytes, (), store, key, found.e_tag, found.modified)]
+            return FoundFiles((DataFile(url, found.size_bytes, (), store, key, found.e_tag, found.modified),))
     except FileNotFoundError:
         if isinstance(store, HTTPStore):
             raise  # a web server that has folders finds them as it finds files
@@ -151,20 +227,18 @@ def _find_remote(url: str) -> list[DataFile]:
     with object_errors(url):
         listed = [item for batch in obstore.list(store, prefix=prefix or None) for item in batch]
     base = url[: len(url) - len(key)].rstrip("/")
-    files = []
-    for item in sorted(listed, key=lambda item: str(item["path"])):
-        inside = str(item["path"])[len(prefix) :].lstrip("/").split("/")
-        if _is_data(inside[-1]) and all(_is_visible(part) or "=" in part for part in inside[:-1]):
-            partition = _partition_values(inside[:-1])
-            found, name = ObjectIdentity.of(item), str(item["path"])
-            files.append(
-                DataFile(
-                    f"{base}/{name}", found.size_bytes, partition, store, name, found.e_tag, found.modified
-                )
+    objects: dict[str, DataFile] = {}
+    for item in listed:
+        name = str(item["path"])
+        *folders, last = name[len(prefix) :].lstrip("/").split("/")
+        if is_visible(last) and all(map(is_visible_folder, folders)):
+            found, path = ObjectIdentity.of(item), f"{base}/{name}"
+            objects[path] = DataFile(
+                path, found.size_bytes, _partition_values(folders), store, name, found.e_tag, found.modified
             )
-    if not files:
+    if not objects:
         raise FileNotFoundError(f"{url}: no such object or folder")
-    return files
+    return _choose(url, (), objects, lambda path, _: objects[path])
 
 
 def partition_types(files: Sequence[DataFile]) -> dict[str, pa.DataType]:

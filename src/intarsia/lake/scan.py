@@ -110,6 +110,7 @@ class Scan:
         started = time.perf_counter()
         report = ScanReport(
             files_total=len(self._table.files),
+            files_other=len(self._table.other_files),
             rows_estimated=0.0,
             rows_matched=0 if analyze else None,
             bytes_planned=None if analyze else 0,
@@ -229,7 +230,9 @@ class Scan:
     def _reporting(self) -> Generator[ScanReport, None, None]:
         """A new report, which becomes `report`."""
         started = time.perf_counter()
-        self.report = report = ScanReport(files_total=len(self._table.files))
+        self.report = report = ScanReport(
+            files_total=len(self._table.files), files_other=len(self._table.other_files)
+        )
         try:
             yield report
         finally:

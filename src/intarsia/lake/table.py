@@ -25,14 +25,18 @@ def open(
 
     Args:
         source: A file, a folder, a glob, or a list of these, as local paths or URLs (without globs); or a
-            `FileSource`. Folders named ``column=value`` below a folder, or from a glob's first wildcard on,
-            become partition columns; a file that is named by itself has none.
+            `FileSource`. Of a folder, files named ``*.parquet``, ``*.parq`` and ``*.pq`` are taken, and files
+            without an extension that begin with ``PAR1``, which takes one small read of each. Files that are
+            named, by themselves or by a glob, are taken whatever their extension. Folders named
+            ``column=value`` below a folder, or from a glob's first wildcard on, become partition columns; a
+            file that is named by itself has none.
 
     Returns:
         A table; no file has been read, only listed.
 
     Raises:
         FileNotFoundError: If there is no such file, or no Parquet file in a folder.
+        ListingError: If a symbolic link leads back to a folder that it lies in.
         ObjectStoreError: If a store behind a URL cannot be reached, refuses the request, or is not known.
 
     Example:
@@ -42,7 +46,10 @@ def open(
         >>> ia.open(path).scan(where="x = 42").to_arrow().to_pylist()
         [{'x': 42}]
     """
-    return Table(source.list_files() if isinstance(source, FileSource) else find_files(source))
+    if isinstance(source, FileSource):
+        return Table(source.list_files())
+    found = find_files(source)
+    return Table(found.files, found.others, found.reads)
 
 
 class Table(TableFiles):
@@ -59,6 +66,10 @@ class Table(TableFiles):
     Attributes:
         files: The files: those of a folder or glob ordered by path, a list in its own order. Each has
             ``path``, ``size_bytes`` and ``partition``.
+        other_files: Paths of the files in folders that are not Parquet and were left alone, without hidden
+            files and checksums.
+        listing_reads: Requests and bytes read to decide on files without an extension; reports of scans do
+            not contain them.
         schema: The schema; the footer of every file is read for it, once.
     """
 

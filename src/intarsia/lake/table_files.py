@@ -17,7 +17,7 @@ from intarsia.lake.discovery import partition_types
 from intarsia.lake.metadata_cache import MetadataCache
 from intarsia.lake.schema import TableSchema, table_schema
 from intarsia.read.report import warn_caller
-from intarsia.storage import ByteSource, CountedSource
+from intarsia.storage import ByteSource, CountedSource, IoCounts
 
 _Result = TypeVar("_Result")
 
@@ -33,13 +33,22 @@ class TableFiles:
 
     Args:
         files: The files.
+        other_files: Paths of files beside them that are not Parquet.
+        listing_reads: What was read to list them.
 
     Raises:
         FileNotFoundError: If there is none.
     """
 
-    def __init__(self, files: Sequence[DataFile]) -> None:
+    def __init__(
+        self,
+        files: Sequence[DataFile],
+        other_files: Sequence[str] = (),
+        listing_reads: IoCounts | None = None,
+    ) -> None:
         self.files = tuple(files)
+        self.other_files = tuple(other_files)
+        self.listing_reads = listing_reads or IoCounts()
         if not self.files:
             raise FileNotFoundError("no file was listed, so there is no schema")
         self._metadata = MetadataCache()

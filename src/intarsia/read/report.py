@@ -71,6 +71,9 @@ class ScanReport:
     ``answered_by`` is what an aggregate took from indexes: rows that match and were not read, and the pages
     of the column that a scan would have read for them.
 
+    ``files_other`` is the number of files in the table's folders that are not Parquet and were left alone;
+    ``files_total`` does not contain them.
+
     ``str()`` gives a few lines for people.
 
     Example:
@@ -83,6 +86,7 @@ class ScanReport:
     """
 
     files_total: int = 0
+    files_other: int = 0
     files_opened: int = 0
     files_read: int = 0
     row_groups_total: int = 0
@@ -166,13 +170,14 @@ class ScanReport:
         total, read = self._pages_total, self._pages_read
         unopened = self.files_total - self.files_opened
         skipped = f", {unopened:,} not even opened" if unopened else ""
+        others = f"; {self.files_other:,} others in the folders are not Parquet" if self.files_other else ""
         estimated = "" if self.rows_estimated is None else f", about {self.rows_estimated:,.0f} by estimate"
         matched = "" if self.rows_matched is None else f", {self.rows_matched:,} do"
         index = f", {self.bytes_index:,} of them indexes" if self.bytes_index else ""
         planned = "" if self.bytes_planned is None else f", at most {self.bytes_planned:,} planned"
         requests = f", by {self.requests:,} requests"
         lines = [
-            f"files       {self.files_read:,} of {self.files_total:,} read{skipped}",
+            f"files       {self.files_read:,} of {self.files_total:,} read{skipped}{others}",
             f"row groups  {self.row_groups_read:,} of {self.row_groups_total:,} read",
             f"pages       {read:,} of {'an unknown number' if total is None else f'{total:,}'} read",
             f"rows        {self.rows_candidate:,} of {self.rows_total:,} might match{estimated}{matched}",
@@ -195,7 +200,12 @@ class ScanReport:
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON holds it; the keys are fixed, more may be added."""
         return {
-            "files": {"total": self.files_total, "read": self.files_read, "opened": self.files_opened},
+            "files": {
+                "total": self.files_total,
+                "read": self.files_read,
+                "opened": self.files_opened,
+                "other": self.files_other,
+            },
             "row_groups": {"total": self.row_groups_total, "read": self.row_groups_read},
             "pages": {
                 "total": self._pages_total,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import sys
@@ -13,10 +14,11 @@ from intarsia.embed import Bloom, PageIndex, Statistics, attach
 from intarsia.embed.attach import STANDARD, Attachable, Attachables, checked_indexes
 from intarsia.embed.index_report import IndexedFile, IndexReport
 from intarsia.embed.progress import Progress
-from intarsia.errors import IndexBuildError
+from intarsia.errors import IndexBuildError, ListingError
 from intarsia.indexes.base import parameters
 from intarsia.indexes.registry import GROUP, find_index_class, why_unknown
 from intarsia.lake.discovery import find_files
+from intarsia.lake.folder import NameKind, name_kind
 from intarsia.spark.job import run_tasks
 from intarsia.spark.listing import list_by_spark, python_path
 
@@ -75,7 +77,7 @@ def index(
     """
     started = time.perf_counter()
     shipped = tuple(map(_shipped, checked_indexes(indexes)))
-    files = _list(spark, path)
+    files, others = _list(spark, path)
     tell = _teller(progress)
 
     def work(file: str) -> str:
@@ -89,7 +91,8 @@ def index(
     )
     # the set: a task that Spark ran twice may have answered twice
     outcomes = {outcome.path: outcome for outcome in map(IndexedFile.from_json, found)}
-    return IndexReport(tuple(outcomes[file] for file in sorted(outcomes)), time.perf_counter() - started)
+    per_file = tuple(outcomes[file] for file in sorted(outcomes))
+    return IndexReport(per_file, time.perf_counter() - started, others)
 
 
 def _attach_one(path: str, shipped: Sequence[Shipped]) -> IndexedFile:
@@ -135,20 +138,35 @@ def _unpacked(shipped: Shipped) -> Attachable:
     return index
 
 
-def _list(spark: SparkSession, path: Source) -> list[str]:
-    """The files, each once, by a name that Python can open."""
+def _list(spark: SparkSession, path: Source) -> tuple[list[str], int]:
+    """The files, each once, by a name that Python can open, and the number of other files beside them."""
     items = [path] if isinstance(path, str | os.PathLike) else list(path)
     found: dict[str, None] = {}
+    others: set[str] = set()
     for item in items:
         name = python_path(os.fspath(item))
         try:
-            listed = [file.path for file in find_files(name)]
-        except FileNotFoundError:
+            chosen = find_files(name)
+            listed = [file.path for file in chosen.files]
+            others.update(chosen.others)
+        except (FileNotFoundError, ListingError):
             raise
         except Exception:  # noqa: BLE001  a store that only Spark can list: then Spark says what is wrong
-            listed = [python_path(uri) for uri in list_by_spark(spark, os.fspath(item))]
+            listed, beside = _choose(os.fspath(item), list_by_spark(spark, os.fspath(item)))
+            others.update(beside)
         found.update(dict.fromkeys(os.path.abspath(file) if "://" not in file else file for file in listed))
-    return list(found)
+    return list(found), len(others)
+
+
+def _choose(item: str, uris: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The files to index of those that Spark listed below a path, and the others."""
+    kinds = {uri: name_kind(uri.rpartition("/")[2]) for uri in uris}
+    is_named = [uri.rpartition("/")[2] for uri in uris] == [item.rstrip("/").rpartition("/")[2]]
+    others = [uri for uri, kind in kinds.items() if kind is NameKind.OTHER]
+    if is_named or glob.has_magic(item):
+        others = []
+    # Python may be unable to read the first bytes of a file without an extension: such a file is tried
+    return [python_path(uri) for uri in uris if uri not in others], others
 
 
 def _teller(progress: Progress | bool) -> Progress:

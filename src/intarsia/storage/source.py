@@ -79,6 +79,9 @@ class IoCounts:
     requests: int = 0
     bytes: int = 0
 
+    def __add__(self, other: IoCounts) -> IoCounts:
+        return IoCounts(self.requests + other.requests, self.bytes + other.bytes)
+
 
 class CountedSource:
     """A wrapper that coalesces requests to another source and counts them; it is thread-safe.

@@ -93,7 +93,7 @@ def open_source(path: str | os.PathLike[str]) -> ByteSource:
     shown = os.fspath(path)
     if os.path.isdir(shown):
         raise IsADirectoryError(f"{shown}: this is a folder; name one of its files")
-    found = find_files(shown)
+    found = find_files(shown).files
     if len(found) > 1:
         raise IsADirectoryError(f"{shown}: these are {len(found)} files; name one of them")
     return found[0].open()
