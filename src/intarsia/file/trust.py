@@ -26,6 +26,9 @@ _T = TypeVar("_T")
 
 _BYTES = (Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY)
 
+#: Column orders under which bounds are used.
+KNOWN_ORDERS = ("TYPE_ORDER", "IEEE_754_TOTAL_ORDER")
+
 
 class Claim(Enum):
     """Something that metadata claims."""
@@ -293,11 +296,7 @@ class Trust:
     @property
     def order_is_known(self) -> bool:
         """Whether the footer says that bounds of the column follow an order that is known here."""
-        orders = self.footer.metadata.column_orders
-        if orders is None:
-            return False
-        order = orders[self.leaf.ordinal]
-        return order.TYPE_ORDER is not None or order.IEEE_754_TOTAL_ORDER is not None
+        return self.footer.column_order(self.leaf) in KNOWN_ORDERS
 
     def bounds(self, meta: ColumnMetaData) -> Verdict[tuple[bytes, bytes]]:
         """The lower and the upper bound of a chunk, as the file holds them.
@@ -332,7 +331,8 @@ class Trust:
             return Verdict(None, "nulls were not counted")
         if not 0 <= nulls <= num_values:
             return Verdict(None, f"{nulls} of {num_values} values cannot be null")
-        if not nulls and not has_bounds(statistics):
+        # where every value is NaN, there are no bounds and can be no nulls
+        if not nulls and not has_bounds(statistics) and statistics.nan_count != num_values:
             return Verdict(None, "some writers put 0 for nulls that they did not count")
         return Verdict(nulls)
 

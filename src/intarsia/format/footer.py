@@ -146,6 +146,23 @@ class Footer:
         """Who wrote the file, or an empty string."""
         return (self.metadata.created_by or b"").decode("utf-8", "replace")
 
+    def column_order(self, leaf: Leaf) -> str | None:
+        """The name of the order of a leaf's bounds, such as ``"TYPE_ORDER"``.
+
+        Returns:
+            The name; an empty string for an order that is not known here or that the leaf's type cannot have;
+            None if the footer declares no order for any leaf.
+        """
+        orders = self.metadata.column_orders
+        if orders is None:
+            return None
+        order = orders[leaf.ordinal]
+        names = [name for name, value in zip(order._fields, order, strict=True) if value is not None]
+        if len(names) != 1:  # it is a union
+            return ""
+        fits = {"IEEE_754_TOTAL_ORDER": leaf.is_float, "INT96_TIMESTAMP_ORDER": leaf.type == Type.INT96}
+        return names[0] if fits.get(names[0], True) else ""
+
     def holds(self, start: int, stop: int) -> bool:
         """Whether bytes, at least one, lie in the file's body: behind the magic and before the footer."""
         return len(MAGIC) <= start < stop <= self.start

@@ -84,8 +84,8 @@ def might_match(leaf: Condition, bounds: Bounds) -> Bools:
     if inside is None:
         return possible
     if leaf.or_nan:  # bounds leave NaN out
-        inside = inside | (bounds.nan_counts != 0)
-    return possible & (inside | ~bounds.known)
+        return possible & (inside | ~bounds.known | (bounds.nan_counts != 0))
+    return _truth(possible & (inside | ~bounds.known) & ~_no_numbers(bounds))
 
 
 def surely_matches(leaf: Condition, bounds: Bounds) -> Bools:
@@ -99,8 +99,14 @@ def surely_matches(leaf: Condition, bounds: Bounds) -> Bools:
     if holds is None:
         return np.zeros(len(bounds), dtype=bool)
     if not leaf.or_nan:
-        holds = holds & (bounds.nan_counts == 0)
-    return _truth(holds & bounds.known & no_null & ~bounds.all_null)
+        return _truth(holds & bounds.known & (bounds.nan_counts == 0) & no_null & ~bounds.all_null)
+    return _truth((holds & bounds.known | _no_numbers(bounds)) & no_null & ~bounds.all_null)
+
+
+def _no_numbers(bounds: Bounds) -> Bools:
+    """Whether every value of a granule is NaN or null; bounds would contradict that."""
+    is_full = bounds.null_counts + bounds.nan_counts == bounds.stops - bounds.starts
+    return _truth(is_full & (bounds.null_counts != UNKNOWN) & (bounds.nan_counts > 0) & ~bounds.known)
 
 
 def _might_hold(leaf: Condition, bounds: Bounds) -> Bools | None:

@@ -207,5 +207,4 @@ def _note_writer(index: str, reason: str | None, findings: Findings) -> None:
 
 
 def _has_total_order(file: ParquetInput, leaf: Leaf) -> bool:
-    orders = file.footer.metadata.column_orders
-    return orders is not None and orders[leaf.ordinal].IEEE_754_TOTAL_ORDER is not None
+    return file.footer.column_order(leaf) == "IEEE_754_TOTAL_ORDER"

@@ -16,11 +16,7 @@ from intarsia.format.footer import Footer, Leaf
 
 def declares_order(footer: Footer, leaf: Leaf) -> bool:
     """Whether the footer gives a leaf's bounds an order that is known here."""
-    orders = footer.metadata.column_orders
-    if orders is None:
-        return False
-    known = orders[leaf.ordinal].TYPE_ORDER, orders[leaf.ordinal].IEEE_754_TOTAL_ORDER
-    return any(order is not None for order in known)
+    return footer.column_order(leaf) in ("TYPE_ORDER", "IEEE_754_TOTAL_ORDER")
 
 
 def bound_key(
@@ -44,11 +40,37 @@ def bound_key(
         findings.add("bound-unreadable", message, index=index, page=page)
         return None
     if chunk.ordering.is_float and np.isnan(key):
-        if chunk.total_order and page is not None and chunk.nan_counts is not None and chunk.nan_counts[page]:
-            return None  # under the total order, a page of NaN has NaN for bounds
+        if chunk.total_order and _holds_only_nan(chunk, page):
+            return None  # under the total order, NaN are the bounds where there is nothing else
         findings.add("bound-is-nan", f"the {which} bound is NaN", index=index, page=page)
         return None
     return chunk.ordering.cell(key)
+
+
+def _holds_only_nan(chunk: CheckedChunk, page: int | None) -> bool:
+    """Whether no value of a page, or of the chunk, is a number."""
+    if chunk.nan_counts is None or chunk.present is None:
+        return True  # not known: give it the benefit of the doubt
+    if page is None:
+        return bool(chunk.nan_counts.sum() == chunk.present.sum())
+    return bool(chunk.nan_counts[page] == chunk.present[page])
+
+
+def check_nan_count(
+    chunk: CheckedChunk, nan_counts: object, findings: Findings, *, index: str, page: int | None = None
+) -> None:
+    """Note that bounds under the total order have no count of NaN beside them.
+
+    Args:
+        chunk: The chunk.
+        nan_counts: The count or counts; None if they are missing.
+        findings: Where to note.
+        index: The structure that holds the bounds.
+        page: The page that they are of; None for the whole chunk.
+    """
+    if chunk.total_order and nan_counts is None:
+        message = "NaN are not counted, as IEEE_754_TOTAL_ORDER requires"
+        findings.add("nan-count-missing", message, index=index, page=page)
 
 
 def check_bounds(
@@ -91,6 +113,13 @@ def check_bounds(
         if high_key is None
         else _count_outside(chunk, places[extremes.highs[places] > high_key], high_key, ">")
     )
+    for raw, key, wrong_sign, which, zero in (
+        (low_raw, low_key, True, "lower", "-0.0"),
+        (high_raw, high_key, False, "upper", "0.0"),
+    ):
+        if _hides_zero(chunk, key, places, wrong_sign=wrong_sign):
+            message = f"{zero} lies outside the {which} bound {text(raw)} by IEEE_754_TOTAL_ORDER"
+            findings.add("bounds-exclude-values", message, index=index, page=page)
     if below:
         found = shown_key(chunk, extremes.lows[places].min())
         message = f"{_values(below)} below the lower bound {text(low_raw)}, such as {found}"
@@ -126,6 +155,24 @@ def has_bounds_order(
         message = "there are bounds, but the footer has no column order for them (column_orders)"
         findings.add("no-column-order", message, index=index, page=page)
     return True
+
+
+def _hides_zero(chunk: CheckedChunk, bound: Any, pages: Any, *, wrong_sign: bool) -> bool:
+    """Whether a bound is zero, and under the total order a zero of the other sign is outside it.
+
+    Args:
+        chunk: The chunk.
+        bound: The key of a bound; None where it is not known.
+        pages: The pages that it is about.
+        wrong_sign: The sign bit of the zeros that are outside, if the bound has the other one.
+    """
+    if not chunk.total_order or bound is None or bound != 0 or np.signbit(bound) == wrong_sign:
+        return False
+    for page in pages.tolist():
+        keys = chunk.keys(chunk.page_values(page))
+        if ((keys == 0) & (np.signbit(keys) == wrong_sign)).any():
+            return True
+    return False
 
 
 def _count_outside(chunk: CheckedChunk, pages: Any, bound: Any, side: str) -> int:

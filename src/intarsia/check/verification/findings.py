@@ -68,6 +68,7 @@ RULES: Mapping[str, tuple[Severity, str]] = {
     "null-count": ("error", "IS NULL may lose rows, and counts answered from it are wrong"),
     "null-count-invalid": ("error", "readers reject the index, or lose rows"),
     "nan-count": ("error", "readers that trust this lose rows with NaN, or count wrongly"),
+    "nan-count-missing": ("warning", "readers have to expect NaN everywhere, and skip less"),
     "bound-unreadable": ("error", "readers fail, or judge by a wrong value"),
     "bound-is-nan": ("warning", "readers that compare with it lose rows; they have to ignore it"),
     "bounds-out-of-order": ("error", _LOSES_ROWS),

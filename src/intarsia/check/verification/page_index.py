@@ -10,7 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from intarsia.check.inspection.values import shown
-from intarsia.check.verification.bounds import bound_key, check_bounds, declares_order, has_bounds_order
+from intarsia.check.verification.bounds import (
+    bound_key,
+    check_bounds,
+    check_nan_count,
+    declares_order,
+    has_bounds_order,
+)
 from intarsia.check.verification.chunk import CheckedChunk
 from intarsia.check.verification.findings import Findings
 from intarsia.errors import CorruptFileError
@@ -131,6 +137,7 @@ def check_column_index(
         _check_counts("nan-count", index.nan_counts, chunk.nan_counts, findings)
     _check_histograms(chunk, index, findings)
     if is_ordered:
+        check_nan_count(chunk, index.nan_counts, findings, index=_COLUMN_INDEX)
         _check_page_bounds(chunk, index, findings)
 
 

@@ -14,6 +14,7 @@ from intarsia.check.inspection.values import shown
 from intarsia.check.verification.bounds import (
     bound_key,
     check_bounds,
+    check_nan_count,
     declares_order,
     has_bounds_order,
     shown_key,
@@ -91,6 +92,7 @@ def _check(file: ParquetInput, statistics: Statistics, place: _Place) -> None:
                 chunk.leaf, chunk, place.findings, index=place.index, page=place.page, is_declared=is_declared
             ):
                 continue
+            check_nan_count(chunk, statistics.nan_count, place.findings, index=place.index, page=place.page)
         if chunk.ordering is not None:
             _check_pair(low, high, place)
             if is_current:
