@@ -1,9 +1,16 @@
-"""Programs that run in a process of their own, so that it can be killed."""
+"""Programs that run in a process of their own, so that it can be killed.
 
+Importing Intarsia takes half a second.  A server process imports it once and forks for each program.
+"""
+
+import atexit
+import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import intarsia
@@ -11,8 +18,8 @@ import intarsia
 SOURCES = Path(intarsia.__file__).parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCES)}
 
-#: Beginning of a program that ends itself at a call to what it has ``counted``: the one that its second
-#: argument says, or none.
+#: Start of a program that kills itself at a call to a function wrapped in ``counted``. Its second argument is
+#: the number of that call; -1 for none.
 KILLED_AT_A_CALL = """
 import os, signal, sys
 count, stop = 0, int(sys.argv[2])
@@ -26,11 +33,57 @@ def counted(function):
     return call
 """
 
+_SERVER = """
+import json, os, signal, sys, time, traceback
+import pandas, pyarrow.parquet, intarsia, intarsia.embed, intarsia.write  # with all lazy imports
+for line in sys.stdin:
+    program, arguments, output, errors, seconds = json.loads(line)
+    child = os.fork()
+    if not child:
+        for descriptor, path in ((1, output), (2, errors)):
+            os.dup2(os.open(path, os.O_WRONLY), descriptor)
+        sys.argv = ["-c", *arguments]
+        status = 1
+        try:
+            exec(compile(program, "<program>", "exec"), {"__name__": "__main__"})
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            os._exit(status)
+    if seconds is not None:
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
 
-def run(program, *args):
-    """What a program prints; it ends well, or kills itself."""
-    result = subprocess.run(
-        [sys.executable, "-c", program, *args], env=ENVIRONMENT, capture_output=True, text=True, check=False
+
+@cache
+def _server():
+    server = subprocess.Popen(
+        [sys.executable, "-c", _SERVER],
+        env=ENVIRONMENT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
-    assert result.returncode in (0, -signal.SIGKILL), result.stderr
-    return result.stdout
+
+    def stop():
+        server.stdin.close()
+        server.wait()
+        server.stdout.close()
+
+    atexit.register(stop)
+    return server
+
+
+def run(program, *args, killed_after_seconds=None):
+    """Return what a program prints. It must exit with 0, kill itself, or be killed after some seconds."""
+    server = _server()
+    with tempfile.NamedTemporaryFile("r") as output, tempfile.NamedTemporaryFile("r") as errors:
+        server.stdin.write(json.dumps([program, args, output.name, errors.name, killed_after_seconds]) + "\n")
+        server.stdin.flush()
+        status = int(server.stdout.readline())
+        assert status in (0, -signal.SIGKILL), errors.read()
+        return output.read()

@@ -5,11 +5,8 @@ import errno
 import fcntl
 import os
 import stat
-import subprocess
-import sys
 import tempfile
 import threading
-import time
 import zlib
 from pathlib import Path
 from typing import ClassVar
@@ -23,7 +20,7 @@ from intarsia.errors import ChangedMeanwhileError, IndexBuildError, ReplaceError
 from intarsia.storage import replace
 from intarsia.storage.replace import FileIdentity, NewFile, remove_leftovers, replace_tail
 from intarsia.storage.sidecar import sidecar_path
-from tests.child import ENVIRONMENT, KILLED_AT_A_CALL, run
+from tests.child import KILLED_AT_A_CALL, run
 
 
 @pytest.fixture
@@ -491,18 +488,10 @@ def test_killed_at_random_times(path, attached):
     before = path.read_bytes()
     program = (
         "import sys; from intarsia.embed import attach, detach, PageIndex\n"
-        "print('ready', flush=True)\n"
         "while True: attach(sys.argv[1], [PageIndex()]); detach(sys.argv[1])\n"
     )
     for round_ in range(12):
-        child = subprocess.Popen(
-            [sys.executable, "-c", program, str(path)], env=ENVIRONMENT, stdout=subprocess.PIPE
-        )
-        child.stdout.readline()
-        time.sleep(0.02 + 0.0137 * round_)
-        child.kill()
-        child.wait()
-        child.stdout.close()
+        run(program, str(path), killed_after_seconds=0.02 + 0.0137 * round_)
         assert path.read_bytes() in (before, attached)
         attach(path, [PageIndex()])
         assert path.read_bytes() == attached
