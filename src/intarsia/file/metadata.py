@@ -160,9 +160,9 @@ class FileMetadata:
         unknown = [leaf.ordinal for leaf in leaves if leaf.ordinal not in self._data_pages]
         if unknown:
             groups = self.footer.metadata.row_groups
-            stats = [encoding_stats(group.columns, unknown) for group in groups]
-            for place, ordinal in enumerate(unknown):
-                self._data_pages[ordinal] = tuple([data_page_count(of_group[place]) for of_group in stats])
+            counts = [data_page_counts(encoding_stats(group.columns, unknown)) for group in groups]
+            by_leaf = list(zip(*counts, strict=True)) if groups else [()] * len(unknown)
+            self._data_pages |= zip(unknown, by_leaf, strict=True)
         return [self._data_pages[leaf.ordinal] for leaf in leaves]
 
     def total_data_pages(self, leaves: Sequence[Leaf]) -> list[int | None]:
@@ -256,11 +256,21 @@ class FileMetadata:
         return self._column_indexes.get(key)
 
 
+def data_page_counts(chunks: Sequence[Sequence[PageEncodingStats] | None]) -> list[int | None]:
+    """Data pages of chunks by their ``encoding_stats``; None where the writer left them out."""
+    counts: list[int | None] = []
+    for stats in chunks:
+        count = 0
+        for stat in stats or ():
+            if stat.page_type in DATA_PAGES:
+                count += stat.count
+        counts.append(count if stats else None)
+    return counts
+
+
 def data_page_count(encoding_stats: Sequence[PageEncodingStats] | None) -> int | None:
     """Data pages of a chunk by its ``encoding_stats``; None where the writer left them out."""
-    if not encoding_stats:
-        return None
-    return sum([stat.count for stat in encoding_stats if stat.page_type in DATA_PAGES])
+    return data_page_counts([encoding_stats])[0]
 
 
 def _sum_of_known(counts: Sequence[int | None]) -> int | None:

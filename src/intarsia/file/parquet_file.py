@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import NamedTuple, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -162,6 +164,20 @@ class ParquetInput:
         """Whether the footer has the places of a ColumnIndex and its OffsetIndex."""
         chunk = self._chunk(key)
         return bool(chunk.column_index_offset and chunk.column_index_length) and self._has_offset_index(key)
+
+    def has_column_indexes(self, leaf: Leaf) -> npt.NDArray[np.bool_]:
+        """As `has_column_index`, for the chunks of a leaf in all row groups."""
+        chunks = [group.columns[leaf.ordinal] for group in self.footer.metadata.row_groups]
+        places = [
+            (
+                chunk.column_index_offset,
+                chunk.column_index_length,
+                chunk.offset_index_offset,
+                chunk.offset_index_length,
+            )
+            for chunk in chunks
+        ]
+        return np.array([all(place) for place in places], dtype=bool)
 
     def load_page_index(
         self, offset_indexes: Iterable[ChunkKey], column_indexes: Iterable[ChunkKey] = ()

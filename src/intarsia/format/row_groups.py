@@ -56,14 +56,13 @@ class ColumnChunks(Sequence[ColumnChunk]):
     Looking at a chunk raises `CorruptFileError` if it is none, or contradicts the file.
     """
 
-    __slots__ = ("_count", "_first", "_footer", "_parsed", "_row_group", "_starts")
+    __slots__ = ("_count", "_edges", "_footer", "_parsed", "_row_group")
 
     def __init__(self, footer: FooterBytes, row_group: int, first: int, count: int) -> None:
         self._footer = footer
         self._row_group = row_group
-        self._first = first
         self._count = count
-        self._starts: list[int] | None = None
+        self._edges = [first]
         self._parsed: dict[int, ColumnChunk] = {}
 
     def __len__(self) -> int:
@@ -91,7 +90,7 @@ class ColumnChunks(Sequence[ColumnChunk]):
 
     def encoding_stats(self, ordinals: Sequence[int]) -> list[Sequence[PageEncodingStats] | None]:
         """How many pages some chunks have, by their ordinals; cheaper than looking at the chunks."""
-        edges = self._edges()
+        edges = self._edges_up_to(max(ordinals, default=0))
         try:
             found = thrift.parse_structs_at(
                 PageCountsOfChunk, self._footer.raw, [edges[ordinal] for ordinal in ordinals]
@@ -101,13 +100,18 @@ class ColumnChunks(Sequence[ColumnChunk]):
             raise
         return [chunk.meta_data and chunk.meta_data.encoding_stats for chunk in found]
 
-    def _edges(self) -> list[int]:
-        if self._starts is None:
-            self._starts = thrift.struct_edges(self._footer.raw, self._first, self._count)
-        return self._starts
+    def _edges_up_to(self, ordinal: int) -> list[int]:
+        """Where the chunks up to one of them start, at least: most of those behind it are not passed over."""
+        edges = self._edges
+        if len(edges) <= ordinal:
+            # at least twice as many as before, so that one by one, all together cost no more than all at once
+            length = min(self._count, max(ordinal + 1, 2 * len(edges)))
+            more = thrift.struct_edges(self._footer.raw, edges[-1], length - len(edges))
+            edges = self._edges = [*edges, *more[1:]]  # not in place: several threads may do this
+        return edges
 
     def _parse(self, ordinal: int) -> ColumnChunk:
-        start = self._edges()[ordinal]
+        start = self._edges_up_to(ordinal)[ordinal]
         try:
             chunk, _ = thrift.parse(ColumnChunk, self._footer.raw, start)
             self._footer.check(chunk, self._row_group)
@@ -159,8 +163,8 @@ def _parse_lazily(footer: FooterBytes) -> FileMetaData | None:
         num_elements = _list_length(reader, _SCHEMA)
         if num_elements is None:
             return None
-        schema, schema_stop = thrift.parse_structs(SchemaElement, raw, reader.position, num_elements)
-        reader.position = schema_stop
+        schema, edges = thrift.parse_structs(SchemaElement, raw, reader.position, num_elements)
+        reader.position = schema_stop = edges[-1]
         if reader.take(1)[0] != _NUM_ROWS:
             return None
         reader.varint()
@@ -168,12 +172,9 @@ def _parse_lazily(footer: FooterBytes) -> FileMetaData | None:
         num_groups = _list_length(reader, _ROW_GROUPS)
         if num_groups is None:
             return None
-        groups = []
-        for ordinal in range(num_groups):
-            group = _parse_row_group(footer, ordinal, reader)
-            if group is None:
-                return None
-            groups.append(group)
+        groups = _parse_row_groups(footer, reader, num_groups)
+        if groups is None:
+            return None
         # what was parsed is left out: empty lists stand for it
         rest = raw[:schema_start] + _NO_SCHEMA + raw[schema_stop:groups_start] + _NO_ROW_GROUPS
         metadata, _ = thrift.parse(FileMetaData, rest + raw[reader.position :])
@@ -192,12 +193,20 @@ def _list_length(reader: thrift.Reader, header: int) -> int | None:
     return head.length if head.element_type == thrift.STRUCT else None
 
 
-def _parse_row_group(footer: FooterBytes, ordinal: int, reader: thrift.Reader) -> RowGroup | None:
-    """The row group that comes next; None if it does not begin with its chunks."""
-    totals, stop = thrift.parse(RowGroupTotals, footer.raw, reader.position)
-    num_chunks = _list_length(reader, _COLUMNS)
-    if num_chunks is None:
-        return None
-    chunks = ColumnChunks(footer, ordinal, reader.position, num_chunks)
-    reader.position = stop
-    return RowGroup(chunks, *totals)
+def _parse_row_groups(footer: FooterBytes, reader: thrift.Reader, count: int) -> list[RowGroup] | None:
+    """The row groups that come next; None if one of them does not begin with its chunks."""
+    raw = footer.raw
+    totals, edges = thrift.parse_structs(RowGroupTotals, raw, reader.position, count)
+    groups: list[RowGroup] = []
+    head, num_chunks = b"", 0
+    for ordinal, (of_group, start) in enumerate(zip(totals, edges, strict=False)):
+        # row groups of one schema begin with the same bytes, the head of the list of their chunks
+        if not head or not raw.startswith(head, start):
+            reader.position = start
+            length = _list_length(reader, _COLUMNS)
+            if length is None:
+                return None
+            head, num_chunks = raw[start : reader.position], length
+        groups.append(RowGroup(ColumnChunks(footer, ordinal, start + len(head), num_chunks), *of_group))
+    reader.position = edges[-1]
+    return groups

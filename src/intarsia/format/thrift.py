@@ -49,15 +49,23 @@ def parse(cls: type[S], data: bytes, offset: int = 0) -> tuple[S, int]:
     return value, buffer.tell()
 
 
-def parse_structs(cls: type[S], data: bytes, offset: int, count: int) -> tuple[list[S], int]:
-    """Parse structs that follow each other; else as `parse`."""
+def parse_structs(cls: type[S], data: bytes, offset: int, count: int) -> tuple[list[S], list[int]]:
+    """Parse structs that follow each other; else as `parse`.
+
+    Returns:
+        The structs, and ``count + 1`` offsets: where each struct starts, and where the last one ends.
+    """
     source, buffer = _source(data, offset)
-    decode, how = fastbinary.decode_compact, [cls, cls.thrift_spec]  # type: ignore[attr-defined]
+    decode, tell = fastbinary.decode_compact, buffer.tell
+    how = [cls, cls.thrift_spec]  # type: ignore[attr-defined]
+    values, edges = [], [offset]
     try:
-        values = [decode(None, source, how) for _ in range(count)]
+        for _ in range(count):
+            values.append(decode(None, source, how))
+            edges.append(tell())
     except _DECODE_ERRORS as error:
-        raise _refusal(cls.__name__, error, offset) from error
-    return values, buffer.tell()
+        raise _refusal(cls.__name__, error, edges[-1]) from error
+    return values, edges
 
 
 def parse_structs_at(cls: type[S], data: bytes, offsets: Sequence[int]) -> list[S]:

@@ -53,9 +53,7 @@ class ColumnIndexes:
         if leaf is None or not Trust(self._file.footer, leaf).order_is_known:
             return None
         if leaf.ordinal not in self._reach:
-            row_groups = range(len(self._file.footer.metadata.row_groups))
-            has_index = [self._file.has_column_index(ChunkKey(group, leaf.ordinal)) for group in row_groups]
-            self._reach[leaf.ordinal] = np.array(has_index, dtype=bool)
+            self._reach[leaf.ordinal] = self._file.has_column_indexes(leaf)
         return self._reach[leaf.ordinal]
 
     def cost(self, wanted: Wanted) -> Cost:

@@ -107,10 +107,16 @@ class FileQuery:
 
     # --- what rows cost ----------------------------------------------------------------------------
 
+    def groups_with(self, rows: RowSelection) -> list[int]:
+        """Row groups that hold some of the rows."""
+        edges = self.file.footer.row_group_starts
+        groups: list[int] = np.flatnonzero(rows.overlaps(edges[:-1], edges[1:])).tolist()
+        return groups
+
     def row_groups(self, rows: RowSelection) -> Iterator[tuple[int, RowSelection]]:
         """Row groups that hold some of the rows, and those rows relative to the row group."""
         edges = self.file.footer.row_group_starts
-        for group in np.flatnonzero(rows.overlaps(edges[:-1], edges[1:])).tolist():
+        for group in self.groups_with(rows):
             start, stop = int(edges[group]), int(edges[group + 1])
             yield group, rows.clip(start, stop).shift(-start)
 

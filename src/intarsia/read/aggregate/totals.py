@@ -157,7 +157,7 @@ class _FileReading:
 
     def _check_row_counts(self, leaf: Leaf, rows: RowSelection) -> None:
         """Refuse to answer for rows that a column has no values for; reads nothing."""
-        for group, _ in self._query.row_groups(rows):
+        for group in self._query.groups_with(rows):
             check_row_count(self._query.file.footer, group, leaf)
 
     def _constant(self, question: Question, num_rows: int) -> pa.Table:

@@ -1,0 +1,127 @@
+"""Costs in Python of files with many row groups and columns: calls are counted, time is not.
+
+Each limit is the number of calls for each row group or column that was reached, plus a fifth. A cost that
+grows faster than the file exceeds it.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+
+ROWS_PER_GROUP = 4
+
+
+@pytest.fixture(scope="module")
+def files_of_row_groups(tmp_path_factory):
+    """Writes files of tiny row groups and four columns, one for each number of row groups."""
+    folder = tmp_path_factory.mktemp("growth")
+
+    def write(row_groups, page_index):
+        path = folder / f"{row_groups}-{page_index}.parquet"
+        if not path.exists():
+            ids = np.arange(row_groups * ROWS_PER_GROUP)
+            table = pa.table(
+                {
+                    "id": ids,
+                    "digit": ids % 10,
+                    "text": pa.array([f"text {number % 7}" for number in ids]),
+                    "amount": ids / 4,
+                }
+            )
+            pq.write_table(table, path, row_group_size=ROWS_PER_GROUP, write_page_index=page_index)
+        return str(path)
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def files_of_columns(tmp_path_factory):
+    """Writes files of two row groups, one for each number of columns."""
+    folder = tmp_path_factory.mktemp("growth")
+
+    def write(columns, page_index):
+        path = folder / f"{columns}-columns-{page_index}.parquet"
+        if not path.exists():
+            values = pa.array(np.arange(20))
+            table = pa.table({f"c{ordinal}": values for ordinal in range(columns)})
+            pq.write_table(table, path, row_group_size=10, write_page_index=page_index)
+        return str(path)
+
+    return write
+
+
+def calls_of(run, path):
+    """How many Python functions a call of ``run`` calls; imports and caches of the first time left out."""
+    run(path)
+    count = 0
+
+    def profile(frame, event, argument):
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        run(path)
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def calls_for_each(run, write, few, page_index):
+    """Calls for each row group or column that a file has more than another."""
+    counts = [calls_of(run, write(number, page_index)) for number in (few, 2 * few)]
+    return (counts[1] - counts[0]) / few
+
+
+def count_rows(path):
+    assert ia.open(path).count() > 0
+
+
+def find_one(path):
+    assert ia.open(path).scan("id = 77").to_arrow().num_rows == 1
+
+
+def find_nowhere(path):
+    assert ia.open(path).scan("id = -1").to_arrow().num_rows == 0
+
+
+def filter_by_column(path):
+    assert ia.open(path).scan("c9 = 5", columns=["c7"]).to_arrow().num_rows == 1
+
+
+def read_all_columns(path):
+    assert ia.open(path).scan("c9 = 5").to_arrow().num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("run", "page_index", "most"),
+    [
+        (count_rows, False, 30),
+        (find_one, False, 85),
+        (find_one, True, 90),
+        (find_nowhere, False, 71),
+    ],
+)
+def test_calls_for_each_row_group(files_of_row_groups, run, page_index, most):
+    assert calls_for_each(run, files_of_row_groups, 300, page_index) <= most
+
+
+@pytest.mark.parametrize(
+    ("run", "page_index", "most"),
+    [
+        (count_rows, True, 13),
+        (filter_by_column, True, 24),
+        (read_all_columns, False, 210),
+        (read_all_columns, True, 290),
+    ],
+)
+def test_calls_for_each_column(files_of_columns, run, page_index, most):
+    assert calls_for_each(run, files_of_columns, 200, page_index) <= most
