@@ -1,4 +1,4 @@
-"""Tables for Hypothesis, how they are written, and what a page index must say of them."""
+"""Hypothesis strategies for tables, and the page index that each table must get."""
 
 import decimal
 import math
@@ -32,7 +32,7 @@ def _decimals(precision, scale):
     )
 
 
-#: Flat types: how their values are drawn (numbers for temporal types), and how a bound is stored.
+#: Flat types: the strategy for their values (numbers for temporal types), and the stored form of a bound.
 FLAT = {
     pa.bool_(): (st.booleans(), lambda v: bytes([v])),
     pa.int8(): (_ints(8), lambda v: struct.pack("<i", v)),
@@ -79,7 +79,7 @@ def _unscaled(value, scale):
 
 
 def values_of(kind, nullable=True):
-    """Values of a type, None among them if it is nullable."""
+    """Return a strategy for values of a type, including None if it is nullable."""
     if kind in FLAT:
         drawn = FLAT[kind][0]
     elif pa.types.is_map(kind):
@@ -102,7 +102,7 @@ def as_array(values, kind):
 
 @dataclass
 class Drawn:
-    """A table, the values that it was made of, and how it is to be written."""
+    """A table, its values, and the options to write it with."""
 
     table: pa.Table
     values: dict
@@ -119,7 +119,7 @@ def drawn_tables(draw, kinds=(*FLAT, *NESTED), max_rows=150, max_columns=4):
     for number in range(draw(st.integers(1, max_columns))):
         kind = draw(st.sampled_from(kinds))
         nullable = draw(st.booleans())
-        # few distinct values give dictionaries, runs and pages of nothing but nulls
+        # few distinct values produce dictionaries, runs and pages with only nulls
         pool = draw(st.lists(values_of(kind, nullable), min_size=1, max_size=12))
         picks = draw(st.lists(st.integers(0, len(pool) - 1), min_size=num_rows, max_size=num_rows))
         if draw(st.booleans()):
@@ -140,11 +140,11 @@ def drawn_tables(draw, kinds=(*FLAT, *NESTED), max_rows=150, max_columns=4):
     return Drawn(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), values, options)
 
 
-# --- what the page index says ----------------------------------------------------------------------
+# --- the actual page index -------------------------------------------------------------------------
 
 
 def page_indexes(path):
-    """``{(row group, leaf): (ColumnIndex or None, OffsetIndex or None)}`` and the file, as they lie in it."""
+    """Return ``{(row group, leaf): (ColumnIndex or None, OffsetIndex or None)}`` and the footer of a file."""
     found = {}
     with ParquetInput.open(path) as file:
         for ordinal, group in enumerate(file.footer.metadata.row_groups):
@@ -167,7 +167,7 @@ def page_indexes(path):
 
 
 def edit_footer(path, change):
-    """Change the tree of a file's footer, and write it in place of the old one."""
+    """Change the footer of a file through its generic tree."""
     with open(path, "rb") as file:
         raw = file.read()
     start = len(raw) - 8 - int.from_bytes(raw[-8:-4], "little")
@@ -179,11 +179,11 @@ def edit_footer(path, change):
     return tree
 
 
-# --- what it must say ------------------------------------------------------------------------------
+# --- the expected page index -----------------------------------------------------------------------
 
 
 def shred(value, kind, nullable, path, repetition=0, definition=0, depth=0):
-    """``(repetition level, definition level, value)`` of one leaf, as the Dremel paper has it."""
+    """Yield ``(repetition level, definition level, value)`` of one leaf, as in the Dremel paper."""
     if nullable:
         if value is None:
             yield repetition, definition, None
@@ -216,7 +216,7 @@ def shred(value, kind, nullable, path, repetition=0, definition=0, depth=0):
 
 
 def leaf_types(kind, prefix=()):
-    """Leaves of a type in Parquet's order: the struct fields to follow, and the type."""
+    """Yield the leaves of a type in Parquet's order: the path of struct fields, and the type."""
     if pa.types.is_struct(kind):
         for field in kind:
             yield from leaf_types(field.type, (*prefix, field.name))
@@ -230,7 +230,7 @@ def leaf_types(kind, prefix=()):
 
 
 def leaf_columns(table):
-    """``(column name, nullable, type of the column, path in it, type of the leaf)`` of each leaf."""
+    """Yield ``(column name, nullable, type of the column, path in it, type of the leaf)`` of each leaf."""
     for field in table.schema:
         for path, kind in leaf_types(field.type):
             yield field.name, field.nullable, field.type, path, kind
@@ -243,7 +243,7 @@ def order_key(value, kind):
 
 
 def expected_page(rows, nullable, column_kind, path, kind, leaf):
-    """What a page of these rows must have: null count, NaN count, bounds as stored, and histograms."""
+    """Return the null count, NaN count, stored bounds and histograms that a page of these rows must have."""
     entries = [entry for row in rows for entry in shred(row, column_kind, nullable, path)]
     repetitions = [0] * (leaf.max_repetition_level + 1)
     definitions = [0] * (leaf.max_definition_level + 1)

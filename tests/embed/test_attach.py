@@ -1,4 +1,4 @@
-"""Attaching and detaching: what stays, what is added, and that doing it again changes nothing."""
+"""`attach` and `detach`: the bytes that stay, the bytes that are added, and idempotence."""
 
 import json
 import os
@@ -14,11 +14,13 @@ from hypothesis import given, settings
 
 import intarsia as ia
 from intarsia.embed import Bloom, PageIndex, attach, detach
+from intarsia.embed.chunk import NO_ORDER
 from intarsia.errors import (
     ColumnNotFoundError,
     CorruptFileError,
     IndexBuildError,
     IndexPayloadError,
+    NewerDirectoryError,
     UnsupportedFeatureError,
 )
 from intarsia.file import ParquetInput
@@ -33,7 +35,7 @@ from tests.embed.tables import drawn_tables, edit_footer, page_indexes
 
 @dataclass(frozen=True)
 class Rows:
-    """An index of somebody else: every value as text, and the page edges it was given."""
+    """A third-party index: every value as text, and the page edges."""
 
     kind: ClassVar[str] = "rows"
     version: ClassVar[int] = 3
@@ -67,9 +69,9 @@ def content(path):
 
 
 def rows_of(source):
-    """Equal for equal rows, NaN and all; an error's name where pyarrow cannot read what pyarrow wrote.
+    """Return a value that is equal for equal rows, including NaN, or the error's name if pyarrow fails.
 
-    (It cannot where it put an empty page before a list column's last row.)
+    pyarrow cannot read its own file if it wrote an empty page before a list column's last row.
     """
     sink = pa.BufferOutputStream()
     try:
@@ -120,7 +122,7 @@ ALL = [PageIndex(), Distinct("s"), Rows("n"), Rows("deep.x", "row_group")]
 
 @settings(max_examples=40)
 @given(drawn=drawn_tables())
-def test_original_stays_whole_and_comes_back(drawn, tmp_path_factory):
+def test_original_bytes_are_kept_and_restored(drawn, tmp_path_factory):
     path = str(tmp_path_factory.mktemp("attach") / "a.parquet")
     drawn.write(path)
     before = content(path)
@@ -140,7 +142,7 @@ def test_original_stays_whole_and_comes_back(drawn, tmp_path_factory):
     assert not detach(path).detached
 
 
-def test_attaching_twice_is_attaching_once(path):
+def test_attaching_twice_changes_nothing(path):
     attach(path, ALL)
     once, stat = content(path), os.stat(path)
     report = attach(path, ALL)
@@ -151,7 +153,7 @@ def test_attaching_twice_is_attaching_once(path):
     assert not report.changed
 
 
-def test_one_after_the_other_is_all_at_once(path, tmp_path):
+def test_attaching_one_by_one_equals_attaching_all_at_once(path, tmp_path):
     other = str(tmp_path / "other.parquet")
     shutil.copyfile(path, other)
     attach(path, ALL)
@@ -160,7 +162,7 @@ def test_one_after_the_other_is_all_at_once(path, tmp_path):
     assert content(other) == content(path)
 
 
-def test_attaching_more_keeps_what_was_there(path):
+def test_attaching_more_keeps_existing_indexes(path):
     attach(path, [Rows("n"), Distinct("s")])
     before = payload_of(path, "rows(n):page")
     report = attach(path, [PageIndex()])
@@ -173,7 +175,7 @@ def test_attaching_more_keeps_what_was_there(path):
     assert all(offset_index for _, offset_index in found.values())
 
 
-def test_other_parameters_take_the_place_of_the_old(path):
+def test_other_parameters_replace_the_old_index(path):
     attach(path, [Rows("n"), Rows("s")])
     report = attach(path, [Rows("n", salt=1)])
     assert (report.built, report.kept) == (("rows(n):page",), ("rows(s):page",))
@@ -182,7 +184,7 @@ def test_other_parameters_take_the_place_of_the_old(path):
     assert len(directory_of(path).entries) == 3
 
 
-def test_columns_and_pages_are_given_as_they_are(path, table):
+def test_an_index_gets_the_columns_and_page_edges(path, table):
     attach(path, [Rows("n"), Rows("deep.x"), Rows("s", "row_group")])
     found, _ = page_indexes(path)
     assert not any(offset_index for _, offset_index in found.values())  # the edges come from the pages
@@ -205,7 +207,7 @@ def test_columns_and_pages_are_given_as_they_are(path, table):
     assert values == [str(value) for value in table["s"].to_pylist()]
 
 
-def test_keys_of_others_and_unknown_fields_survive(path):
+def test_foreign_keys_and_unknown_fields_survive(path):
     def change(tree):
         tree.set(500, thrift.BINARY, b"a field of a later version")
         group = tree.get(4).items[0]
@@ -232,15 +234,16 @@ def test_keys_of_others_and_unknown_fields_survive(path):
     assert new.get(5).items[-1].get(1) == b"intarsia"
 
 
-def test_copied_directory_is_stale_and_gives_way(path, tmp_path):
+def test_a_copied_directory_is_stale_and_replaced(path, tmp_path):
     attach(path, ALL)
     copy = str(tmp_path / "copy.parquet")
     pq.write_table(pq.read_table(path).replace_schema_metadata(pq.ParquetFile(path).metadata.metadata), copy)
     with ParquetInput.open(copy) as file:
         assert belongs(parse_directory(file.footer.key_values[b"intarsia"]), file.footer) is not None
     before = content(copy)
-    with pytest.raises(IndexPayloadError, match="not about this file"):
+    with pytest.raises(IndexPayloadError) as caught:
         detach(copy)
+    assert (caught.value.reason, caught.value.path) == ("foreign-directory", copy)
     assert content(copy) == before
     assert not attach(copy, []).changed
     report = attach(copy, [Rows("n")])
@@ -251,17 +254,18 @@ def test_copied_directory_is_stale_and_gives_way(path, tmp_path):
     assert content(copy) == before
 
 
-def test_directory_of_a_later_version_is_left_alone(path):
+def test_a_directory_of_a_later_version_is_not_changed(path):
     entry = {1: (thrift.BINARY, b"intarsia"), 2: (thrift.BINARY, b'{"version":2}')}
     edit_footer(path, lambda tree: tree.get(5).items.append(thrift.Struct(entry)))
     before = content(path)
     for action in (lambda: attach(path, ALL), lambda: detach(path)):
-        with pytest.raises(IndexPayloadError, match="upgrade"):
+        with pytest.raises(NewerDirectoryError) as caught:
             action()
+        assert (caught.value.reason, caught.value.path) == ("newer-directory", str(path))
     assert content(path) == before
 
 
-def test_damaged_blob_is_left_out_or_built_anew(path):
+def test_a_damaged_blob_is_dropped_or_rebuilt(path):
     attach(path, [Rows("n"), Rows("s")])
     whole = content(path)
     entry = directory_of(path).entries[0]
@@ -280,7 +284,7 @@ def test_damaged_blob_is_left_out_or_built_anew(path):
     assert [entry.name for entry in directory_of(path).entries] == ["rows(s):page"]
 
 
-def test_damaged_page_index_that_was_added_is_built_anew(path):
+def test_a_damaged_attached_page_index_is_rebuilt(path):
     attach(path, [PageIndex()])
     whole = content(path)
     with ParquetInput.open(path) as file:
@@ -302,7 +306,7 @@ def test_encoding_stats_are_added_once(path):
     assert [stat.page_type for stat in stats]
 
 
-def test_page_index_that_is_there_stays_where_it_is(tmp_path, table):
+def test_an_existing_page_index_is_kept_in_place(tmp_path, table):
     path = str(tmp_path / "own.parquet")
     pq.write_table(table, path, write_page_index=True, data_page_size=200, write_batch_size=50)
     before = content(path)
@@ -317,7 +321,7 @@ def test_page_index_that_is_there_stays_where_it_is(tmp_path, table):
     assert old[0, 0][0] is not None
 
 
-def test_offset_index_alone_gets_its_column_index(tmp_path):
+def test_a_lone_offset_index_gets_a_column_index(tmp_path):
     path = str(tmp_path / "alone.parquet")
     table = pa.table({"x": [1.0, 2.0, 3.0, 4.0]})
     pq.write_table(table, path, write_page_index=True)
@@ -335,7 +339,7 @@ def test_offset_index_alone_gets_its_column_index(tmp_path):
 
 
 def test_wrong_offset_index_is_replaced(tmp_path):
-    """One that contradicts the pages is found when bounds are missing; `verify` finds the others."""
+    """`attach` notices a contradiction with the pages only if bounds are missing; `verify` always does."""
     path = str(tmp_path / "wrong.parquet")
     pq.write_table(
         pa.table({"x": range(100)}), path, write_page_index=True, data_page_size=50, write_batch_size=10
@@ -356,8 +360,8 @@ def test_wrong_offset_index_is_replaced(tmp_path):
     assert found[0, 0][1].page_locations == good[0, 0][1].page_locations
 
 
-def test_bounds_without_column_orders_get_no_meaning(path):
-    """Declaring an order would make bounds count that so far did not; so they go."""
+def test_bounds_without_column_orders_are_removed(path):
+    """Declaring an order would make these undefined bounds valid."""
     edit_footer(path, lambda tree: tree.remove(7))
     before = content(path)
     attach(path, [Rows("n")])
@@ -425,7 +429,7 @@ def test_report_is_json(path):
         ("n", IndexBuildError),
     ],
 )
-def test_impossible_indexes_leave_the_file_alone(path, index, error):
+def test_impossible_indexes_do_not_change_the_file(path, index, error):
     before = content(path)
     with pytest.raises(error):
         attach(path, [PageIndex(), index])
@@ -433,9 +437,10 @@ def test_impossible_indexes_leave_the_file_alone(path, index, error):
     assert os.listdir(os.path.dirname(path)) == ["t.parquet"]
 
 
-def test_the_same_index_twice_is_a_mistake(path):
-    with pytest.raises(IndexBuildError, match="twice"):
+def test_the_same_index_twice_is_refused(path):
+    with pytest.raises(IndexBuildError) as caught:
         attach(path, [Rows("n"), Rows("n", salt=1)])
+    assert caught.value.reason == "duplicate-index"
 
 
 @pytest.mark.parametrize("cut", [0, 1, 11, 200, -1, -4, -9])
@@ -444,8 +449,9 @@ def test_truncated_files(path, cut):
     with open(path, "wb") as file:
         file.write(whole[:cut])
     for action in (lambda: attach(path, ALL), lambda: detach(path)):
-        with pytest.raises(CorruptFileError, match=r"t\.parquet"):
+        with pytest.raises(CorruptFileError) as caught:
             action()
+        assert caught.value.path == str(path)
     assert content(path) == whole[:cut]
 
 
@@ -453,7 +459,7 @@ def test_truncated_files(path, cut):
     "index", [*(Distinct(name, granularity="row_group") for name in ("n", "t", "s.x")), Sample(40)], ids=repr
 )
 @pytest.mark.parametrize("values_too", [False, True], ids=["rows", "values, too"])
-def test_a_row_group_that_holds_fewer_rows_than_it_claims(tmp_path, index, values_too):
+def test_a_row_group_with_fewer_rows_than_it_claims(tmp_path, index, values_too):
     path = str(tmp_path / "t.parquet")
     numbers = range(30)
     columns = {"n": numbers, "t": [str(n) for n in numbers], "s": [{"x": n} for n in numbers]}
@@ -467,11 +473,9 @@ def test_a_row_group_that_holds_fewer_rows_than_it_claims(tmp_path, index, value
 
     edit_footer(path, claim_more)
     before = content(path)
-    contradiction = (
-        "gave 10 rows, not 20" if values_too else r"claims 20 rows, but its column .* has 10 values"
-    )
-    with pytest.raises(CorruptFileError, match=rf"t\.parquet.*row group.* {contradiction}"):
+    with pytest.raises(CorruptFileError) as caught:
         attach(path, [index])
+    assert caught.value.path == path
     assert content(path) == before
 
 
@@ -492,7 +496,7 @@ EVERY_KIND = [
 @pytest.mark.parametrize("index", EVERY_KIND, ids=lambda index: index.kind)
 @pytest.mark.parametrize("values_too", [False, True], ids=["rows", "values, too"])
 def test_a_footer_that_claims_four_billion_rows(tmp_path, index, values_too):
-    """Impala's huge_num_rows.parquet does; no index makes room for them."""
+    """Impala's huge_num_rows.parquet does; no index may allocate memory for them."""
     path = str(tmp_path / "t.parquet")
     pq.write_table(pa.table({"n": [1], "t": ["a"]}), path)
 
@@ -504,12 +508,12 @@ def test_a_footer_that_claims_four_billion_rows(tmp_path, index, values_too):
 
     edit_footer(path, claim_more)
     before = content(path)
-    held = "the data pages hold 1 values" if values_too else "has 1 values"
     tracemalloc.start()
-    with pytest.raises(CorruptFileError, match=rf"t\.parquet.*{held}"):
+    with pytest.raises(CorruptFileError) as caught:
         attach(path, [index])
     assert tracemalloc.get_traced_memory()[1] < 10 << 20
     tracemalloc.stop()
+    assert caught.value.path == path
     report = attach(path, [PageIndex(), Bloom("n")])
     assert not report.changed
     assert all(str(HUGE) in note.reason for note in report.notes)
@@ -524,8 +528,9 @@ def test_missing_file(tmp_path):
 def test_file_without_columns(tmp_path):
     path = str(tmp_path / "none.parquet")
     pq.write_table(pa.table({}), path)
-    with pytest.raises(UnsupportedFeatureError, match="no columns"):
+    with pytest.raises(UnsupportedFeatureError) as caught:
         attach(path, [PageIndex()])
+    assert (caught.value.reason, caught.value.path) == ("no-columns", path)
 
 
 def test_types_without_order_get_an_offset_index(tmp_path):
@@ -533,9 +538,7 @@ def test_types_without_order_get_an_offset_index(tmp_path):
     table = pa.table({"t": pa.array([1, 2, None], pa.timestamp("ns"))})
     pq.write_table(table, path, use_deprecated_int96_timestamps=True)
     report = attach(path, [PageIndex()])
-    assert [(note.column, note.row_group, note.reason) for note in report.notes] == [
-        ("t", None, "its type has no defined order")
-    ]
+    assert [(note.column, note.row_group, note.reason) for note in report.notes] == [("t", None, NO_ORDER)]
     found, _ = page_indexes(path)
     assert found[0, 0][0] is None
     assert found[0, 0][1].page_locations[0].first_row_index == 0

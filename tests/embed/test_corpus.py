@@ -1,4 +1,4 @@
-"""Files of many writers, and damaged ones: attached and detached, or refused in one clear sentence."""
+"""Files by many writers, and damaged ones: they get indexes, or are refused with a clear error."""
 
 import os
 from contextlib import suppress
@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intarsia.embed import Bloom, PageIndex, Statistics, attach, detach
+from intarsia.embed.chunk import NO_ORDER
 from intarsia.errors import IntarsiaError
 from intarsia.file import ParquetInput
 from intarsia.indexes.distinct import Distinct
@@ -17,7 +18,7 @@ from tests.embed.tables import page_indexes
 
 
 def rows_of(source):
-    """What pyarrow reads, or the reason why it does not."""
+    """Return the rows that pyarrow reads, or its error."""
     try:
         return str(pq.ParquetFile(source).read().to_pylist())
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -29,7 +30,7 @@ def corpus_files(corpus):
 
 
 def everything(path):
-    """All that is standard, Bloom filters on the columns that may have one."""
+    """Return every standard structure, with Bloom filters on the columns that can have one."""
     asked = [PageIndex(), Statistics()]
     with suppress(IntarsiaError), ParquetInput.open(path) as file:
         for name in file.arrow_schema.names:
@@ -39,7 +40,7 @@ def everything(path):
     return asked
 
 
-def test_every_file_is_attached_to_or_refused(corpus, tmp_path):
+def test_every_file_gets_indexes_or_is_refused(corpus, tmp_path):
     refused, attached = {}, []
     for source in corpus_files(corpus):
         path = tmp_path / source.name
@@ -83,16 +84,16 @@ def reasons(corpus, name, tmp_path):
     return {note.column: note.reason for note in report.notes}, found, footer
 
 
-def test_pages_that_go_on_within_a_row(corpus, tmp_path):
+def test_pages_that_split_a_row(corpus, tmp_path):
     found_reasons, found, footer = reasons(corpus, "continued_page.parquet", tmp_path)
-    assert "a page starts within a row" in found_reasons.values()
+    assert "a page starts in the middle of a row" in found_reasons.values()
     for leaf in footer.leaves:
-        if found_reasons.get(leaf.name) == "a page starts within a row":
+        if found_reasons.get(leaf.name) == "a page starts in the middle of a row":
             assert found[0, leaf.ordinal] == (None, None)
 
 
 def test_index_that_contradicts_itself_is_replaced(corpus, tmp_path):
-    """Its writer called every page a null page, with -1 nulls and real values."""
+    """Its writer marked every page as a null page, with -1 nulls and real values."""
     found_reasons, found, _ = reasons(corpus, "datapage_v1-uncompressed-checksum.parquet", tmp_path)
     assert found_reasons == {}
     for column_index, offset_index in found.values():
@@ -102,7 +103,7 @@ def test_index_that_contradicts_itself_is_replaced(corpus, tmp_path):
 
 def test_int96_has_no_bounds(corpus, tmp_path):
     found_reasons, found, _ = reasons(corpus, "int96_from_spark.parquet", tmp_path)
-    assert set(found_reasons.values()) == {"its type has no defined order"}
+    assert set(found_reasons.values()) == {NO_ORDER}
     assert all(column_index is None and offset_index for column_index, offset_index in found.values())
 
 
@@ -127,8 +128,8 @@ def whole(tmp_path_factory):
 
 @settings(max_examples=300)
 @given(data=st.data())
-def test_damaged_bytes_never_give_a_traceback(whole, data, tmp_path_factory):
-    """Any byte may be wrong: the answer is an error of ours, or a file that can be detached again."""
+def test_damaged_bytes_never_raise_a_foreign_error(whole, data, tmp_path_factory):
+    """Any byte may be wrong: `attach` raises one of our errors, or `detach` restores the file."""
     damaged = bytearray(data.draw(st.sampled_from(whole)))
     for _ in range(data.draw(st.integers(1, 4))):
         # footers are a third of these files, and the most interesting part

@@ -1,4 +1,4 @@
-"""The directory: what it says comes back, what is damaged is refused, what is another file's is found out."""
+"""The directory: round trips, damage is refused, and the directory of another file is detected."""
 
 import json
 from dataclasses import replace
@@ -96,7 +96,7 @@ def test_any_bytes_are_refused(data):
         parse_directory(data)
 
 
-def test_a_later_version_is_told_apart():
+def test_a_later_version_is_refused():
     with pytest.raises(NewerDirectoryError, match="upgrade"):
         parse_directory(document(version=2))
 
@@ -115,7 +115,7 @@ def test_blob_round_trip(payload):
     assert len(blob) == 48 + len(payload)
 
 
-def test_every_damaged_byte_of_a_blob_is_found():
+def test_every_damaged_byte_of_a_blob_is_detected():
     blob = frame(b"payload", FINGERPRINT)
     for place in range(len(blob)):
         if 12 <= place < 16:
@@ -128,7 +128,7 @@ def test_every_damaged_byte_of_a_blob_is_found():
             unframe(blob[:place], FINGERPRINT)
 
 
-def test_another_blob_in_its_place_is_found():
+def test_another_blob_in_its_place_is_detected():
     mine = checksum(b"mine")
     assert unframe(frame(b"mine", FINGERPRINT), FINGERPRINT, mine) == b"mine"
     with pytest.raises(IndexPayloadError):
@@ -192,7 +192,7 @@ def test_does_not_belong(footer, change, reason):
         ({"region_stop": 10_000_000}, "stale"),
     ],
 )
-def test_what_is_found_in_a_footer(footer, change, fault):
+def test_find_directory(footer, change, fault):
     directory = directory_of(footer, **change)
     found = find_directory(with_key(footer, directory.to_json()))
     assert found.fault == fault
@@ -200,7 +200,7 @@ def test_what_is_found_in_a_footer(footer, change, fault):
     assert found.directory == (None if fault in ("newer", "damaged") else directory)
 
 
-def test_no_directory_is_no_fault(footer):
+def test_a_missing_directory_is_not_a_fault(footer):
     assert find_directory(footer) is None
 
 

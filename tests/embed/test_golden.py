@@ -1,4 +1,4 @@
-"""The files of ``tests/golden``: attaching makes them, and ``docs/format.md`` is enough to read them."""
+"""The files of ``tests/golden``: `attach` produces them, and ``docs/format.md`` suffices to read them."""
 
 import base64
 import json
@@ -17,7 +17,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 
 @dataclass(frozen=True)
 class Letters:
-    """An index whose payload is the same in every version of every library."""
+    """An index whose payload does not depend on the version of any library."""
 
     kind: ClassVar[str] = "letters"
     version: ClassVar[int] = 1
@@ -40,18 +40,18 @@ class Letters:
         raise NotImplementedError
 
 
-# the first is small enough to stand in the directory
+# the first payload is small enough to be inline
 INDEXES = [PageIndex(), Letters("word"), Letters("word", "file", times=200), Letters("word", 7, times=201)]
 
 
-def test_attaching_makes_the_golden_file(tmp_path):
+def test_attach_produces_the_golden_file(tmp_path):
     path = tmp_path / "a.parquet"
     path.write_bytes((GOLDEN / "original.parquet").read_bytes())
     attach(path, INDEXES)
     assert path.read_bytes() == (GOLDEN / "retrofitted.parquet").read_bytes()
 
 
-def test_detaching_makes_the_original(tmp_path):
+def test_detach_restores_the_original(tmp_path):
     path = tmp_path / "a.parquet"
     path.write_bytes((GOLDEN / "retrofitted.parquet").read_bytes())
     assert detach(path).removed == (
@@ -70,7 +70,7 @@ def test_pyarrow_reads_the_same_rows():
     assert str(original.to_pylist()) == str(retrofitted.to_pylist())
 
 
-# --- a reader by the book ----------------------------------------------------------------------------
+# --- a reader written from the specification ---------------------------------------------------------
 
 LOGICAL = [
     None, "STRING", "MAP", "LIST", "ENUM", "DECIMAL", "DATE", "TIME", "TIMESTAMP", None, "INTEGER", "UNKNOWN",
@@ -129,7 +129,7 @@ def footer_of(data):
     return parse_tree(data[start:-8])[0], start
 
 
-def test_the_golden_file_by_the_book():
+def test_the_golden_file_follows_the_specification():
     data = (GOLDEN / "retrofitted.parquet").read_bytes()
     footer, start = footer_of(data)
     entries = [(entry.get(1), entry.get(2)) for entry in footer.get(5).items]
@@ -166,7 +166,7 @@ def test_the_golden_file_by_the_book():
         "letters(word):7": b"abcdez" * 201,
     }
     chunks = [chunk for group in footer.get(4).items for chunk in group.get(1).items]
-    for offset, length in ((6, 7), (4, 5)):  # all ColumnIndexes, then all OffsetIndexes, end to end
+    for offset, length in ((6, 7), (4, 5)):  # all ColumnIndexes, then all OffsetIndexes, without gaps
         for chunk in chunks:
             if chunk.get(offset) is not None:
                 assert chunk.get(offset) == position

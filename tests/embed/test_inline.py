@@ -1,4 +1,4 @@
-"""Small payloads stand in the directory: no request is made for them, and they are checked like any other."""
+"""Small payloads are stored in the directory: they cost no request, and are checked like all others."""
 
 import base64
 import json
@@ -20,7 +20,7 @@ PRESENT, ABSENT = "word = 'b7'", "word = 'c7'"
 
 @pytest.fixture
 def path(tmp_path):
-    """Two words that no dictionary page tells apart."""
+    """A file with words that dictionary pages cannot exclude."""
     path = tmp_path / "a.parquet"
     rows = range(100_000)
     words = [f"{'abd'[row % 3]}7" for row in rows]
@@ -39,7 +39,7 @@ def entries(path):
 
 
 def change_payload(path, change):
-    """The same file, another payload in its directory; ``change`` may also mend the checksum."""
+    """Change a payload in the directory; ``change`` may also fix the checksum."""
     data, footer = path.read_bytes(), footer_of(path)
     directory = json.loads(footer.key_values[KEY])
     change(directory["entries"][0])
@@ -76,14 +76,14 @@ def test_a_large_payload_is_a_blob(path):
     assert "payload" not in entry
 
 
-@pytest.mark.parametrize("mended", [False, True], ids=["checksum_fails", "checksum_holds"])
-def test_a_damaged_payload_is_no_index(path, mended):
+@pytest.mark.parametrize("fixed", [False, True], ids=["checksum_fails", "checksum_holds"])
+def test_a_damaged_payload_is_ignored(path, fixed):
     ia.attach(path, [ia.Distinct("word", "file")])
 
     def cut(entry):
         payload = base64.b64decode(entry["payload"])[:-40]
         entry["payload"] = base64.b64encode(payload).decode()
-        if mended:
+        if fixed:
             entry["xxh3"] = checksum(payload)
 
     change_payload(path, cut)
@@ -92,14 +92,14 @@ def test_a_damaged_payload_is_no_index(path, mended):
     assert (rows, report.row_groups_read) == (33_333, 1)
 
 
-def test_text_that_is_no_base64_spoils_the_directory_only(path):
+def test_invalid_base64_affects_only_the_directory(path):
     ia.attach(path, [ia.Distinct("word", "file")])
-    change_payload(path, lambda entry: entry.update(payload="no base64!"))
+    change_payload(path, lambda entry: entry.update(payload="not base64!"))
     with pytest.warns(ia.IntarsiaWarning):
         assert scanned(path, PRESENT)[0] == 33_333
 
 
-def test_detaching_takes_it_away(path):
+def test_detach_removes_it(path):
     before = path.read_bytes()
     ia.attach(path, [ia.Distinct("word", "file")])
     assert ia.detach(path).removed == ("distinct(word):file",)

@@ -1,4 +1,4 @@
-"""What gets faster once a page index is there, and tables whose catalogs remember the old files."""
+"""Engines that profit from an attached page index, and tables whose catalogs contain the old lengths."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INDEXES = [PageIndex(), Distinct("country")]
 
 
 def rows(count: int = 300_000) -> pa.Table:
-    """A sorted column, one of noise, one of few values."""
+    """Return a sorted column, a random one, and one with few distinct values."""
     noise = np.random.default_rng(7).random(count)
     countries = pa.array([f"country {place}" for place in range(40)])
     return pa.table(
@@ -26,7 +26,7 @@ def rows(count: int = 300_000) -> pa.Table:
 
 
 def scanned_by_datafusion(path: Path) -> tuple[float, int, int]:
-    """Bytes (in thousands), pages that could be pruned, and pages that were not."""
+    """Return kilobytes scanned, pages pruned and pages matched."""
     datafusion = pytest.importorskip("datafusion")
     session = datafusion.SessionContext()
     session.register_parquet("t", str(path))
@@ -61,7 +61,7 @@ def test_a_delta_table_still_reads(tmp_path):
     assert len(files) == 2
     for file in files:
         assert attach(file, INDEXES).changed
-    # the log holds the old lengths, and so did the table that was opened before
+    # the log contains the old lengths, and so does the table opened before
     for delta in (planned, deltalake.DeltaTable(folder)):
         assert delta.to_pyarrow_table().sort_by("id").equals(table)
 

@@ -1,4 +1,4 @@
-"""Counting levels, against levels spread out one by one."""
+"""Counting levels, compared with levels decoded one by one."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def varint(number):
 
 @st.composite
 def encoded_levels(draw):
-    """Levels, their highest, and their bytes as any writer may lay them out."""
+    """Draw levels, the maximum level, and one of their possible encodings."""
     top = draw(st.integers(1, 9))
     width = top.bit_length()
     levels, data = [], b""
@@ -40,7 +40,7 @@ def encoded_levels(draw):
 @given(encoded_levels(), st.integers(0, 7))
 def test_counts(drawn, padding):
     top, levels, data = drawn
-    levels = levels[: max(len(levels) - padding, 0)]  # the last run may go on beyond the levels
+    levels = levels[: max(len(levels) - padding, 0)]  # the last run may extend beyond the levels
     counts = count_levels(data, top, len(levels))
     assert counts.histogram.tolist() == np.bincount(levels, minlength=top + 1).tolist()
     assert counts.first == (levels[0] if levels else 0)
@@ -54,7 +54,7 @@ def test_too_few(drawn):
 
 
 @given(st.binary(max_size=40), st.integers(0, 5), st.integers(0, 1 << 31))
-def test_any_bytes_give_counts_or_a_clear_error(data, top, num_values):
+def test_any_bytes_produce_counts_or_a_clear_error(data, top, num_values):
     try:
         counts = count_levels(data, top, num_values)
     except CorruptFileError:
@@ -63,7 +63,7 @@ def test_any_bytes_give_counts_or_a_clear_error(data, top, num_values):
 
 
 def test_views_of_signed_bytes():
-    """As pyarrow's buffers are."""
+    """pyarrow's buffers are of this type."""
     data = varint(200 << 1) + b"\x01"
     assert count_levels(memoryview(data).cast("b"), 1, 200).histogram.tolist() == [0, 200]
 

@@ -1,4 +1,4 @@
-"""Memory while attaching grows with a row group, not with the file (contract C7)."""
+"""`attach` needs memory for one row group, not for the whole file (contract C7)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EACH = [
     *(ia.Histogram("amount"), ia.Hll("number")),
 ]
 
-#: What the further row groups hold when they are decoded.
+#: Decoded size of the additional row groups.
 MORE_BYTES = (MANY - FEW) * GROUP_ROWS * (8 + 8 + 40)
 
 VERIFY = """
@@ -47,7 +47,7 @@ print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """A file of few row groups and one of many, all alike."""
+    """A file with few row groups, and one with many equal ones."""
     folder = tmp_path_factory.mktemp("memory")
     random = np.random.default_rng(1)
     numbers = random.integers(0, 1 << 40, GROUP_ROWS)
@@ -69,7 +69,7 @@ def files(tmp_path_factory):
 
 
 def growth_bytes(files, tmp_path, *indexes, program=ATTACH):
-    """By how much the peak of the larger file is above that of the smaller one."""
+    """Return the difference of the memory peaks for the larger and the smaller file."""
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
     peaks = []
     for file in files:
@@ -93,12 +93,12 @@ def test_a_row_group_at_a_time(files, tmp_path):
         "ia.Histogram('amount')",
         "ia.BloomGranule('number')",
     ]
-    # a column of numbers, held whole, would be a seventh of it
+    # a whole column of numbers would be a seventh of it
     assert growth_bytes(files, tmp_path, *indexes) < MORE_BYTES / 8
 
 
 def test_verifying_takes_a_row_group_at_a_time(files, tmp_path):
-    """Though all rules and indexes are held against it in one pass."""
+    """Although all rules and indexes are checked in one pass."""
     assert growth_bytes(files, tmp_path, program=VERIFY) < MORE_BYTES / 4
 
 

@@ -1,4 +1,4 @@
-"""Every reader gets the same rows from a retrofitted file as from the original (contract C6)."""
+"""Every reader gets the same rows from a file with attached indexes as from the original (contract C6)."""
 
 import datetime as dt
 import decimal
@@ -94,7 +94,7 @@ def test_polars(files):
 
 
 def test_datafusion(files):
-    """DataFusion prunes pages by the ColumnIndex, and reads rows by the OffsetIndex."""
+    """DataFusion prunes pages by the ColumnIndex and locates them by the OffsetIndex."""
     datafusion = pytest.importorskip("datafusion")
     config = datafusion.SessionConfig({"datafusion.execution.parquet.pushdown_filters": "true"})
     for where in ["true", *FILTERS]:

@@ -1,6 +1,6 @@
-"""Page headers that state what a page index holds: believed of pyarrow's whole numbers, if the chunk agrees.
+"""Page headers with bounds: trusted for pyarrow's integers, if the chunk's statistics agree.
 
-That what is built of them is what the rows are is tested in `test_page_index`, along with the rest.
+`test_page_index` tests that the resulting page index matches the rows.
 """
 
 from decimal import Decimal
@@ -68,7 +68,7 @@ def built(path):
 
 
 def decoded_index(path, monkeypatch):
-    """The page index as the values tell it."""
+    """Return the page index computed from decoded values."""
     with monkeypatch.context() as patched:
         patched.setattr(chunk_index, "stated_pages", lambda chunk: None)
         found = built(path)
@@ -79,7 +79,7 @@ def decoded_index(path, monkeypatch):
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("use_dictionary", [True, False])
 @pytest.mark.parametrize("values", STATED, ids=lambda values: str(values.type))
-def test_whole_numbers_are_not_decoded(tmp_path, monkeypatch, decodings, values, use_dictionary, version):
+def test_integers_are_not_decoded(tmp_path, monkeypatch, decodings, values, use_dictionary, version):
     path = write(tmp_path / "a", values, use_dictionary=use_dictionary, data_page_version=version)
     expected = decoded_index(path, monkeypatch)
     assert decodings
@@ -97,7 +97,7 @@ def test_other_values_are_decoded(tmp_path, decodings, values):
 
 
 def change_statistics(path, change):
-    """Change the statistics in the second page header, where that leaves its length as it is."""
+    """Change the statistics in the second page header without changing its length."""
     with ParquetInput.open(path) as file:
         leaf = file.footer.leaves[0]
         meta = file.footer.chunk_metadata(0, leaf)
@@ -117,13 +117,13 @@ def change_statistics(path, change):
     ("name", "change"),
     [
         ("a greater maximum", lambda found: found.set(5, thrift.BINARY, (2**62).to_bytes(8, "little"))),
-        ("a lesser minimum", lambda found: found.set(6, thrift.BINARY, bytes(7) + b"\x80")),
-        ("bounds upside down", lambda found: found.set(6, thrift.BINARY, b"\xff" * 7 + b"\x00")),
+        ("a smaller minimum", lambda found: found.set(6, thrift.BINARY, bytes(7) + b"\x80")),
+        ("inverted bounds", lambda found: found.set(6, thrift.BINARY, b"\xff" * 7 + b"\x00")),
         ("another null count", lambda found: found.set(3, thrift.I64, found.get(3) + 1)),
         ("a negative null count", lambda found: found.set(3, thrift.I64, -1)),
     ],
 )
-def test_headers_that_do_not_agree_with_the_chunk(tmp_path, monkeypatch, decodings, name, change):
+def test_headers_that_contradict_the_chunk(tmp_path, monkeypatch, decodings, name, change):
     path = write(tmp_path / "a", STATED[1], use_dictionary=False, row_group_size=400)
     expected = decoded_index(path, monkeypatch)
     decodings.clear()
@@ -143,7 +143,7 @@ def test_headers_of_other_writers(tmp_path, decodings, writer):
     assert decodings
 
 
-def test_headers_beside_no_statistics_of_the_chunk(tmp_path, decodings):
+def test_headers_without_chunk_statistics(tmp_path, decodings):
     path = write(tmp_path / "a", STATED[1])
     edit_footer(
         path,

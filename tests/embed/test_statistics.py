@@ -1,4 +1,4 @@
-"""Statistics that are added: what the rows hold, in the form that readers believe; nothing else changes."""
+"""Added statistics: they match the rows and have the current form, and nothing else changes."""
 
 import math
 import struct
@@ -11,6 +11,7 @@ from hypothesis import given, settings
 
 import intarsia as ia
 from intarsia.embed import PageIndex, Statistics, attach, detach
+from intarsia.embed.chunk_index import HOLDS_NAN
 from intarsia.embed.leaf_values import LeafReader
 from intarsia.file import ParquetInput
 from intarsia.format import thrift
@@ -25,7 +26,7 @@ def content(path):
 
 
 def statistics_of(path):
-    """``{(row group, leaf): Statistics or None}`` and the footer."""
+    """Return ``{(row group, leaf): Statistics or None}`` and the footer."""
     with ParquetInput.open(path) as file:
         found = {
             (ordinal, leaf): chunk.meta_data.statistics
@@ -44,12 +45,12 @@ def chunk_trees(tree):
         yield from group.get(1).items
 
 
-# --- what they say -----------------------------------------------------------------------------------
+# --- values ------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=40, deadline=None)
 @given(drawn=drawn_tables())
-def test_they_say_what_the_rows_hold(drawn, tmp_path_factory):
+def test_they_match_the_rows(drawn, tmp_path_factory):
     path = str(tmp_path_factory.mktemp("statistics") / "t.parquet")
     drawn.write(path, write_statistics=False)
     before = content(path)
@@ -90,8 +91,8 @@ def check(statistics, expected, kind):
     assert high == expected["high"] or len(high) <= MAX_BOUND_BYTES < len(expected["high"])
 
 
-def test_together_with_a_page_index_they_are_the_same(tmp_path):
-    """Both come from values that are decoded once."""
+def test_a_page_index_does_not_change_them(tmp_path):
+    """Both are computed from the same decoded values."""
     paths = [str(tmp_path / name) for name in ("a.parquet", "b.parquet")]
     table = pa.table({"x": [3, None, 1], "text": ["b" * 100, "a", None], "price": [0.0, -0.0, 5.0]})
     for path in paths:
@@ -121,10 +122,10 @@ def test_a_chunk_is_decoded_once(tmp_path, monkeypatch):
     assert sorted(decoded) == ["text", "text", "x", "x"]
 
 
-# --- where they stand --------------------------------------------------------------------------------
+# --- existing statistics -----------------------------------------------------------------------------
 
 
-def test_what_is_there_and_sound_stays(tmp_path):
+def test_sound_statistics_are_kept(tmp_path):
     path = str(tmp_path / "t.parquet")
     pq.write_table(pa.table({"x": [3, 1], "text": ["b", "a"]}), path)
     before = content(path)
@@ -135,7 +136,7 @@ def test_what_is_there_and_sound_stays(tmp_path):
     assert content(path) == before
 
 
-def test_deprecated_bounds_get_the_present_ones_beside_them(tmp_path):
+def test_deprecated_bounds_are_completed_by_current_ones(tmp_path):
     path = str(tmp_path / "t.parquet")
     pq.write_table(pa.table({"x": [3, -1], "text": ["b", "é"]}), path)
 
@@ -171,7 +172,7 @@ def test_deprecated_bounds_get_the_present_ones_beside_them(tmp_path):
         lambda statistics: statistics.set(3, 6, 1_000),
     ],
 )
-def test_what_lacks_something_or_cannot_be_is_computed(tmp_path, damage):
+def test_incomplete_or_impossible_statistics_are_computed(tmp_path, damage):
     path, whole = str(tmp_path / "t.parquet"), str(tmp_path / "whole.parquet")
     for name in (path, whole):
         pq.write_table(pa.table({"x": [3, None, -1]}), name)
@@ -210,15 +211,15 @@ def test_unknown_fields_of_statistics_survive(tmp_path):
     assert seen[0].get(5) == struct.pack("<q", 3)
 
 
-def test_without_column_orders_all_bounds_are_computed_anew(tmp_path):
-    """An order that is declared gives a meaning to every bound in the footer."""
+def test_without_column_orders_all_bounds_are_recomputed(tmp_path):
+    """Declaring an order would define every bound in the footer."""
     path = str(tmp_path / "t.parquet")
     table = pa.table({"x": [3, 1], "when": pa.array([1, 2], pa.timestamp("ns")), "f": [1.0, math.nan]})
     pq.write_table(table, path, use_deprecated_int96_timestamps=True)
 
     def change(tree):
         tree.remove(7)
-        for chunk in chunk_trees(tree):  # bounds by an order that nobody knows
+        for chunk in chunk_trees(tree):  # bounds of an unknown order
             bounds = {field: (8, struct.pack("<q", 2)) for field in (5, 6)}
             chunk.get(3).set(12, 12, thrift.Struct(bounds))
 
@@ -246,8 +247,8 @@ def test_without_column_orders_all_bounds_are_computed_anew(tmp_path):
     assert content(path) == once
 
 
-def test_the_same_bounds_as_without_column_orders_are_ours(tmp_path):
-    """They have the bytes of those that had no meaning; they are kept when something else is attached."""
+def test_recomputed_bounds_without_column_orders_are_kept(tmp_path):
+    """They equal the undefined bounds of the original, and are kept when another index is attached."""
     path = str(tmp_path / "t.parquet")
     pq.write_table(pa.table({"x": [3, 1]}), path)
     edit_footer(path, lambda tree: tree.remove(7))
@@ -261,7 +262,7 @@ def test_the_same_bounds_as_without_column_orders_are_ours(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()])
-def test_what_holds_nan_gets_counts_and_no_bounds(tmp_path, kind):
+def test_chunks_with_nan_get_counts_but_no_bounds(tmp_path, kind):
     path = str(tmp_path / "t.parquet")
     numbers = pa.array(np.array([1.0, math.nan, 2.0, math.nan], dtype=kind.to_pandas_dtype()), kind)
     pq.write_table(pa.table({"x": numbers}), path, write_statistics=False)
@@ -270,11 +271,11 @@ def test_what_holds_nan_gets_counts_and_no_bounds(tmp_path, kind):
 
     (one,) = statistics_of(path)[0].values()
     assert (one.min_value, one.max_value, one.null_count, one.nan_count) == (None, None, 0, 2)
-    assert [(note.index, note.reason[:12]) for note in report.notes] == [("statistics", "it holds NaN")]
+    assert [(note.index, note.reason) for note in report.notes] == [("statistics", HOLDS_NAN)]
     assert attach(path, [Statistics()]).changed is False
 
 
-def test_zeros_of_both_signs_lie_within_the_bounds(tmp_path):
+def test_bounds_include_both_zeros(tmp_path):
     path = str(tmp_path / "t.parquet")
     pq.write_table(pa.table({"low": [0.0, 5.0], "high": [-0.0, -5.0]}), path, write_statistics=False)
 
@@ -296,10 +297,10 @@ def test_an_order_of_a_later_version_gets_no_bounds(tmp_path):
 
     (one,) = statistics_of(path)[0].values()
     assert (one.min_value, one.null_count) == (None, 1)
-    assert [note.reason for note in report.notes] == ["its column order is not known to this version"]
+    assert [note.index for note in report.notes] == ["statistics"]
 
 
-def test_row_groups_are_skipped_by_them(tmp_path):
+def test_row_groups_are_skipped(tmp_path):
     path = str(tmp_path / "t.parquet")
     pq.write_table(
         pa.table({"x": list(range(1_000))}),
@@ -321,8 +322,8 @@ def test_row_groups_are_skipped_by_them(tmp_path):
     assert (statistics.min, statistics.max) == (500, 599)
 
 
-def test_counts_of_a_writer_that_counts_wrong_are_counted_anew(tmp_path):
-    """pyarrow takes what a dictionary holds below a null struct for a value."""
+def test_wrong_null_counts_are_recomputed(tmp_path):
+    """pyarrow counts dictionary values below a null struct as values."""
     path = str(tmp_path / "t.parquet")
     texts = pa.DictionaryArray.from_arrays(pa.array([0, 0, 1], pa.int32()), pa.array(["a", "b"]))
     place = pa.StructArray.from_arrays([texts], names=["text"], mask=pa.array([True, False, False]))

@@ -1,4 +1,4 @@
-"""A page index is judged by who wrote it, which for an added one is not who wrote the file."""
+"""Trust in a page index depends on its own writer: Intarsia for attached ones, else the file's writer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CREATED_BY = 6
 
 
 def written_by(path, writer: bytes, **options) -> str:
-    """A sorted file of many pages that claims to be of some writer."""
+    """Write a sorted file of many pages that names the given writer."""
     table = pa.table({"x": pa.array(range(10_000))})
     pq.write_table(table, path, max_rows_per_page=1_000, use_dictionary=False, **options)
     data = path.read_bytes()
@@ -34,7 +34,7 @@ def test_the_page_index_of_an_untrusted_writer_is_not_used(tmp_path):
     assert scan.report.pages["x"].read == 10
 
 
-def test_one_that_was_added_to_such_a_file_is_used(tmp_path):
+def test_a_page_index_attached_to_such_a_file_is_used(tmp_path):
     path = written_by(tmp_path / "t.parquet", b"parquet-go version latest")
     attach(path, [PageIndex()])
     scan = ia.open(path).scan("x = 4321")

@@ -1,4 +1,4 @@
-"""Indexes for files that exist: attached without touching a data byte, and detached without a trace."""
+"""Attach indexes to existing files without changing a data byte, and detach them again."""
 
 from intarsia.embed.attach import attach
 from intarsia.embed.bloom import Bloom

@@ -1,8 +1,8 @@
-"""Adding indexes to a file that exists, without touching one of its bytes (contracts C3 and C4).
+"""Add indexes to an existing file without changing its original bytes (contracts C3 and C4).
 
-The new file is the original one, whole; then the blobs of embedded indexes; then ColumnIndexes, OffsetIndexes
-and Bloom filters; then a new footer.  What was attached before is carried over, so attaching the same again
-changes nothing, byte for byte.
+The new file consists of the whole original file, the blobs of the embedded indexes, the ColumnIndexes,
+OffsetIndexes and Bloom filters, and a new footer.  Structures that were attached before are carried over, so
+attaching the same indexes again leaves every byte as it was.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from intarsia.format.directory import Entry
 from intarsia.indexes.base import Index
 from intarsia.storage.target import CopiesAhead, Target, find_target
 
-#: What Parquet itself defines, in the order in which it is computed.
+#: The structures that Parquet itself defines, in the order in which they are computed.
 STANDARD = (PageIndex, Statistics, Bloom)
 
-#: What can be attached: something standard, or an object that speaks `intarsia.indexes.base.Index`.
+#: A standard structure, or an object that implements `intarsia.indexes.base.Index`.
 Attachable: TypeAlias = "PageIndex | Statistics | Bloom | Index"
 
-#: Several of them; one alone may stand without a list.
+#: One or several indexes; a single one needs no list.
 Attachables: TypeAlias = "Attachable | Iterable[Attachable]"
 
-#: Makes the columns that indexes are built on, from a file and what is known of its OffsetIndexes.
+#: Returns the columns to build indexes on, given a file and a function that returns a chunk's OffsetIndex.
 ColumnsOf: TypeAlias = Callable[[ParquetInput, Callable[[ChunkKey], "bytes | None"]], FileColumns]
 
 
@@ -60,33 +60,34 @@ def attach(
 ) -> AttachReport:
     """Add indexes to a Parquet file.
 
-    The original bytes stay as they are, at the start of the file; `detach` brings them back.  The file is
-    replaced atomically, and keeps its modification time, since its rows did not change.  Attaching what is
-    there already changes nothing; an index of the same kind, columns and granularity replaces the old one.
+    The original bytes remain unchanged at the start of the file, and `detach` restores them.  The file is
+    replaced atomically and keeps its modification time, because its rows do not change.  An index that is
+    already attached is kept.  An index of the same kind, columns and granularity but with other parameters
+    replaces the old one.
 
     Args:
-        path: A local file, or the URL of an object whose store knows conditional puts.
-        indexes: What to add; one index needs no list.
+        path: A local file, or the URL of an object in a store that supports conditional puts.
+        indexes: One index or several.
         progress: Called as ``progress(done_units, total_units, label)``.
 
     Returns:
-        What was built, kept and noted.
+        The indexes that were built and kept, and notes about columns without an index.
 
     Raises:
-        FileNotFoundError: If nothing is there.
-        IsADirectoryError: If it is a folder.
-        CorruptFileError: If it is no Parquet file, or a damaged one.
+        FileNotFoundError: If the path does not exist.
+        IsADirectoryError: If the path is a folder.
+        CorruptFileError: If the file is not a Parquet file, or is damaged.
         UnsupportedFeatureError: If the file is encrypted, signed or has no columns.
-        NewerDirectoryError: If a later version of Intarsia added something to it.
-        IndexBuildError: If something in ``indexes`` is no index, is given twice, has parameters that mean
-            nothing, or cannot be built on the columns that it names.
-        ColumnNotFoundError: If there is no such column; near matches are named.
-        ReplaceError: If the new file could not be written, or the object is above 1 GiB.
-        ChangedMeanwhileError: If somebody else changed the file, twice in a row.
-        ReplacedWhileReadError: The same, while it was read.
-        ObjectStoreError: If a store behind a URL cannot be reached, refuses, or is not known.
+        NewerDirectoryError: If a later version of Intarsia attached indexes to the file.
+        IndexBuildError: If an element of ``indexes`` is not an index, occurs twice, has invalid parameters,
+            or cannot be built on its columns.
+        ColumnNotFoundError: If the file has no such column; the message names near matches.
+        ReplaceError: If the new file cannot be written, or the object is larger than 1 GiB.
+        ChangedMeanwhileError: If another process changed the file, in two attempts in a row.
+        ReplacedWhileReadError: If the file was replaced while it was read, in two attempts in a row.
+        ObjectStoreError: If the store behind a URL cannot be reached, refuses the request, or is unknown.
 
-    In each case the old file is untouched.
+    After an error the old file is unchanged.
 
     Example:
         >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
@@ -102,7 +103,7 @@ def attach(
     try:
         return attach_to(find_target(path), asked, progress=progress)
     except (ChangedMeanwhileError, ReplacedWhileReadError):
-        # by another run, most likely: then nothing is left to do
+        # most likely another run attached the same indexes; then the second attempt finds nothing to do
         return attach_to(find_target(path), asked, progress=progress)
 
 
@@ -113,12 +114,14 @@ def attach_to(
     progress: Progress | None = None,
     columns_of: ColumnsOf = FileColumns,
 ) -> AttachReport:
-    """Add indexes to a target; see `attach`, which also starts over when the file changed meanwhile."""
+    """Add indexes to a target, without the second attempt that `attach` makes if the file changed."""
     started = time.perf_counter()
     asked = checked_indexes(indexes)
     with ParquetInput(target.open()) as current, current.named_errors():
         if not current.footer.leaves:
-            raise UnsupportedFeatureError("the file has no columns, so there is nothing to index")
+            raise UnsupportedFeatureError(
+                "the file has no columns, so there is nothing to index", reason="no-columns"
+            )
         original = find_original(current)
         length = target.size
         with _copying_ahead(target, original.length) as begin_copy:
@@ -143,7 +146,7 @@ def attach_to(
 
 
 class _Attachment:
-    """One run over one file; `blobs` and `structures.states` are what the file is to have in the end."""
+    """One run over one file; `blobs` and `structures.states` describe the new file."""
 
     def __init__(
         self,
@@ -154,7 +157,7 @@ class _Attachment:
         begin_copy: Callable[[], None],
     ) -> None:
         self._original = original
-        self._begin_copy = begin_copy  # called once it is clear that something is added
+        self._begin_copy = begin_copy  # called as soon as an index has to be added
         self._asked = asked
         self._progress = progress
         self.structures = StructureCompleter(
@@ -175,19 +178,19 @@ class _Attachment:
         self._total = len(self._work) + len(asked) - len(self._standard)
 
     def run(self) -> None:
-        """Build what was asked for and is not there."""
+        """Build the requested indexes that the file lacks."""
         self._complete_structures()
         for index in self._asked:
             if not isinstance(index, STANDARD):
                 self._embed(index)
-        # what was asked for has been built anew where it was damaged
+        # a damaged index that was requested has been rebuilt, so its note is obsolete
         names = {blob.entry.name for blob in self.blobs}
         self.notes = [note for note in self.notes if note.index not in names] + self._shortfalls
         self.kept += [blob.entry.name for blob in self.blobs if blob.entry.identity not in self._embedded]
 
     @property
     def is_different(self) -> bool:
-        """Whether the file is to have anything that it has not, or not anything that it has."""
+        """Whether the new file differs from the current one."""
         return self._lost or self.blobs != self._blobs_before or self.structures.states != self._states_before
 
     def _advance(self, label: str) -> None:
@@ -206,7 +209,7 @@ class _Attachment:
                 self.kept.append(structure.name)
 
     def _known_offset_index(self, key: ChunkKey) -> bytes | None:
-        """The bytes of a chunk's OffsetIndex, if there is one that can be believed."""
+        """Return the bytes of a chunk's OffsetIndex, or None if it has no trusted one."""
         chunk = self.structures.chunk(key)
         if chunk is None:
             return None
@@ -216,7 +219,7 @@ class _Attachment:
     def _embed(self, index: Index) -> None:
         planned = planned_entry(index, self._columns)
         if planned.identity in self._embedded:
-            raise IndexBuildError(f"{index!r} is given twice for the same columns and granularity")
+            raise _duplicate(index)
         self._embedded.add(planned.identity)
         place = self._place_of(planned)
         if place < len(self.blobs) and same_index(planned, self.blobs[place].entry):
@@ -231,33 +234,41 @@ class _Attachment:
         self._advance(planned.name)
 
     def _place_of(self, planned: Entry) -> int:
-        """Where the blob that this one replaces stands; the end, if there is none."""
+        """Return the position of the blob that this one replaces, or the end of the list."""
         found = (place for place, blob in enumerate(self.blobs) if blob.entry.identity == planned.identity)
         return next(found, len(self.blobs))
 
 
 def checked_indexes(indexes: Attachables) -> list[Attachable]:
-    """The indexes as a list, none of them twice.
+    """Return the indexes as a list without duplicates.
 
     Raises:
-        IndexBuildError: If one of them is no index, cannot be stored, or is given twice.
+        IndexBuildError: If an element is not an index, cannot be stored, or occurs twice.
     """
     asked: list[Attachable] = []
     seen = set()
     if isinstance(indexes, (*STANDARD, Index, str)) or not isinstance(indexes, Iterable):
         indexes = [indexes]
     for index in indexes:
-        # a class has what its objects have, but is none of them
+        # a class has the attributes that the protocol requires of its instances
         if isinstance(index, type) or not isinstance(index, (*STANDARD, Index)):
             raise IndexBuildError(
-                f"{index!r} is no index; pass objects such as PageIndex() or Distinct('country')"
+                f"{index!r} is not an index; pass objects like PageIndex() or Distinct('country')",
+                reason="not-an-index",
             )
         identity: object = index.name if isinstance(index, STANDARD) else check_parameters(index)
         if identity in seen:
-            raise IndexBuildError(f"{index!r} is given twice for the same columns and granularity")
+            raise _duplicate(index)
         seen.add(identity)
         asked.append(index)
     return asked
+
+
+def _duplicate(index: Attachable) -> IndexBuildError:
+    return IndexBuildError(
+        f"{index!r} is passed twice for the same columns and granularity; pass it once",
+        reason="duplicate-index",
+    )
 
 
 def _copying_ahead(target: Target, keep_bytes: int) -> AbstractContextManager[Callable[[], None]]:

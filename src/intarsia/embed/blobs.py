@@ -1,4 +1,4 @@
-"""Embedded indexes on their way into a file: built anew, or carried over from what is there."""
+"""The embedded indexes to write into a file: built from its columns, or carried over from the old file."""
 
 from __future__ import annotations
 
@@ -22,47 +22,49 @@ from intarsia.indexes.embedded import EmbeddedIndexes, find_index
 from intarsia.indexes.parameters import check_granularity
 from intarsia.predicate.nodes import render_column
 
-#: Kind, columns as they were named, granularity.
+#: Kind, columns as the user named them, granularity.
 Identity: TypeAlias = tuple[str, tuple[str, ...], Granularity]
 
-#: A payload of so many bytes or fewer stands in the directory: whoever opened the file has it already.
+#: Payloads up to this size are stored in the directory, which readers of the footer have already read.
 INLINE_BYTES = 1024
 
 
 @dataclass(frozen=True)
 class Blob:
-    """An index's entry, whose offset is not settled yet, and its payload."""
+    """The entry of an index, whose offset is not yet set, and its payload."""
 
     entry: Entry
     payload: bytes
 
     def pieces(self, fingerprint: str) -> tuple[bytes, ...]:
-        """The bytes that go into the file, to be laid end to end; none if the payload stands in the entry."""
+        """Return the consecutive bytes to write into the file; empty if the payload is inline."""
         if self.entry.inline is not None:
             return ()
         return blob_header(fingerprint, len(self.payload), self.entry.xxh3), self.payload
 
     def footer_keys(self, offset: int) -> Mapping[bytes, bytes]:
-        """What the footer is to say besides the directory, if the blob lies there."""
+        """Return the footer keys that the index needs besides the directory, for a blob at ``offset``."""
         if self.entry.inline is not None:
             return {}
         return _footer_keys(find_index(self.entry).index, offset + BLOB_HEADER_BYTES)
 
     def check_alike(self, key: bytes, file: ParquetInput) -> None:
-        """Refuse the index if a file has its footer key, and that does not lead to the same.
+        """Check that a footer key of the original file leads to the same payload.
 
         Raises:
-            IndexBuildError: With the reason.
+            IndexBuildError: If it does not.
         """
         index = find_index(self.entry).index
-        reason = "there is room for one in a file"
+        detail = "a file can contain only one"
         if isinstance(index, SharesFooterKeys):
             found = index.difference(self.payload, file)
             if found is None:
                 return
-            reason = f"what that leads to is not the same: {found}"
+            detail = f"its value leads to a different index: {found}"
         raise IndexBuildError(
-            f"{self.entry.name} needs the footer key {key.decode()!r}, which the original file has; {reason}"
+            f"{self.entry.name} needs the footer key {key.decode()!r}, which the original file has; {detail}",
+            reason="footer-key-taken",
+            path=file.path,
         )
 
 
@@ -71,7 +73,7 @@ def _footer_keys(index: object | None, payload_offset: int) -> Mapping[bytes, by
 
 
 def carried_blobs(original: Original) -> tuple[list[Blob], list[Note]]:
-    """What is embedded already, and what of it is damaged and therefore left out."""
+    """Return the indexes that are already embedded, and notes on damaged ones, which are dropped."""
     embedded = EmbeddedIndexes(original.current)
     entries = original.directory.entries if original.directory is not None else ()
     found = [_carried(embedded, entry) for entry in entries]
@@ -83,34 +85,37 @@ def _carried(embedded: EmbeddedIndexes, entry: Entry) -> Blob | Note:
     try:
         return Blob(entry, embedded.read(entry))
     except IndexPayloadError as error:
-        reason = f"it was there, but damaged, and is left out: {error}"
+        reason = f"the attached index is damaged and was dropped: {error}"
         return Note(", ".join(entry.column_names), None, entry.name, reason)
 
 
 def check_parameters(index: Index) -> Identity:
-    """Check what can be told of an index without a file.
+    """Check the parameters of an index, as far as that needs no file.
 
     Returns:
-        What makes two indexes the same as far as that goes: kind, columns and granularity.
+        Kind, columns and granularity, which identify the index.
 
     Raises:
-        IndexBuildError: If its parameters cannot stand in a JSON document, or there is no such granularity.
+        IndexBuildError: If its parameters have no JSON form, or its granularity is unknown.
     """
     if hasattr(index, "granularity"):
         check_granularity(index)
     granularity = getattr(index, "granularity", "file")
     names = tuple(index.columns)
     if not all(isinstance(name, str) for name in names):
-        raise IndexBuildError(f"{index!r}: name a column by its text, dotted if it is nested")
+        raise IndexBuildError(
+            f"{index!r} has a column name that is not a string; pass a dotted name for a nested column",
+            reason="invalid-column-name",
+        )
     _as_stored(index)
     return index.kind, names, granularity
 
 
 def planned_entry(index: Index, columns: FileColumns) -> Entry:
-    """The entry of an index that is to be built; where it lies, its length and its checksum are open.
+    """Return the entry of an index before it is built: without its offset, length and checksum.
 
     Raises:
-        IndexBuildError: If it cannot be built on these columns.
+        IndexBuildError: If the index cannot be built on these columns.
         ColumnNotFoundError: If the file has no such column.
     """
     kind, names, granularity = check_parameters(index)
@@ -120,21 +125,23 @@ def planned_entry(index: Index, columns: FileColumns) -> Entry:
 
 
 def _shown(path: tuple[str, ...]) -> str:
-    """A column, dotted; quoted where a name holds a dot itself."""
+    """Return a dotted path; names are quoted if one of them contains a dot."""
     return render_column(path) if any("." in name for name in path) else ".".join(path)
 
 
 def _as_stored(index: Index) -> dict[str, Any]:
-    """Parameters as they come back out of a file, so that they compare with those of an entry there."""
+    """Return the parameters in their JSON form, so that they compare equal to those of a stored entry."""
     try:
         plain: dict[str, Any] = json.loads(json.dumps(parameters(index), allow_nan=False))
     except (TypeError, ValueError) as error:
-        raise IndexBuildError(f"the parameters of {index!r} have no JSON form: {error}") from error
+        raise IndexBuildError(
+            f"the parameters of {index!r} have no JSON form: {error}", reason="invalid-parameters"
+        ) from error
     return plain
 
 
 def same_index(planned: Entry, there: Entry) -> bool:
-    """Whether what is there is what would be built."""
+    """Return whether the stored index equals the planned one."""
     return (
         planned.identity == there.identity
         and planned.kind_version == there.kind_version
@@ -143,7 +150,7 @@ def same_index(planned: Entry, there: Entry) -> bool:
 
 
 def shortfall_of(index: Index, blob: Blob, columns: FileColumns) -> Note | None:
-    """What to tell of an index that was built, and will hardly be of use."""
+    """Return a note about an index that was built but will hardly exclude anything."""
     if not isinstance(index, TellsShortfall):
         return None
     reason = index.shortfall(blob.payload, columns.layout)
@@ -154,14 +161,18 @@ def build_blob(index: Index, planned: Entry, columns: FileColumns) -> Blob:
     """Build an index.
 
     Raises:
-        IndexBuildError: If these columns cannot have it.
+        IndexBuildError: If the index cannot be built on these columns.
     """
     try:
         payload = index.build(columns)
-    except (pa.ArrowException, UnicodeDecodeError) as error:  # such as text that is no UTF-8
-        raise IndexBuildError(f"{index!r} cannot be built on these values: {error}") from error
+    except (pa.ArrowException, UnicodeDecodeError) as error:  # for example strings that are not UTF-8
+        raise IndexBuildError(
+            f"{index!r} cannot be built on these values: {error}", reason="invalid-values"
+        ) from error
     if not isinstance(payload, bytes):
-        raise IndexBuildError(f"{index!r} built {type(payload).__name__}, not bytes")
+        raise IndexBuildError(
+            f"{index!r} built {type(payload).__name__}, not bytes", reason="invalid-payload"
+        )
     inline = payload if len(payload) <= INLINE_BYTES and not _footer_keys(index, 0) else None
     length = 0 if inline is not None else BLOB_HEADER_BYTES + len(payload)
     unit = columns.int96_unit(planned.columns)

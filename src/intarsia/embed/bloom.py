@@ -34,19 +34,18 @@ from intarsia.storage import ByteRange
 
 @dataclass(frozen=True)
 class Bloom:
-    """Parquet's own Bloom filter: for each row group, whether a column may hold a value.
+    """Parquet's own Bloom filter, one per row group of a column.
 
-    It answers ``=`` and ``IN`` on columns whose values are many and in no order, such as identifiers, where
-    bounds exclude nothing.  Each filter has the size that the number of different values in its row group
-    calls for.  Spark, DuckDB, DataFusion, Trino and Intarsia skip row groups by it.
+    It excludes row groups for ``=`` and ``IN`` on columns with many unordered values, like identifiers, where
+    bounds exclude nothing.  Each filter is sized by the number of distinct values in its row group.  Spark,
+    DuckDB, DataFusion, Trino and Intarsia skip row groups with it.
 
-    A filter that the file's writer made stays as it is.  One that was attached before gives way if another
-    ``fpp`` calls for another size.
+    A filter by the file's own writer is kept.  An attached filter is replaced if another ``fpp`` requires
+    another size.
 
     Attributes:
-        column: The column (dotted, or a path, where it lies in a struct); of a list all values go in.
-        fpp: For how many of the values that a row group does not hold it is read in vain: 0.000001
-            or more, below 1.
+        column: The column: a name, dotted if nested, or a path.  All values of a list are added.
+        fpp: False-positive rate, at least 0.000001 and below 1.
 
     Example:
         >>> import intarsia as ia
@@ -65,22 +64,25 @@ class Bloom:
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """The name in reports."""
         column = self.column if isinstance(self.column, str) else ".".join(self.column)
         return f"{self.kind}({column})"
 
     def leaves(self, file: ParquetInput) -> Collection[int]:
-        """The ordinal of the column's leaf."""
+        """Return the ordinal of the column's leaf."""
         leaf = _leaf(file, self.column)
         if leaf.type == Type.BOOLEAN:
             raise IndexBuildError(
-                f"{file.path}: no Bloom filter on {self.column!r}: Parquet has none for booleans; "
-                "statistics and page index tell what there is"
+                f"{file.path}: Parquet has no Bloom filters for booleans, such as {self.column!r}; "
+                "use Statistics or PageIndex",
+                reason="unsupported-type",
+                path=file.path,
+                column=leaf.name,
             )
         return (leaf.ordinal,)
 
     def complete(self, chunk: Chunk, state: ChunkState) -> Outcome:
-        """Build a chunk's filter, unless there is one."""
+        """Build the filter of a chunk that has none."""
         if self._is_kept(chunk, state):
             return Outcome(state, built=False)
         try:
@@ -101,38 +103,46 @@ class Bloom:
             header_bytes, num_bytes = parse_bloom_header(there)
         except FormatError:
             return False
-        # as many values as it seems to hold call for its size; in doubt it is built, and found to be the same
+        # keep it if its estimated number of values requires its size; otherwise rebuild it and compare
         num_distinct = estimated_distinct(there[header_bytes:])
         return math.isfinite(num_distinct) and optimal_bytes(round(num_distinct), self.fpp) == num_bytes
 
 
 def _check(chunk: Chunk, place: ByteRange) -> None:
-    """Check that there is a filter at a place; its bits are not read.
+    """Check that a place contains a filter, without reading its bits.
 
     Raises:
-        FormatError: If there is none.
+        FormatError: If it does not.
     """
     found = FilterPlace(*place)
     found.bits(chunk.bytes_of(ByteRange(*found.head)))
 
 
 def _leaf(file: ParquetInput, column: ColumnName) -> Leaf:
-    """The leaf that a name means: a column, or all that lies in a list."""
+    """Return the leaf of a named column; the name may be that of a list."""
     try:
         path, _ = find_column(file.arrow_schema, column)
     except PredicateError as error:
-        raise IndexBuildError(f"{file.path}: no Bloom filter on {column!r}: {error}") from error
+        raise IndexBuildError(
+            f"{file.path}: a Bloom filter cannot be built on {column!r}: {error}",
+            reason=error.reason,
+            path=file.path,
+            column=error.column,
+        ) from error
     inside = [leaf for leaf in file.footer.leaves if leaf.path[: len(path)] == path]
     if len(inside) != 1:
         names = ", ".join(repr(leaf.name) for leaf in inside)
         raise IndexBuildError(
-            f"{file.path}: no Bloom filter on {column!r}: it is a group of columns ({names})"
+            f"{file.path}: {column!r} is a group of columns; build the Bloom filter on one of {names}",
+            reason="group-of-columns",
+            path=file.path,
+            column=".".join(path),
         )
     return inside[0]
 
 
 def _distinct_hashes(chunk: Chunk) -> Hashes:
-    """Hashes of the different values, ascending."""
+    """Return the hashes of the distinct values, in ascending order."""
     parts = [xxh64(piece) for piece in _distinct(chunk.stored_values)]
     if chunk.leaf.is_float:
         parts += [xxh64(_twins(piece)) for piece in chunk.values.chunks]
@@ -144,7 +154,7 @@ def _distinct_hashes(chunk: Chunk) -> Hashes:
 
 
 def _distinct(values: pa.ChunkedArray) -> Iterator[pa.Array]:
-    """Pieces that hold all values; those in a dictionary once."""
+    """Yield arrays that cover all values; the values of a dictionary occur once."""
     for piece in values.chunks:
         if isinstance(piece, pa.DictionaryArray):
             yield piece.dictionary.take(piece.indices.unique())
@@ -153,9 +163,9 @@ def _distinct(values: pa.ChunkedArray) -> Iterator[pa.Array]:
 
 
 def _twins(floats: pa.Array) -> pa.Array:
-    """What readers may ask for when they look for zero or NaN: either zero, and NaN as Java writes it.
+    """Return the other bit patterns of zero and NaN that readers may look up.
 
-    To SQL the zeros are equal, and so are all NaN to Spark, but a filter would tell their bits apart.
+    SQL treats both zeros as equal and Spark treats every NaN as equal, but a filter hashes their bits.
     """
     numbers = floats.to_numpy(zero_copy_only=False)
     twins = [0.0, -0.0] if (numbers == 0).any() else []

@@ -1,4 +1,4 @@
-"""One column chunk whose structures are to be completed: read, walked and decoded at most once each."""
+"""One column chunk whose structures are completed: read, walked and decoded at most once."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from intarsia.format.page_header import Page
 from intarsia.format.structs import ColumnMetaData, Type
 from intarsia.storage import ByteRange
 
-#: Why a column has no bounds, when it is its type.
+#: Why columns of some types have no bounds.
 NO_ORDER = "its type has no defined order"
 
-#: The decoded form of these is not the stored one.
+#: Logical types whose decoded form differs from the stored one.
 _CONVERTED_KINDS = frozenset(("DECIMAL", "UNKNOWN"))
 
 
@@ -29,13 +29,13 @@ _CONVERTED_KINDS = frozenset(("DECIMAL", "UNKNOWN"))
 class Chunk:
     """A column chunk of the original file.
 
-    Everything that is costly waits until it is asked for, and is then kept for who asks next.  It raises
-    `FormatError` where the chunk is damaged.
+    Costly properties are computed on first use and then cached.  They raise `FormatError` if the chunk is
+    damaged.
 
     Attributes:
         file: The original file.
-        key: Which chunk it is.
-        meta: What the footer says of it.
+        key: Row group and leaf of the chunk.
+        meta: The chunk's metadata in the footer.
         reader: Decodes the leaf's values.
     """
 
@@ -51,7 +51,7 @@ class Chunk:
 
     @property
     def num_rows(self) -> int:
-        """Rows of the row group."""
+        """Number of rows in the row group."""
         return self.file.footer.metadata.row_groups[self.key.row_group].num_rows
 
     @property
@@ -63,27 +63,26 @@ class Chunk:
 
     @cached_property
     def data(self) -> bytes:
-        """Its bytes."""
+        """The bytes of the chunk."""
         return self.file.source.read(*chunk_range(self.meta))
 
     @cached_property
     def walked(self) -> Sequence[Page]:
-        """Its pages, the dictionary page included, in the order of the file."""
+        """The pages in file order, including the dictionary page."""
         return walk_pages(self.data, self.meta.num_values)
 
     @cached_property
     def pages(self) -> LocatedPages:
-        """Its pages and their rows.
+        """The pages and their rows.
 
         Raises:
-            IndexBuildError: If the pages may not have an OffsetIndex; the message is the reason.
+            IndexBuildError: If the pages cannot have an OffsetIndex; the message says why.
         """
         return locate_pages(self.data, self.walked, self.meta, self.num_rows, self.leaf)
 
     @cached_property
     def column(self) -> pa.ChunkedArray:
-        """Its values as `LeafReader` gives them; texts that all lie in a dictionary as dictionary arrays."""
-        # strings that all pages take from the dictionary need not be spread out
+        """The values as `LeafReader` returns them; a dictionary array if every page uses the dictionary."""
         as_dictionary = may_be_dictionary(self.leaf) and all(
             page.uses_dictionary for page in self.walked if page.is_data
         )
@@ -103,19 +102,21 @@ class Chunk:
 
     def _decode(self, reader: LeafReader, *, as_dictionary: bool) -> pa.ChunkedArray:
         if not any(page.is_data for page in self.walked):
-            raise IndexBuildError("it has no data pages")
+            raise IndexBuildError("the column chunk has no data pages", reason="no-data-pages")
         return reader.read(self.data, self.meta, self.num_rows, as_dictionary=as_dictionary)
 
     def bytes_of(self, place: ByteRange | bytes) -> bytes:
-        """The bytes of one of its structures.
+        """Return the bytes of one of the chunk's structures.
 
         Raises:
-            CorruptFileError: If it is said to lie outside the file's body.
+            CorruptFileError: If its place is outside the file's body.
         """
         if isinstance(place, bytes):
             return place
         if not self.file.footer.holds(place.start, place.stop):
-            raise CorruptFileError(f"bytes {place.start} to {place.stop} lie outside the file's body")
+            raise CorruptFileError(
+                f"bytes {place.start} to {place.stop} are outside the file's body", reason="out-of-bounds"
+            )
         return self.file.source.read(place.start, place.stop)
 
     # --- how its values are ordered --------------------------------------------------------------------
@@ -131,24 +132,22 @@ class Chunk:
 
     @property
     def total_order(self) -> bool:
-        """Whether floats follow IEEE 754's total order, instead of the type's own."""
+        """Whether floats are ordered by IEEE 754's total order instead of the type's own order."""
         return self.order == "IEEE_754_TOTAL_ORDER"
 
     @property
     def order_refusal(self) -> str | None:
-        """Why there may be no bounds, when it is the order that the footer declares."""
+        """Why the declared column order forbids bounds; None if it does not."""
         order = self.order
         if order in (None, "TYPE_ORDER"):
             return None
         if order == "IEEE_754_TOTAL_ORDER":
-            return None if self.leaf.is_float else "its column order is not one of its type"
-        return (
-            NO_ORDER if order == "INT96_TIMESTAMP_ORDER" else "its column order is not known to this version"
-        )
+            return None if self.leaf.is_float else "the declared column order does not apply to its type"
+        return NO_ORDER if order == "INT96_TIMESTAMP_ORDER" else "this version does not know its column order"
 
     @property
     def has_order(self) -> bool:
-        """Whether bounds of this chunk can be computed, and would have a meaning."""
+        """Whether bounds of this chunk can be computed and are defined."""
         if self.order_refusal is not None:
             return False
         try:

@@ -1,6 +1,6 @@
-"""The page index of one column chunk, computed from its bytes.
+"""Compute the page index of one column chunk from its bytes.
 
-Refusals are `IndexBuildError`: what the specification forbids to index stays without an index.
+`IndexBuildError` means that the specification does not allow the index.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from intarsia.embed.chunk import NO_ORDER, Chunk
 from intarsia.embed.chunk_pages import LocatedPages
 from intarsia.embed.page_bounds import PageBounds, cut_max, cut_min, page_bounds
 from intarsia.embed.page_counts import present_counts
-from intarsia.embed.stated_pages import ToldPages, stated_pages
+from intarsia.embed.stated_pages import StatedPages, stated_pages
 from intarsia.errors import FormatError, IndexBuildError
 from intarsia.format.structs import ColumnIndex, OffsetIndex, PageEncodingStats, Type
 from intarsia.rows.bounds import boundary_order
@@ -22,22 +22,22 @@ from intarsia.rows.ordering import Ordering
 
 Counts = npt.NDArray[np.int64]
 
-#: Bounds leave NaN out, as the specification asks, and readers of today do not look at ``nan_counts``.  To
-#: Spark, DuckDB and DataFusion NaN is greater than every number, so by such bounds they skip pages whose NaN
-#: match ``x > 5``.  parquet-java writes no column index then, either.
+#: The specification excludes NaN from bounds, and current readers ignore ``nan_counts``.  Spark, DuckDB and
+#: DataFusion order NaN above every number, so with these bounds they would skip pages whose NaN match
+#: ``x > 5``.  parquet-java omits the column index in this case, too.
 HOLDS_NAN = (
-    "it holds NaN, and readers to which NaN is the greatest number would skip it by bounds without NaN"
+    "it contains NaN; engines that order NaN above every number would skip matching rows by bounds without it"
 )
 
 
 @dataclass(frozen=True)
 class ChunkIndex:
-    """What could be computed for a chunk.
+    """The computed page index of a chunk.
 
     Attributes:
-        offset_index: Where the pages are.
-        column_index: Their bounds; None where there may be none.
-        encoding_stats: Encodings of the pages.
+        offset_index: The locations of the pages.
+        column_index: Their bounds; None if the specification does not allow them.
+        encoding_stats: The encodings of the pages.
         reason: Why there is no column index; None if there is one.
     """
 
@@ -52,10 +52,10 @@ def index_chunk(chunk: Chunk, *, refusal: str | None = None) -> ChunkIndex:
 
     Args:
         chunk: The chunk.
-        refusal: Why there is to be no column index, if there is to be none.
+        refusal: Why the column index is omitted; None to compute it.
 
     Raises:
-        IndexBuildError: If the pages may not even have an OffsetIndex; the message is the reason.
+        IndexBuildError: If the pages cannot have an OffsetIndex either; the message says why.
         FormatError: If the pages are damaged.
     """
     found = chunk.pages
@@ -71,10 +71,10 @@ def index_chunk(chunk: Chunk, *, refusal: str | None = None) -> ChunkIndex:
 
 
 def _column_index(chunk: Chunk, found: LocatedPages) -> tuple[ColumnIndex | None, Counts | None]:
-    """The column index, or None where NaN forbids it; and the bytes of each page's values, if known."""
+    """Return the column index, None if the chunk contains NaN; and the value bytes of each page, if known."""
     leaf, ordering = chunk.leaf, chunk.reader.ordering
     if ordering is None:
-        raise IndexBuildError(NO_ORDER)
+        raise IndexBuildError(NO_ORDER, reason="no-order")
     present, bounds = stated_pages(chunk) or _decoded_pages(chunk, found, ordering)
     null_counts = found.num_values - present
     holds = present > 0
@@ -109,22 +109,28 @@ def _column_index(chunk: Chunk, found: LocatedPages) -> tuple[ColumnIndex | None
     return index, value_bytes
 
 
-def _decoded_pages(chunk: Chunk, found: LocatedPages, ordering: Ordering) -> ToldPages:
-    """What the values of the pages are."""
+def _decoded_pages(chunk: Chunk, found: LocatedPages, ordering: Ordering) -> StatedPages:
+    """Compute bounds and counts of the pages from their values."""
     present = present_counts(found.num_values, found.levels, chunk.column)
     if present is None:
-        raise IndexBuildError(f"its pages claim {chunk.num_rows} rows, {len(chunk.column)} were decoded")
+        raise IndexBuildError(
+            f"its pages claim {chunk.num_rows} rows, but {len(chunk.column)} were decoded",
+            reason="row-count-mismatch",
+        )
     values = chunk.values
     if len(values) != present.sum():
-        raise IndexBuildError(f"its levels tell of {present.sum()} values, {len(values)} were decoded")
+        raise IndexBuildError(
+            f"its levels claim {present.sum()} values, but {len(values)} were decoded",
+            reason="value-count-mismatch",
+        )
     starts = (np.cumsum(present) - present)[present > 0]
     if not len(starts):
-        return ToldPages(present, PageBounds([], [], np.empty(0, np.int64) if ordering.is_float else None))
-    return ToldPages(present, page_bounds(values, starts, ordering, total_order=chunk.total_order))
+        return StatedPages(present, PageBounds([], [], np.empty(0, np.int64) if ordering.is_float else None))
+    return StatedPages(present, page_bounds(values, starts, ordering, total_order=chunk.total_order))
 
 
 def _spread(counts: Counts | None, holds: npt.NDArray[np.bool_]) -> Counts:
-    """Counts of the pages that hold a value, with 0 for the others."""
+    """Return counts for all pages; pages with only nulls get 0."""
     spread = np.zeros(len(holds), dtype=np.int64)
     if counts is not None:
         spread[holds] = counts
@@ -132,6 +138,6 @@ def _spread(counts: Counts | None, holds: npt.NDArray[np.bool_]) -> Counts:
 
 
 def _fill(bounds: list[bytes], holds: npt.NDArray[np.bool_]) -> list[bytes]:
-    """Bounds of the pages that hold a value, with empty ones for the others."""
+    """Return bounds for all pages; pages with only nulls get an empty one."""
     given = iter(bounds)
     return [next(given) if held else b"" for held in holds.tolist()]

@@ -1,6 +1,6 @@
-"""The rows of each page of a column chunk.
+"""Find the rows of each page of a column chunk.
 
-Refusals are `IndexBuildError`: such pages may have no OffsetIndex.
+`IndexBuildError` means that the pages cannot have an OffsetIndex.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class LocatedPages:
     """The pages of a chunk and the rows in them.
 
     Attributes:
-        pages: Every page, the dictionary page included.
+        pages: All pages, including the dictionary page.
         data: The data pages.
-        levels: Levels of each data page, where nesting made it necessary to count them.
-        num_rows: Rows of each data page.
+        levels: Levels of each data page; None for columns where counting them is not necessary.
+        num_rows: Number of rows of each data page.
     """
 
     pages: Sequence[Page]
@@ -40,7 +40,7 @@ class LocatedPages:
 
     @property
     def num_values(self) -> Counts:
-        """Values of each data page, nulls and empty lists included."""
+        """Number of values of each data page, including nulls and empty lists."""
         return np.array([page.num_values for page in self.data], dtype=np.int64)
 
     @property
@@ -49,11 +49,11 @@ class LocatedPages:
         return np.cumsum(self.num_rows) - self.num_rows
 
     def offset_index(self, chunk_start: int, value_bytes: Counts | None = None) -> OffsetIndex:
-        """The pages as an OffsetIndex.
+        """Return the OffsetIndex of the pages.
 
         Args:
             chunk_start: Byte offset of the chunk in the file.
-            value_bytes: Bytes of the values of each page, where they are known.
+            value_bytes: Size of the values of each page in bytes, if known.
         """
         locations = [
             PageLocation(chunk_start + page.start, page.stop - page.start, first_row)
@@ -62,7 +62,7 @@ class LocatedPages:
         return OffsetIndex(locations, None if value_bytes is None else value_bytes.tolist())
 
     def encoding_stats(self) -> list[PageEncodingStats]:
-        """How many pages there are of each type and encoding."""
+        """Return the number of pages of each type and encoding."""
         counts = Counter((page.header.type, page.encoding) for page in self.pages if page.encoding >= 0)
         return [
             PageEncodingStats(kind, encoding, count) for (kind, encoding), count in sorted(counts.items())
@@ -76,31 +76,36 @@ def locate_pages(
 
     Args:
         chunk: The bytes of the chunk.
-        pages: Its pages, as `intarsia.file.pages.walk_pages` gives them.
-        meta: What the footer says of the chunk.
-        num_rows: Rows in the row group.
+        pages: Its pages, as returned by `intarsia.file.pages.walk_pages`.
+        meta: The chunk's metadata in the footer.
+        num_rows: Number of rows in the row group.
         leaf: The column.
 
     Raises:
-        IndexBuildError: If the pages may not have an OffsetIndex; the message is the reason.
+        IndexBuildError: If the pages cannot have an OffsetIndex; the message says why.
         FormatError: If the pages are damaged.
     """
     data = [page for page in pages if page.is_data]
     if not data:
-        raise IndexBuildError("it has no data pages")
+        raise IndexBuildError("the column chunk has no data pages", reason="no-data-pages")
     levels = None
     rows = [page.num_values for page in data]
     if leaf.max_repetition_level or leaf.max_definition_level > 1:
         levels = [count_levels(chunk, page, meta, leaf) for page in data]
         rows = [counted.num_rows for counted in levels]
         if not all(counted.starts_row for counted in levels):
-            raise IndexBuildError("a page starts within a row")
+            raise IndexBuildError("a page starts in the middle of a row", reason="page-splits-row")
     if not all(rows):
-        raise IndexBuildError("a page is empty")
+        raise IndexBuildError("a page is empty", reason="empty-page")
     for page, counted in zip(data, rows, strict=True):
         two = page.header.data_page_header_v2
         if two is not None and two.num_rows != counted:
-            raise IndexBuildError(f"a page's header claims {two.num_rows} rows, its levels {counted}")
+            raise IndexBuildError(
+                f"a page header claims {two.num_rows} rows, but its levels {counted}",
+                reason="row-count-mismatch",
+            )
     if sum(rows) != num_rows:
-        raise IndexBuildError(f"its pages hold {sum(rows)} rows, the row group has {num_rows}")
+        raise IndexBuildError(
+            f"its pages have {sum(rows)} rows, but the row group has {num_rows}", reason="row-count-mismatch"
+        )
     return LocatedPages(pages, data, levels, np.array(rows, dtype=np.int64))

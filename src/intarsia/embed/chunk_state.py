@@ -1,4 +1,4 @@
-"""What a column chunk has, or is to have, of Parquet's standard structures."""
+"""The standard structures of a column chunk, before and after `attach`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from intarsia.format.footer import Footer
 from intarsia.format.structs import ColumnChunk, PageEncodingStats, Statistics
 from intarsia.storage import ByteRange
 
-#: Fields of `Statistics` that have a meaning only where the footer declares how the column is ordered.
+#: Fields of `Statistics` that are defined only if the footer declares a column order.
 ORDERED_BOUNDS = ("min_value", "max_value", "is_min_value_exact", "is_max_value_exact")
 
-#: Where a structure lies in the original file, or its bytes if it was added; None: there is none.
+#: The range of a structure in the file, or its bytes if it is new; None if there is no structure.
 Placed: TypeAlias = ByteRange | bytes | None
 
 
@@ -23,12 +23,12 @@ class ChunkState:
     """The standard structures of one chunk.
 
     Attributes:
-        offset_index: Its OffsetIndex.
-        column_index: Its ColumnIndex.
-        bloom_filter: Its Bloom filter, header and bits; a place ends with the body where nobody wrote down
-            how long the filter is.
-        encoding_stats: Encodings of the pages, if the original footer does not say them.
-        statistics: Statistics that take the place of the original footer's; None: those stay.
+        offset_index: The OffsetIndex.
+        column_index: The ColumnIndex.
+        bloom_filter: Header and bits of the Bloom filter.  A range extends to the end of the body if the
+            footer does not give the filter's length.
+        encoding_stats: Encodings of the pages; empty if the original footer has them.
+        statistics: Statistics that replace those of the original footer; None to keep those.
     """
 
     offset_index: Placed = None
@@ -39,11 +39,11 @@ class ChunkState:
 
 
 def state_of(chunk: ColumnChunk, body_stop: int) -> ChunkState:
-    """What a footer says of a chunk.
+    """Return the structures of a chunk according to its footer.
 
     Args:
         chunk: The chunk.
-        body_stop: Where the original footer starts.
+        body_stop: Byte offset of the original footer.
     """
     meta = chunk.meta_data
     bloom_filter = None
@@ -60,11 +60,11 @@ def state_of(chunk: ColumnChunk, body_stop: int) -> ChunkState:
 
 
 def present_states(original: Footer, current: Footer) -> dict[ChunkKey, ChunkState]:
-    """The structures of every chunk as a retrofitted file has them; all of them as places.
+    """Return the structures of every chunk of a file, all of them as ranges.
 
     Args:
-        original: The footer of the file before anything was added.
-        current: The footer of the file; the same as the original if nothing was.
+        original: The footer of the original file.
+        current: The current footer; equal to the original one if nothing is attached.
     """
     orders_added = original.metadata.column_orders is None and current.metadata.column_orders is not None
     states = {}
@@ -74,7 +74,7 @@ def present_states(original: Footer, current: Footer) -> dict[ChunkKey, ChunkSta
         after = chunk.meta_data
         if before is not None and after is not None:
             left = before.statistics
-            if left is not None and orders_added:  # bounds that were not written by that order went
+            if left is not None and orders_added:  # `add_column_orders` removed bounds of undeclared order
                 left = without_bounds(left)
             state = replace(
                 state,
@@ -86,23 +86,23 @@ def present_states(original: Footer, current: Footer) -> dict[ChunkKey, ChunkSta
 
 
 def is_added(place: Placed, original: Footer) -> bool:
-    """Whether a structure lies behind the original file, or is to."""
+    """Return whether a structure is attached or new, that is, not part of the original file."""
     return isinstance(place, bytes) or (place is not None and place.stop > original.file_length)
 
 
 def carried_states(original: Footer, current: ParquetInput) -> dict[ChunkKey, ChunkState]:
-    """The same as `present_states`, with the bytes of what was added.
+    """Return the same as `present_states`, with the bytes of attached structures instead of their ranges.
 
     Args:
-        original: The footer of the file before anything was added.
-        current: The file.
+        original: The footer of the original file.
+        current: The current file.
     """
 
     def carried(place: Placed) -> Placed:
         if not isinstance(place, ByteRange) or not is_added(place, original):
             return place
         if not current.footer.holds(place.start, place.stop):
-            return None  # damaged: as if it were not there
+            return None  # treat a damaged structure as missing
         return current.source.read(place.start, place.stop)
 
     return {
@@ -117,12 +117,12 @@ def carried_states(original: Footer, current: ParquetInput) -> dict[ChunkKey, Ch
 
 
 def without_bounds(statistics: Statistics) -> Statistics:
-    """Statistics without what depends on an order."""
+    """Return the statistics without the fields that depend on an order."""
     return statistics._replace(**dict.fromkeys(ORDERED_BOUNDS))
 
 
 def chunks_of(footer: Footer) -> Iterator[tuple[ChunkKey, ColumnChunk]]:
-    """Every chunk of a file, row group by row group."""
+    """Yield every chunk of a file, row group by row group."""
     for ordinal, group in enumerate(footer.metadata.row_groups):
         for leaf, chunk in enumerate(group.columns):
             yield ChunkKey(ordinal, leaf), chunk

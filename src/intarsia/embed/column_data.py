@@ -1,4 +1,4 @@
-"""The values of a file's columns, as an index being built asks for them."""
+"""The values of a file's columns, as input for building an index."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class FileColumns:
 
     Args:
         file: The original file.
-        offset_index: Gives the bytes of a chunk's OffsetIndex if they are known and to be believed, so that
-            pages need not be walked.
-        before_row_group: Called before the values of a row group are read, with its ordinal.
+        offset_index: Returns the bytes of a chunk's OffsetIndex if it has a trusted one, so that its pages
+            need not be walked.
+        before_row_group: Called with the ordinal of a row group before its values are read.
     """
 
     def __init__(
@@ -58,11 +58,11 @@ class FileColumns:
 
     @property
     def schema(self) -> pa.Schema:
-        """The file's schema, as `pyarrow.parquet.read_table` gives it."""
+        """The file's schema, as in `pyarrow.parquet.read_table`."""
         return self._file.arrow_schema
 
     def rows(self, ordinals: Rows) -> pa.Table:
-        """Some whole rows, of all columns; ordinals ascend."""
+        """Return the rows with these ascending ordinals, with all columns."""
         for leaf in self._file.footer.leaves:
             self._check_rows(leaf)
         edges = self._file.footer.row_group_starts
@@ -74,21 +74,21 @@ class FileColumns:
         return pa.concat_tables(parts) if parts else pa.Table.from_batches([], self._file.arrow_schema)
 
     def type_of(self, column: ColumnName) -> pa.DataType:
-        """Arrow's type of a column (dotted, or a path).
+        """Return the Arrow type of a column (a dotted name or a path).
 
         Raises:
-            ColumnNotFoundError: If there is no such column.
-            IndexBuildError: If it lies in a list or map, or is a group of columns.
-            CorruptFileError: If the footer claims other rows than it has values for.
+            ColumnNotFoundError: If the file has no such column.
+            IndexBuildError: If the column is inside a list or map, or is a group of columns.
+            CorruptFileError: If the footer claims more or fewer rows than the column has values.
         """
         return self._file.leaf_types[self.leaf(column).ordinal]
 
     def batches(self, column: ColumnName) -> Iterator[tuple[int, pa.Array]]:
-        """A column (dotted) from its first row to its last, a row group or less at a time."""
+        """Yield first row and values of a column (a dotted name) in parts of at most one row group."""
         return self._batches(self.leaf(column), encoded=False)
 
     def encoded_batches(self, column: ColumnName) -> Iterator[tuple[int, pa.Array]]:
-        """The same; texts that all lie in a dictionary come as dictionary arrays, which is much faster."""
+        """Yield the same, but fully dictionary-encoded strings as dictionary arrays, which is much faster."""
         leaf = self.leaf(column)
         return self._batches(leaf, encoded=may_be_dictionary(leaf) and _is_text(self.type_of(column)))
 
@@ -97,20 +97,21 @@ class FileColumns:
         for row_group, group in enumerate(self._file.footer.metadata.row_groups):
             if group.num_rows == 0:
                 continue
-            meta = self._file.footer.chunk_metadata(row_group, leaf)  # raises if it cannot be read
-            # pyarrow would make one dictionary of plain pages, too, but slowly
+            meta = self._file.footer.chunk_metadata(row_group, leaf)  # raises if it cannot be parsed
+            # pyarrow can also build a dictionary from plain pages, but that is slow
             as_dictionary = encoded and is_all_dictionary(meta)
             for chunk in self._read(row_group, leaf, as_dictionary=as_dictionary).chunks:
                 yield row, chunk
                 row += len(chunk)
 
     def int96_unit(self, columns: Iterable[ColumnName]) -> str | None:
-        """What Arrow's nanoseconds are worth for INT96 columns, of which it keeps the lowest 64 bits only.
+        """Return the coarsest unit in which Arrow's nanoseconds represent all values of INT96 columns.
+
+        Arrow keeps only the lowest 64 bits of the nanoseconds, so times after 2262 overflow.
 
         Returns:
-            ``"us"`` if every value is a number of whole microseconds and Arrow has it as it is; ``"ns"`` if
-            some have nanoseconds; None if some come out as other times (Arrow's end in 2262), or if none of
-            the columns is INT96.
+            ``"us"`` if every value is a whole number of microseconds; ``"ns"`` if some are not; None if some
+            values overflow, or if no column is INT96.
         """
         units = {self._int96_unit(leaf) for leaf in map(self.leaf, columns) if leaf.type == Type.INT96}
         return None if not units or None in units else "ns" if "ns" in units else "us"
@@ -125,7 +126,7 @@ class FileColumns:
         for row_group, group in enumerate(self._file.footer.metadata.row_groups):
             if group.num_rows == 0:
                 continue
-            nanoseconds, seconds = (  # of seconds, no INT96 has more than 64 bits hold
+            nanoseconds, seconds = (  # the seconds of every INT96 value fit into 64 bits
                 self._read(row_group, leaf, int96_unit=unit).drop_null().cast(pa.int64()).to_numpy()
                 for unit in (None, "s")
             )
@@ -136,19 +137,29 @@ class FileColumns:
         return unit
 
     def leaf(self, column: ColumnName) -> Leaf:
-        """The leaf that a dotted name, or a path, means."""
+        """Return the leaf of a column (a dotted name or a path)."""
         try:
             path = resolve_column(self._file.arrow_schema, column).path
         except PredicateError as error:
-            raise IndexBuildError(f"{self._file.path}: no index on {column!r}: {error}") from error
+            raise IndexBuildError(
+                f"{self._file.path}: an index cannot be built on {column!r}: {error}",
+                reason=error.reason,
+                path=self._file.path,
+                column=error.column,
+            ) from error
         leaf = self._file.leaves_by_path.get(path)
         if leaf is None or leaf.ordinal not in self._file.leaf_types:
-            raise IndexBuildError(f"{self._file.path}: {column!r} is no column with one value a row")
+            raise IndexBuildError(
+                f"{self._file.path}: column {column!r} does not have one value per row",
+                reason="not-a-flat-column",
+                path=self._file.path,
+                column=".".join(path),
+            )
         self._check_rows(leaf)
         return leaf
 
     def _check_rows(self, leaf: Leaf) -> None:
-        """Indexes make room for as many rows as the footer claims, before they ask for a value."""
+        """Check the footer's row counts, because indexes allocate by them before they read a value."""
         if leaf.ordinal not in self._checked:
             with self._file.named_errors():
                 for row_group in range(len(self._file.footer.metadata.row_groups)):
@@ -159,7 +170,7 @@ class FileColumns:
         return field_values(self._read_columns(row_group, [leaf], **options).column(0), leaf.path[1:])
 
     def _read_columns(self, row_group: int, leaves: Sequence[Leaf], **options: Any) -> pa.Table:
-        """Some leaves of a row group, with as many rows as the footer says, or an error."""
+        """Read leaves of a row group, and check that they have the number of rows in the footer."""
         self._before_row_group(row_group)
         footer = self._file.footer
         schema = self._schema_of(leaves)
@@ -171,13 +182,17 @@ class FileColumns:
             LeafPages(schema.leaves.index(leaf), meta, (data,), meta.num_values)
             for leaf, meta, data in zip(leaves, metas, chunks, strict=True)
         ]
-        # more rows than there can be are claimed, so that all that come are counted
+        # request as many rows as the chunks could have, so that surplus rows are noticed
         claimed = max([num_rows, *(meta.num_values for meta in metas)])
         with self._file.named_errors():
             table = decode_pages(schema, pages, claimed, what, **options)
-            # rows are numbered by what the footer says; other counts would shift all that follow
+            # rows are numbered by the footer's counts; a wrong count would shift all later rows
             if table.num_rows != num_rows:
-                raise CorruptFileError(f"{what} gave {table.num_rows} rows, not {num_rows}")
+                raise CorruptFileError(
+                    f"{what} decoded to {table.num_rows} rows, not {num_rows}",
+                    reason="row-count-mismatch",
+                    column=leaves[0].name if len(leaves) == 1 else None,
+                )
         return table
 
     def _schema_of(self, leaves: Sequence[Leaf]) -> SyntheticSchema:
@@ -187,10 +202,10 @@ class FileColumns:
         return self._schemas[roots]
 
     def page_edges(self, column: str) -> Rows:
-        """First row of each data page of a column, and the number of rows at the end.
+        """Return the first row of each data page of a column, followed by the number of rows.
 
         Raises:
-            IndexBuildError: If its pages do not tell which rows they hold.
+            IndexBuildError: If the rows of its pages cannot be determined.
         """
         leaf = self.leaf(column)
         footer = self._file.footer
@@ -217,8 +232,11 @@ class FileColumns:
             return locate_pages(data, pages, meta, num_rows, leaf).first_rows
         except IndexBuildError as error:
             raise IndexBuildError(
-                f"{self._file.path}: the rows of the pages of {leaf.name!r} are not known: {error}; "
-                "index it by row group"
+                f"{self._file.path}: the rows of the pages of {leaf.name!r} cannot be determined: {error}; "
+                "use granularity='row_group'",
+                reason=error.reason,
+                path=self._file.path,
+                column=leaf.name,
             ) from error
 
 
@@ -228,7 +246,7 @@ def _is_text(data_type: pa.DataType) -> bool:
 
 
 class _PageEdges(Mapping[str, Rows]):
-    """Page edges of the columns that are asked for."""
+    """Page edges by column, computed on first access."""
 
     def __init__(self, columns: FileColumns) -> None:
         self._columns = columns
@@ -240,7 +258,7 @@ class _PageEdges(Mapping[str, Rows]):
         return self._known[column]
 
     def __contains__(self, column: object) -> bool:
-        return isinstance(column, str)  # a name that is none raises when it is asked for
+        return isinstance(column, str)  # `__getitem__` raises for unknown columns
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._known)

@@ -1,4 +1,4 @@
-"""Page bodies, decompressed by pyarrow."""
+"""Decompress page bodies with pyarrow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pyarrow as pa
 from intarsia.errors import CorruptFileError, UnsupportedFeatureError
 from intarsia.format.structs import CompressionCodec
 
-#: pyarrow's names; LZ4, whose framing varies by writer, is dealt with apart, and nobody has LZO.
+#: pyarrow's codec names.  LZ4 is handled separately because its framing varies by writer; LZO is unsupported.
 _CODECS = {
     CompressionCodec.SNAPPY: "snappy",
     CompressionCodec.GZIP: "gzip",
@@ -16,7 +16,7 @@ _CODECS = {
     CompressionCodec.LZ4_RAW: "lz4_raw",
 }
 
-#: Hadoop puts two of these before each block: decompressed size, compressed size.
+#: Hadoop writes two sizes before each block: decompressed, compressed.
 _HADOOP_SIZE_BYTES = 4
 
 #: Page sizes are signed 32-bit numbers.
@@ -24,21 +24,23 @@ _MAX_PAGE_BYTES = (1 << 31) - 1
 
 
 def decompress(body: bytes | memoryview, codec: int, uncompressed_bytes: int) -> memoryview:
-    """The uncompressed bytes of a page.
+    """Return the uncompressed bytes of a page.
 
     Args:
         body: The page's bytes in the file.
         codec: The chunk's `CompressionCodec`.
-        uncompressed_bytes: What the page header says comes out.
+        uncompressed_bytes: Uncompressed size from the page header.
 
     Raises:
-        CorruptFileError: If something else comes out.
-        UnsupportedFeatureError: If pyarrow has no such codec.
+        CorruptFileError: If the page does not decompress to this size.
+        UnsupportedFeatureError: If pyarrow does not support the codec.
     """
     if codec == CompressionCodec.UNCOMPRESSED:
         return memoryview(body)
     if not 0 <= uncompressed_bytes <= _MAX_PAGE_BYTES:
-        raise CorruptFileError(f"a page claims {uncompressed_bytes} bytes", struct="PageHeader")
+        raise CorruptFileError(
+            f"a page claims {uncompressed_bytes} bytes", reason="invalid-page-size", struct="PageHeader"
+        )
     if uncompressed_bytes == 0:
         return memoryview(b"")
     if codec == CompressionCodec.LZ4:
@@ -47,7 +49,9 @@ def decompress(body: bytes | memoryview, codec: int, uncompressed_bytes: int) ->
     if name is None or not pa.Codec.is_available(name):
         shown = CompressionCodec(codec).name if codec in tuple(CompressionCodec) else str(codec)
         raise UnsupportedFeatureError(
-            f"pages are compressed with {shown}, which pyarrow cannot undo here; rewrite the file with ZSTD"
+            f"pages are compressed with {shown}, which this pyarrow does not support; rewrite the file with "
+            "ZSTD",
+            reason="unsupported-codec",
         )
     return _undo(name, body, uncompressed_bytes)
 
@@ -56,16 +60,20 @@ def _undo(name: str, body: bytes | memoryview, uncompressed_bytes: int) -> memor
     try:
         data = memoryview(pa.decompress(body, uncompressed_bytes, codec=name)).cast("B")
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-        raise CorruptFileError(f"a page does not decompress: {error}", struct="PageHeader") from error
+        raise CorruptFileError(
+            f"a page does not decompress: {error}", reason="decompression-failed", struct="PageHeader"
+        ) from error
     if len(data) != uncompressed_bytes:
         raise CorruptFileError(
-            f"a page gave {len(data)} bytes, not {uncompressed_bytes}", struct="PageHeader"
+            f"a page decompressed to {len(data)} bytes, not {uncompressed_bytes}",
+            reason="invalid-page-size",
+            struct="PageHeader",
         )
     return data
 
 
 def _lz4(body: memoryview, uncompressed_bytes: int) -> memoryview:
-    """LZ4 as Hadoop frames it; else as the LZ4 frame format, or bare, as some writers did."""
+    """Decompress LZ4 in Hadoop's framing, in the LZ4 frame format, or as a raw block, as writers differ."""
     framed = _hadoop_blocks(body, uncompressed_bytes)
     if framed is not None:
         return framed

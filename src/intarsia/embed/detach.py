@@ -1,4 +1,4 @@
-"""Taking off what was attached: the original file again, byte for byte."""
+"""Detach indexes: restore the original file, byte for byte."""
 
 from __future__ import annotations
 
@@ -17,29 +17,30 @@ from intarsia.storage.target import find_target
 
 
 def detach(path: str | os.PathLike[str]) -> DetachReport:
-    """Bring back the original file, if anything was attached to it.
+    """Restore the original file, if indexes are attached to it.
 
-    Indexes that `intarsia.write_table` laid behind the rows are taken off, too.
+    Indexes that `intarsia.write_table` wrote are removed, too.
 
     Args:
-        path: A local file, or the URL of an object whose store knows conditional puts.
+        path: A local file, or the URL of an object in a store that supports conditional puts.
 
     Returns:
-        What was taken off; ``detached`` is False where there was nothing, and the file is then left alone.
+        The names of the removed indexes; ``detached`` is False if nothing was attached and the file was not
+        changed.
 
     Raises:
-        FileNotFoundError: If nothing is there.
-        IsADirectoryError: If it is a folder.
-        CorruptFileError: If it is no Parquet file, or a damaged one.
+        FileNotFoundError: If the path does not exist.
+        IsADirectoryError: If the path is a folder.
+        CorruptFileError: If the file is not a Parquet file, or is damaged.
         UnsupportedFeatureError: If the file is encrypted or signed.
-        IndexPayloadError: If the file carries the directory of another one.
-        NewerDirectoryError: If a later version of Intarsia added something to it.
-        ReplaceError: If the file could not be replaced.
-        ChangedMeanwhileError: If somebody else changed it meanwhile.
-        ReplacedWhileReadError: The same, while it was read.
-        ObjectStoreError: If a store behind a URL cannot be reached, refuses, or is not known.
+        IndexPayloadError: If the file's directory of indexes belongs to another file.
+        NewerDirectoryError: If a later version of Intarsia attached indexes to the file.
+        ReplaceError: If the file cannot be replaced.
+        ChangedMeanwhileError: If another process changed the file.
+        ReplacedWhileReadError: If the file was replaced while it was read.
+        ObjectStoreError: If the store behind a URL cannot be reached, refuses the request, or is unknown.
 
-    In each case the file is untouched.
+    After an error the file is unchanged.
 
     Example:
         >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
@@ -58,8 +59,10 @@ def detach(path: str | os.PathLike[str]) -> DetachReport:
         original = find_original(current)
         if original.stale is not None:
             raise IndexPayloadError(
-                f"{target.path}: its Intarsia directory is not about this file: {original.stale}. Nothing "
-                "was detached; the original is not inside, and readers ignore the directory"
+                f"{target.path}: its Intarsia directory belongs to another file: {original.stale}; nothing "
+                "was detached, and readers ignore the directory",
+                reason="foreign-directory",
+                path=target.path,
             )
         if original.directory is not None:
             length = original.length
@@ -77,7 +80,7 @@ def detach(path: str | os.PathLike[str]) -> DetachReport:
 
 
 def _added_structures(original: Original) -> list[str]:
-    """Names of the standard structures that a retrofitted file has and the original one has not."""
+    """Return the names of the standard structures that were added to the original file."""
     footer = original.file.footer
     names: dict[str, None] = {}
     for key, state in present_states(footer, original.current.footer).items():

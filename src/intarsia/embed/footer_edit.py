@@ -1,6 +1,6 @@
-"""Changing a footer without losing what this version does not know (contract C8).
+"""Edit a footer without losing fields that this version does not know (contract C8).
 
-The footer is edited as a generic tree of fields; the numbers are those of ``parquet.thrift``.
+The footer is edited as a generic tree of fields.  The field numbers are from ``parquet.thrift``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _EXTENSIONS = 32767, -16384
 
 @dataclass
 class FooterEdit:
-    """A footer that is being changed.
+    """A footer with changes.
 
     Args:
         raw: The original footer's bytes.
@@ -69,23 +69,23 @@ class FooterEdit:
 
     def _chunk_metadata(self, row_group: int, leaf: int) -> Struct:
         meta = self._chunk(row_group, leaf).struct(_META_DATA)
-        assert meta is not None, "whoever changes a chunk has read its metadata"
+        assert meta is not None, "only chunks with parsed metadata are changed"
         return meta
 
     def set_offset_index(self, row_group: int, leaf: int, place: ByteRange | None) -> None:
-        """Say where a chunk's OffsetIndex lies, or that there is none."""
+        """Set the place of a chunk's OffsetIndex, or remove it."""
         _set_place(self._chunk(row_group, leaf), _OFFSET_INDEX, place)
 
     def set_column_index(self, row_group: int, leaf: int, place: ByteRange | None) -> None:
-        """Say where a chunk's ColumnIndex lies, or that there is none."""
+        """Set the place of a chunk's ColumnIndex, or remove it."""
         _set_place(self._chunk(row_group, leaf), _COLUMN_INDEX, place)
 
     def set_bloom_filter(self, row_group: int, leaf: int, place: ByteRange | None) -> None:
-        """Say where a chunk's Bloom filter lies, or that there is none."""
+        """Set the place of a chunk's Bloom filter, or remove it."""
         _set_place(self._chunk_metadata(row_group, leaf), _BLOOM_FILTER, place)
 
     def set_statistics(self, row_group: int, leaf: int, statistics: Statistics) -> None:
-        """Give a chunk other bounds and counts; what else its statistics say stays."""
+        """Set the bounds and counts of a chunk's statistics; other fields are kept."""
         meta = self._chunk_metadata(row_group, leaf)
         tree = meta.struct(_STATISTICS) or Struct()
         for name, (field, kind) in _STATISTICS_FIELDS.items():
@@ -97,16 +97,17 @@ class FooterEdit:
         meta.set(_STATISTICS, STRUCT, tree)
 
     def set_encoding_stats(self, row_group: int, leaf: int, stats: Sequence[PageEncodingStats]) -> None:
-        """Say what encodings a chunk's pages have, unless the footer says so already."""
+        """Set the encodings of a chunk's pages, unless the footer has them."""
         meta = self._chunk_metadata(row_group, leaf)
         if meta.structs(_ENCODING_STATS) is None:
             items = [Struct({place: (I32, number) for place, number in enumerate(stat, 1)}) for stat in stats]
             meta.set(_ENCODING_STATS, LIST, List(STRUCT, items))
 
     def add_column_orders(self, num_leaves: int) -> None:
-        """Declare that every leaf is ordered as its type is, where the footer declares no order at all.
+        """Declare the type's order for every leaf, if the footer declares no orders.
 
-        Bounds that stand in the chunks' statistics had no meaning so far, and must not get one now: they go.
+        Existing bounds in the chunks' statistics were written without a declared order.  They are removed,
+        because the declaration would give them a meaning.
         """
         if self._tree.structs(_COLUMN_ORDERS) is not None:
             return
@@ -121,7 +122,7 @@ class FooterEdit:
                         statistics.remove(field)
 
     def set_key_value(self, key: bytes, value: bytes) -> None:
-        """Put an entry at the end of the key/value metadata, in place of all of the same key."""
+        """Append an entry to the key/value metadata, and remove all others of the same key."""
         kept = [item for item in self._tree.structs(_KEY_VALUES) or [] if item.get(_KEY) != key]
         entry = Struct({_KEY: (BINARY, key), _VALUE: (BINARY, value)})
         self._tree.set(_KEY_VALUES, LIST, List(STRUCT, [*kept, entry]))
@@ -141,7 +142,7 @@ class FooterEdit:
         return found
 
     def to_bytes(self) -> bytes:
-        """The changed footer."""
+        """Serialize the changed footer."""
         return serialize_tree(self._tree)
 
 

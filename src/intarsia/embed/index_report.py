@@ -1,4 +1,4 @@
-"""What attaching to many files did, file by file and in all."""
+"""The report of attaching indexes to many files."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class IndexedFile:
-    """What became of one file.
+    """The outcome for one file.
 
     Attributes:
         path: The file.
         bytes_before: Its length before; 0 if it could not be read.
         bytes_after: Its length now.
         built: Names of the indexes that were built.
-        kept: Names of those that were there already.
-        notes: What has no index, or one of hardly any use, and why: ``index``, ``reason``, perhaps ``column``
-            and ``row_group``.
-        error: Why the file was left as it was; None if all went well.
-        seconds: How long it took.
+        kept: Names of the indexes that the file already had.
+        notes: Columns without an index, or with one that will hardly exclude anything: ``index``, ``reason``
+            and, where they apply, ``column`` and ``row_group``.
+        error: Why the file was not changed; None after success.
+        seconds: Time taken.
     """
 
     path: str
@@ -39,7 +39,7 @@ class IndexedFile:
 
     @classmethod
     def of(cls, report: AttachReport) -> IndexedFile:
-        """What attaching to a file reported."""
+        """Convert the report of one file."""
         return cls(
             report.path,
             report.bytes_before,
@@ -56,7 +56,7 @@ class IndexedFile:
         return bool(self.built) or self.bytes_before != self.bytes_after
 
     def to_json(self) -> str:
-        """As text, to cross from an executor to the driver."""
+        """Serialize to JSON, to send it from an executor to the driver."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -70,12 +70,12 @@ class IndexedFile:
 
 @dataclass(frozen=True)
 class IndexReport:
-    """What `intarsia.spark.index`, or the command, did to a lake; ``str(report)`` is for people.
+    """The report of `intarsia.spark.index` or of ``intarsia index``; ``str(report)`` is for people.
 
     Attributes:
         per_file: Every file, ordered by path.
-        seconds: How long the whole took.
-        files_other: The number of files in the folders that are not Parquet and were left alone.
+        seconds: Total time taken.
+        files_other: Number of files in the folders that are not Parquet and were ignored.
 
     Example:
         >>> print(IndexReport((IndexedFile("a.parquet", 900_000, 1_000_000, ("page_index",)),), 0.5))
@@ -89,22 +89,22 @@ class IndexReport:
 
     @property
     def files_total(self) -> int:
-        """Files that were found."""
+        """Number of files found."""
         return len(self.per_file)
 
     @property
     def files_indexed(self) -> int:
-        """Files that were replaced by ones with more indexes."""
+        """Number of files that got an index."""
         return sum(file.error is None and file.changed for file in self.per_file)
 
     @property
     def files_unchanged(self) -> int:
-        """Files that had all indexes already, or can have none of them."""
+        """Number of files that already had all indexes, or cannot have any of them."""
         return sum(file.error is None and not file.changed for file in self.per_file)
 
     @property
     def files_failed(self) -> int:
-        """Files that could not be indexed, and were left as they were."""
+        """Number of files that could not be indexed; they are unchanged."""
         return sum(file.error is not None for file in self.per_file)
 
     @property
@@ -114,26 +114,26 @@ class IndexReport:
 
     @property
     def notes(self) -> list[dict[str, Any]]:
-        """``path``, ``column``, ``index`` and ``reason`` of what has no index."""
+        """``path``, ``column``, ``index`` and ``reason`` of each note."""
         return [{"path": file.path, **note} for file in self.per_file for note in file.notes]
 
     @property
     def bytes_before(self) -> int:
-        """Length of all files before."""
+        """Total length of the files before."""
         return sum(file.bytes_before for file in self.per_file)
 
     @property
     def bytes_after(self) -> int:
-        """Length of all files now."""
+        """Total length of the files now."""
         return sum(file.bytes_after for file in self.per_file)
 
     @property
     def bytes_added(self) -> int:
-        """How much longer the files became; negative if indexes gave way to smaller ones."""
+        """Growth of the files; negative if indexes were replaced by smaller ones."""
         return self.bytes_after - self.bytes_before
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON has it."""
+        """Return the report as a JSON object."""
         return {
             "files": {
                 "total": self.files_total,
@@ -151,21 +151,21 @@ class IndexReport:
 
     def __str__(self) -> str:
         failures = [f"failed: {file['path']}: {file['error']}" for file in self.failed]
-        return self._told([*self._notes(), *failures])
+        return self._shown([*self._notes(), *failures])
 
     def summary(self) -> str:
-        """The same without what failed, of which only the number is told."""
-        return self._told(self._notes())
+        """Return the same text with only the number of failed files, without their errors."""
+        return self._shown(self._notes())
 
     def _notes(self) -> list[str]:
-        """Why some columns have no index, or one of no use; what holds for many files is told once."""
+        """Return the distinct notes, each with its number of files."""
         files_of: dict[Note, set[str]] = defaultdict(set)
         for note in self.notes:
             whole = Note(note.get("column"), None, note["index"], note["reason"])
             files_of[whole].add(note["path"])
         return [f"note: {note} ({_count(len(files))})" for note, files in files_of.items()]
 
-    def _told(self, notes: list[str]) -> str:
+    def _shown(self, notes: list[str]) -> str:
         rest = [
             f"{count} {word}"
             for count, word in ((self.files_unchanged, "unchanged"), (self.files_failed, "failed"))

@@ -1,8 +1,7 @@
-"""The values of one leaf, as plain as pyarrow gives them, out of the bytes of one column chunk.
+"""Decode the values of one leaf from the bytes of one column chunk.
 
-The schema that it is decoded by is the path to this one leaf, with every name and annotation taken off that
-does not change how the leaf is ordered.  So bounds are computed from what is stored, not from what an Arrow
-schema or an extension type makes of it.
+The decoding schema contains only the path to this leaf, without names and annotations that do not affect its
+order.  So bounds are computed from the stored values, not from those of an Arrow schema or extension type.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from intarsia.format.footer import Leaf, schema_leaves
 from intarsia.format.structs import ColumnMetaData, IntType, LogicalType, SchemaElement, Type
 from intarsia.rows.ordering import Ordering, ordering_for
 
-#: Annotated bytes whose stored form is their value; the others (DECIMAL, FLOAT16) are decoded.
+#: Logical types of bytes whose stored form is their value; the others (DECIMAL, FLOAT16) are decoded.
 _PLAIN_BYTES = frozenset(("STRING", "ENUM", "JSON", "BSON", "UUID"))
 
 INT96_BYTES = 12
@@ -32,7 +31,7 @@ class LeafReader:
 
     Attributes:
         leaf: The leaf.
-        elements: The schema reduced to the path of the leaf, the root first.
+        elements: The schema reduced to the path of the leaf, starting with the root.
     """
 
     leaf: Leaf
@@ -40,7 +39,7 @@ class LeafReader:
 
     @classmethod
     def of(cls, path: Sequence[SchemaElement], leaf: Leaf) -> LeafReader:
-        """The reader of a leaf, given its path as `leaf_paths` has it."""
+        """Return the reader of a leaf, given its path as returned by `leaf_paths`."""
         root = SchemaElement("root", num_children=1)
         groups = [
             SchemaElement(f"c{depth}", repetition_type=element.repetition_type, num_children=1)
@@ -52,7 +51,7 @@ class LeafReader:
     def stored(self) -> LeafReader:
         """A reader of the leaf in a type whose PLAIN encoding is what the file stores."""
         plain = self.elements[-1]._replace(logicalType=None, converted_type=None)
-        if self.leaf.type == Type.INT96:  # pyarrow has no type for its bytes, but these are laid out alike
+        if self.leaf.type == Type.INT96:  # pyarrow has no such type; fixed-length bytes have the same layout
             plain = plain._replace(type=Type.FIXED_LEN_BYTE_ARRAY, type_length=INT96_BYTES)
         return LeafReader(self.leaf, (*self.elements[:-1], plain))
 
@@ -61,7 +60,7 @@ class LeafReader:
         """Arrow's type of the leaf's values.
 
         Raises:
-            CorruptFileError: If pyarrow makes nothing of the schema.
+            CorruptFileError: If pyarrow cannot read the schema.
         """
         data_type = self._schema.arrow.field(0).type
         while pa.types.is_nested(data_type):
@@ -79,24 +78,30 @@ class LeafReader:
         """Decode a chunk.
 
         Args:
-            chunk: Its bytes.
-            meta: What the footer says of it.
-            num_rows: Rows in the row group.
-            as_dictionary: Give dictionary arrays, which saves spreading out strings.
+            chunk: The bytes of the chunk.
+            meta: The chunk's metadata in the footer.
+            num_rows: Number of rows in the row group.
+            as_dictionary: Return dictionary arrays, so that strings are not copied for every row.
 
         Returns:
-            For a flat leaf one value a row; for one in a list or map all values of the innermost lists, with
-            nothing for an empty or null list.
+            One value per row for a flat leaf.  For a leaf in a list or map all values of the innermost lists;
+            empty and null lists have none.
 
         Raises:
-            CorruptFileError: If it has no value for each row, or pyarrow cannot decode it, or not all of it.
+            CorruptFileError: If the number of values does not match the rows, or if pyarrow cannot decode all
+                of the chunk.
         """
         check_value_count(self.leaf, num_rows, meta.num_values)
         pages = LeafPages(0, meta, (chunk,), meta.num_values)
         table = decode_pages(self._schema, [pages], num_rows, "the pages", as_dictionary=as_dictionary)
         column = table.column(0)
-        if len(column) != num_rows:  # it stops at a page without values, and says nothing
-            raise CorruptFileError(f"pyarrow decodes {len(column)} of {num_rows} rows", struct="ColumnChunk")
+        if len(column) != num_rows:  # pyarrow stops at a page without values, without an error
+            raise CorruptFileError(
+                f"pyarrow decodes {len(column)} of {num_rows} rows",
+                reason="row-count-mismatch",
+                column=self.leaf.name,
+                struct="ColumnChunk",
+            )
         while pa.types.is_nested(column.type):
             column = _innermost(column)
         return column
@@ -107,16 +112,16 @@ class LeafReader:
 
 
 def may_be_dictionary(leaf: Leaf) -> bool:
-    """Whether pyarrow can give a leaf's values as dictionary arrays, which saves spreading out texts."""
+    """Return whether pyarrow can decode a leaf's values as dictionary arrays."""
     is_text = leaf.type == Type.BYTE_ARRAY and leaf.logical_name != "DECIMAL"
     return is_text and len(leaf.path) == 1 and leaf.is_flat
 
 
 def leaf_paths(schema: Sequence[SchemaElement]) -> list[list[SchemaElement]]:
-    """For each leaf, the schema elements from the root's child down to it.
+    """Return, for each leaf, the schema elements from the root's child down to the leaf.
 
     Args:
-        schema: The flattened schema, already checked to be one tree.
+        schema: The flattened schema, already checked to form one tree.
     """
     paths: list[list[SchemaElement]] = []
     groups: list[SchemaElement] = []
@@ -135,20 +140,20 @@ def leaf_paths(schema: Sequence[SchemaElement]) -> list[list[SchemaElement]]:
 
 
 def _plain(element: SchemaElement, leaf: Leaf, name: str) -> SchemaElement:
-    """The leaf's element with only what decides how its values are decoded and ordered."""
+    """Return the leaf's element with only the annotations that affect decoding and order."""
     logical, converted = element.logicalType, element.converted_type
     if leaf.type in (Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY):
         if leaf.logical_name is None or leaf.logical_name in _PLAIN_BYTES:
             logical = converted = None
     elif leaf.logical is not None and (integer := leaf.logical.INTEGER) is not None:
-        # Arrow would cut a number to the declared width; what is stored and compared has all its bits
+        # Arrow would cut a number to the declared width, but the file stores and compares all its bits
         width = 32 if leaf.type == Type.INT32 else 64
         logical, converted = LogicalType(INTEGER=IntType(width, integer.isSigned)), None
     return element._replace(name=name, field_id=None, logicalType=logical, converted_type=converted)
 
 
 def _innermost(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """One level down: the values of lists, or the one field of structs (null where the struct is)."""
+    """Return the values of lists, or the only field of structs (null where the struct is null)."""
     chunks = []
     for chunk in column.chunks:
         flat = chunk.flatten()

@@ -1,4 +1,4 @@
-"""The original file inside a retrofitted one (contract C3)."""
+"""Find the original file inside a file with attached indexes (contract C3)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from intarsia.storage import ByteRange, CountedSource
 
 
 class FirstBytes:
-    """The first bytes of another source, as a source."""
+    """A source that consists of the first bytes of another one."""
 
     def __init__(self, source: CountedSource, length: int) -> None:
         self.path = source.path
@@ -23,26 +23,26 @@ class FirstBytes:
         self._length = length
 
     def size(self) -> int:
-        """Length in bytes."""
+        """Return the length in bytes."""
         return self._length
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
-        """The bytes of each range."""
+        """Read the bytes of each range."""
         return self._source.read_ranges(ranges)
 
     def close(self) -> None:
-        """The source underneath is closed by who opened it."""
+        """Do nothing: the owner of the underlying source closes it."""
 
 
 @dataclass(frozen=True)
 class Original:
-    """A file, what it was before Intarsia added anything, and what was added.
+    """A file, its original and the directory of its attached indexes.
 
     Attributes:
-        current: The file as it is.
-        file: The file as it was; the same if nothing was added.
-        directory: What was added; None if nothing was.
-        stale: Why a directory that is there is not about this file; None if there is none, or it is.
+        current: The current file.
+        file: The original file; the same if nothing is attached.
+        directory: The directory of attached indexes; None if nothing is attached.
+        stale: Why the file's directory belongs to another file; None if it has none, or its own.
     """
 
     current: ParquetInput
@@ -60,22 +60,24 @@ def find_original(current: ParquetInput) -> Original:
     """Find the original file inside a file.
 
     Raises:
-        NewerDirectoryError: If a later version of Intarsia added something.
+        NewerDirectoryError: If a later version of Intarsia attached indexes.
         UnsupportedFeatureError: If the file is encrypted or signed.
     """
     _refuse_encryption(current)
     found = current.found_directory
     if found is not None and found.fault == "newer":
-        raise NewerDirectoryError(f"{current.path}: {found.reason}")
+        raise NewerDirectoryError(
+            f"{current.path}: {found.reason}", reason="newer-directory", path=current.path
+        )
     if found is None or found.directory is None or found.reason is not None:
         return Original(current, current, None, found.reason if found is not None else None)
     directory = found.directory
     try:
         file = ParquetInput(FirstBytes(current.source, directory.original_length))
     except FormatError as error:
-        return Original(current, current, None, f"the original footer is not where it says: {error.message}")
+        return Original(current, current, None, f"it does not lead to the original footer: {error.message}")
     if layout_fingerprint(file.footer.metadata) != directory.fingerprint:
-        return Original(current, current, None, "the footer where it says is another file's")
+        return Original(current, current, None, "it leads to the footer of another file")
     return Original(current, file, directory)
 
 
@@ -86,8 +88,9 @@ def _refuse_encryption(file: ParquetInput) -> None:
     )
     if encrypted:
         raise UnsupportedFeatureError(
-            "the file is encrypted, or its footer is signed, so nothing can be added without its keys: "
-            "decrypt it with its writer first",
+            "the file is encrypted, or its footer is signed, so indexes cannot be attached; decrypt it with "
+            "its writer first",
+            reason="encrypted-file",
             path=file.path,
             struct="FileMetaData",
         )

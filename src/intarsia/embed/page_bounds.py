@@ -1,4 +1,4 @@
-"""Bounds and counts of the pages of one chunk, from its values; no Python runs for a row.
+"""Compute bounds and counts of the pages of one chunk from its values, without Python code per row.
 
 Source: ``ColumnIndex`` and ``ColumnOrder`` in ``parquet.thrift``.
 """
@@ -19,12 +19,12 @@ Counts = npt.NDArray[np.int64]
 
 
 class PageBounds(NamedTuple):
-    """What is known of the pages that hold a value.
+    """Bounds and counts of the pages that have a value that is not null.
 
     Attributes:
-        minima, maxima: Bounds as the file holds them, whole.
-        nan_counts: NaNs in each page; None for types without NaN.
-        value_bytes: Bytes of the values of each page, for BYTE_ARRAY; else None.
+        minima, maxima: Untruncated bounds in their stored form.
+        nan_counts: Number of NaNs in each page; None for types without NaN.
+        value_bytes: Size of the values of each page in bytes, for BYTE_ARRAY; else None.
     """
 
     minima: list[bytes]
@@ -36,13 +36,13 @@ class PageBounds(NamedTuple):
 def page_bounds(
     values: pa.ChunkedArray, starts: Counts, ordering: Ordering, *, total_order: bool
 ) -> PageBounds:
-    """Bounds of pages.
+    """Return the bounds of pages.
 
     Args:
         values: The values of all pages, without nulls.
-        starts: Where in ``values`` each page that holds a value starts; ascending, at least one.
+        starts: Ascending ordinals in ``values`` at which the pages with values start; at least one.
         ordering: How the values compare.
-        total_order: Whether floats follow IEEE 754's total order, instead of the type's own.
+        total_order: Whether floats are ordered by IEEE 754's total order instead of the type's own order.
     """
     if ordering.is_float:
         return _float_bounds(_numbers(values), starts, ordering, total_order=total_order)
@@ -69,28 +69,28 @@ def page_bounds(
 
 
 def cut_min(bound: bytes, ordering: Ordering) -> bytes:
-    """A lower bound, short enough for an index."""
+    """Return a lower bound that is short enough for an index."""
     return truncate_min(bound, MAX_BOUND_BYTES, text=ordering.is_text) if may_be_cut(ordering) else bound
 
 
 def cut_max(bound: bytes, ordering: Ordering) -> bytes:
-    """An upper bound, short enough for an index."""
+    """Return an upper bound that is short enough for an index."""
     return truncate_max(bound, MAX_BOUND_BYTES, text=ordering.is_text) if may_be_cut(ordering) else bound
 
 
 def may_be_cut(ordering: Ordering) -> bool:
-    """Whether a start of a bound is a bound."""
-    # a shorter value is no value of a fixed-length type, and another number
+    """Return whether bounds may be truncated."""
+    # a truncated value is not a value of a fixed-length type, and is another number for a decimal
     return ordering.is_bytes and ordering.leaf.type == Type.BYTE_ARRAY
 
 
 def _count_by_page(marks: npt.NDArray[Any], starts: Counts) -> Counts:
-    """Sums of ``marks`` over stretches that begin at ``starts`` (none of them empty)."""
+    """Return the sums of ``marks`` over the non-empty stretches that begin at ``starts``."""
     return np.asarray(np.add.reduceat(marks, starts, dtype=np.int64))
 
 
 def _numbers(values: pa.ChunkedArray) -> npt.NDArray[Any]:
-    """Numbers in the order of the type, in as few bits as they have."""
+    """Return the values as NumPy numbers that sort in the type's order."""
     array = values.combine_chunks()
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0) if array.num_chunks else pa.array([], values.type)
@@ -99,14 +99,14 @@ def _numbers(values: pa.ChunkedArray) -> npt.NDArray[Any]:
         array = array.cast(pa.uint8())
     elif pa.types.is_temporal(data_type):
         array = array.view(pa.int32() if data_type.bit_width == 32 else pa.int64())
-    elif pa.types.is_decimal(data_type):  # in an INT32 or INT64: the low word holds all of the number
+    elif pa.types.is_decimal(data_type):  # stored as INT32 or INT64, so the low word is the whole number
         words = np.frombuffer(array.buffers()[1], dtype="<i8").reshape(-1, data_type.byte_width // 8)
         return np.asarray(words[array.offset : array.offset + len(array), 0])
     return np.asarray(array.to_numpy(zero_copy_only=False))
 
 
 def _split(bounds: npt.NDArray[Any], ordering: Ordering) -> list[bytes]:
-    """Each number as its bytes in the file."""
+    """Return each number as its bytes in the file."""
     wire = ordering.wire
     assert wire is not None
     raw = bounds.astype(wire).tobytes()
@@ -123,9 +123,9 @@ def _float_bounds(
         return PageBounds(_split(minima, ordering), _split(maxima, ordering), nan_counts)
     if numbers.dtype == np.float16:
         numbers = numbers.astype(np.float32)  # NumPy has no fast half floats
-    low, high = (np.fmin, np.fmax) if nan_counts.any() else (np.minimum, np.maximum)  # the latter are faster
+    low, high = (np.fmin, np.fmax) if nan_counts.any() else (np.minimum, np.maximum)  # minimum is faster
     minima, maxima = low.reduceat(numbers, starts), high.reduceat(numbers, starts)
-    # the sign of zero is not ordered by the type, so bounds of zero must cover both
+    # the type's order does not distinguish the zeros, so a bound of zero must cover both
     minima[minima == 0] = -0.0
     maxima[maxima == 0] = 0.0
     return PageBounds(_split(minima, ordering), _split(maxima, ordering), nan_counts)
@@ -134,7 +134,7 @@ def _float_bounds(
 def _total_order_bounds(
     numbers: npt.NDArray[Any], nan: npt.NDArray[np.bool_], nan_counts: Counts, starts: Counts
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Bounds by IEEE 754's total order: of the numbers, or of the NaNs in a page that has nothing else."""
+    """Return bounds by IEEE 754's total order; NaNs count only in pages that have nothing else."""
     integer = np.dtype(f"i{numbers.dtype.itemsize}")
     limits = np.iinfo(integer)
     bits = numbers.view(integer)
@@ -148,7 +148,7 @@ def _total_order_bounds(
 
 
 def _each_page(values: pa.ChunkedArray, starts: Counts) -> tuple[pa.Array, pa.Array]:
-    """Extremes of each page by pyarrow, which compares bytes as unsigned."""
+    """Return the extremes of each page, computed by pyarrow, which compares bytes as unsigned."""
     stops = np.append(starts[1:], len(values)).tolist()
     found = [
         pc.min_max(values.slice(start, stop - start))
@@ -161,7 +161,7 @@ def _each_page(values: pa.ChunkedArray, starts: Counts) -> tuple[pa.Array, pa.Ar
 
 
 def _by_rank(values: pa.ChunkedArray, starts: Counts) -> tuple[pa.Array, pa.Array, Counts]:
-    """Extremes of each page of dictionary arrays: only the dictionary's values are compared."""
+    """Return the extremes of each page of dictionary arrays by comparing only the dictionary's values."""
     array = values.unify_dictionaries().combine_chunks()
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0)
@@ -171,7 +171,7 @@ def _by_rank(values: pa.ChunkedArray, starts: Counts) -> tuple[pa.Array, pa.Arra
     rank[order] = np.arange(len(order), dtype=np.int32)
     lengths = pc.binary_length(dictionary).to_numpy()
     lows, highs, value_bytes = [], [], []
-    # a page at a time stays in a core's cache, which is three times as fast
+    # one page at a time fits into the CPU cache, which is three times as fast
     for positions in np.split(array.indices.to_numpy(), starts[1:]):
         ranks = rank[positions]
         lows.append(ranks.min())

@@ -1,4 +1,4 @@
-"""What the levels and the nulls of a chunk tell of each of its pages."""
+"""Count the values of each page of a chunk from its levels and nulls."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Counts = npt.NDArray[np.int64]
 
 
 def count_levels(chunk: bytes, page: Page, meta: ColumnMetaData, leaf: Leaf) -> PageLevels:
-    """The levels of a data page, counted.
+    """Count the levels of a data page.
 
     Args:
         chunk: The bytes of the chunk.
         page: One of its data pages.
-        meta: What the footer says of the chunk.
+        meta: The chunk's metadata in the footer.
         leaf: The column.
 
     Raises:
-        FormatError: If they are damaged.
+        FormatError: If the levels are damaged.
     """
     body = memoryview(chunk)[page.body_start : page.stop]
     if levels_are_compressed(page.header):
@@ -38,15 +38,15 @@ def count_levels(chunk: bytes, page: Page, meta: ColumnMetaData, leaf: Leaf) -> 
 def present_counts(
     num_values: Counts, levels: Sequence[PageLevels] | None, column: pa.ChunkedArray
 ) -> Counts | None:
-    """Values of each page that are neither null nor stand for an empty or null list.
+    """Count the values of each page that are not null.
 
     Args:
-        num_values: Values of each page, nulls and empty lists included.
+        num_values: Number of values of each page, including nulls and empty lists.
         levels: Levels of each page, if they were counted.
-        column: The decoded values of all pages, nulls included, empty and null lists not.
+        column: The decoded values of all pages, including nulls, but not empty and null lists.
 
     Returns:
-        The counts; None if they cannot be told, since other values were decoded than the pages claim.
+        The counts; None if the number of decoded values differs from the pages' claims.
     """
     if levels is not None:
         return np.array([page.num_present for page in levels], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Parquet's own page index, added to the chunks of a file that lack one."""
+"""Add Parquet's page index to the chunks of a file that lack one."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from intarsia.storage import ByteRange
 
 @dataclass(frozen=True)
 class PageIndex:
-    """Parquet's own page index: a ColumnIndex and an OffsetIndex for every chunk that may have them.
+    """Parquet's own page index: a ColumnIndex and an OffsetIndex for every chunk that can have them.
 
-    What a chunk has already, and can be believed, is left alone.  Every reader that knows page indexes gets
-    faster: Spark, DataFusion, Trino, Impala, and Intarsia.
+    A trusted page index is kept.  All readers that use page indexes profit: Spark, DataFusion, Trino, Impala
+    and Intarsia.
 
     Example:
         >>> import intarsia as ia
@@ -39,26 +39,26 @@ class PageIndex:
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """The name in reports."""
         return self.kind
 
     def leaves(self, file: ParquetInput) -> Collection[int]:
-        """Ordinals of all leaves."""
+        """Return the ordinals of all leaves."""
         return range(len(file.footer.leaves))
 
     def complete(self, chunk: Chunk, state: ChunkState) -> Outcome:
-        """Judge and complete the page index of a chunk."""
+        """Check and complete the page index of a chunk."""
         trusted = trusted_page_index(chunk, state)
         refusal = chunk.order_refusal
         if trusted.offset_index is not None:
             if trusted.column_index is not None:
                 return Outcome(state, built=False)
-            # else bounds are missing, unless there may be none
+            # without a trusted ColumnIndex it is complete only if the column's order forbids bounds
             if not chunk.has_order and trusted == state:
                 return Outcome(state, built=None, reason=refusal or NO_ORDER)
         try:
             found = index_chunk(chunk, refusal=refusal)
-        except IndexBuildError as error:  # then an OffsetIndex that is there is wrong, too
+        except IndexBuildError as error:  # an existing OffsetIndex is wrong, too
             without = replace(state, offset_index=None, column_index=None, encoding_stats=())
             return Outcome(without, built=None, reason=str(error))
         except FormatError as error:
@@ -68,7 +68,7 @@ class PageIndex:
 
 
 def _merge(chunk: Chunk, trusted: ChunkState, found: ChunkIndex) -> ChunkState:
-    """What was computed, but the OffsetIndex that was there if it says the same."""
+    """Return the computed page index, but keep an existing OffsetIndex with the same locations."""
     offset_index: ByteRange | bytes = thrift.serialize(found.offset_index)
     if trusted.offset_index is not None:
         there, _ = thrift.parse(OffsetIndex, chunk.bytes_of(trusted.offset_index))
@@ -82,11 +82,11 @@ def _merge(chunk: Chunk, trusted: ChunkState, found: ChunkIndex) -> ChunkState:
     )
 
 
-# --- what is there, and may stay -----------------------------------------------------------------------
+# --- the existing page index ---------------------------------------------------------------------------
 
 
 def trusted_page_index(chunk: Chunk, state: ChunkState) -> ChunkState:
-    """The state without what of the page index cannot be believed."""
+    """Return the state without the parts of the page index that are not trusted."""
     nothing = replace(state, offset_index=None, column_index=None)
     if state.offset_index is None:
         return nothing
@@ -98,16 +98,16 @@ def trusted_page_index(chunk: Chunk, state: ChunkState) -> ChunkState:
         locations = _locations(chunk, state.offset_index)
     except FormatError:
         return nothing
-    believed = replace(state, column_index=None)
+    locations_only = replace(state, column_index=None)
     if state.column_index is None or (
         isinstance(state.column_index, ByteRange) and footer.metadata.column_orders is None
     ):
-        return believed
+        return locations_only
     try:
         index = parse_column_index(chunk.bytes_of(state.column_index), num_pages=len(locations))
         _check_bounds(index, chunk.reader)
     except FormatError:
-        return believed
+        return locations_only
     return state
 
 
@@ -119,10 +119,15 @@ def _locations(chunk: Chunk, place: ByteRange | bytes) -> PageLocations:
 
 
 def _check_bounds(index: ColumnIndex, reader: LeafReader) -> None:
-    """Refuse a column index whose bounds are no values of the type, or upside down."""
+    """Check that all bounds are values of the type, and that no minimum is above its maximum."""
     ordering = reader.ordering
     if ordering is None:
-        return  # nobody reads such bounds
+        return  # readers ignore bounds without an order
     lows, highs = ordering.decode_pages(index)
     if (lows > highs).any():
-        raise CorruptFileError("a page's minimum is above its maximum", struct="ColumnIndex")
+        raise CorruptFileError(
+            "a page's minimum is above its maximum",
+            reason="inverted-bounds",
+            column=reader.leaf.name,
+            struct="ColumnIndex",
+        )

@@ -1,4 +1,4 @@
-"""What attaching and detaching did."""
+"""The reports of `attach` and `detach`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Note:
-    """A part of a file that an index or the new footer leaves out, or an index of little use, and why.
+    """A part of a file without an index or outside the new footer, or an index of little use, and why.
 
     Attributes:
         column: The column; None if it is about the footer.
@@ -32,18 +32,18 @@ class Note:
 
 @dataclass(frozen=True)
 class AttachReport:
-    """What `attach` did to one file.
+    """The report of `attach` on one file.
 
     Attributes:
         path: The file.
-        bytes_original: Its length before anything was ever attached.
-        bytes_before: Its length before this run.
-        bytes_after: Its length now.
+        bytes_original: Length of the original file.
+        bytes_before: Length of the file before this run.
+        bytes_after: Length of the file now.
         built: Names of the indexes that this run built; a standard structure if any chunk got it.
-        kept: Names of those that were there already.
-        notes: What has no index, or one of hardly any use, and why.
-        stale: Why a directory that was there was not about this file; None if there was none, or it was.
-        seconds: How long it took.
+        kept: Names of the indexes that the file already had.
+        notes: Columns without an index, or with one that will hardly exclude anything, and why.
+        stale: Why the directory in the file belonged to another file; None if there was none, or its own.
+        seconds: Time taken.
     """
 
     path: str
@@ -58,7 +58,7 @@ class AttachReport:
 
     @property
     def bytes_added(self) -> int:
-        """How much longer the file became in this run; negative if an index gave way to a smaller one."""
+        """Growth of the file in this run; negative if an index was replaced by a smaller one."""
         return self.bytes_after - self.bytes_before
 
     @property
@@ -75,7 +75,7 @@ class AttachReport:
         return text
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON has it."""
+        """Return the report as a JSON object."""
         out = asdict(self)
         out["bytes_added"] = self.bytes_added
         out["built"], out["kept"] = list(self.built), list(self.kept)
@@ -87,15 +87,15 @@ class AttachReport:
 
 @dataclass(frozen=True)
 class DetachReport:
-    """What `detach` did to one file.
+    """The report of `detach` on one file.
 
     Attributes:
         path: The file.
-        detached: Whether anything was attached.
-        bytes_before: Its length before.
-        bytes_after: Its length now.
-        removed: Names of the indexes and standard structures that went.
-        seconds: How long it took.
+        detached: Whether indexes were attached.
+        bytes_before: Length of the file before.
+        bytes_after: Length of the file now.
+        removed: Names of the indexes and standard structures that were removed.
+        seconds: Time taken.
     """
 
     path: str
@@ -110,15 +110,15 @@ class DetachReport:
         """One line for people."""
         if not self.detached:
             return f"{self.path}: nothing is attached"
-        return f"{self.path}: {self.bytes_before - self.bytes_after} bytes taken off"
+        return f"{self.path}: {self.bytes_before - self.bytes_after} bytes removed"
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON has it."""
+        """Return the report as a JSON object."""
         return {**asdict(self), "removed": list(self.removed)}
 
 
 def summarize(notes: Iterable[Note], row_group_rows: Sequence[int]) -> tuple[Note, ...]:
-    """One note for a column where all its row groups with rows have the same."""
+    """Merge notes that are the same for all row groups with rows of a column."""
     groups: dict[Note, list[int]] = defaultdict(list)
     for note in notes:
         whole = replace(note, row_group=None)

@@ -1,9 +1,9 @@
-"""What a writer states of each page in its header, where that is as good as a page index of its own.
+"""Bounds and counts that a writer states in page headers, used instead of decoding the values.
 
-pyarrow makes its chunk statistics, and the page index that it does not write unless asked, out of the
-statistics that it puts into page headers.  Where these agree with the chunk's, they are believed as the page
-index would be, and no value has to be decoded.  Only of whole numbers: of floats nobody says whether there is
-NaN, and of bytes pyarrow also counts what a dictionary holds and no row does.
+pyarrow computes its chunk statistics, and its optional page index, from the statistics that it writes into
+page headers.  If these agree with the chunk's statistics, they are trusted like a page index by pyarrow, and
+no value has to be decoded.  This applies to integers only.  Page statistics of floats do not show whether a
+page contains NaN, and pyarrow's bounds of bytes include dictionary values that no row has.
 """
 
 from __future__ import annotations
@@ -23,23 +23,24 @@ from intarsia.format.structs import Statistics
 Counts = npt.NDArray[np.int64]
 
 
-class ToldPages(NamedTuple):
-    """What is known of the pages of a chunk.
+class StatedPages(NamedTuple):
+    """Counts and bounds of the pages of a chunk.
 
     Attributes:
-        present: Values of each page that are not null.
-        bounds: Of the pages that hold such values.
+        present: Number of values of each page that are not null.
+        bounds: Bounds of the pages that have a value that is not null.
     """
 
     present: Counts
     bounds: PageBounds
 
 
-def stated_pages(chunk: Chunk) -> ToldPages | None:
-    """What the page headers of a chunk state; None if they do not, or cannot be believed.
+def stated_pages(chunk: Chunk) -> StatedPages | None:
+    """Return the bounds in a chunk's page headers; None if they are missing or not trusted.
 
     Args:
-        chunk: A chunk whose pages have their rows, so that each has as many values as rows if it is flat.
+        chunk: A chunk whose pages have been located, so that each page of a flat column has one value per
+            row.
     """
     ordering, whole = chunk.reader.ordering, chunk.meta.statistics
     if ordering is None or whole is None or chunk.order != "TYPE_ORDER":
@@ -52,14 +53,14 @@ def stated_pages(chunk: Chunk) -> ToldPages | None:
     if (nulls < 0).any() or (nulls > num_values).any() or nulls.sum() != whole.null_count:
         return None
     present = num_values - nulls
-    held = [
+    filled = [
         found for found, count in zip(stated, present.tolist(), strict=True) if found is not None and count
     ]
-    minima = [found.min_value for found in held if found.min_value is not None]
-    maxima = [found.max_value for found in held if found.max_value is not None]
-    if len(minima) != len(held) or len(maxima) != len(held):
+    minima = [found.min_value for found in filled if found.min_value is not None]
+    maxima = [found.max_value for found in filled if found.max_value is not None]
+    if len(minima) != len(filled) or len(maxima) != len(filled):
         return None
-    if held:
+    if filled:
         if whole.min_value is None or whole.max_value is None:
             return None
         try:
@@ -69,7 +70,7 @@ def stated_pages(chunk: Chunk) -> ToldPages | None:
             return None
         if (lows > highs).any() or lows.min() != low or highs.max() != high:
             return None
-    return ToldPages(present, PageBounds(minima, maxima))
+    return StatedPages(present, PageBounds(minima, maxima))
 
 
 def _statistics(page: Page) -> Statistics | None:

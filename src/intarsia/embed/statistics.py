@@ -1,4 +1,4 @@
-"""Parquet's statistics of column chunks, added where they are absent or in the deprecated form."""
+"""Add Parquet's statistics to column chunks that have none, or only the deprecated form."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from intarsia.rows.ordering import Ordering
 
 @dataclass(frozen=True)
 class Statistics:
-    """Parquet's own statistics: least and greatest value, and number of nulls, of every column chunk.
+    """Parquet's own statistics: minimum, maximum and number of nulls of every column chunk.
 
-    Statistics that are there and can be believed are left alone; the deprecated form, which many readers pass
-    by, gets the present one beside it.  Bounds of texts are cut to 64 bytes.  Every reader skips row groups
-    by statistics, and they cost nothing to read: they stand in the footer.
+    Trusted statistics are kept.  The deprecated form, which many readers ignore, is kept and completed by the
+    current form.  Bounds of strings are truncated to 64 bytes.  Every reader skips row groups by statistics,
+    and they cost no request because they are in the footer.
 
     Example:
         >>> import intarsia as ia
@@ -39,17 +39,17 @@ class Statistics:
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """The name in reports."""
         return self.kind
 
     def leaves(self, file: ParquetInput) -> Collection[int]:
-        """Ordinals of all leaves."""
+        """Return the ordinals of all leaves."""
         return range(len(file.footer.leaves))
 
     def complete(self, chunk: Chunk, state: ChunkState) -> Outcome:
-        """Judge and complete the statistics of a chunk."""
+        """Check and complete the statistics of a chunk."""
         now = state.statistics or chunk.meta.statistics or structs.Statistics()
-        if chunk.order is None and state.statistics is None:  # bounds that have no meaning, and must get none
+        if chunk.order is None and state.statistics is None:  # bounds without a declared order are undefined
             now = without_bounds(now)
         lacks = _lacks(chunk, now, is_added=state.statistics is not None)
         try:
@@ -65,7 +65,7 @@ class Statistics:
 
 
 class _Lacks(NamedTuple):
-    """What is missing, or cannot be believed."""
+    """Which fields are missing or not trusted."""
 
     counts: bool
     bounds: bool
@@ -73,21 +73,21 @@ class _Lacks(NamedTuple):
 
 def _lacks(chunk: Chunk, now: structs.Statistics, *, is_added: bool) -> _Lacks:
     nulls, trust = now.null_count, Trust(chunk.file.footer, chunk.leaf)
-    if not is_added and trust.doubt(Claim.NULL_COUNT, chunk.meta) is not None:  # nor are its bounds values
-        return _Lacks(counts=True, bounds=chunk.has_order)
+    if not is_added and trust.doubt(Claim.NULL_COUNT, chunk.meta) is not None:
+        return _Lacks(counts=True, bounds=chunk.has_order)  # bounds beside a wrong count may be wrong, too
     most_nulls = chunk.meta.num_values if chunk.leaf.max_definition_level else 0
     counts = nulls is None or not 0 <= nulls <= most_nulls
     if not chunk.has_order or (not counts and nulls == chunk.meta.num_values):
         return _Lacks(counts, bounds=False)
     if now.min_value is None and now.max_value is None and (now.nan_count or 0) > 0 and not chunk.total_order:
-        return _Lacks(counts, bounds=False)  # what holds NaN has none
+        return _Lacks(counts, bounds=False)  # chunks with NaN get no bounds
     if not is_added and trust.doubt(Claim.BOUNDS, chunk.meta) is not None:
         return _Lacks(counts, bounds=True)
     return _Lacks(counts, bounds=not _has_sound_bounds(now, chunk.reader.ordering))
 
 
 def _has_sound_bounds(now: structs.Statistics, ordering: Ordering | None) -> bool:
-    """Whether both bounds are there, and are values of the type, the one not above the other."""
+    """Return whether both bounds exist, are values of the type, and are in order."""
     assert ordering is not None
     if now.min_value is None or now.max_value is None:
         return False
@@ -95,16 +95,22 @@ def _has_sound_bounds(now: structs.Statistics, ordering: Ordering | None) -> boo
         low, high = ordering.decode([now.min_value]), ordering.decode([now.max_value])
     except CorruptFileError:
         return False
-    return bool((low <= high).all())  # false for NaN, too
+    return bool((low <= high).all())  # also false for NaN
 
 
 def _completed(chunk: Chunk, now: structs.Statistics, *, bounds: bool) -> structs.Statistics:
     values, ordering = chunk.values, chunk.reader.ordering
     if chunk.leaf.max_repetition_level == 0 and len(chunk.column) != chunk.num_rows:
-        raise IndexBuildError(f"the row group has {chunk.num_rows} rows, {len(chunk.column)} were decoded")
+        raise IndexBuildError(
+            f"the row group has {chunk.num_rows} rows, but {len(chunk.column)} were decoded",
+            reason="row-count-mismatch",
+        )
     null_count = chunk.meta.num_values - len(values)
     if null_count < 0:
-        raise IndexBuildError(f"it claims {chunk.meta.num_values} values, {len(values)} were decoded")
+        raise IndexBuildError(
+            f"it claims {chunk.meta.num_values} values, but {len(values)} were decoded",
+            reason="value-count-mismatch",
+        )
     counted = now._replace(null_count=null_count)
     if not bounds:
         return counted

@@ -1,4 +1,4 @@
-"""Completing the standard structures of a file, one column chunk at a time."""
+"""Complete the standard structures of a file, one column chunk at a time."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from intarsia.embed.report import Note
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.structs import ColumnChunk
 
-#: Chunks that are worked on at the same time; each takes as much memory as its values.
+#: Number of chunks processed concurrently; each needs memory for its decoded values.
 _THREADS = 2
 
-#: Smaller chunks are done one after the other: Python's own work outweighs decoding and hashing.
+#: Smaller chunks are processed serially, because Python's overhead exceeds decoding and hashing.
 _SMALL_CHUNK_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one structure of one chunk.
+    """The outcome for one structure of one chunk.
 
     Attributes:
-        state: The structures of the chunk, completed.
-        built: True if something was added, False if it was there already, None if there is none now.
-        reason: What could not be added, and why.
+        state: The completed structures of the chunk.
+        built: True if the structure was added, False if it was kept, None if the chunk has none.
+        reason: Why the structure or a part of it could not be added; None if it is complete.
     """
 
     state: ChunkState
@@ -39,35 +39,35 @@ class Outcome:
 
 
 class Structure(Protocol):
-    """A structure that Parquet defines for column chunks, and that can be added to those that lack it."""
+    """A structure that Parquet defines for column chunks, and that can be added to them."""
 
     kind: ClassVar[str]
 
     @property
     def name(self) -> str:
-        """What reports call it; of one name there is one in a file."""
+        """The name in reports, unique in a file."""
 
     def leaves(self, file: ParquetInput) -> Collection[int]:
-        """Ordinals of the leaves that it is about.
+        """Return the ordinals of the leaves that get it.
 
         Raises:
             IndexBuildError: If these columns cannot have it.
-            ColumnNotFoundError: If there is no such column.
+            ColumnNotFoundError: If the file has no such column.
         """
 
     def complete(self, chunk: Chunk, state: ChunkState) -> Outcome:
-        """Add it to a chunk that has rows, unless what is there can be believed."""
+        """Add it to a chunk that has rows, unless the chunk has a trusted one."""
 
 
 @dataclass
 class StructureCompleter:
     """Completes the structures of a file.
 
-    A chunk is read and decoded once for all structures that need it, and let go before the next one.
+    Each chunk is read and decoded once for all structures, and released before the next one.
 
     Args:
         file: The original file.
-        states: What each chunk has; brought up to date by `run`.
+        states: The structures of each chunk; updated by `run`.
     """
 
     file: ParquetInput
@@ -83,11 +83,11 @@ class StructureCompleter:
         return [LeafReader.of(path, leaf) for path, leaf in zip(paths, footer.leaves, strict=True)]
 
     def work(self, structures: Sequence[Structure]) -> list[tuple[ChunkKey, list[Structure]]]:
-        """The chunks that structures are about.
+        """Return the chunks to process, each with its structures.
 
         Raises:
-            IndexBuildError: If a column cannot have what was asked for.
-            ColumnNotFoundError: If there is no such column.
+            IndexBuildError: If a column cannot have a requested structure.
+            ColumnNotFoundError: If the file has no such column.
         """
         by_leaf: dict[int, list[Structure]] = {}
         for structure in structures:
@@ -98,10 +98,10 @@ class StructureCompleter:
     def run(
         self, work: Sequence[tuple[ChunkKey, Sequence[Structure]]], advance: Callable[[str], None]
     ) -> None:
-        """Complete chunks; ``advance`` is called after each with the name of its column."""
+        """Complete chunks, and call ``advance`` with the column's name after each of them."""
         names = [leaf.name for leaf in self.file.footer.leaves]
         with ThreadPoolExecutor(self._threads) as pool:
-            # decoding and hashing leave Python's lock alone most of the time
+            # decoding and hashing mostly run without Python's global lock
             for (key, structures), outcomes in zip(work, pool.map(self._complete, work), strict=True):
                 for structure, outcome in zip(structures, outcomes, strict=False):
                     self._note(key, structure, outcome)
@@ -117,22 +117,22 @@ class StructureCompleter:
         return _THREADS if sum(sizes) >= _SMALL_CHUNK_BYTES * len(sizes) else 1
 
     def chunk(self, key: ChunkKey) -> Chunk | None:
-        """A chunk of the original file; None if it lies in another one."""
+        """Return a chunk of the original file; None if its data is in another file."""
         found: ColumnChunk = self.file.footer.metadata.row_groups[key.row_group].columns[key.leaf]
         if found.file_path or found.meta_data is None:
             return None
         return Chunk(self.file, key, found.meta_data, self._readers[key.leaf])
 
     def _complete(self, item: tuple[ChunkKey, Sequence[Structure]]) -> list[Outcome]:
-        """What becomes of each structure of one chunk; nothing for one without rows."""
+        """Complete the structures of one chunk; without rows there is nothing to do."""
         key, structures = item
         if self.file.footer.metadata.row_groups[key.row_group].num_rows == 0:
-            return []  # no pages, nothing to say of them
+            return []
         chunk, state = self.chunk(key), self.states[key]
         outcomes = []
         for structure in structures:
             if chunk is None:
-                outcomes.append(Outcome(state, None, "it lies in another file"))
+                outcomes.append(Outcome(state, None, "its data is in another file"))
             else:
                 outcomes.append(structure.complete(chunk, state))
                 state = outcomes[-1].state

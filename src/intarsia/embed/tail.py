@@ -29,11 +29,11 @@ _EXTENSION_NOTE = Note(
 
 
 class LaidOut(NamedTuple):
-    """The bytes that are to follow the original file.
+    """The bytes to write after the original file.
 
     Attributes:
-        pieces: Pieces to be written one after the other; none, if the original needs no addition.
-        notes: Parts of the original footer that the new one leaves out.
+        pieces: Consecutive pieces of bytes; empty if there is nothing to add to the original file.
+        notes: Parts of the original footer that the new one omits.
     """
 
     pieces: list[bytes]
@@ -41,12 +41,12 @@ class LaidOut(NamedTuple):
 
 
 def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey, ChunkState]) -> LaidOut:
-    """Everything that is to follow the original file, its new footer included.
+    """Return the bytes to write after the original file, including the new footer.
 
     Args:
         original: The file.
         blobs: Embedded indexes.
-        states: The standard structures that each chunk is to have.
+        states: The standard structures of each chunk in the new file.
 
     Raises:
         IndexBuildError: If an index needs a footer key that is taken.
@@ -75,7 +75,9 @@ def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey,
             if name in owners:
                 raise IndexBuildError(
                     f"{blob.entry.name} needs the footer key {name.decode()!r}, which {owners[name]} has; "
-                    "there is room for one in a file"
+                    "a file can contain only one",
+                    reason="footer-key-taken",
+                    path=original.file.path,
                 )
             owners[name] = blob.entry.name
             if name in footer.key_values:
@@ -97,7 +99,7 @@ def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey,
             edit.set_bloom_filter(*key, tail.place(state.bloom_filter))
     if footer.metadata.column_orders is None and any(map(_has_added_bounds, states.values())):
         for key, state in states.items():
-            if isinstance(state.column_index, ByteRange):  # its bounds had no meaning, and must not get one
+            if isinstance(state.column_index, ByteRange):  # `add_column_orders` would define its bounds
                 edit.set_column_index(*key, None)
         edit.add_column_orders(len(footer.leaves))
     for key, state in changed.items():
@@ -111,14 +113,14 @@ def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey,
 
 
 def _has_added_bounds(state: ChunkState) -> bool:
-    """Whether bounds were added, which have a meaning only under a declared order."""
+    """Return whether bounds were added, which are defined only under a declared order."""
     if isinstance(state.column_index, bytes):
         return True
     return state.statistics is not None and state.statistics.min_value is not None
 
 
 class _Tail:
-    """Pieces of the file, and where the next one goes."""
+    """Pieces of the file, and the position of the next one."""
 
     def __init__(self, position: int) -> None:
         self.position = position
@@ -134,5 +136,5 @@ class _Tail:
         self.append(bytes(-self.position % alignment_bytes))
 
     def place(self, index: Placed) -> ByteRange | None:
-        """Where an index lies: where it did, or here."""
+        """Return the place of an index, after appending it if it is new."""
         return self.append(index) if isinstance(index, bytes) else index
