@@ -1,4 +1,4 @@
-"""Work done a little ahead: in order, within bounds, and nothing is left open by who stops early."""
+"""`ahead`: results in order, bounded concurrency, and no open files after an early stop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FAILING = ("x", "y")
 
 
 class Work:
-    """Notes what was begun, and lets it end only when told."""
+    """A work function that records its items, and optionally blocks until released."""
 
     def __init__(self, *, waits=False):
         self.begun = []
@@ -37,14 +37,14 @@ class Work:
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 50])
-def test_results_come_in_the_order_of_the_items(at_once):
+def test_results_are_in_the_order_of_the_items(at_once):
     found = [(item, future.result()) for item, future in ahead(Work(), range(20), at_once)]
     assert found == [(item, -item) for item in range(20)]
     assert list(ahead(Work(), [], at_once)) == []
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3])
-def test_no_more_is_begun_than_may_wait(at_once):
+def test_the_number_of_started_items_is_limited(at_once):
     work, asked = Work(), []
 
     def items():
@@ -60,15 +60,15 @@ def test_no_more_is_begun_than_may_wait(at_once):
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3])
-def test_an_exception_is_that_of_its_item(at_once):
+def test_an_exception_belongs_to_its_item(at_once):
     found = [future.exception() or future.result() for _, future in ahead(Work(), [1, "x", 3, "y"], at_once)]
     assert [str(one) for one in found] == ["-1", "x", "-3", "y"]
 
 
 @pytest.mark.parametrize("at_once", [2, 4])
 @pytest.mark.parametrize("taken", [0, 1, 5])
-def test_what_is_not_taken_is_discarded(at_once, taken):
-    """Done or under way; what was not begun is not begun any more, and a failure is nothing to discard."""
+def test_results_that_are_not_taken_are_discarded(at_once, taken):
+    """Both finished and running ones. Pending items are not started, and failures are not discarded."""
     items = [1, 2, 3, "x", 5, 6, 7, 8, 9]
     work = Work()
     found = ahead(work, items, at_once, work.discarded.append)
@@ -82,16 +82,16 @@ def test_what_is_not_taken_is_discarded(at_once, taken):
     assert len(work.begun) <= taken + at_once
 
 
-def test_items_that_cannot_be_listed_any_further():
+def test_an_error_of_the_iterable():
     work = Work()
 
     def items():
         yield 1
         yield 2
-        raise OSError("the listing broke off")
+        raise OSError("the listing failed")
 
     found = ahead(work, items(), 3, work.discarded.append)
-    with pytest.raises(OSError, match="broke off"):
+    with pytest.raises(OSError, match="listing"):
         list(found)
     assert sorted(work.discarded) == [-item for item in sorted(work.begun, reverse=True)]
 
@@ -100,13 +100,13 @@ def test_items_that_cannot_be_listed_any_further():
 
 
 def open_files(folder):
-    """How many descriptors of files in a folder this process has."""
+    """Return the number of open descriptors of files in a folder."""
     found = 0
     for name in os.listdir("/proc/self/fd"):
         try:
             found += os.readlink(f"/proc/self/fd/{name}").startswith(str(folder))
         except FileNotFoundError:
-            continue  # the one of the listing itself
+            continue  # the descriptor of the listing itself
     return found
 
 
@@ -122,7 +122,7 @@ def many(tmp_path_factory):
 
 @pytest.fixture
 def closes_by_hand():
-    """No garbage collection: what is not closed stays open while anything refers to it."""
+    """Disable garbage collection, so that files are open until they are closed."""
     gc.collect()
     gc.disable()
     yield
@@ -131,9 +131,7 @@ def closes_by_hand():
 
 @pytest.mark.parametrize("files_at_once", [1, 2, 16])
 @pytest.mark.parametrize("where", [None, "a >= 0", "a IN (3, 111, 444)"])
-def test_a_scan_that_is_left_early_leaves_no_file_open(
-    many, files_at_once, where, monkeypatch, closes_by_hand
-):
+def test_a_scan_that_stops_early_leaves_no_file_open(many, files_at_once, where, monkeypatch, closes_by_hand):
     monkeypatch.setattr(table_files, "LOCAL_FILES_AT_ONCE", files_at_once)
     table = ia.open(many)
     batches = iter(table.scan(where))
@@ -167,7 +165,7 @@ def test_a_scan_that_is_left_early_leaves_no_file_open(
     ],
 )
 @pytest.mark.parametrize("files_at_once", [2, 16])
-def test_neither_answers_nor_errors_leave_files_open(
+def test_results_and_errors_leave_no_file_open(
     many, tmp_path, run, files_at_once, monkeypatch, closes_by_hand
 ):
     monkeypatch.setattr(table_files, "LOCAL_FILES_AT_ONCE", files_at_once)
@@ -177,14 +175,15 @@ def test_neither_answers_nor_errors_leave_files_open(
     damaged.write_bytes((many / "07.parquet").read_bytes()[:-20])
     names = sorted(str(path) for path in many.iterdir())
     table = ia.open([*names[:20], damaged, *names[20:]])
-    assert table.schema.names == ["a"]  # what is wrong with a file is raised when it is read
-    with pytest.raises(ia.CorruptFileError, match=r"damaged\.parquet") as caught:
+    assert table.schema.names == ["a"]  # errors of a file are raised when its rows are read
+    with pytest.raises(ia.CorruptFileError) as caught:
         run(table)
-    assert caught.tb  # it holds every frame
+    assert caught.value.path == str(damaged)
+    assert caught.tb  # it refers to every frame
     assert open_files(many) + open_files(tmp_path) == 0
 
 
-def test_a_file_that_is_gone(many, tmp_path, closes_by_hand):
+def test_a_missing_file(many, tmp_path, closes_by_hand):
     names = [str(path) for path in sorted(many.iterdir())[:3]]
     gone = tmp_path / "gone.parquet"
     gone.write_bytes((many / "00.parquet").read_bytes())

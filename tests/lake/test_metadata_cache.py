@@ -1,4 +1,4 @@
-"""What an open table remembers of its files: parsed once, while a file is what it was, within a limit."""
+"""The metadata cache of an open table: parsed once, valid while a file is unchanged, within a limit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FORM = {"use_dictionary": False, "compression": "none", "data_page_size": 800, "
 
 
 def write(path, values, *, indexes=()):
-    """A file of eight-byte values; those of as many values are equally long."""
+    """Write a file of eight-byte values, whose length depends only on the number of values."""
     table = pa.table({"a": pa.array(values, pa.int64()), "b": pa.array(values, pa.int64())})
     pq.write_table(table, path, row_group_size=500, write_page_index=not indexes, **FORM)
     if indexes:
@@ -35,14 +35,14 @@ def write(path, values, *, indexes=()):
 
 
 def settle(path):
-    """Make a file old enough to be remembered: what is written within two seconds may have one time."""
+    """Make a file old enough to be cached: two writes within two seconds may have the same time."""
     then = time.time_ns() - 10**10
     os.utime(path, ns=(then, then))
 
 
 @dataclass(frozen=True)
 class RecordedDataFile(DataFile):
-    """A file of a table that notes the ranges that are read of it; it can be told from others as any file."""
+    """A file of a table that records the ranges read from it."""
 
     ranges: list = field(default_factory=list)
 
@@ -51,7 +51,7 @@ class RecordedDataFile(DataFile):
 
 
 class Recorded(RecordedFile):
-    """Knows what it is, as a local file does."""
+    """A recording source with the identity of a local file."""
 
     def __init__(self, path, ranges):
         super().__init__(path, ranges)
@@ -67,7 +67,7 @@ def recorded(tmp_path):
 
 
 def data_bytes(path):
-    """Where the data pages lie."""
+    """Return the range of the data pages."""
     with ParquetInput.open(path) as file:
         metas = [
             file.footer.chunk_metadata(group, leaf)
@@ -121,13 +121,13 @@ def test_structs_are_parsed_once(recorded, monkeypatch):
 
 
 def overwrite(path):
-    """In place: the file keeps its inode."""
+    """Overwrite in place: the file keeps its inode."""
     with open(path, "r+b") as file:
         file.write(Path(f"{path}.new").read_bytes())
 
 
 def overwrite_and_keep_the_time(path):
-    """As `cp -p` and `rsync --inplace --times` can."""
+    """Like `cp -p` and `rsync --inplace --times`."""
     before = os.stat(path)
     overwrite(path)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -152,8 +152,8 @@ def remove_and_copy(path):
     "change",
     [overwrite, overwrite_and_keep_the_time, rename_over, rename_over_with_the_same_time, remove_and_copy],
 )
-def test_a_file_that_was_replaced_is_read_anew(tmp_path, change):
-    """By one of equal length, with pages at the same offsets and other bounds."""
+def test_a_replaced_file_is_read_again(tmp_path, change):
+    """The new file has the same length and page offsets, but other bounds."""
     path = tmp_path / "x.parquet"
     write(path, range(2000))
     write(f"{path}.new", range(10_000, 12_000))
@@ -185,7 +185,7 @@ def test_indexes_that_were_attached_and_detached_between_two_scans(tmp_path):
         settle(path)
 
 
-def test_what_was_written_a_moment_ago_is_not_remembered(recorded):
+def test_a_file_written_a_moment_ago_is_not_cached(recorded):
     """Another write may follow within the same tick of the file system's clock."""
     table, ranges = recorded
     os.utime(table.files[0].path)
@@ -221,7 +221,7 @@ def read_metadata(path):
         return file.metadata
 
 
-def test_those_used_longest_ago_go_first(tmp_path):
+def test_the_least_recently_used_are_evicted_first(tmp_path):
     found = {}
     for name in "abc":
         write(tmp_path / name, range(2000))
@@ -234,14 +234,14 @@ def test_those_used_longest_ago_go_first(tmp_path):
     cache.put("c", 1, found["c"])
     assert [cache.get(name, 1) for name in "abc"] == [found["a"], None, found["c"]]
     assert cache.held_bytes == 2 * each
-    assert cache.get("a", 2) is None  # another file by now
+    assert cache.get("a", 2) is None  # the file has changed
     assert cache.get("a", None) is None
-    cache.put("a", None, found["a"])  # nobody can tell whether it changes
+    cache.put("a", None, found["a"])  # without an identity a change cannot be detected
     assert "a" not in cache
     assert cache.held_bytes == each
 
 
-def test_metadata_that_alone_exceeds_the_limit_is_not_remembered(tmp_path):
+def test_metadata_larger_than_the_limit_is_not_cached(tmp_path):
     write(tmp_path / "a", range(2000))
     found = read_metadata(tmp_path / "a")
     cache = MetadataCache(found.held_bytes - 1)
@@ -249,8 +249,8 @@ def test_metadata_that_alone_exceeds_the_limit_is_not_remembered(tmp_path):
     assert ("a" in cache, cache.held_bytes) == (False, 0)
 
 
-def test_what_is_learnt_later_counts(tmp_path):
-    """A page index that was read, and pyarrow's own copy of the footer."""
+def test_metadata_that_is_parsed_later_counts(tmp_path):
+    """A page index, and pyarrow's own copy of the footer."""
     write(tmp_path / "a", range(2000))
     cache = MetadataCache()
     with ParquetInput.open(tmp_path / "a") as file:
@@ -266,7 +266,7 @@ def test_what_is_learnt_later_counts(tmp_path):
     assert sizes[0] < sizes[1] < sizes[2]
 
 
-def test_a_table_of_many_files_holds_no_more_than_the_limit(tmp_path, monkeypatch):
+def test_a_table_of_many_files_respects_the_limit(tmp_path, monkeypatch):
     for ordinal in range(12):
         write(tmp_path / f"{ordinal}.parquet", range(2000))
     table = ia.open(tmp_path)
@@ -282,7 +282,7 @@ def read_raw_bytes(path):
     return len(parquet_file.read_raw_footer(source).data)
 
 
-def test_metadata_is_about_a_file_and_holds_none_open(tmp_path):
+def test_metadata_keeps_no_file_open(tmp_path):
     write(tmp_path / "a", range(10))
     found = read_metadata(tmp_path / "a")
     assert isinstance(found, FileMetadata)

@@ -1,4 +1,4 @@
-"""Files of one table with different types: each is asked in its own, the result has the widest."""
+"""Files of one table with different types: predicates use each file's type, results the widest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from intarsia.lake.schema import table_schema, widest
 
 MIDNIGHT = dt.datetime(1970, 1, 2)
 
-#: The first file's type and value, the second's, a condition that meets only the second (or both), how many.
+#: Type and value of the first and second file, a condition, and the number of matching rows.
 CASES = {
     "int32 then int64": (pa.int32(), 1, pa.int64(), 3_000_000_000, "a = 3000000000", 1),
     "beyond the first type": (pa.int32(), 1, pa.int64(), 3_000_000_000, "a < 99999999999", 2),
@@ -68,7 +68,7 @@ def case(request, tmp_path):
     return tmp_path, widest(first, second), where, count
 
 
-def test_a_literal_is_judged_by_each_files_own_type(case):
+def test_a_literal_is_compared_in_each_files_own_type(case):
     folder, kind, where, count = case
     table = ia.open(folder)
     assert table.schema.field("a").type == kind
@@ -95,13 +95,14 @@ def test_a_partition_condition_beside_a_mixed_column(tmp_path):
     assert table.count("a = 3000000000 AND year = 2020") == 0
 
 
-def test_types_without_a_common_one_are_cast_and_a_value_that_does_not_fit_names_the_file(tmp_path):
+def test_types_without_a_common_type_are_cast_and_errors_name_the_file(tmp_path):
     pq.write_table(pa.table({"a": [1]}), tmp_path / "1.parquet")
     pq.write_table(pa.table({"a": ["7", "1"]}), tmp_path / "2.parquet")
     assert ia.open(tmp_path).scan("a = 1").to_arrow()["a"].to_pylist() == [1, 1]
     pq.write_table(pa.table({"a": ["x"]}), tmp_path / "2.parquet")
-    with pytest.raises(ia.UnsupportedFeatureError, match=r"2\.parquet.*string"):
+    with pytest.raises(ia.UnsupportedFeatureError) as caught:
         ia.open(tmp_path).scan("a = 1").to_arrow()
+    assert caught.value.path == str(tmp_path / "2.parquet")
 
 
 NUMBERS = st.sampled_from(
@@ -138,7 +139,7 @@ def test_a_mixed_lake_equals_its_values_filtered(tmp_path_factory, files, data):
     except pa.ArrowException:
         return
     if any(pa.types.is_decimal(kind) for kind in kinds) and any(pa.types.is_floating(kind) for kind in kinds):
-        return  # no type holds both
+        return  # the types have no common type
     values = [value for _, some in files for value in some if value is not None]
     literal = data.draw(st.sampled_from([*values, 1, -1, 300, 2**40]) if values else st.just(1))
     op = data.draw(st.sampled_from(["=", "<>", "<", "<=", ">", ">="]))
@@ -160,7 +161,7 @@ def test_a_mixed_lake_equals_its_values_filtered(tmp_path_factory, files, data):
     assert table.scan(where).to_arrow().num_rows == expected
 
 
-def test_widest_is_symmetric_and_holds_both():
+def test_widest_is_symmetric_and_contains_both():
     kinds = [
         *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
         *(pa.float32(), pa.float64(), pa.decimal128(10, 2), pa.decimal128(18, 4), pa.date32(), pa.string()),
@@ -173,21 +174,21 @@ def test_widest_is_symmetric_and_holds_both():
             assert kind is None or widest(kind, a) == kind == widest(kind, b), (a, b)
 
 
-def test_renamed_columns_are_warned_about(tmp_path):
-    """Iceberg and Delta rename a column without rewriting files: listed by name, its values are null."""
+def test_renamed_columns_cause_a_warning(tmp_path):
+    """Iceberg and Delta rename columns without rewriting files, so the values are null by name."""
     pq.write_table(pa.table({"id": [1], "old": ["x"]}), tmp_path / "1.parquet")
     for place in (2, 3, 4):
         pq.write_table(pa.table({"id": [place], "new": ["y"]}), tmp_path / f"{place}.parquet")
     table = ia.open(tmp_path)
-    with pytest.warns(ia.IntarsiaWarning, match=r"3 of 4 files have no column 'old'.*'new'") as caught:
+    with pytest.warns(ia.IntarsiaWarning, match=r"3 of 4 .*'old'.*'new'") as caught:
         assert table.scan().to_arrow()["old"].to_pylist() == ["x", None, None, None]
     assert caught[0].filename == __file__
-    with warnings.catch_warnings():  # once for a table
+    with warnings.catch_warnings():  # only once per table
         warnings.simplefilter("error")
         table.scan("id = 2").to_arrow()
 
 
-def test_columns_that_were_added_or_dropped_are_not_warned_about(tmp_path):
+def test_added_or_dropped_columns_cause_no_warning(tmp_path):
     pq.write_table(pa.table({"id": [1], "a": ["x"]}), tmp_path / "1.parquet")
     for place in (2, 3, 4):
         pq.write_table(pa.table({"id": [place]}), tmp_path / f"{place}.parquet")

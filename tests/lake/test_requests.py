@@ -1,4 +1,4 @@
-"""What a table of objects asks of its store: a listing is never asked again, and a footer is one request."""
+"""Requests of a table to its store: a listing is not repeated, and a footer takes one request."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def put(store, key, values):
 
 
 class Asked:
-    """Requests to a store, by kind; and how many of them were under way at once."""
+    """Counts of the requests to a store by kind, and the maximum number of concurrent ones."""
 
     def __init__(self):
         self.names = Counter()
@@ -43,7 +43,7 @@ class Asked:
                 self.at_once += 1
                 self.most_at_once = max(self.most_at_once, self.at_once)
             try:
-                time.sleep(self.delay_seconds)  # lets others begin
+                time.sleep(self.delay_seconds)  # lets other requests start
                 return real(*args, **options)
             finally:
                 with self._lock:
@@ -52,7 +52,7 @@ class Asked:
         return call
 
     def take(self):
-        """What was asked since the last call."""
+        """Return the requests since the last call."""
         found, self.names = dict(self.names), Counter()
         return found
 
@@ -74,7 +74,7 @@ def asked(store, monkeypatch):
     return asked
 
 
-def test_a_listing_is_never_asked_again(asked):
+def test_a_listing_is_not_repeated(asked):
     table = ia.open("s3://bucket/lake/")
     assert asked.take() == {"list": 1}
     scan = table.scan("a = 57")
@@ -93,16 +93,16 @@ def test_a_listing_is_never_asked_again(asked):
     ],
     ids=["count", "aggregate", "explain", "plan"],
 )
-def test_an_answer_from_footers_takes_one_request_for_each(asked, answer):
+def test_a_result_from_footers_takes_one_request_per_object(asked, answer):
     table = ia.open("s3://bucket/lake/")
     asked.take()
     answer(table)
     assert asked.take() == {"get": NUM_OBJECTS}
-    answer(table)  # each object may be another one by now
+    answer(table)  # each object may have been replaced
     assert asked.take() == {"head": NUM_OBJECTS}
 
 
-def test_a_scan_that_is_run_again_asks_whether_objects_are_what_they_were(asked):
+def test_a_second_run_checks_whether_objects_have_changed(asked):
     scan = ia.open("s3://bucket/lake/").scan("a = 57")
     assert scan.to_arrow().num_rows == 1
     asked.take()
@@ -111,7 +111,7 @@ def test_a_scan_that_is_run_again_asks_whether_objects_are_what_they_were(asked)
 
 
 def test_an_object_replaced_after_a_scan_was_made(asked, store):
-    """Its first answer is of the objects as they were, or none; the next one is of those that are."""
+    """The first run reads the old objects or fails; the next one reads the new objects."""
     scan = ia.open("s3://bucket/lake/").scan("a = 57")
     put(store, "lake/05.parquet", range(57, 90))
     with pytest.raises(ia.ReplacedWhileReadError, match=r"s3://bucket/lake/05\.parquet"):
@@ -119,7 +119,7 @@ def test_an_object_replaced_after_a_scan_was_made(asked, store):
     assert scan.to_arrow()["a"].to_pylist() == [57]
 
 
-def test_a_sample_asks_nothing_twice(asked):
+def test_a_sample_repeats_no_request(asked):
     table = ia.open("s3://bucket/lake/")
     asked.take()
     assert table.sample(NUM_OBJECTS * 10, seed=1).num_rows == NUM_OBJECTS * 10
@@ -128,7 +128,7 @@ def test_a_sample_asks_nothing_twice(asked):
     assert asked.take() == {"head": NUM_OBJECTS, "get": NUM_OBJECTS}
 
 
-def test_files_are_opened_side_by_side_and_not_all_at_once(asked, store):
+def test_files_are_opened_concurrently_but_not_all_at_once(asked, store):
     for ordinal in range(NUM_OBJECTS, 2 * REMOTE_FILES_AT_ONCE):
         put(store, f"lake/{ordinal:02}.parquet", [ordinal * 10])
     table = ia.open("s3://bucket/lake/")
@@ -143,7 +143,7 @@ def test_files_are_opened_side_by_side_and_not_all_at_once(asked, store):
 
 @pytest.mark.parametrize("knows_schema", [False, True])
 @pytest.mark.parametrize("longer", [False, True])
-def test_an_object_that_was_replaced_since_it_was_listed_is_read_as_it_is(asked, store, knows_schema, longer):
+def test_an_object_replaced_after_the_listing_is_read_in_its_new_version(asked, store, knows_schema, longer):
     table = ia.open("s3://bucket/lake/")
     if knows_schema:
         assert table.count("a = 57") == 1
@@ -156,7 +156,7 @@ def test_an_object_that_was_replaced_since_it_was_listed_is_read_as_it_is(asked,
         assert table.sample(10_000).num_rows == table.count()
 
 
-def test_an_object_that_is_gone_is_named(asked, store):
+def test_the_error_names_a_missing_object(asked, store):
     table = ia.open("s3://bucket/lake/")
     obstore.delete(store, "lake/07.parquet")
     with pytest.raises(FileNotFoundError, match=r"s3://bucket/lake/07\.parquet"):

@@ -1,4 +1,4 @@
-"""Scans of one table share what is known of its files: what proves wrong to one is wrong for the others."""
+"""Scans of one table share its metadata: a page index that one scan finds wrong is ignored by all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NUM_ROWS, PER_GROUP = 3000, 1000
 
 @pytest.fixture
 def lying(tmp_path):
-    """A file whose OffsetIndex says of both columns' pages that they begin seven rows later than they do."""
+    """A file whose OffsetIndex shifts the pages of both columns by seven rows."""
     path = tmp_path / "x.parquet"
     values = pa.array(range(NUM_ROWS), pa.int64())
     form = {"use_dictionary": False, "data_page_size": 800, "write_batch_size": 100}
@@ -51,7 +51,7 @@ MATCHING = list(range(205, 1450))
 
 
 def planned(path):
-    """The open file, its query and its plan."""
+    """Return the open file, its query and its plan."""
     table = ia.open(path)
     scan = table.scan(WHERE, ["b"])
     query = scan._binder.query(table.files[0], table.open_file(table.files[0]))
@@ -59,7 +59,7 @@ def planned(path):
 
 
 def distrusts_when_pages_are_fetched(monkeypatch, query):
-    """What another scan does at the worst moment."""
+    """Let another scan find the page index wrong while pages are fetched."""
     real = fetch.PageCache.fetch
 
     def fetching(self, plans):
@@ -69,8 +69,8 @@ def distrusts_when_pages_are_fetched(monkeypatch, query):
     monkeypatch.setattr(fetch.PageCache, "fetch", fetching)
 
 
-def test_the_index_misleads_who_believes_it(lying):
-    """Or the tests below would show nothing."""
+def test_the_wrong_index_would_change_the_result(lying):
+    """Otherwise the tests below would prove nothing."""
     query, plan = planned(lying)
     assert plan.candidates.num_rows < NUM_ROWS
     query.file.metadata.distrust_page_index(0, "known")
@@ -78,7 +78,7 @@ def test_the_index_misleads_who_believes_it(lying):
 
 
 @pytest.mark.parametrize("moment", ["before", "meanwhile"])
-def test_an_index_that_proves_wrong_to_another_scan(lying, moment, monkeypatch):
+def test_an_index_that_another_scan_finds_wrong(lying, moment, monkeypatch):
     query, plan = planned(lying)
     if moment == "before":
         query.file.metadata.distrust_page_index(0, "another scan found it wrong")
@@ -91,8 +91,8 @@ def test_an_index_that_proves_wrong_to_another_scan(lying, moment, monkeypatch):
 
 
 @pytest.mark.parametrize("moment", ["before", "meanwhile"])
-def test_who_knows_the_other_rows_begins_again(lying, moment, monkeypatch):
-    """A row group read whole would count rows twice that an index answered for."""
+def test_a_scan_with_rows_from_an_index_starts_again(lying, moment, monkeypatch):
+    """Reading the whole row group would count rows twice that an index has already answered."""
     query, plan = planned(lying)
     if moment == "before":
         query.file.metadata.distrust_page_index(0, "another scan found it wrong")
@@ -117,15 +117,15 @@ def test_a_scan_that_was_planned_before_another_found_the_index_wrong(lying, tmp
     assert found == [205, *MATCHING]
 
 
-def test_every_answer_warns_of_it(lying):
-    """The second is given by what is known already, and says so, too."""
+def test_every_result_warns(lying):
+    """The second result ignores the index from the start, and warns as well."""
     table = ia.open(lying)
     for _ in range(2):
-        with pytest.warns(ia.IntarsiaWarning, match="ignored page index, row group 0"):
+        with pytest.warns(ia.IntarsiaWarning, match="row group 0"):
             assert table.scan(WHERE, ["b"]).to_arrow()["b"].to_pylist() == MATCHING
 
 
-def test_one_warning_for_each_file_also_of_a_scan_that_is_left_early(lying):
+def test_one_warning_per_file_even_if_a_scan_stops_early(lying):
     for ordinal in range(3):
         shutil.copy2(lying, lying.with_name(f"{ordinal}.parquet"))
     names = ["0.parquet", "1.parquet", "2.parquet", "x.parquet"]

@@ -1,4 +1,4 @@
-"""Work done in several threads, a little ahead of the caller who takes the results in order."""
+"""Process items in several threads, a little ahead of a caller that takes the results in order."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ def ahead(
     at_once: int,
     discard: Callable[[_Result], None] = lambda _: None,
 ) -> Generator[tuple[_Item, Future[_Result]], None, None]:
-    """Each item and the future of its result, in the order of the items.
+    """Process items concurrently, and yield the results in the order of the items.
 
-    At most ``at_once`` items are in progress or wait to be taken.
+    At most ``at_once`` items are in progress or finished but not yet taken.
 
     Args:
-        work: What to do with an item; called in several threads.
+        work: The function to call with each item; called in several threads.
         items: The items.
-        at_once: How many items are processed at once; 1 processes each when it is asked for, without a
-            thread.
+        at_once: Number of items to process concurrently; 1 processes each item on demand, without a thread.
         discard: Called with each result that is not taken because the caller stops early.
 
     Yields:
@@ -58,6 +57,6 @@ def _done(work: Callable[[_Item], _Result], item: _Item) -> Future[_Result]:
     future: Future[_Result] = Future()
     try:
         future.set_result(work(item))
-    except Exception as error:  # noqa: BLE001  raised again where the result is taken
+    except Exception as error:  # noqa: BLE001  raised when the result is taken
         future.set_exception(error)
     return future

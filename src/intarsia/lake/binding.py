@@ -1,4 +1,4 @@
-"""The query to a table, bound to each of its files: names are the table's, types are the file's."""
+"""Bind a query to each file of a table: names are the table's, types are the file's."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from intarsia.predicate.bound import conjoin, disjoin
 from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import OutputColumn, refuse_repeated, type_at
 
-#: The indexes of all files that one scan has open take at most this much memory.
+#: Maximum memory for the expanded indexes of all files that one scan has open.
 MAX_SCAN_EXPANDED_BYTES = 2 << 30
 
-#: Files of a lake mostly have one schema; of a lake where each has its own, not all are kept.
+#: Most lakes have one schema, or a few.  In a lake with a schema per file, not all bindings are cached.
 _MAX_BINDINGS = 64
 
 
 @dataclass(frozen=True)
 class _Binding:
-    """The query as it is bound to files of one schema."""
+    """The query bound to files of one schema."""
 
     predicate: Bound | None
     missing: Mapping[Path, pa.Scalar]
@@ -50,11 +50,11 @@ class TableBinder:
 
     Args:
         table: The table.
-        predicate: Which rows; None for all.
-        columns: The columns wanted.
+        predicate: The rows to select; None for all.
+        columns: The columns of the result.
 
     Raises:
-        PredicateError: If the predicate compares what cannot be compared.
+        PredicateError: If a literal cannot be compared with its column.
         ColumnNotFoundError: If the table lacks a column of the predicate.
     """
 
@@ -71,15 +71,15 @@ class TableBinder:
         self._paths: dict[Path, pa.DataType] = {column.path: column.type for column in columns}
         for path in paths:
             self._paths.setdefault(path, find_column(table.schema, path)[1])
-        # where files have different types, what the table's type says about a literal need not hold in each
+        # a literal that is outside the table's type may still be a value of another file's type
         self._decides_early = not {path[0] for path in paths} & table.table_schema.mixed
 
     def for_columns(self, columns: Sequence[OutputColumn]) -> TableBinder:
-        """The same query with other columns."""
+        """Return the same query with other columns."""
         return TableBinder(self._table, self._predicate, columns)
 
     def excluding_column(self, entry: DataFile) -> str | None:
-        """The partition columns that prove that no row of a file matches; None if they do not prove it."""
+        """Return the partition columns that prove that no row of a file matches; None without a proof."""
         if self._bound is None or not self._decides_early:
             return None
         constants = self._partition_constants(entry)
@@ -90,7 +90,7 @@ class TableBinder:
         return ", ".join(sorted(".".join(path) for path in known.paths())) or "constant"
 
     def query(self, entry: DataFile, file: ParquetInput) -> FileQuery:
-        """The query to one open file.
+        """Bind the query to one open file.
 
         Raises:
             PredicateError: If this file's types cannot be compared with the predicate's literals.
@@ -107,7 +107,7 @@ class TableBinder:
         return FileQuery.of(file, binding.predicate, self._columns, values, self._budget)
 
     def view(self, entry: DataFile, file: ParquetInput) -> pa.Schema:
-        """What the predicate is bound to: the table's columns in the file's types, see `file_view`.
+        """Return the schema to bind the predicate to: the table's columns in the file's types (`file_view`).
 
         A partition column's type is the table's, even if the file has a column of that name.
         """
@@ -132,11 +132,13 @@ class TableBinder:
         try:
             return _Binding(bind(self._predicate, self.view(entry, file)), missing)
         except PredicateError as error:
-            raise PredicateError(f"{file.path}: {error}") from error
+            raise PredicateError(
+                f"{file.path}: {error}", reason=error.reason, path=file.path, column=error.column
+            ) from error
 
 
 def _assume_true(node: Bound, known: Set[Path]) -> Bound:
-    """The predicate with every condition replaced by TRUE whose column is not known."""
+    """Return the predicate with conditions on unknown columns replaced by TRUE."""
     if isinstance(node, BoundAnd):
         return conjoin([_assume_true(child, known) for child in node.children])
     if isinstance(node, BoundOr):

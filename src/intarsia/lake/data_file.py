@@ -1,4 +1,4 @@
-"""One file of a table with what its listing says about it, and the protocol of what lists such files."""
+"""One file of a table as it was listed, and the protocol for sources that list files."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class DataFile:
     Attributes:
         path: A local path or a URL.
         size_bytes: Its length when it was listed.
-        partition: Names and values of its partition columns, as text; None for null.
+        partition: Names and values of its partition columns, as strings; None for null.
         store: An obstore store for URLs; None for local files, or to find one when an object is opened.
         key: The path within the store.
         e_tag: The store's ETag when it was listed; None if unknown.
-        modified: When it was last written, in seconds since 1970; None if unknown.
-        uri: The name that another engine has for it, such as Spark; empty if that is not known.
+        modified: Time of the last write, in seconds since 1970; None if unknown.
+        uri: Its name in another engine, such as Spark; empty if unknown.
     """
 
     path: str
@@ -35,14 +35,14 @@ class DataFile:
 
     @property
     def is_remote(self) -> bool:
-        """Whether it lies in an object store."""
+        """Whether it is in an object store."""
         return self.store is not None or "://" in self.path
 
     def open(self, *, fresh: bool = False) -> ByteSource:
         """Open the file's bytes.
 
         Args:
-            fresh: Ask the store for the object's current identity, even if the listing told it.
+            fresh: Request the object's current identity from the store, even if the listing contains it.
         """
         if not self.is_remote:
             return LocalFile(self.path)
@@ -52,10 +52,10 @@ class DataFile:
         return ObjectStoreFile(store, key, self.path, known)
 
     def as_opened(self, identity: Hashable | None) -> DataFile:
-        """The same file as it was when it was opened, which may have been after it was replaced.
+        """Return the file with the identity that it had when it was opened, in case it was replaced.
 
         Args:
-            identity: What the open file is; see `intarsia.storage.ByteSource`.
+            identity: The identity of the open file; see `intarsia.storage.ByteSource`.
         """
         if not isinstance(identity, ObjectIdentity):
             return self
@@ -64,7 +64,7 @@ class DataFile:
 
 @runtime_checkable
 class FileSource(Protocol):
-    """Lists the files of a table; a catalog or a table format can be one.
+    """A source that lists the files of a table, such as a catalog or a table format.
 
     Example:
         >>> class Two:
@@ -75,5 +75,5 @@ class FileSource(Protocol):
     """
 
     def list_files(self) -> Sequence[DataFile]:
-        """The files, in the order of their rows in the table."""
+        """Return the files in the order of their rows in the table."""
         ...

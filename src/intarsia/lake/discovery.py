@@ -1,4 +1,4 @@
-"""Finds the files of a table from a path: a file, a folder, a glob, a list; local or behind a URL."""
+"""Find the files of a table: a file, a folder, a glob or a list of these, local or behind a URL."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ from intarsia.lake.folder import (
 from intarsia.storage import MAX_CONCURRENT_REQUESTS, IoCounts, ObjectIdentity, find_store, local_path
 from intarsia.storage.object_errors import object_errors
 
-#: What Hive and Spark write for a partition value that is null.
+#: Hive and Spark write this for a partition value that is null.
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 _PARTITION = re.compile(r"^([^=/]+)=([^/]*)$")
 _INT32 = re.compile(r"^-?\d{1,10}$")
 
 
-#: Gives the file of a path. A path that is certain to be meant must be a regular file.
+#: Returns the file of a path. If the flag is set, the path must be a regular file.
 _Describe: TypeAlias = Callable[[str, bool], DataFile]
 
 
 @dataclass(frozen=True)
 class FoundFiles:
-    """The files of a table, and the files beside them.
+    """The files of a table, and the other files in their folders.
 
     Attributes:
-        files: The files, at least one.
-        others: Paths of the files in folders that are not Parquet, by their names or first bytes, without
+        files: The files; at least one.
+        others: Paths of the files in folders whose names or first bytes are not those of Parquet, without
             hidden files and checksums.
-        reads: The reads of files without an extension: the first four bytes of each.
+        reads: The reads of the first four bytes of files without an extension.
     """
 
     files: tuple[DataFile, ...]
@@ -62,19 +62,19 @@ class FoundFiles:
 
 
 def find_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> FoundFiles:
-    """Find the files of a table: those of a folder or glob in the order of their paths, a list in its own.
+    """Find the files of a table, ordered by path for a folder or glob, in the given order for a list.
 
     Args:
         source: A file, a folder, a glob, or a list of these; local, ``file://``, or a URL that obstore
-            knows (``s3://``, ``gs://``, ``az://``, ``https://``, ``http://``). Folders are searched
+            supports (``s3://``, ``gs://``, ``az://``, ``https://``, ``http://``). Folders are searched
             recursively for ``*.parquet``, ``*.parq`` and ``*.pq``, in any case, and for files without an
-            extension that begin with ``PAR1``. Names that start with ``.`` or ``_`` are hidden, as for Spark
-            and pyarrow. A file that is named, by itself or by a glob, is taken whatever its extension.
+            extension that start with ``PAR1``. Names that start with ``.`` or ``_`` are hidden, as in Spark
+            and pyarrow. Files that are named individually or match a glob may have any extension.
 
     Raises:
-        FileNotFoundError: If there is no such file, or no Parquet file in a folder.
-        ListingError: If a symbolic link leads back to a folder that it lies in.
-        ObjectStoreError: If a store cannot be reached, refuses the request, or is not known.
+        FileNotFoundError: If a path does not exist, or a folder contains no Parquet file.
+        ListingError: If a symbolic link leads to one of its parent folders.
+        ObjectStoreError: If a store cannot be reached, refuses the request, or is unknown.
     """
     if isinstance(source, (str, os.PathLike)):
         return _find(os.fspath(source))
@@ -103,10 +103,10 @@ def _find(name: str) -> FoundFiles:
 
 
 def _find_matches(pattern: str) -> FoundFiles:
-    """The files that a glob names, and those in the folders that it names."""
+    """Find the files that match a glob, and those in matching folders."""
     root = _fixed_part(pattern)
     if "**" in pattern and os.path.isdir(root or "."):
-        # `glob` follows a link that leads back as often as the system lets it
+        # `glob` follows a link to a parent until the system refuses
         deque(walk(root or "."), maxlen=0)
     matches = [match for match in glob.glob(pattern, recursive=True) if _is_visible_below(match, root)]
     named: set[str] = set()
@@ -119,7 +119,7 @@ def _find_matches(pattern: str) -> FoundFiles:
             named.add(match)
     if not named and not inside:
         raise FileNotFoundError(f"{pattern}: no file matches")
-    # a pattern such as ** matches folders and what lies in them: each file counts once
+    # a pattern like ** matches folders and their files; each file counts once
     return _choose(pattern, named, inside - named, partial(_local, root=root))
 
 
@@ -127,10 +127,10 @@ def _choose(source: str, named: Iterable[str], inside: Iterable[str], describe: 
     """Choose the files of a table from those of a folder, a glob or a listing.
 
     Args:
-        source: What the user named.
-        named: Paths that are taken whatever their names.
-        inside: Paths of other files, which lie in folders.
-        describe: Gives the file of a path.
+        source: The folder, glob or URL, for errors.
+        named: Paths with any extension.
+        inside: Paths of files inside folders.
+        describe: Returns the file of a path.
     """
     kinds = {path: name_kind(path.rpartition("/")[2]) for path in inside}
     kinds |= dict.fromkeys(named, NameKind.PARQUET)
@@ -158,13 +158,13 @@ def _choose(source: str, named: Iterable[str], inside: Iterable[str], describe: 
 
 
 def _left_alone(others: Sequence[str]) -> str:
-    """The end of an error about a folder in which there are only other files."""
+    """Return the end of the error about a folder with only other files."""
     if not others:
         return ""
     more = f" and {len(others) - 1:,} more" if len(others) > 1 else ""
     return (
         f"; {others[0]}{more} do not end in {', '.join(PARQUET_SUFFIXES)}, and files without an extension "
-        "must begin with PAR1; a file that a list or glob names is read whatever its extension"
+        "must start with PAR1; name a file in a list or a glob to read it with any extension"
     )
 
 
@@ -175,20 +175,20 @@ def _fixed_part(pattern: str) -> str:
 
 
 def _is_visible_below(path: str, root: str) -> bool:
-    """Whether neither a file nor a folder that it lies in, below the root, is hidden."""
+    """Return whether a file and its folders below the root are all visible."""
     *folders, name = os.path.relpath(path, root or ".").split(os.sep)
     return is_visible(name or ".") and all(is_visible_folder(folder) for folder in folders)
 
 
 def _refuse_loops_to(path: str, root: str) -> None:
-    """Refuse a path that goes through a link that leads back, which `glob` follows."""
+    """Raise an error if a path contains a link to one of its parents, which `glob` follows."""
     while len(path) > len(root):
         refuse_loop(path, root)
         path = os.path.dirname(path)
 
 
 def _local(path: str, is_certain: bool, root: str) -> DataFile:
-    # a file named alone still shows its partition, as `pyarrow.parquet.read_table` does not: keep to the root
+    # only folders below the root are partition columns, as in `pyarrow.parquet.read_table`
     relative = os.path.relpath(path, root) if root else path
     try:
         found = os.stat(path)
@@ -197,8 +197,8 @@ def _local(path: str, is_certain: bool, root: str) -> DataFile:
             raise loop_error(path) from None
         raise
     is_file = stat.S_ISREG(found.st_mode)
-    if is_certain and not is_file:  # to open a pipe would wait for its writer
-        raise FileNotFoundError(f"{path}: this is not a file")
+    if is_certain and not is_file:  # opening a pipe would block
+        raise FileNotFoundError(f"{path}: not a regular file")
     partition = _partition_values(relative.split(os.sep)[:-1])
     return DataFile(path, found.st_size if is_file else 0, partition, modified=found.st_mtime)
 
@@ -222,7 +222,7 @@ def _find_remote(url: str) -> FoundFiles:
             return FoundFiles((DataFile(url, found.size_bytes, (), store, key, found.e_tag, found.modified),))
     except FileNotFoundError:
         if isinstance(store, HTTPStore):
-            raise  # a web server that has folders finds them as it finds files
+            raise  # if a web server has folders, the request above finds them
     prefix = key.rstrip("/")
     with object_errors(url):
         listed = [item for batch in obstore.list(store, prefix=prefix or None) for item in batch]
@@ -242,18 +242,19 @@ def _find_remote(url: str) -> FoundFiles:
 
 
 def partition_types(files: Sequence[DataFile]) -> dict[str, pa.DataType]:
-    """Type of each partition column: ``int32`` where all values fit, else ``string``, as in pyarrow.
+    """Return the type of each partition column: ``int32`` if all values fit, else ``string``, as in pyarrow.
 
     Raises:
-        FormatError: If the partition columns of some files differ from those of the rest.
+        FormatError: If not all files have the same partition columns.
     """
     names = [name for name, _ in files[0].partition] if files else []
     for file in files:
         if [name for name, _ in file.partition] != names:
             found = [name for name, _ in file.partition]
             raise FormatError(
-                f"its folders name the partition columns {found}, those of other files {names}; open one "
-                "kind of folder at a time",
+                f"its folders have the partition columns {found}, but those of other files {names}; open "
+                "them as separate tables",
+                reason="mixed-partition-columns",
                 path=file.path,
             )
     kinds: dict[str, pa.DataType] = {}
@@ -265,7 +266,7 @@ def partition_types(files: Sequence[DataFile]) -> dict[str, pa.DataType]:
 
 
 def partition_scalar(text: str | None, data_type: pa.DataType) -> pa.Scalar:
-    """A partition value as a scalar of its column's type."""
+    """Convert a partition value to a scalar of its column's type."""
     if text is None:
         return pa.scalar(None, data_type)
     return pa.scalar(int(text) if pa.types.is_integer(data_type) else text, data_type)

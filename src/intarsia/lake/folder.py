@@ -1,7 +1,7 @@
-"""Which entries of a folder are files of a table: walking it, its names, and the first bytes of a file.
+"""Find the Parquet files of a folder by their names and first bytes.
 
-A folder of a lake holds more than Parquet files: markers, checksums, logs of table formats, and notes of
-people. A glob or a list takes the files that it names; these rules are for folders only.
+Folders of a lake also contain markers, checksums, logs of table formats and other files. These rules apply to
+folders only; a glob or a list may name any file.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from intarsia.storage import CountedSource, IoCounts
 #: File extensions of Parquet, in lower case.
 PARQUET_SUFFIXES = (".parquet", ".parq", ".pq")
 
-#: The first bytes of a Parquet file; the second is that of a file whose footer is encrypted, which is refused
-#: when it is opened.
+#: The first bytes of a Parquet file. Files with an encrypted footer start with the second magic; they are
+#: refused when they are opened.
 _MAGICS = (b"PAR1", b"PARE")
 
 #: Two magics and the length of the footer.
@@ -27,16 +27,16 @@ _SMALLEST_FILE_BYTES = 12
 
 
 class NameKind(Enum):
-    """What the name of a file in a folder says about it."""
+    """The kind of a file in a folder, according to its name."""
 
     PARQUET = "a Parquet file"
-    UNCERTAIN = "has no extension: its first bytes decide"
-    OTHER = "another file, which is counted"
-    SIDE = "a hidden or checksum file, which is not mentioned"
+    UNCERTAIN = "a file without an extension; its first bytes decide"
+    OTHER = "another file; it is counted"
+    SIDE = "a hidden file or checksum; it is not counted"
 
 
 def name_kind(name: str) -> NameKind:
-    """What the name of a file in a folder says about it.
+    """Return the kind of a file in a folder, according to its name.
 
     Example:
         >>> [name_kind(name).name for name in ("a.PARQUET", "000000_0", "notes.txt", "_SUCCESS", "a.crc")]
@@ -51,19 +51,19 @@ def name_kind(name: str) -> NameKind:
 
 
 def is_visible(name: str) -> bool:
-    """Whether a file is not hidden, by its name; Spark and pyarrow hide the same names."""
+    """Return whether a name is not hidden; Spark and pyarrow hide the same names."""
     return not name.startswith((".", "_"))
 
 
 def is_visible_folder(name: str) -> bool:
-    """Whether a folder is searched; one of a partition column is, whatever the column's first letter."""
+    """Return whether a folder is searched; folders of partition columns always are."""
     return is_visible(name) or "=" in name
 
 
 def begins_as_parquet(file: DataFile) -> tuple[bool, IoCounts]:
-    """Whether a file begins with the magic of Parquet, and what was read to decide it: four bytes.
+    """Return whether a file starts with the magic of Parquet, and the reads that this took.
 
-    Nothing is read of a file that is too small for Parquet.
+    Four bytes are read, or none if the file is too small for Parquet.
     """
     if file.size_bytes < _SMALLEST_FILE_BYTES:
         return False, IoCounts()
@@ -75,11 +75,11 @@ def begins_as_parquet(file: DataFile) -> tuple[bool, IoCounts]:
 
 
 def walk(folder: str) -> Iterator[str]:
-    """Paths of the visible files in a local folder and the folders in it; links are followed.
+    """Yield the paths of visible files in a local folder and its subfolders, following links.
 
     Raises:
-        ListingError: If a symbolic link leads back to a folder that it lies in.
-        OSError: If a folder cannot be listed: its files may belong to the table.
+        ListingError: If a symbolic link leads to one of its parent folders.
+        OSError: If a folder cannot be listed, because its files may belong to the table.
     """
     for root, folders, names in os.walk(folder, followlinks=True, onerror=_raise):
         folders[:] = sorted(name for name in folders if is_visible_folder(name))
@@ -91,16 +91,16 @@ def walk(folder: str) -> Iterator[str]:
 
 
 def refuse_loop(path: str, root: str) -> None:
-    """Refuse a symbolic link that leads back to a folder on the way to it.
+    """Raise an error if a path is a symbolic link to one of its parent folders.
 
-    Its files would come again and again, until the system refuses to follow.
+    Its files would be listed repeatedly, until the system refuses to follow the link.
 
     Args:
         path: A folder, or a link to one.
         root: The folder from which the walk started.
 
     Raises:
-        ListingError: If it is such a link.
+        ListingError: If the path is such a link.
     """
     if not os.path.islink(path):
         return
@@ -119,17 +119,17 @@ def refuse_loop(path: str, root: str) -> None:
 
 
 def loop_error(path: str) -> ListingError:
-    """The error for a symbolic link that leads back."""
+    """Return the error for a symbolic link to one of its parent folders."""
     return ListingError(
-        f"{path}: this symbolic link leads back to a folder that it lies in, or to itself; remove it, or "
-        "name the folders to read",
+        f"{path}: this symbolic link leads to one of its parent folders, or to itself; remove it, or name "
+        "the folders to read",
         reason="symbolic-link-loop",
         path=path,
     )
 
 
 def _is_inside(folder: str, outer: str) -> bool:
-    """Whether a folder is another one, or lies in it; both are real paths."""
+    """Return whether a folder is equal to or inside another one; both are real paths."""
     return os.path.commonpath([folder, outer]) == outer
 
 

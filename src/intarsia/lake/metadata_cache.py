@@ -1,4 +1,4 @@
-"""The metadata that an open table keeps: footers, page indexes and directories, within a limit."""
+"""A cache for the metadata of an open table: footers, page indexes and directories, within a limit."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from collections.abc import Hashable
 
 from intarsia.file import FileMetadata
 
-#: A table remembers metadata of its files up to about this many bytes of memory.
+#: Approximate memory limit for the cached metadata of one table.
 MAX_METADATA_BYTES = 256 << 20
 
 
 class MetadataCache:
-    """Metadata of files, used only while the file is unchanged; the least recently used goes first.
-
-    Several threads may use it.
+    """A thread-safe LRU cache for the metadata of files, valid only while the file is unchanged.
 
     Args:
-        max_bytes: About how much memory the metadata may take.
+        max_bytes: Approximate memory limit.
     """
 
     def __init__(self, max_bytes: int = MAX_METADATA_BYTES) -> None:
@@ -29,18 +27,18 @@ class MetadataCache:
 
     @property
     def held_bytes(self) -> int:
-        """About how much memory the metadata takes."""
+        """Approximate memory used by the metadata."""
         return self._num_bytes
 
     def __contains__(self, path: str) -> bool:
-        """Whether there is metadata of a file, up to date or not."""
+        """Return whether the cache contains metadata of a file, valid or not."""
         return path in self._held
 
     def get(self, path: str, identity: Hashable | None) -> FileMetadata | None:
-        """The metadata of a file; None if there is none, or if the file has changed since.
+        """Return the metadata of a file; None if there is none, or if the file has changed.
 
         Args:
-            path: Its path.
+            path: The path of the file.
             identity: The identity of the open file; see `intarsia.storage.ByteSource`.
         """
         with self._lock:
@@ -51,7 +49,7 @@ class MetadataCache:
             return known[1]
 
     def put(self, path: str, identity: Hashable | None, metadata: FileMetadata) -> None:
-        """Keep metadata; that of a known file is replaced, and its size is measured again."""
+        """Store metadata of a file; an existing entry is replaced and its size measured again."""
         with self._lock:
             _, _, old_bytes = self._held.pop(path, (None, None, 0))
             self._num_bytes -= old_bytes

@@ -1,4 +1,4 @@
-"""Plans the files of a table, several at a time: partition values first, then each file's indexes."""
+"""Plan the files of a table concurrently: partition values first, then each file's indexes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from intarsia.read.file_query import FileQuery
 
 
 class Binder(Protocol):
-    """Binds one query to each file."""
+    """An object that binds one query to each file."""
 
     def excluding_column(self, entry: DataFile) -> str | None:
-        """The partition columns that exclude a file; None if they do not."""
+        """Return the partition columns that exclude a file; None if they do not."""
         ...
 
     def query(self, entry: DataFile, file: ParquetInput) -> FileQuery:
-        """The query to one open file, in its own types."""
+        """Return the query to one open file, in its own types."""
         ...
 
 
@@ -31,8 +31,8 @@ class OpenPlan:
     """A file that was opened and planned; the caller closes it.
 
     Attributes:
-        query: The query to it.
-        plan: The answer of its indexes.
+        query: The query to the file.
+        plan: The plan of its indexes.
     """
 
     query: FileQuery
@@ -56,13 +56,13 @@ def plan_files(
     open_file: Callable[[DataFile], ParquetInput],
     at_once: int,
 ) -> Generator[tuple[DataFile, Future[OpenPlan | Excluded]], None, None]:
-    """Plan files in several threads, a little ahead of the caller who reads them.
+    """Plan files in several threads, a little ahead of the caller that reads them.
 
     Args:
         files: The files.
         binder: Binds the query to each file.
         open_file: Opens a file.
-        at_once: How many files are being planned or wait to be read.
+        at_once: Maximum number of files that are being planned or wait to be read.
 
     Yields:
         Each file in order, and a future with its plan or an exception.

@@ -38,8 +38,8 @@ from intarsia.read.report import FileOutcome, ScanReport, warn_of_ignored
 class Scan:
     """One query to a table, made by `Table.scan`; it runs each time that its result is requested.
 
-    Objects of a store are asked about by each answer, and read as they are now. Only the first answer trusts
-    the footers that were read to make the scan.
+    Each run checks whether the objects of a store have changed, and reads their current version. Only the
+    first run uses the footers that were read to make the scan without checking them.
 
     Get the rows with `to_arrow`, by iterating over batches, or as an Arrow stream, as in
     ``polars.DataFrame(scan)`` and ``duckdb.sql("FROM scan")``; ``scan.to_arrow().to_pandas()`` for pandas.
@@ -47,8 +47,7 @@ class Scan:
     Attributes:
         columns: The columns of the result.
         schema: The schema of the result.
-        report: What the last run read and skipped, and why. Complete when all rows have been
-            taken.
+        report: What the last run read and skipped, and why. Complete when all rows have been taken.
 
     Example:
         >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
@@ -65,7 +64,7 @@ class Scan:
         self, table: TableFiles, predicate: Predicate | None, columns: Sequence[str] | None, limit: int | None
     ) -> None:
         self._table = table
-        # footers that are read now, for the schema, need not be asked for again by the first answer
+        # the first run need not check footers that are read now for the schema
         self._has_new_footers = not table.has_schema
         self._limit = limit
         self._where = predicate
@@ -85,20 +84,20 @@ class Scan:
         """Run the scan and collect the rows.
 
         Raises:
-            CorruptFileError: If a file is damaged where it had to be read.
+            CorruptFileError: If a part of a file that has to be read is damaged.
         """
         return pa.Table.from_batches(self._tables_to_batches(whole_files=True), schema=self.schema)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Run the scan; batches come row group by row group."""
+        """Run the scan, and yield batches row group by row group."""
         return self._tables_to_batches(whole_files=False)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Run the scan as a stream for other libraries."""
+        """Run the scan as a stream of batches for other libraries."""
         return pa.RecordBatchReader.from_batches(self.schema, iter(self))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The Arrow PyCapsule protocol: DuckDB, Polars, pandas and DataFusion read a scan directly."""
+        """Implement the Arrow PyCapsule protocol, which DuckDB, Polars, pandas and DataFusion read."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def _tables_to_batches(self, *, whole_files: bool) -> Iterator[pa.RecordBatch]:
@@ -106,7 +105,7 @@ class Scan:
             yield from table.to_batches()
 
     def explain(self, *, analyze: bool = False) -> ScanReport:
-        """Plan without reading data pages; see `Table.explain`. A limit is not taken into account."""
+        """Plan without reading data pages; see `Table.explain`. The limit is ignored."""
         started = time.perf_counter()
         report = ScanReport(
             files_total=len(self._table.files),
@@ -128,7 +127,7 @@ class Scan:
         return report
 
     def plan(self, split_bytes: int | None = None) -> list[Split]:
-        """The scan as splits that any process can read; see `Table.plan`.
+        """Return the scan as splits that any process can read; see `Table.plan`.
 
         Raises:
             ValueError: If the scan has a limit, or ``split_bytes`` is not positive.
@@ -156,7 +155,7 @@ class Scan:
         return splits
 
     def count(self) -> int:
-        """How many rows match; see `Table.count`.
+        """Count the rows that match; see `Table.count`.
 
         Raises:
             ValueError: If the scan has a limit.
@@ -164,15 +163,15 @@ class Scan:
         return int(self.aggregate({ROWS: "count"})[ROWS]["count"])
 
     def aggregate(self, functions: Mapping[str, Sequence[str] | str]) -> Aggregate:
-        """Count, add up or find the extremes of the rows that match; see `Table.aggregate`.
+        """Compute aggregates of the rows that match; see `Table.aggregate`.
 
         Args:
-            functions: The functions for each column of the table, also for columns that are not in the scan.
+            functions: The functions for each column of the table, including columns that are not in the scan.
 
         Raises:
             ValueError: If a function is unknown or not defined for the column's type, or the scan has a
                 limit.
-            ColumnNotFoundError: If a column is not there; near matches are named.
+            ColumnNotFoundError: If the table has no such column; the message names near matches.
         """
         self._refuse_limit()
         columns = output_columns(self._table.schema, [name for name in functions if name != ROWS])
@@ -182,14 +181,14 @@ class Scan:
         return Aggregate(totals.values(), self.report)
 
     def approx_distinct(self, column: str) -> ApproximateCount:
-        """About how many distinct values a column of the table has in the rows that match.
+        """Estimate the number of distinct values of a column in the rows that match.
 
         See `Table.approx_distinct`.
 
         Raises:
             ValueError: If the scan has a limit.
-            ColumnNotFoundError: If the column is not there; near matches are named.
-            UnsupportedFeatureError: If values of its type are not counted.
+            ColumnNotFoundError: If the table has no such column; the message names near matches.
+            UnsupportedFeatureError: If distinct values of its type cannot be counted.
         """
         self._refuse_limit()
         asked = self._one_column(column)
@@ -198,12 +197,12 @@ class Scan:
         return ApproximateCount(estimate, lower, upper, tuple(values.unindexed), self.report)
 
     def sketches(self, column: str, lg_config_k: int = 12) -> pa.Table:
-        """A HyperLogLog sketch of each file's distinct values in the rows that match; see `Table.sketches`.
+        """Return a HyperLogLog sketch of the rows that match for each file; see `Table.sketches`.
 
         Raises:
             ValueError: If the scan has a limit, or ``lg_config_k`` is out of range.
-            ColumnNotFoundError: If the column is not there; near matches are named.
-            UnsupportedFeatureError: If values of its type are not counted.
+            ColumnNotFoundError: If the table has no such column; the message names near matches.
+            UnsupportedFeatureError: If distinct values of its type cannot be counted.
         """
         self._refuse_limit()
         asked = self._one_column(column)
@@ -216,19 +215,19 @@ class Scan:
 
     def _one_column(self, name: str) -> OutputColumn:
         if not isinstance(name, str):
-            raise TypeError(f"one column name is expected, not {name!r}")
+            raise TypeError(f"the column is {name!r}; pass one column name")
         (column,) = output_columns(self._table.schema, [name])
         return column
 
     def _refuse_limit(self) -> None:
         if self._limit is not None:
             raise ValueError(
-                f"this needs all rows, but the scan has limit={self._limit}; scan without a limit"
+                f"the scan has limit={self._limit}, but this method needs all rows; scan without a limit"
             )
 
     @contextlib.contextmanager
     def _reporting(self) -> Generator[ScanReport, None, None]:
-        """A new report, which becomes `report`."""
+        """Start a new report, and set `report` to it."""
         started = time.perf_counter()
         self.report = report = ScanReport(
             files_total=len(self._table.files), files_other=len(self._table.other_files)
@@ -242,7 +241,7 @@ class Scan:
     def _each_file(
         self, columns: Sequence[OutputColumn]
     ) -> Generator[tuple[FileQuery, FilePlan, Callable[[FileOutcome], None]], None, None]:
-        """Each file that is not excluded, in order, its plan, and a callback that takes the outcome."""
+        """Yield each file that is not excluded, its plan, and a callback for its outcome."""
         binder = self._binder if list(columns) == self.columns else self._binder.for_columns(columns)
         with self._reporting() as report, contextlib.closing(self._planned_files(report, binder)) as files:
             for _, query, plan in files:
@@ -260,9 +259,9 @@ class Scan:
     def _planned_files(
         self, report: ScanReport, binder: TableBinder
     ) -> Generator[tuple[DataFile, FileQuery, FilePlan], None, None]:
-        """Each file that partition values do not exclude, opened and planned."""
+        """Open, plan and yield each file that partition values do not exclude."""
         table = self._table
-        # with a limit, the first files may suffice
+        # with a limit the first files may suffice
         at_once = table.files_at_once if self._limit is None else 1
         open_file = partial(table.open_file, is_current=self._has_new_footers)
         self._has_new_footers = False
@@ -280,17 +279,17 @@ class Scan:
                     found.query.close()
 
     def sample(self, n: int | None = None, seed: int | None = None) -> pa.Table:
-        """Rows drawn as by `Table.sample`; `report` then tells what was read of data, and how many rows.
+        """Draw rows like `Table.sample`; `report` then contains what was read.
 
         Raises:
             ValueError: If ``n`` or ``seed`` is negative, or the scan has a condition or a limit.
             TypeError: If ``n`` or ``seed`` is not an integer.
         """
         if self._where is not None or self._limit is not None:
-            raise ValueError("a sample is drawn from all rows: use a scan without where and limit")
+            raise ValueError("a sample is drawn from all rows; use a scan without where and limit")
         for name, number in (("n", n), ("seed", seed)):
             if number is not None and not isinstance(number, Integral):
-                raise TypeError(f"{name} is {number!r}; it must be a whole number, or None")
+                raise TypeError(f"{name} is {number!r}; it must be an integer or None")
             if number is not None and number < 0:
                 raise ValueError(f"{name} is {number}; it must be 0 or more")
         table = self._table
@@ -302,7 +301,7 @@ class Scan:
                 with future.result() as file:
                     sizes.append(FileSize.of(file))
                     reads.append(file.source.counts)
-        self._has_new_footers = True  # to draw rows is the second half of the same answer
+        self._has_new_footers = True  # drawing the rows is the second half of the same run
         pieces = list(sample_rows(sizes, self._each_file(self.columns), n, seed, self._finish))
         for counts in reads:
             self.report.add_reads(counts)
@@ -328,5 +327,5 @@ class Scan:
                     return
 
     def _finish(self, rows: pa.Table, query: FileQuery) -> pa.Table:
-        """The result's columns in order: those read, and the constants."""
+        """Return the result's columns in order: those that were read, and the constants."""
         return with_constants(rows, query.columns, query.constants, self.columns, self.schema)

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from intarsia.arrow.comparison import comparison_type
 
-#: A schema is compared with this many before it.
-_LOOKED_BACK = 8
+#: Number of preceding schemas that a schema is compared with.
+_LOOK_BACK = 8
 
 #: At most this many names are listed in a warning.
 _NAMES_SHOWN = 5
@@ -18,12 +18,12 @@ _NAMES_SHOWN = 5
 
 @dataclass(frozen=True)
 class TableSchema:
-    """What the files of a table have in common.
+    """The common schema of a table's files.
 
     Attributes:
         schema: The columns of the first file, in the widest types.
-        mixed: Columns that do not have the same type in all files.
-        notes: Warnings for the user: columns that most files lack while they have others.
+        mixed: Columns with different types in different files.
+        notes: Warnings for the user, about columns that most files lack while they have others.
     """
 
     schema: pa.Schema
@@ -32,10 +32,10 @@ class TableSchema:
 
 
 def table_schema(schemas: Iterable[pa.Schema]) -> TableSchema:
-    """The common schema of a table's files.
+    """Return the common schema of a table's files.
 
     Args:
-        schemas: The schema of each file that could be read, at least one, in the order of the files.
+        schemas: The schemas of the readable files in the order of the files; at least one.
 
     Example:
         >>> found = table_schema([pa.schema({"a": pa.int32()}), pa.schema({"a": pa.int64(), "b": pa.int8()})])
@@ -44,8 +44,8 @@ def table_schema(schemas: Iterable[pa.Schema]) -> TableSchema:
     """
     counted: list[_Counted] = []
     for schema in schemas:
-        # files beside each other mostly have one schema; a schema that is counted twice does no harm
-        known = next((seen for seen in counted[-_LOOKED_BACK:] if seen.schema.equals(schema)), None)
+        # neighbouring files mostly have the same schema; counting a schema twice is harmless
+        known = next((seen for seen in counted[-_LOOK_BACK:] if seen.schema.equals(schema)), None)
         if known is None:
             known = _Counted(schema)
             counted.append(known)
@@ -68,7 +68,7 @@ def table_schema(schemas: Iterable[pa.Schema]) -> TableSchema:
 
 @dataclass
 class _Counted:
-    """A schema, and how many files have it."""
+    """A schema and the number of files that have it."""
 
     schema: pa.Schema
     num_files: int = 0
@@ -86,19 +86,19 @@ def _notes(counted: Sequence[_Counted]) -> Iterable[str]:
             shown = ", ".join(repr(other) for other in others[:_NAMES_SHOWN])
             more = f" and {len(others) - _NAMES_SHOWN} more" if len(others) > _NAMES_SHOWN else ""
             yield (
-                f"{num_lacking:,} of {total:,} files have no column {column!r}, so it is null in their rows; "
-                f"they have {shown}{more}, which the first file lacks. If the column was renamed, as Iceberg "
-                "and Delta do without rewriting files, open the files of each name separately"
+                f"{num_lacking:,} of {total:,} files have no column {column!r}, so it is null in their rows, "
+                f"but they have {shown}{more}, which the first file lacks; if the column was renamed, as "
+                "Iceberg and Delta do without rewriting files, open the files of each name separately"
             )
 
 
 def widest(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    """The narrowest type that holds the values of two types; None if there is no such type.
+    """Return the narrowest type that can represent the values of two types; None if there is none.
 
     Integers widen to wider integers (unsigned ones to a wider signed one), to decimals and to ``float64``;
     floats to wider floats; decimals to more digits; dates to timestamps; times, timestamps and durations to
-    the finer unit; structs and lists as their children do. An ``int64`` in a ``float64`` column, or a
-    timestamp in a finer unit, may still not fit: then reading that value raises an error.
+    the finer unit; structs and lists like their children. An ``int64`` in a ``float64`` column, or a
+    timestamp in a finer unit, may still not fit. Reading such a value raises an error.
 
     Example:
         >>> widest(pa.uint8(), pa.int16()), widest(pa.decimal128(10, 2), pa.decimal128(18, 4))
@@ -153,7 +153,7 @@ def _is_list(data_type: pa.DataType) -> bool:
 
 
 def type_of_list(like: pa.DataType, item: pa.DataType) -> pa.DataType:
-    """The list type of the same kind over another item type."""
+    """Return the same kind of list type with another item type."""
     field = like.value_field.with_type(item)
     return pa.large_list(field) if pa.types.is_large_list(like) else pa.list_(field)
 
@@ -192,7 +192,7 @@ def _number(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
 
 
 def _digits(data_type: pa.DataType) -> tuple[int, int]:
-    """Decimal digits before and after the point."""
+    """Return the numbers of decimal digits before and after the point."""
     if pa.types.is_decimal(data_type):
         return data_type.precision - data_type.scale, data_type.scale
     return {8: 3, 16: 5, 32: 10}.get(data_type.bit_width, 20), 0
@@ -218,7 +218,7 @@ def _temporal(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
 
 
 def _struct(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    """The fields of the first, widened; None if the second lacks one, or has it of an unrelated type."""
+    """Return the first struct with widened fields; None if the second one's fields do not correspond."""
     fields = []
     for field in a:
         place = b.get_field_index(field.name)
@@ -230,10 +230,10 @@ def _struct(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
 
 
 def file_view(table: Sequence[pa.Field], file: pa.Schema) -> pa.Schema:
-    """The table's columns with the types that they have in one file, where it has them.
+    """Return the table's columns with their types in one file, to bind a predicate to.
 
-    A predicate is bound to this: names are the table's, types are the file's. Where no type holds the values
-    of both, it is the table's type, and the file's values are cast before they are compared.
+    Names are the table's, types are the file's. If no type can represent the values of both, the column has
+    the table's type, and the file's values are cast before they are compared.
     """
     return pa.schema([_field_view(field, _field_of(file, field.name)) for field in table])
 

@@ -1,4 +1,4 @@
-"""A part of a scan as a value, to be read by any process: the rows of one file that might match."""
+"""Parts of a scan that any process can read: the rows of one file that might match."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from intarsia.rows.selection import RowSelection
 
 @dataclass(frozen=True)
 class SplitQuestion:
-    """What all splits of one file share.
+    """The data that all splits of one file share.
 
     Attributes:
         file: The file, as it was listed.
         identity: The file's identity when it was planned; see `Split`.
-        predicate: Which rows; None for all.
+        predicate: The rows to select; None for all.
         view: The schema to bind the predicate to: the table's names, this file's types.
         columns: The columns of the result.
         schema: The schema of the result.
-        constants: Columns that have one value in all rows of the file.
+        constants: Columns with one value for all rows of the file.
     """
 
     file: DataFile
@@ -45,15 +45,15 @@ class SplitQuestion:
 
 @dataclass(frozen=True)
 class Split:
-    """Rows of one file that might match, to be read by any process; it can be pickled.
+    """Rows of one file that might match; any process can read it, and it can be pickled.
 
-    Every row group of a file is in one split at most, so the rows of all splits are those of the scan.
+    Every row group of a file is in at most one split, so the splits together contain the rows of the scan.
 
     Attributes:
         path: The file.
         row_groups: Ordinals of the row groups to read.
-        row_ranges: The rows that might match, half open, in the file's numbering.
-        num_bytes: About how many bytes reading them takes.
+        row_ranges: Half-open ranges of the rows that might match, as row numbers of the file.
+        num_bytes: Approximate number of bytes to read.
 
     Example:
         >>> import intarsia as ia, pickle, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
@@ -74,29 +74,29 @@ class Split:
 
     @property
     def identity(self) -> str:
-        """The file's identity when it was planned: its length, and a hash of its footer."""
+        """The file's identity when it was planned: its length and a hash of its footer."""
         return self._question.identity
 
     @property
     def num_rows(self) -> int:
-        """How many rows might match."""
+        """Number of rows that might match."""
         return sum(stop - start for start, stop in self.row_ranges)
 
     def to_arrow(self) -> pa.Table:
-        """Read the rows that match; of the indexes, only page locations are read again.
+        """Read the rows that match; only page locations are read again, no other index.
 
-        A page index that proves wrong is not used, with a warning.
+        A wrong page index is ignored with a warning.
 
         Raises:
-            ReplacedWhileReadError: If the file is not the one that was planned.
-            CorruptFileError: If it is damaged where it has to be read.
+            ReplacedWhileReadError: If the file was replaced after it was planned.
+            CorruptFileError: If a part of the file that has to be read is damaged.
         """
         question = self._question
         empty = pa.Table.from_batches([], question.schema)
         return concat_rows([empty, *self._tables()])
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The Arrow PyCapsule protocol."""
+        """Implement the Arrow PyCapsule protocol."""
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def _tables(self) -> Iterator[pa.Table]:
@@ -104,7 +104,9 @@ class Split:
         with ParquetInput(question.file.open()) as file:
             if file_identity(file) != question.identity:
                 raise ReplacedWhileReadError(
-                    f"{self.path}: the file was replaced after it was planned; plan again"
+                    f"{self.path}: the file was replaced after it was planned; plan again",
+                    reason="file-replaced",
+                    path=self.path,
                 )
             predicate = None if question.predicate is None else bind(question.predicate, question.view)
             query = FileQuery.of(file, predicate, question.columns, question.constants)
@@ -118,23 +120,23 @@ class Split:
 
 
 def file_identity(file: ParquetInput) -> str:
-    """The identity of a file, the same on every machine: its length, and a hash of its footer."""
+    """Return an identity of a file that is the same on every machine: its length and a hash of its footer."""
     return f"{file.footer.file_length}-{xxhash.xxh3_128_hexdigest(file.footer.raw)}"
 
 
 def make_splits(
     question: SplitQuestion, query: FileQuery, plan: FilePlan, split_bytes: int | None
 ) -> list[Split]:
-    """Cut the rows to read of a file into splits, at the borders of row groups.
+    """Divide the rows to read of a file into splits, at row group boundaries.
 
     Args:
-        question: What the splits share.
+        question: The data that the splits share.
         query: The query to the file.
-        plan: Which rows might match.
-        split_bytes: A split ends when reading it takes about this many bytes; None for one split per file.
+        plan: The rows that might match.
+        split_bytes: Approximate number of bytes to read per split; None for one split per file.
 
     Returns:
-        The splits, none of them empty.
+        The splits; none of them is empty.
     """
     edges = query.file.footer.row_group_starts
     splits: list[Split] = []

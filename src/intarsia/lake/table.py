@@ -25,14 +25,14 @@ def open(
 
     Args:
         source: A file, a folder, a glob, or a list of these, as local paths or URLs (without globs); or a
-            `FileSource`. Of a folder, files named ``*.parquet``, ``*.parq`` and ``*.pq`` are taken, and files
-            without an extension that begin with ``PAR1``, which takes one small read of each. Files that are
-            named, by themselves or by a glob, are taken whatever their extension. Folders named
-            ``column=value`` below a folder, or from a glob's first wildcard on, become partition columns; a
-            file that is named by itself has none.
+            `FileSource`. In a folder, files named ``*.parquet``, ``*.parq`` and ``*.pq`` are read, and files
+            without an extension that start with ``PAR1``, which takes one small read of each. Files that are
+            named individually or match a glob are read with any extension. Folders named ``column=value``
+            become partition columns if they are below the given folder, or at or after the first wildcard of
+            the glob.
 
     Returns:
-        A table; no file has been read, only listed.
+        The table. Its files are listed, but not yet read.
 
     Raises:
         FileNotFoundError: If there is no such file, or no Parquet file in a folder.
@@ -55,22 +55,21 @@ def open(
 class Table(TableFiles):
     """Parquet files as one table.
 
-    The columns are those of the first file, with the partition columns at their end, as in
-    ``pyarrow.parquet.read_table``. A column that another file lacks is null there. One that has other types
-    in other files has the widest of them (``int32`` and ``int64``: ``int64``); predicates are bound to the
-    types of each file.
+    The columns are those of the first file, followed by the partition columns, as in
+    ``pyarrow.parquet.read_table``. Columns that a file lacks are null in its rows. A column with different
+    types in different files has the widest of them (``int64`` for ``int32`` and ``int64``); predicates are
+    bound to the types of each file.
 
-    Parsed metadata of files (footers, page indexes, directories) is kept, up to about 256 MiB of it, as long
-    as the file is unchanged.
+    Parsed metadata of unchanged files (footers, page indexes, directories) is cached, up to about 256 MiB.
 
     Attributes:
-        files: The files: those of a folder or glob ordered by path, a list in its own order. Each has
+        files: The files, ordered by path for a folder or glob, in the given order for a list. Each has
             ``path``, ``size_bytes`` and ``partition``.
-        other_files: Paths of the files in folders that are not Parquet and were left alone, without hidden
-            files and checksums.
-        listing_reads: Requests and bytes read to decide on files without an extension; reports of scans do
-            not contain them.
-        schema: The schema; the footer of every file is read for it, once.
+        other_files: Paths of the files in folders that are not Parquet and were ignored, without hidden files
+            and checksums.
+        listing_reads: Requests and bytes read to check files without an extension; reports of scans do not
+            include them.
+        schema: The schema; reads the footer of every file on first use.
     """
 
     def __repr__(self) -> str:
@@ -81,27 +80,27 @@ class Table(TableFiles):
     def scan(
         self, where: Where = None, columns: Sequence[str] | None = None, limit: int | None = None
     ) -> Scan:
-        """A scan, not yet run.
+        """Make a scan without running it.
 
-        Rows come in the order of the files, and within a file in its order.
+        Rows are in the order of the files, and in file order within a file.
 
-        NaN compares as in Arrow: only ``<>``, ``NOT …`` and ``IS NOT NULL`` match it. (Aggregates take it for
-        greater than every number, as SQL does, and `intarsia.spark.read` compares as Spark.)
+        NaN compares as in Arrow: only ``<>``, ``NOT …`` and ``IS NOT NULL`` match it. (Aggregates order NaN
+        above every number, as SQL does, and `intarsia.spark.read` compares like Spark.)
 
         Args:
             where: SQL text such as ``"user = 42 AND country IN ('Singapore')"``, pyarrow's
                 ``[("user", "=", 42)]`` form, or nodes such as ``ia.Comparison("user", "=", 42)``; None for
-                all rows. docs/cli.md says what the SQL may hold.
+                all rows. docs/cli.md lists the supported SQL.
             columns: Columns of the result; a dotted path is a field of a struct. None for all.
             limit: The maximum number of rows; None for all.
 
         Returns:
-            The scan: an Arrow stream of the rows, which can also count and aggregate them.
+            The scan, an Arrow stream of the rows that can also count and aggregate them.
 
         Raises:
             ValueError: If ``limit`` is negative.
-            PredicateError: If ``where`` cannot be understood, or compares what cannot be compared.
-            ColumnNotFoundError: If a column is not there; near matches are named.
+            PredicateError: If ``where`` cannot be parsed, or compares values of incompatible types.
+            ColumnNotFoundError: If the table has no such column; the message names near matches.
 
         Example:
             >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
@@ -121,24 +120,25 @@ class Table(TableFiles):
     def explain(
         self, where: Where = None, columns: Sequence[str] | None = None, *, analyze: bool = False
     ) -> ScanReport:
-        """What a scan would read, what each index excludes, and about how many rows match.
+        """Plan a scan: which pages it would read, what each index excludes, and about how many rows match.
 
-        The pages of columns that are not in the predicate are those of all candidate rows: an upper bound,
-        since a scan reads them only where rows match. ``bytes_planned`` is the size of these pages,
-        ``bytes_read`` what planning itself read, ``rows_estimated`` what histograms and samples say, or None.
+        For columns outside the predicate, the plan contains the pages of all candidate rows. That is an upper
+        bound, because a scan reads them only for matching rows. ``bytes_planned`` is the size of the pages,
+        ``bytes_read`` the number of bytes read for planning, and ``rows_estimated`` the estimate by
+        histograms and samples, or None.
 
         Args:
             where: As for `scan`.
             columns: As for `scan`.
-            analyze: Also run the scan and drop its rows, to report what was read beside the estimate.
+            analyze: Also run the scan and discard its rows, to report what was read beside the estimate.
                 Without it no data page is read, and ``rows_matched`` is None.
 
         Returns:
-            The plan; ``to_dict()`` gives it as JSON holds it, with the keys that docs/cli.md lists.
+            The plan; ``to_dict()`` returns it as a JSON object with the keys listed in docs/cli.md.
 
         Raises:
-            PredicateError: If ``where`` cannot be understood, or compares what cannot be compared.
-            ColumnNotFoundError: If a column is not there; near matches are named.
+            PredicateError: If ``where`` cannot be parsed, or compares values of incompatible types.
+            ColumnNotFoundError: If the table has no such column; the message names near matches.
 
         Example:
             >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
@@ -155,23 +155,23 @@ class Table(TableFiles):
     def plan(
         self, where: Where = None, columns: Sequence[str] | None = None, *, split_bytes: int | None = None
     ) -> list[Split]:
-        """A scan as a list of parts that any process can read, such as the tasks of a cluster.
+        """Plan a scan as splits that any process can read, such as the tasks of a cluster.
 
-        Indexes are read here, once. A split names its file, row groups and rows, and can be pickled.
+        Indexes are read only here. A split contains its file, row groups and rows, and can be pickled.
 
         Args:
             where: As for `scan`.
             columns: As for `scan`.
-            split_bytes: Cut files at the borders of row groups into splits that take about this many bytes to
-                read; None for one split per file.
+            split_bytes: Approximate number of bytes to read per split; files are divided at row group
+                boundaries. None for one split per file.
 
         Returns:
-            The splits, in the order of the files, without files and row groups that have no candidates.
-            Together, they hold the rows of the scan.
+            The splits in the order of the files, without files and row groups that have no candidate rows.
+            Together they contain the rows of the scan.
 
         Raises:
-            PredicateError: If ``where`` cannot be understood, or compares what cannot be compared.
-            ColumnNotFoundError: If a column is not there; near matches are named.
+            PredicateError: If ``where`` cannot be parsed, or compares values of incompatible types.
+            ColumnNotFoundError: If the table has no such column; the message names near matches.
             ValueError: If ``split_bytes`` is not positive.
 
         Example:
@@ -182,24 +182,24 @@ class Table(TableFiles):
             ...     rows = pa.table({"day": [day] * 4, "x": range(4)})
             ...     pq.write_table(rows, os.path.join(folder, f"{day}.parquet"))
             >>> splits = ia.open(folder).plan("day > 0 AND x = 3")
-            >>> with ThreadPoolExecutor() as tasks:  # or Ray, Dask, Spark: whatever runs tasks
+            >>> with ThreadPoolExecutor() as tasks:  # or Ray, Dask, Spark
             ...     pa.concat_tables(tasks.map(lambda split: split.to_arrow(), splits)).to_pylist()
             [{'day': 1, 'x': 3}, {'day': 2, 'x': 3}]
         """
         return self.scan(where, columns).plan(split_bytes)
 
     def count(self, where: Where = None) -> int:
-        """How many rows match.
+        """Count the rows that match.
 
-        Rows that indexes prove to match are not read; without ``where``, only footers are read.
-        ``table.scan(where).count()`` does the same, and the scan then has a report.
+        Rows that indexes prove to match are not read. Without ``where`` only footers are read.
+        ``table.scan(where).count()`` returns the same, and leaves a report in the scan.
 
         Args:
             where: As for `scan`.
 
         Raises:
-            PredicateError: If ``where`` cannot be understood, or compares what cannot be compared.
-            ColumnNotFoundError: If a column is not there; near matches are named.
+            PredicateError: If ``where`` cannot be parsed, or compares values of incompatible types.
+            ColumnNotFoundError: If the table has no such column; the message names near matches.
 
         Example:
             >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
@@ -211,31 +211,32 @@ class Table(TableFiles):
         return self.scan(where, []).count()
 
     def aggregate(self, functions: Mapping[str, Sequence[str] | str], where: Where = None) -> Aggregate:
-        """Count, add up or find the extremes of the rows that match, as SQL does.
+        """Compute aggregates of the rows that match, as SQL does.
 
-        Nulls are ignored, and ``sum``, ``min``, ``max`` and ``avg`` of nothing are None. NaN is greater than
-        every number, and a sum with NaN is NaN. Integers and decimals are added exactly; ``avg`` of integers
-        is a float, of decimals a ``Decimal`` with four more digits, halves rounded away from zero. Floats are
-        added in double precision, pairwise within pieces that depend on what is read and what indexes know:
-        the last digits may differ from another sum of the same rows.
+        Nulls are ignored. With no values, ``sum``, ``min``, ``max`` and ``avg`` are None. NaN is greater than
+        every number, and a sum with NaN is NaN. Integers and decimals are added exactly. ``avg`` of integers
+        is a float; of decimals, a ``Decimal`` with four more digits, with halves rounded away from zero.
+        Floats are added pairwise in double precision. The order of the additions depends on the pages read
+        and on the indexes, so the last digits may differ from another sum of the same rows.
 
         Row groups and granules that match as a whole are answered from statistics and `ZoneMap` indexes, so
-        that only the pages at the edges are read. `explain` tells what a scan of the same columns would read.
+        that only the pages at the edges are read. `explain` reports the pages that a scan of the same columns
+        would read.
 
         Args:
-            functions: For each column (dotted if it is nested), of ``"count"`` (rows where it is not null),
-                ``"sum"``, ``"min"``, ``"max"`` and ``"avg"``; ``"*"`` takes only ``"count"``, and counts
-                rows.
+            functions: The functions for each column (dotted if it is nested): ``"count"`` (rows where it is
+                not null), ``"sum"``, ``"min"``, ``"max"`` and ``"avg"``. The column ``"*"`` supports only
+                ``"count"``, the number of rows.
             where: As for `scan`.
 
         Returns:
-            A ``dict`` of Python values with the attribute ``report``. A value that Python cannot represent
-            (nanoseconds) stays a pyarrow scalar.
+            A ``dict`` of Python values with the attribute ``report``. Values that Python cannot represent
+            (nanoseconds) are pyarrow scalars.
 
         Raises:
             ValueError: If a function is unknown, or not defined for the column's type.
-            PredicateError: If ``where`` cannot be understood, or compares what cannot be compared.
-            ColumnNotFoundError: If a column is not there; near matches are named.
+            PredicateError: If ``where`` cannot be parsed, or compares values of incompatible types.
+            ColumnNotFoundError: If the table has no such column; the message names near matches.
 
         Example:
             >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
@@ -251,23 +252,23 @@ class Table(TableFiles):
         return self.scan(where, []).aggregate(functions)
 
     def approx_distinct(self, column: str, where: Where = None) -> ApproximateCount:
-        """About how many distinct values a column has, not counting null.
+        """Estimate the number of distinct values of a column, not counting null.
 
-        Sketches of `Hll` indexes are merged, and only what they do not cover is read: files without one, and
-        with ``where`` the granules in which some rows are not known to match. For a partition column the
-        number is exact.
+        The sketches of `Hll` indexes are merged. Only rows that they do not cover are read: files without an
+        index and, with ``where``, granules in which not all rows are proven to match. For a partition column
+        the number is exact.
 
         Args:
             column: The column, dotted if it is nested.
             where: As for `scan`.
 
         Returns:
-            The estimate, with bounds (95 %) and what was read; ``int()`` rounds it.
+            The estimate with 95% bounds and a report; ``int()`` rounds it.
 
         Raises:
-            PredicateError: If ``where`` cannot be understood, or compares what cannot be compared.
-            ColumnNotFoundError: If a column is not there; near matches are named.
-            UnsupportedFeatureError: If values of the column's type are not counted.
+            PredicateError: If ``where`` cannot be parsed, or compares values of incompatible types.
+            ColumnNotFoundError: If the table has no such column; the message names near matches.
+            UnsupportedFeatureError: If distinct values of the column's type cannot be counted.
 
         Example:
             >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
@@ -281,24 +282,24 @@ class Table(TableFiles):
         return self.scan(where, []).approx_distinct(column)
 
     def sketches(self, column: str, lg_config_k: int = 12) -> pa.Table:
-        """A HyperLogLog sketch of each file's distinct values, for Spark.
+        """Return a HyperLogLog sketch of each file's distinct values, for Spark.
 
-        Spark's ``hll_sketch_estimate`` and ``hll_union_agg`` take them, also together with sketches by its
-        own ``hll_sketch_agg`` over the same column; see `Hll` for the types that have no sketch. Files
-        without an `Hll` index are read.
+        Spark's ``hll_sketch_estimate`` and ``hll_union_agg`` accept them, also mixed with sketches by its
+        own ``hll_sketch_agg`` over the same column. See `Hll` for the types without sketches. Files without
+        an `Hll` index are read.
 
         Args:
             column: The column, dotted if it is nested.
             lg_config_k: Binary logarithm of the maximum number of registers. Spark merges only sketches with
-                the same one; its default is 12.
+                equal values; its default is 12.
 
         Returns:
             The columns ``path`` (string) and ``sketch`` (binary).
 
         Raises:
             ValueError: If ``lg_config_k`` is not from 4 to 21.
-            ColumnNotFoundError: If the column is not there; near matches are named.
-            UnsupportedFeatureError: If values of its type are not counted.
+            ColumnNotFoundError: If the table has no such column; the message names near matches.
+            UnsupportedFeatureError: If distinct values of its type cannot be counted.
 
         Example:
             >>> rows = ia.open("lake").sketches("user")                                    # doctest: +SKIP
@@ -308,20 +309,20 @@ class Table(TableFiles):
         return self.scan(None, []).sketches(column, lg_config_k)
 
     def sample(self, n: int | None = None, seed: int | None = None) -> pa.Table:
-        """Rows of the table, drawn uniformly and without replacement, in no particular order.
+        """Draw rows uniformly without replacement; their order is undefined.
 
-        Rows in embedded `Sample` indexes are taken first, and no data is read where these suffice. From other
-        files the drawn rows are read, from the pages that hold them.
+        Rows in embedded `Sample` indexes are used first; if they suffice, no data page is read. Otherwise
+        only the pages with drawn rows are read.
 
         Args:
-            n: How many rows, or all if there are fewer. None: as many as the files' samples are very likely
-                to provide, or 1,000 if there are no samples.
+            n: Number of rows; all rows if there are fewer. None for as many as the files' samples are very
+                likely to provide, or 1,000 without samples.
             seed: The same seed draws the same rows from the same files. The rows in an embedded sample do not
                 depend on it, so draws with different seeds may have many rows in common.
 
         Returns:
-            The rows, with the table's schema. ``table.scan(columns=…).sample(…)`` gives some of the columns,
-            and a report of what was read.
+            The rows, with the table's schema. ``table.scan(columns=…).sample(…)`` returns some of the columns
+            and leaves a report in the scan.
 
         Raises:
             ValueError: If ``n`` or ``seed`` is negative.

@@ -1,4 +1,4 @@
-"""The files of a table, the metadata kept of them, and their common schema."""
+"""The files of a table, their cached metadata and their common schema."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from intarsia.storage import ByteSource, CountedSource, IoCounts
 
 _Result = TypeVar("_Result")
 
-#: Files that are opened at once in an object store, where each takes a request.
+#: Number of files opened concurrently in an object store, where each needs a request.
 REMOTE_FILES_AT_ONCE = 32
 
-#: Files that are opened at once on a local disk.
+#: Number of files opened concurrently on a local disk.
 LOCAL_FILES_AT_ONCE = 2
 
 
@@ -37,7 +37,7 @@ class TableFiles:
         listing_reads: What was read to list them.
 
     Raises:
-        FileNotFoundError: If there is none.
+        FileNotFoundError: If the list is empty.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class TableFiles:
         self.other_files = tuple(other_files)
         self.listing_reads = listing_reads or IoCounts()
         if not self.files:
-            raise FileNotFoundError("no file was listed, so there is no schema")
+            raise FileNotFoundError("the source lists no files, so there is no schema")
         self._metadata = MetadataCache()
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_metadata": None}  # a copy reads footers itself
+        return {**self.__dict__, "_metadata": None}  # copies read the footers again
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
@@ -62,19 +62,19 @@ class TableFiles:
 
     @property
     def files_at_once(self) -> int:
-        """How many files are opened at once."""
+        """Number of files opened concurrently."""
         is_remote = any(file.is_remote for file in self.files)
         return min(REMOTE_FILES_AT_ONCE if is_remote else LOCAL_FILES_AT_ONCE, len(self.files))
 
     def open_file(self, entry: DataFile, *, is_current: bool = False) -> ParquetInput:
-        """Open one of the files; its footer is read only if it is not known, or the file has changed since.
+        """Open one of the files; its footer is read only if it is not cached, or if the file has changed.
 
-        A local file costs a stat. An object costs one request: for its footer, or if that is known, to check
-        that the object is still the same.
+        A local file costs a stat. An object costs one request: for its footer, or if that is cached, to check
+        whether the object has changed.
 
         Args:
             entry: The file.
-            is_current: What is known was read for the same answer: an object is not asked about once more.
+            is_current: The cached metadata was read in the same run, so an object is not checked again.
         """
         file = self._open(entry, ParquetInput, is_current=is_current)
         self.remember(entry, file)
@@ -87,7 +87,7 @@ class TableFiles:
         *,
         is_current: bool = False,
     ) -> _Result:
-        """What is read of a file with what is known of it; as it is now, should it not be what was listed."""
+        """Read a file with its cached metadata; if it was replaced after it was listed, read the new one."""
         source = entry.open(fresh=not is_current and entry.path in self._metadata)
         try:
             return read(source, self._metadata.get(entry.path, source.identity))
@@ -95,29 +95,29 @@ class TableFiles:
             return read(entry.open(fresh=True), None)
 
     def remember(self, entry: DataFile, file: ParquetInput) -> None:
-        """Keep the metadata that was parsed of a file from `open_file`."""
+        """Cache the metadata that was parsed from a file that `open_file` returned."""
         self._metadata.put(entry.path, file.source.identity, file.metadata)
 
     @cached_property
     def partition_types(self) -> dict[str, pa.DataType]:
-        """Type of each partition column."""
+        """The type of each partition column."""
         return partition_types(self.files)
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema; reads the footer of every file, once."""
+        """The schema; reads the footer of every file on first use."""
         return self.table_schema.schema
 
     @property
     def has_schema(self) -> bool:
-        """Whether the schema is known already."""
+        """Whether the schema has been read."""
         return "table_schema" in self.__dict__
 
     @cached_property
     def table_schema(self) -> TableSchema:
-        """The schema, and which columns have different types in different files.
+        """The schema, and the columns with different types in different files.
 
-        A file that is damaged contributes nothing; reading it raises an error.
+        Damaged files are left out; reading them raises an error.
         """
         found = table_schema(self._file_schemas())
         schema = found.schema
@@ -130,19 +130,19 @@ class TableFiles:
         return TableSchema(schema, found.mixed - self.partition_types.keys(), found.notes)
 
     def _file_schemas(self) -> list[pa.Schema]:
-        """The schema of each file that can be read; that of the first file has to be."""
+        """Return the schemas of the readable files; the first file must be readable."""
         first, *others = self.files
         with self.open_file(first) as file:
             schemas = [file.arrow_schema]
         with contextlib.closing(ahead(self._read_types, others, self.files_at_once)) as found:
             for _, future in found:
-                # what is wrong with a file is raised when it is read
+                # errors of other files are raised when their rows are read
                 if not isinstance(future.exception(), (FormatError, FileNotFoundError)):
                     schemas.append(future.result())
         return schemas
 
     def _read_types(self, entry: DataFile) -> pa.Schema:
-        """The columns of a file; its footer is remembered, but not parsed by this package."""
+        """Return the columns of a file, and cache its footer without parsing it here."""
 
         def read(source: ByteSource, known: FileMetadata | None) -> pa.Schema:
             with contextlib.closing(source):
