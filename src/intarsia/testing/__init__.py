@@ -1,13 +1,13 @@
-"""What an author of an index needs to test it; see `IndexContract`.
+"""Tests for authors of indexes; see `IndexContract`.
 
-The same checks are functions, for other test runners::
+The same checks are available as functions, for other test runners::
 
     from intarsia.testing import check_index
 
     check_index(Hosts("url"), pa.array(["https://example.org/", None, "ftp://mirror.example.net/"]))
 
-Nothing but this package is needed.  Where `Hypothesis <https://hypothesis.works>`_ is installed, it chooses
-the layouts of files, and shrinks what fails.
+The package has no further dependencies.  If `Hypothesis <https://hypothesis.works>`_ is installed, it chooses
+the layouts of files and minimizes failures.
 """
 
 from intarsia.testing.checks import (
@@ -19,12 +19,14 @@ from intarsia.testing.checks import (
     check_random_layouts,
 )
 from intarsia.testing.contract import IndexContract, check_index
+from intarsia.testing.contract_error import ContractError
 from intarsia.testing.damage import check_damage, check_probed_damage
 from intarsia.testing.files import check_announced, check_file
 from intarsia.testing.memory import MemoryColumns
 from intarsia.testing.questions import awkward_values, questions
 
 __all__ = [
+    "ContractError",
     "IndexContract",
     "MemoryColumns",
     "awkward_values",

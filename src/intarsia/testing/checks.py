@@ -1,4 +1,7 @@
-"""What every index has to do, on columns in memory.  A check raises AssertionError, saying what to mend."""
+"""The contract of an index, checked on columns in memory.
+
+A check raises `ContractError` with a description of the fault.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,7 @@ from intarsia.indexes.base import (
 )
 from intarsia.predicate import Condition, bind, condition_mask, conditions, parse_sql
 from intarsia.rows.selection import RowSelection
+from intarsia.testing.contract_error import ContractError, require
 from intarsia.testing.memory import Case, Draw, MemoryColumns, fixed_cases, random_case
 from intarsia.testing.questions import awkward_values, unchecked_questions
 
@@ -35,175 +39,197 @@ Values: TypeAlias = "pa.Array | pa.Table"
 
 Item = TypeVar("Item")
 
-#: So many layouts are drawn at random.
+#: The number of random layouts.
 RANDOM_LAYOUTS = 50
 
 _GRANULARITIES = ("file", "row_group", "page", 5)
 
 
 class Expected(NamedTuple):
-    """A leaf of a predicate, and the rows that meet it."""
+    """A condition and the rows that match it."""
 
     leaf: Condition
     matching: RowSelection
 
 
 def check_class(index: Any) -> None:
-    """The class is a frozen dataclass with a kind, a version, a line of text, and columns."""
+    """Check that the class is a frozen dataclass with a kind, a version, a docstring, and columns."""
     cls = type(index)
     require(
         dataclasses.is_dataclass(cls) and cls.__dataclass_params__.frozen,  # type: ignore[attr-defined]
-        f"{cls.__name__} is no frozen dataclass, whose fields are parameters: write @dataclass(frozen=True)",
+        "not-a-frozen-dataclass",
+        f"{cls.__name__} is not a frozen dataclass with its parameters as fields; write "
+        "@dataclass(frozen=True)",
     )
     fields = {field.name for field in dataclasses.fields(index)}
     for name, kind in (("kind", str), ("version", int)):
         value = getattr(cls, name, None)
         require(
             isinstance(value, kind) and bool(value) and name not in fields,
+            f"invalid-{name}",
             f"{cls.__name__}.{name} is {value!r}; write `{name}: ClassVar[{kind.__name__}] = ...`",
         )
-    require(isinstance(index, Index), f"{cls.__name__} lacks one of: kind, version, columns, build(), open()")
+    require(
+        isinstance(index, Index),
+        "not-an-index",
+        f"{cls.__name__} lacks one of: kind, version, columns, build(), open()",
+    )
     columns = index.columns
     require(
         isinstance(columns, tuple) and bool(columns) and all(isinstance(name, str) for name in columns),
-        f"{index!r}.columns is {columns!r}; it must be a tuple of names, such as (self.column,)",
+        "invalid-columns",
+        f"{index!r}.columns is {columns!r}; return a tuple of names, such as (self.column,)",
     )
     text = (cls.__doc__ or "").strip()
     require(
         bool(text) and not text.startswith(f"{cls.__name__}("),
-        f"{cls.__name__} has no docstring; its first line is what `intarsia index --list` shows",
+        "no-docstring",
+        f"{cls.__name__} has no docstring; `intarsia index --list` shows its first line",
     )
 
 
 def check_parameters(index: Index) -> None:
-    """The parameters survive a JSON document, and make an equal index again."""
+    """Check that the parameters can be stored as JSON and restore an equal index."""
     try:
         stored = json.loads(json.dumps(parameters(index), allow_nan=False))
     except (TypeError, ValueError) as error:
-        raise AssertionError(
-            f"the parameters of {index!r} have no JSON form, and the file's directory is JSON: {error}"
+        raise ContractError(
+            f"the parameters of {index!r} cannot be stored in a file's directory, which is JSON: {error}",
+            reason="parameters-not-json",
         ) from error
-    again = type(index)(**stored)
+    restored = type(index)(**stored)
     require(
-        again == index,
-        f"{index!r} comes back from a file as {again!r}; JSON knows no tuples, for example, so turn "
-        "a list into a tuple again in __post_init__",
+        restored == index,
+        "parameters-change",
+        f"{index!r} is restored from a file as {restored!r}; if JSON has turned a tuple into a list, turn it "
+        "back in __post_init__",
     )
 
 
 def check_deterministic(index: Index, values: Values) -> None:
-    """The same columns give the same bytes, so that attaching again changes nothing."""
+    """Check that the same columns give the same bytes, so that attaching twice changes nothing."""
     for variant in variants(index, values):
         for case in fixed_cases(rows_of(index, values)):
             once, twice = variant.build(case.columns), variant.build(case.columns)
-            require(type(once) is bytes, f"{variant!r}.build() gave {type(once).__name__}, not bytes")
+            require(
+                type(once) is bytes,
+                "payload-not-bytes",
+                f"{variant!r}.build() returned {type(once).__name__}, not bytes",
+            )
             require(
                 once == twice,
-                f"{variant!r} built twice on {case.name} gives different bytes; look for sets, random "
-                "numbers without a seed, and times",
+                "not-deterministic",
+                f"{variant!r} built twice on {case.name} gives different bytes; check for iteration over "
+                "sets, random numbers without a seed, and timestamps",
             )
 
 
 def check_layouts(index: Index, values: Values) -> None:
-    """No matching row is left out, whatever the granularity, layout and predicate."""
+    """Check that no matching row is excluded, for all granularities, layouts and predicates."""
     built = variants(index, values)
     for ordinal, case in enumerate(fixed_cases(rows_of(index, values))):
-        # all questions on the first, and the others take turns
-        asked = questions_about(index, case.columns, ordinal % 5, 5 if ordinal else 1)
+        # all predicates on the first layout, and each fifth on the others
+        expected = questions_about(index, case.columns, ordinal % 5, 5 if ordinal else 1)
         for variant in built:
-            check_case(variant, case, asked)
+            check_case(variant, case, expected)
 
 
 def check_random_layouts(index: Index, values: Values) -> None:
-    """The same for some of the rows in some order, cut somewhere."""
+    """Check that no matching row is excluded, for random rows in random layouts."""
     table = rows_of(index, values)
     built = variants(index, values)
 
     def check(draw: Draw) -> None:
         case = random_case(table, draw)
-        asked = questions_about(index, case.columns, draw(0, 4), 5)
-        check_case(built[draw(0, len(built) - 1)], case, asked)
+        expected = questions_about(index, case.columns, draw(0, 4), 5)
+        check_case(built[draw(0, len(built) - 1)], case, expected)
 
-    _for_many(check)
+    _run_many(check)
 
 
 def check_prunes(index: Index, values: Values, wheres: Iterable[str]) -> None:
-    """For each predicate (SQL text), some row of the values is left out.
+    """Check that the index excludes at least one row for each predicate.
 
     Args:
         index: The index.
-        values: What it is built on: one file, of three row groups of several pages.
-        wheres: Predicates that it is made for.
+        values: The rows of one file, which has three row groups of several pages.
+        wheres: Predicates, as SQL text, for which the index is intended.
     """
     case = next(fixed_cases(_given(index, values)))
     opened = index.open(index.build(case.columns), case.columns.layout_when_opened)
     for where in wheres:
         for leaf in _leaves(where, case.columns):
-            willing = not isinstance(index, PicksPredicates) or index.can_prune(leaf)
-            found = opened.candidate_rows(leaf) if willing else None
+            can_prune = not isinstance(index, PicksPredicates) or index.can_prune(leaf)
+            found = opened.candidate_rows(leaf) if can_prune else None
             require(
                 found is not None and found.num_rows < case.columns.layout.num_rows,
-                f"{index!r} skips nothing for {leaf}: "
-                + ("can_prune() says no" if not willing else f"candidate_rows() gave {found!r}"),
+                "excludes-nothing",
+                f"{index!r} excludes no row for {leaf}: "
+                + (f"candidate_rows() returned {found!r}" if can_prune else "can_prune() returned False"),
             )
 
 
 # --- one layout ----------------------------------------------------------------------------------------
 
 
-def check_case(index: Index, case: Case, asked: Sequence[Expected]) -> None:
-    """Build an index on some columns, open it each way there is, and ask it."""
+def check_case(index: Index, case: Case, expected: Sequence[Expected]) -> None:
+    """Build an index on some columns, open it in each supported way, and check its answers."""
     payload = index.build(case.columns)
     layout = case.columns.layout_when_opened
     try:
         opened = index.open(payload, layout)
         sources = [index.open_source(PayloadBytes(payload), layout)] if isinstance(index, ProbedIndex) else []
     except (IntarsiaError, KeyError) as error:
-        raise AssertionError(
-            f"{index!r} cannot open what it built itself on {case.name}: {type(error).__name__}: {error}. "
-            "(The layout that open() gets has no page edges, since a footer does not tell them: put them "
-            "into the payload.)"
+        raise ContractError(
+            f"{index!r} cannot open its own payload, built on {case.name}: {type(error).__name__}: {error}. "
+            "(The layout that open() gets has no page edges, because a footer does not contain them. Store "
+            "them in the payload.)",
+            reason="cannot-open",
         ) from error
     for way in (opened, *sources):
-        check_opened(way, index, case, asked)
+        check_opened(way, index, case, expected)
 
 
-def check_opened(opened: OpenIndex, index: Index, case: Case, asked: Sequence[Expected]) -> None:
-    """Compare what an open index answers with the rows that match."""
+def check_opened(opened: OpenIndex, index: Index, case: Case, expected: Sequence[Expected]) -> None:
+    """Compare the answers of an open index with the rows that match."""
     everything = RowSelection.all(case.columns.layout.num_rows)
-    for leaf, matching in asked:
+    for leaf, matching in expected:
         candidates, certain, estimate = ask(opened, index, leaf)
-        about = f"{index!r}, asked for {leaf}, on {case.name}"
+        about = f"{index!r} with {leaf} on {case.name}"
         for name, found in (("candidate_rows", candidates), ("certain_rows", certain)):
             if found is not None and not (outside := found - everything).is_empty:
-                raise AssertionError(
-                    f"{about}: {name}() gave {outside!r} of a file of {everything.num_rows} rows"
+                raise ContractError(
+                    f"{about}: {name}() returned {outside!r} for a file of {everything.num_rows} rows",
+                    reason="rows-outside-file",
                 )
         if candidates is not None and not (lost := matching - candidates).is_empty:
-            raise AssertionError(
-                f"{about}: candidate_rows() leaves out {lost.num_rows} of {matching.num_rows} rows that match"
+            raise ContractError(
+                f"{about}: candidate_rows() excludes {lost.num_rows} of {matching.num_rows} matching rows"
                 f"{_described(lost, leaf, index, case.columns)}"
-                f"\n  it answered: {candidates!r}"
-                f"\n  a row may only be left out if no row like it can match; answer None where {leaf} "
-                "cannot be judged"
+                f"\n  it returned: {candidates!r}"
+                "\n  an index may exclude a row only if it proves that the row does not match; return None "
+                f"where {leaf} cannot be evaluated",
+                reason="excludes-matching-rows",
             )
         if certain is not None and not (wrong := certain - matching).is_empty:
-            raise AssertionError(
-                f"{about}: certain_rows() gave {wrong.num_rows} rows that do not match"
+            raise ContractError(
+                f"{about}: certain_rows() returned {wrong.num_rows} rows that do not match"
                 f"{_described(wrong, leaf, index, case.columns)}"
-                f"\n  it answered: {certain!r}"
+                f"\n  it returned: {certain!r}",
+                reason="certain-rows-do-not-match",
             )
         if estimate is not None and not (math.isfinite(estimate) and 0 <= estimate <= everything.num_rows):
-            raise AssertionError(
-                f"{about}: estimated_rows() gave {estimate!r}; it must lie between 0 and "
-                f"{everything.num_rows}, the rows of the file"
+            raise ContractError(
+                f"{about}: estimated_rows() returned {estimate!r}; it must be between 0 and "
+                f"{everything.num_rows}, the number of rows in the file",
+                reason="impossible-estimate",
             )
 
 
 def ask(
     opened: OpenIndex, index: Index, leaf: Condition
 ) -> tuple[RowSelection | None, RowSelection | None, float | None]:
-    """What an open index answers, if a scan would ask it."""
+    """Return candidate rows, certain rows and estimate, as far as a scan would use the index."""
     estimate = None
     if isinstance(opened, EstimatingIndex) and isinstance(index, EstimatesRows) and index.can_estimate(leaf):
         estimate = opened.estimated_rows(leaf)
@@ -214,7 +240,8 @@ def ask(
     for name, found in (("candidate_rows", candidates), ("certain_rows", certain)):
         require(
             found is None or isinstance(found, RowSelection),
-            f"{index!r}: {name}({leaf}) gave {type(found).__name__}, not a RowSelection or None",
+            "not-a-row-selection",
+            f"{index!r}: {name}({leaf}) returned {type(found).__name__}, not a RowSelection or None",
         )
     return candidates, certain, estimate
 
@@ -225,13 +252,13 @@ def _matching(leaf: Condition, columns: MemoryColumns) -> RowSelection:
 
 
 def _described(rows: RowSelection, leaf: Condition, index: Index, columns: MemoryColumns) -> str:
-    """Which rows, what they hold, and in which granules they lie."""
+    """Describe some rows: their numbers, values and granules."""
     ordinals = rows.rows()[:5]
     more = ", …" if rows.num_rows > len(ordinals) else ""
     column = ".".join(leaf.path)
     values = columns.values(column).take(pa.array(ordinals))
     text = f"\n  rows: {', '.join(map(str, ordinals.tolist()))}{more}"
-    text += f"\n  values there: {', '.join(repr(value) for value in values.to_pylist())}{more}"
+    text += f"\n  values: {', '.join(repr(value) for value in values.to_pylist())}{more}"
     granularity = getattr(index, "granularity", "file")
     edges = columns.layout.edges(granularity, column)
     granules = np.unique(np.searchsorted(edges, ordinals, side="right") - 1)
@@ -239,11 +266,11 @@ def _described(rows: RowSelection, leaf: Condition, index: Index, columns: Memor
     return f"{text}\n  granules ({granularity}): {', '.join(places)} of {len(edges) - 1}"
 
 
-# --- what is asked, and of what ------------------------------------------------------------------------
+# --- rows, variants of an index, and predicates ---------------------------------------------------------
 
 
 def rows_of(index: Index, values: Values) -> pa.Table:
-    """The values that an author gave, then awkward ones of the same type, and nulls."""
+    """Return the values from the author, awkward values of the same type, and nulls."""
     table = _given(index, values)
     awkward = {field.name: awkward_values(field.type) for field in table.schema}
     longest = max(map(len, awkward.values()))
@@ -262,13 +289,14 @@ def _given(index: Index, values: Values) -> pa.Table:
     missing = set(index.columns) - set(table.column_names)
     require(
         not missing,
-        f"values() lacks {', '.join(sorted(missing))}: give a pyarrow.Table with all columns of {index!r}",
+        "missing-values",
+        f"values() lacks {', '.join(sorted(missing))}; return a pyarrow.Table with all columns of {index!r}",
     )
     return table
 
 
 def variants(index: Index, values: Values) -> list[Index]:
-    """The index as it is, and at each other granularity at which it can be built."""
+    """Return the index, and a copy with each other granularity that it supports."""
     found = [index]
     if any(field.name == "granularity" for field in dataclasses.fields(index)):  # type: ignore[arg-type]
         case = next(fixed_cases(rows_of(index, values)))
@@ -276,7 +304,7 @@ def variants(index: Index, values: Values) -> list[Index]:
             try:
                 variant: Any = dataclasses.replace(index, granularity=granularity)  # type: ignore[type-var]
                 variant.build(case.columns)
-            except IndexBuildError:  # it does not know that one
+            except IndexBuildError:  # it does not support this granularity
                 continue
             if variant not in found:
                 found.append(variant)
@@ -284,13 +312,13 @@ def variants(index: Index, values: Values) -> list[Index]:
 
 
 def questions_about(index: Index, columns: MemoryColumns, start: int = 0, step: int = 1) -> list[Expected]:
-    """What an index may be asked, all or each ``step``-th from ``start`` on, with the right answers."""
-    asked = (
+    """Return conditions on the columns of an index, all or each ``step``-th, with the rows that match."""
+    predicates = (
         predicate for name in index.columns for predicate in unchecked_questions(name, columns.values(name))
     )
     found: dict[Condition, None] = {}
-    for predicate in islice(asked, start, None, step):
-        with suppress(PredicateError):  # values of this type do not compare
+    for predicate in islice(predicates, start, None, step):
+        with suppress(PredicateError):  # values of this type cannot be compared
             found.update(dict.fromkeys(conditions(bind(predicate, columns.schema))))
     return [Expected(leaf, _matching(leaf, columns)) for leaf in found]
 
@@ -299,8 +327,8 @@ def _leaves(where: str, columns: MemoryColumns) -> Iterator[Condition]:
     return conditions(bind(parse_sql(where), columns.schema))
 
 
-def _for_many(check: Callable[[Draw], None]) -> None:
-    """Run a check on many draws: Hypothesis', if it is installed; else random ones from fixed seeds."""
+def _run_many(check: Callable[[Draw], None]) -> None:
+    """Run a check on many draws, from Hypothesis if it is installed, or else from fixed seeds."""
     try:
         import hypothesis
         from hypothesis import strategies
@@ -319,12 +347,6 @@ def _for_many(check: Callable[[Draw], None]) -> None:
 
 
 def some_of(items: Sequence[Item], count: int) -> list[Item]:
-    """As many of the items, chosen without a pattern, since what is asked comes in patterns."""
+    """Choose ``count`` of the items at random, because generated predicates follow a regular pattern."""
     chosen = np.random.default_rng(0).permutation(len(items))[:count]
     return [items[place] for place in sorted(chosen.tolist())]
-
-
-def require(holds: bool, message: str) -> None:
-    """Fail unless something holds."""
-    if not holds:
-        raise AssertionError(message)

@@ -1,4 +1,4 @@
-"""The contract of an index, as a test class to derive from and as one function."""
+"""The contract of an index, as a base class for tests and as a function."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from intarsia.testing.files import check_announced, check_file
 
 
 class IndexContract:
-    """The tests that an index has to pass: derive from it in a pytest file.
+    """The tests that an index has to pass; subclass it in a pytest file.
 
-    Above all: no row that meets a predicate is ever left out, whatever the file's row groups and pages, with
-    nulls, NaN, empty text and other awkward values added to yours.  Damage is tolerated, the parameters
-    survive in a file, and the index works in a real file, from `intarsia.attach` to `intarsia.detach`.
+    Above all, the index must not exclude a matching row, in any layout of row groups and pages.  The tests
+    add nulls, NaN, empty strings and other awkward values to yours.  They also damage payloads, restore the
+    parameters from a file, and use the index in a real file, from `intarsia.attach` to `intarsia.detach`.
 
     Example:
         >>> import pyarrow as pa
@@ -41,68 +41,68 @@ class IndexContract:
     """
 
     def index(self) -> Index:
-        """The index; where it has a field ``granularity``, it is tested at each one that it can have."""
+        """The index; if it has a field ``granularity``, each supported granularity is tested."""
         raise NotImplementedError(f"{type(self).__name__} needs a method index() that returns the index")
 
     def values(self) -> Values:
-        """A few dozen values as they are in your files: an array, or a table of several columns."""
+        """A few dozen typical values: an array, or a table for an index on several columns."""
         raise NotImplementedError(f"{type(self).__name__} needs a method values() that returns an array")
 
     def prunes(self) -> Iterable[str]:
-        """Predicates, as SQL text, for each of which the index leaves out some row of `values`."""
+        """Predicates, as SQL text; the index must exclude at least one row of `values` for each."""
         return ()
 
     def test_it_is_a_frozen_dataclass_with_kind_version_and_columns(self) -> None:
-        """What `intarsia.attach` and the directory of a file need to know."""
+        """`intarsia.attach` and the directory of a file require these."""
         check_class(self.index())
 
     def test_its_parameters_survive_in_a_file(self) -> None:
-        """From JSON, an equal index is made."""
+        """An equal index can be restored from JSON."""
         check_parameters(self.index())
 
     def test_its_kind_is_announced(self) -> None:
-        """Whoever reads a file with this index finds the class."""
+        """Readers of a file with this index find the class."""
         check_announced(self.index())
 
     def test_it_builds_the_same_bytes_twice(self) -> None:
-        """Attaching again changes nothing."""
+        """Attaching twice changes nothing."""
         check_deterministic(self.index(), self.values())
 
     def test_it_leaves_out_no_matching_row(self) -> None:
-        """On each layout that is a special case."""
+        """In layouts that are special cases."""
         check_layouts(self.index(), self.values())
 
     def test_it_leaves_out_no_matching_row_of_any_layout(self) -> None:
-        """On layouts at random."""
+        """In random layouts."""
         check_random_layouts(self.index(), self.values())
 
     def test_it_skips_what_it_is_made_for(self) -> None:
-        """What `prunes` lists."""
+        """For the predicates of `prunes`."""
         check_prunes(self.index(), self.values(), self.prunes())
 
     def test_it_tolerates_damage(self) -> None:
-        """In a payload that is read whole."""
+        """In a payload that is loaded."""
         check_damage(self.index(), self.values())
 
     def test_it_tolerates_damage_where_it_is_probed(self) -> None:
-        """In a payload that is not compared with its checksum."""
+        """In a payload that is probed, so that its checksum is not verified."""
         check_probed_damage(self.index(), self.values())
 
     def test_it_works_in_a_file(self) -> None:
-        """Attached, scanned, verified, detached."""
+        """From `intarsia.attach` over scans and `intarsia.verify` to `intarsia.detach`."""
         check_file(self.index(), self.values())
 
 
 def check_index(index: Index, values: Values, prunes: Iterable[str] = ()) -> None:
-    """Check all that `IndexContract` does, in one go.
+    """Run all tests of `IndexContract`.
 
     Args:
         index: The index.
-        values: Values of its column as they are in your files; a table if it has several columns.
-        prunes: Predicates, as SQL text, for each of which it leaves out some of these rows.
+        values: A few dozen typical values of its column; a table if it has several columns.
+        prunes: Predicates, as SQL text; the index must exclude at least one row for each.
 
     Raises:
-        AssertionError: Telling what is wrong, and what to mend.
+        ContractError: If a test fails.
 
     Example:
         >>> import intarsia as ia, pyarrow as pa

@@ -1,6 +1,6 @@
-"""Damaged payloads: an index tells so, or answers; it never raises anything else.
+"""Checks with damaged payloads: an index raises `IndexPayloadError` or answers, and raises nothing else.
 
-Each check raises AssertionError, saying what to mend.
+A check raises `ContractError` with a description of the fault.
 """
 
 from __future__ import annotations
@@ -20,62 +20,62 @@ from intarsia.testing.checks import (
     ask,
     check_opened,
     questions_about,
-    require,
     rows_of,
     some_of,
     variants,
 )
+from intarsia.testing.contract_error import ContractError, require
 from intarsia.testing.memory import Case, fixed_cases
 
-#: So many predicates are asked of each damaged payload.
-ASKED = 16
+#: The number of predicates per damaged payload.
+NUM_PREDICATES = 16
 
-#: So many places of a payload are damaged, one after the other.
+#: The number of places at which a payload is damaged, one at a time.
 DAMAGED_PLACES = 64
 
-_DAMAGE_RULE = "open() and the open index may raise IndexPayloadError, which a scan takes as 'no index'"
+_DAMAGE_RULE = "open() and the open index may only raise IndexPayloadError; a scan then ignores the index"
 
 
 def check_damage(index: Index, values: Values) -> None:
-    """A damaged payload gives IndexPayloadError or answers, and no other exception.
+    """Check that a damaged payload raises nothing but IndexPayloadError.
 
-    A payload is compared with its checksum before it is opened, so flipped bytes may change what an index
-    answers, but one that is cut short has to be refused, or to be as sound as it was.
+    A scan verifies the checksum of a payload before it opens it.  An index may therefore return anything if
+    bytes are changed.  A truncated payload has to be refused or to give correct answers.
     """
     for variant, case, payload in _damage_cases(index, values):
         layout = case.columns.layout_when_opened
-        asked = _asked(variant, case)
+        expected = _expected(variant, case)
         for length in _places(len(payload)):
-            with _Damage(variant, f"cut to {length} of {len(payload)} bytes"):
+            with _Damage(variant, f"truncated to {length} of {len(payload)} bytes"):
                 opened = variant.open(payload[:length], layout)
-                check_opened(opened, variant, case, asked)
+                check_opened(opened, variant, case, expected)
         for name, damaged in _flipped(payload):
             with _Damage(variant, name):
                 opened = variant.open(damaged, layout)
-                for leaf, _ in asked:
+                for leaf, _ in expected:
                     ask(opened, variant, leaf)
 
 
 def check_probed_damage(index: Index, values: Values) -> None:
-    """An index that is probed is not compared with a checksum: it tells itself that what it read is damaged.
+    """Check that an index that is probed detects all damage, or gives correct answers in spite of it.
 
-    Whatever is damaged, it gives IndexPayloadError or is as sound as it was.
+    A scan reads only parts of the payload, so it cannot verify the checksum of the whole.
     """
     if not isinstance(index, ProbedIndex):
         return
     for variant, case, payload in _damage_cases(index, values):
         assert isinstance(variant, ProbedIndex)
         layout = case.columns.layout_when_opened
-        asked = _asked(variant, case)
-        cut = ((f"cut to {length} bytes", payload[:length]) for length in _places(len(payload)))
-        for name, damaged in (*cut, *_flipped(payload)):
-            with _Damage(variant, f"{name}, and probed"):
+        expected = _expected(variant, case)
+        truncated = ((f"truncated to {length} bytes", payload[:length]) for length in _places(len(payload)))
+        for name, damaged in (*truncated, *_flipped(payload)):
+            with _Damage(variant, f"{name} and probed"):
                 opened = variant.open_source(PayloadBytes(damaged), layout)
-                check_opened(opened, variant, case, asked)
+                check_opened(opened, variant, case, expected)
         for failing in range(4):
             source = _LostSource(payload, failing)
             with _Damage(variant, f"lost after {failing} reads"):
-                check_opened(variant.open_source(source, layout), variant, case, asked)
+                check_opened(variant.open_source(source, layout), variant, case, expected)
 
 
 def _damage_cases(index: Index, values: Values) -> Iterator[tuple[Index, Case, bytes]]:
@@ -84,10 +84,10 @@ def _damage_cases(index: Index, values: Values) -> Iterator[tuple[Index, Case, b
         yield variant, case, variant.build(case.columns)
 
 
-def _asked(index: Index, case: Case) -> list[Expected]:
-    """IS NULL, IS NOT NULL, and some of the others."""
-    asked = questions_about(index, case.columns)
-    return [*asked[:2], *some_of(asked[2:], ASKED)]
+def _expected(index: Index, case: Case) -> list[Expected]:
+    """IS NULL, IS NOT NULL, and some of the other conditions."""
+    expected = questions_about(index, case.columns)
+    return [*expected[:2], *some_of(expected[2:], NUM_PREDICATES)]
 
 
 def _places(length: int) -> list[int]:
@@ -107,27 +107,30 @@ def _flipped(payload: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 class _Damage:
-    """What damage may raise passes; other exceptions become a failure that says what to mend."""
+    """Suppress the errors that damage may cause, and report others as failures of the contract."""
 
     def __init__(self, index: Index, damage: str) -> None:
-        self._about = f"{index!r}, its payload {damage}"
+        self._about = f"{index!r} with its payload {damage}"
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: Any) -> bool:
-        # values that do not compare any more: a scan takes that as "no index", too
+        # Arrow may refuse damaged values; a scan ignores the index then, too
         if isinstance(error, IndexPayloadError | pa.ArrowException):
             return True
+        if isinstance(error, ContractError):
+            raise ContractError(f"{self._about}: {error}", reason=error.reason) from error
         require(
             not isinstance(error, Exception),
-            f"{self._about}: {type(error).__name__}: {error}\n  {_DAMAGE_RULE}; nothing else",
+            "damage-raises",
+            f"{self._about}: {type(error).__name__}: {error}\n  {_DAMAGE_RULE}",
         )
         return False
 
 
 class _LostSource(PayloadBytes):
-    """A payload that after some reads is no longer there, as when its file was replaced."""
+    """A payload that fails after some reads, as when its file was replaced."""
 
     def __init__(self, payload: bytes, reads: int) -> None:
         super().__init__(payload)
@@ -136,6 +139,6 @@ class _LostSource(PayloadBytes):
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
         left: int = getattr(self, "_reads")  # noqa: B009
         if left == 0:
-            raise IndexPayloadError("this is no longer the payload")
+            raise IndexPayloadError("the payload is gone", reason="payload-gone")
         object.__setattr__(self, "_reads", left - 1)
         return super().read_ranges(ranges)

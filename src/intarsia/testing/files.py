@@ -1,4 +1,4 @@
-"""An index in a real file: attached, used by scans, verified, detached."""
+"""Checks of an index in a real file: attach, scans, verify, detach."""
 
 from __future__ import annotations
 
@@ -20,36 +20,38 @@ from intarsia.lake.table import Table
 from intarsia.lake.table import open as open_table
 from intarsia.predicate import Predicate, bind, evaluate
 from intarsia.testing.checks import Values, rows_of, some_of, variants
+from intarsia.testing.contract_error import ContractError
 from intarsia.testing.questions import questions
 
-#: So many predicates are asked of each file.
-ASKED = 40
+#: The number of predicates per file.
+NUM_PREDICATES = 40
 
 _ROW = "row number"
 
 
 def check_announced(index: Index) -> None:
-    """A file that has such an index finds its class: the package is installed and announces the kind."""
+    """Check that the package is installed and announces the kind, so that readers find the class."""
     cls = type(index)
     found = find_index_class(index.kind)
     if found is not cls:
-        raise AssertionError(
-            f"a file with an index of kind {index.kind!r} "
-            + (f"finds {found!r}" if found is not None else "finds no class")
-            + ": announce it in pyproject.toml, and install the package again:\n"
+        raise ContractError(
+            f"the class announced for kind {index.kind!r} is "
+            + (f"{found!r}" if found is not None else "missing")
+            + "; announce it in pyproject.toml, and install the package again:\n"
             + '  [project.entry-points."intarsia.indexes"]\n'
-            + f'  {index.kind} = "{cls.__module__}:{cls.__qualname__}"'
+            + f'  {index.kind} = "{cls.__module__}:{cls.__qualname__}"',
+            reason="not-announced",
         )
 
 
 def check_file(index: Index, values: Values) -> None:
-    """Attach to a file at each granularity: scans give the rows of a full read; detach restores each byte."""
+    """Check at each granularity that scans equal a filtered full read, and that detach restores the file."""
     check_announced(index)
     table = _enlarged(rows_of(index, values))
     with TemporaryDirectory() as folder:
         path = Path(folder) / "checked.parquet"
         rows = -(-table.num_rows // 3)
-        # no statistics and no dictionaries, so that this index is asked and no other
+        # no statistics and no dictionaries, so that scans use only this index
         pq.write_table(
             table,
             path,
@@ -60,32 +62,35 @@ def check_file(index: Index, values: Values) -> None:
             write_statistics=False,
             compression="none",
         )
-        asked = _asked(index, table)
+        predicates = _predicates(index, table)
         for variant in variants(index, values):
-            _check_attached(path, variant, table, asked)
+            _check_attached(path, variant, table, predicates)
 
 
-def _check_attached(path: Path, index: Index, table: pa.Table, asked: Sequence[Predicate]) -> None:
+def _check_attached(path: Path, index: Index, table: pa.Table, predicates: Sequence[Predicate]) -> None:
     before = path.read_bytes()
     attach(path, [index])
     attached = path.read_bytes()
     attach(path, [index])
     if path.read_bytes() != attached:
-        raise AssertionError(
-            f"{index!r} attached again changes the file; are its parameters what JSON keeps?"
+        raise ContractError(
+            f"attaching {index!r} twice changes the file; check that JSON preserves its parameters",
+            reason="attach-not-idempotent",
         )
     with warnings.catch_warnings():
         warnings.simplefilter("error", IntarsiaWarning)
         opened = open_table(path)
-        for predicate in asked:
+        for predicate in predicates:
             _check_scan(opened, index, table, predicate)
     report = verify(path)
     if report.findings:
         found = "\n  ".join(map(str, report.findings))
-        raise AssertionError(f"intarsia.verify finds fault with {index!r}:\n  {found}")
+        raise ContractError(f"intarsia.verify reports faults in {index!r}:\n  {found}", reason="not-verified")
     detach(path)
     if path.read_bytes() != before:
-        raise AssertionError(f"detach does not bring back the bytes from before {index!r} was attached")
+        raise ContractError(
+            f"detach does not restore the file to which {index!r} was attached", reason="detach-differs"
+        )
 
 
 def _check_scan(opened: Table, index: Index, table: pa.Table, predicate: Predicate) -> None:
@@ -95,26 +100,27 @@ def _check_scan(opened: Table, index: Index, table: pa.Table, predicate: Predica
     try:
         found = opened.scan(where=predicate, columns=[_ROW]).to_arrow().column(_ROW).to_numpy()
     except IntarsiaWarning as warning:
-        raise AssertionError(f"{index!r} is not used for {predicate}: {warning}") from warning
+        raise ContractError(f"{index!r} is ignored for {predicate}: {warning}", reason="ignored") from warning
     if not np.array_equal(found, expected):
         lost = np.setdiff1d(expected, found)
-        raise AssertionError(
-            f"a scan with {index!r} for {predicate} gives {len(found)} rows; reading all and filtering gives "
-            f"{len(expected)}; missing are the rows {lost[:5].tolist()}"
+        raise ContractError(
+            f"a scan with {index!r} and {predicate} returns {len(found)} rows, but a full read with a filter "
+            f"returns {len(expected)}; missing rows: {lost[:5].tolist()}",
+            reason="scan-differs",
         )
 
 
-def _asked(index: Index, table: pa.Table) -> list[Predicate]:
+def _predicates(index: Index, table: pa.Table) -> list[Predicate]:
     found = [
         predicate
         for name in index.columns
         for predicate in questions(name, table.column(name).combine_chunks())
     ]
-    return some_of(found, ASKED)
+    return some_of(found, NUM_PREDICATES)
 
 
 def _enlarged(rows: pa.Table) -> pa.Table:
-    """The rows some times over, each with its number, and wide enough that reading an index pays off."""
+    """Repeat the rows, number them, and make them wide enough that reading an index saves bytes."""
     times = max(1, 600 // rows.num_rows)
     table = rows.take(pa.array(np.repeat(np.arange(rows.num_rows), times)))
     padding = [f"{row:04} " * 100 for row in range(table.num_rows)]

@@ -1,4 +1,4 @@
-"""Columns in memory, cut into row groups and pages as those of a file are."""
+"""Columns in memory, divided into row groups and pages like those of a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from intarsia.indexes.base import Layout
 from intarsia.indexes.sample import take_rows
 from intarsia.rows.selection import Rows
 
-#: Gives a whole number between two bounds, both included: a generator of random numbers, or Hypothesis.
+#: A function that returns an integer between two inclusive bounds, at random or chosen by Hypothesis.
 Draw: TypeAlias = Callable[[int, int], int]
 
 
@@ -25,9 +25,9 @@ class MemoryColumns:
     Args:
         table: The columns.
         row_group_edges: First row of each row group, and the number of rows at the end.
-        page_edges: For each column, the first row of each of its pages, and the number of rows at the end;
-            where a column is absent, its pages are the row groups.
-        batch_rows: At most so many rows come in one piece.
+        page_edges: For each column, the first row of each of its pages, and the number of rows at the end.
+            By default, each row group is one page.
+        batch_rows: The maximum number of rows per batch.
 
     Example:
         >>> columns = MemoryColumns(pa.table({"x": [1, 2, 3]}), [0, 2, 3])
@@ -50,7 +50,7 @@ class MemoryColumns:
 
     @property
     def layout_when_opened(self) -> Layout:
-        """What an index is opened with: a footer tells where row groups begin, and nothing of pages."""
+        """The layout for opening an index, without pages, because a footer lists only row groups."""
         return Layout(self.layout.num_rows, self.layout.row_group_edges, {})
 
     @property
@@ -59,14 +59,14 @@ class MemoryColumns:
         return self.table.schema
 
     def rows(self, ordinals: Rows) -> pa.Table:
-        """Some whole rows, of all columns."""
+        """Return some rows with all columns."""
         return take_rows(self.table, ordinals)
 
     def values(self, column: str) -> pa.Array:
-        """All values of a column.
+        """Return all values of a column.
 
         Raises:
-            ColumnNotFoundError: If there is no such column.
+            ColumnNotFoundError: If the column does not exist.
         """
         if column not in self.table.column_names:
             raise ColumnNotFoundError(column, self.table.column_names)
@@ -74,11 +74,11 @@ class MemoryColumns:
         return chunks[0] if chunks else pa.array([], self.schema.field(column).type)
 
     def type_of(self, column: str) -> pa.DataType:
-        """Arrow's type of a column."""
+        """Return the Arrow type of a column."""
         return self.values(column).type
 
     def batches(self, column: str) -> Iterator[tuple[int, pa.Array]]:
-        """A column from its first row to its last, a row group or less at a time."""
+        """Yield the values of a column in order, at most one row group at a time."""
         values = self.values(column)
         edges = self.layout.row_group_edges.tolist()
         for start, stop in pairwise(edges):
@@ -87,17 +87,17 @@ class MemoryColumns:
 
 
 class Case(NamedTuple):
-    """Columns, and words for how they are laid out."""
+    """Columns, and a description of their layout."""
 
     name: str
     columns: MemoryColumns
 
 
 def fixed_cases(table: pa.Table) -> Iterator[Case]:
-    """Layouts that every index has to cope with.
+    """Yield layouts that are special cases for indexes.
 
     Args:
-        table: The rows; the first case has all of them as they are.
+        table: The rows; the first case has all of them, unchanged.
     """
     num_rows = table.num_rows
     groups = _evenly(num_rows, 3)
@@ -113,7 +113,7 @@ def fixed_cases(table: pa.Table) -> Iterator[Case]:
     yield Case("no rows", MemoryColumns(table.slice(0, 0), [0, 0]))
     yield Case("no row groups", MemoryColumns(table.slice(0, 0), [0]))
     for row in {0, num_rows - 1} if num_rows else ():
-        yield Case(f"one row, the one numbered {row}", MemoryColumns(table.slice(row, 1), [0, 1]))
+        yield Case(f"a single row, number {row}", MemoryColumns(table.slice(row, 1), [0, 1]))
     empty = pa.table({field.name: pa.nulls(num_rows, field.type) for field in table.schema})
     yield Case("every value null", MemoryColumns(empty, groups, pages))
     for field in table.schema:
@@ -123,7 +123,7 @@ def fixed_cases(table: pa.Table) -> Iterator[Case]:
 
 
 def random_case(table: pa.Table, draw: Draw) -> Case:
-    """Some of the rows in some order, cut somewhere."""
+    """Return a random choice of the rows in random order, in a random layout."""
     num_rows = draw(0, min(24, 2 * table.num_rows)) if table.num_rows else 0
     chosen = [draw(0, table.num_rows - 1) for _ in range(num_rows)]
     groups = _cuts(num_rows, draw, [0, num_rows])

@@ -1,4 +1,4 @@
-"""What an index is asked in tests: predicates about values that are there, nearly there, and not there."""
+"""Predicates for testing indexes, with values that occur in a column, similar values, and absent values."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from intarsia.predicate import (
     starts_with,
 )
 
-#: So many of a column's distinct values are asked about.
+#: The number of distinct values of a column that predicates contain.
 SAMPLED_VALUES = 10
 
 _OPERATORS: tuple[Op, ...] = ("=", "<>", "<", "<=", ">", ">=")
 
-# Empty; white space; LIKE's own characters; quotes; one letter composed and decomposed; letters whose case
-# is a matter of opinion; beyond the basic plane; NUL; the last characters; long.
+# Empty; white space; LIKE's special characters; quotes; a letter composed and decomposed; letters with
+# irregular case mappings; outside the basic plane; NUL; the last characters; long.
 _TEXTS = (
     "", " ", "a", "A", "a%b_c", "50\\%", "it's", '"', "\u00e9", "e\u0301", "stra\u00dfe", "STRASSE",
     "\u212a", "\u017f", "\u0130", "\u65e5\u672c\u8a9e", "\U0001f600", "a\0b", "a\nb", "\uffff", "\U0010ffff",
@@ -44,10 +44,10 @@ _TEXTS = (
 
 
 def awkward_values(data_type: pa.DataType) -> pa.Array:
-    """Values of a type that indexes tend to get wrong, and a null.
+    """Return edge cases of a type that indexes tend to handle wrongly, and a null.
 
     Args:
-        data_type: Any type; only the null for types of which nothing is known.
+        data_type: Any type; for unsupported types the result is only the null.
 
     Example:
         >>> awkward_values(pa.int8()).to_pylist()
@@ -59,7 +59,7 @@ def awkward_values(data_type: pa.DataType) -> pa.Array:
 
 
 def _storable(plain: pa.DataType) -> pa.DataType:
-    """Temporal values are given as integers."""
+    """The type in which edge cases are written: integers for temporal types."""
     if not pa.types.is_temporal(plain) or pa.types.is_interval(plain):
         return plain
     return pa.int32() if plain.bit_width == 32 else pa.int64()
@@ -99,7 +99,7 @@ def _digits(units: int) -> tuple[int, ...]:
 
 
 def cast_values(plain: pa.Array, data_type: pa.DataType) -> pa.Array:
-    """Values of a comparison type in a type that compares so."""
+    """Cast values of a comparison type to a type with that comparison type."""
     if isinstance(data_type, pa.BaseExtensionType):
         return data_type.wrap_array(cast_values(plain, data_type.storage_type))
     if pa.types.is_dictionary(data_type):
@@ -111,52 +111,52 @@ def cast_values(plain: pa.Array, data_type: pa.DataType) -> pa.Array:
 
 
 def questions(column: str, values: pa.Array) -> Iterator[Predicate]:
-    """Predicates about a column: each kind that can be written, about values that are there and others.
+    """Yield predicates of every kind about a column, with values that occur in it and others.
 
     Args:
-        column: Its name.
-        values: Its values.
+        column: The name of the column.
+        values: The values of the column.
 
     Yields:
         Predicates that can be bound to the column.
 
     Example:
-        >>> [str(asked) for asked in questions("x", pa.array([7]))][:5]
+        >>> [str(predicate) for predicate in questions("x", pa.array([7]))][:5]
         ['x IS NULL', 'x IS NOT NULL', 'x = 7', 'x <> 7', 'x < 7']
     """
     schema = pa.schema([pa.field(column, values.type)])
     for predicate in unchecked_questions(column, values):
         try:
             bind(predicate, schema)
-        except PredicateError:  # values of this type do not compare
+        except PredicateError:  # values of this type cannot be compared
             continue
         yield predicate
 
 
 def unchecked_questions(column: str, values: pa.Array) -> Iterator[Predicate]:
-    """The same, and among them some that cannot be bound: binding each is what takes time."""
+    """Yield the same predicates and some that cannot be bound, which is faster than binding each."""
     yield IsNull(column)
     yield IsNull(column, negated=True)
     data_type = comparison_type(values.type)
     there = _sample(comparison_array(values, data_type))
     others = [value for value in awkward_values(data_type) if value.is_valid]
-    asked = [*there, *others]
-    for value in asked:
+    tested = [*there, *others]
+    for value in tested:
         for op in _OPERATORS:
             yield Comparison(column, op, value)
             if pa.types.is_floating(data_type):
                 yield Not(Comparison(column, op, value))
-    for several in (tuple(there[:1] + others[:1]), tuple(there[::2]), tuple(others), tuple(asked)):
+    for several in (tuple(there[:1] + others[:1]), tuple(there[::2]), tuple(others), tuple(tested)):
         if several:
             yield In(column, several)
             yield In(column, several, negated=True)
     if pa.types.is_string(data_type):
-        for text in dict.fromkeys(value.as_py() for value in asked):
+        for text in dict.fromkeys(value.as_py() for value in tested):
             yield from _text_questions(column, text)
 
 
 def _sample(values: pa.Array) -> list[pa.Scalar]:
-    """Some of the values, each once, spread over the rows; no null."""
+    """Return some distinct values, spread over the rows, without nulls."""
     codes = values.cast(pa.int64()) if pa.types.is_duration(values.type) else values
     codes = codes.cast(pa.float32()) if pa.types.is_float16(codes.type) else codes
     if pa.types.is_nested(codes.type):
@@ -167,7 +167,7 @@ def _sample(values: pa.Array) -> list[pa.Scalar]:
 
 
 def _text_questions(column: str, text: str) -> Iterator[Predicate]:
-    """Patterns that a text matches, or nearly does."""
+    """Yield patterns that a string matches or almost matches."""
     middle = len(text) // 2
     for part in (text[:1], text[: middle + 1], text):
         yield starts_with(column, part)
