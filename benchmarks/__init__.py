@@ -1,1 +1,1 @@
-"""Intarsia beside other readers of Parquet: `python -m benchmarks`, or `make bench`."""
+"""Benchmarks of Intarsia and other Parquet readers: `python -m benchmarks`, or `make bench`."""

@@ -1,4 +1,4 @@
-"""Run the benchmarks, all or some of them, and print tables with ratios, or JSON."""
+"""Run all or some of the benchmarks, and print tables with ratios, or JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchmarks.measure import Case, DisagreementError, import_ms, measure
 from benchmarks.reading import lookup_cases, read_cases, total_cases
 from benchmarks.report import print_reading, reading_document
 
-#: Those that time readers: what is asked of what, and of how many rows.
+#: Benchmarks that time readers: a function that creates the cases, and the number of rows.
 READING: dict[str, tuple[Callable[[Path, int, int], list[Case]], int]] = {
     "read": (read_cases, 2_000_000),
     "lookup": (lookup_cases, 10_000_000),
@@ -35,13 +35,13 @@ ATTACH_ROWS = 2_000_000
 
 _BENCHMARKS_HELP = """\
 benchmarks:
-  read      a file written in three ways: a point lookup, a range of 10,000 rows, everything
-  lookup    a point lookup and a range in a file of 10,000,000 rows with a page index
-  totals    the count and a sum over 4,000,000 of its rows
+  read      point lookup, range of 10,000 rows and full scan of a file written in three ways
+  lookup    point lookup and range of 10,000 rows in 10,000,000 rows with a page index
+  totals    count and sum of 4,000,000 rows of the same file
   lineitem  l_partkey = k in TPC-H's lineitem, with and without a RowMap (needs tpchgen-cli)
   lake      user = x in 1,000 files of 10,000 rows, with and without a Bloom filter
-  memory    what a result of 200 wide rows keeps in memory
-  attach    the time that it takes to attach each kind of index
+  memory    memory that a result of 200 wide rows retains
+  attach    time to attach each kind of index
 
 examples:
   python -m benchmarks
@@ -64,15 +64,15 @@ def main() -> int:
     if not options.json:
         print(f"{os.cpu_count()} CPUs, Python {platform.python_version()}", end="; ")
         print(", ".join(f"{engine} {version(engine)}" for engine in engines))
-        print(f"import intarsia: {document['import_ms']:.0f} ms of processor time beyond pyarrow.parquet")
+        print(f"import intarsia: {document['import_ms']:.0f} ms of CPU time, not including pyarrow.parquet")
     try:
         for name in chosen:
             if name == "lineitem" and lineitem.find_program() is None and not options.benchmarks:
-                print(f"\n{name} is left out: it {lineitem.NEEDS}", file=sys.stderr)
+                print(f"\n{name} is skipped: it {lineitem.NEEDS}", file=sys.stderr)
             else:
                 document[name] = _run(name, folder, engines, options)
     except DisagreementError as error:
-        print(f"\nwrong answer: {error}", file=sys.stderr)
+        print(f"\nwrong result: {error}", file=sys.stderr)
         return 1
     except lineitem.MissingProgramError as error:
         print(error, file=sys.stderr)
@@ -83,13 +83,15 @@ def main() -> int:
 
 
 def _run(name: str, folder: Path, engines: list[str], options: argparse.Namespace) -> Any:
-    """Run one benchmark; show what it found, unless JSON is wanted of all."""
+    """Run one benchmark, print its results unless JSON was requested, and return them."""
     if not options.json:
         print(f"\n=== {name}")
-    _tell(f"{name}: making files in {folder}")
+    _show_progress(f"{name}: creating files in {folder}")
     if name == MEMORY:
-        results = memory.measure_memory(folder, min(options.rows or memory.ROWS, memory.ROWS), engines, _tell)
-        _tell("")
+        results = memory.measure_memory(
+            folder, min(options.rows or memory.ROWS, memory.ROWS), engines, _show_progress
+        )
+        _show_progress("")
         if not options.json:
             memory.print_memory(results)
         return memory.memory_document(results)
@@ -97,15 +99,15 @@ def _run(name: str, folder: Path, engines: list[str], options: argparse.Namespac
         rows = options.rows or ATTACH_ROWS
         full = next(file for file in make_files(folder, rows) if file.name == "default")
         bare = make_bare_file(folder, rows)
-        attaching = measure_attaching(full, bare, folder, max(2, options.repetitions // 2), _tell)
-        _tell("")
+        attaching = measure_attaching(full, bare, folder, max(2, options.repetitions // 2), _show_progress)
+        _show_progress("")
         if not options.json:
             print_attaching(attaching, rows)
         return attaching_document(attaching, rows)
     make_cases, rows = READING[name]
     cases = make_cases(folder, options.rows or rows, options.repetitions)
-    measure(cases, engines, _tell)
-    _tell("")
+    measure(cases, engines, _show_progress)
+    _show_progress("")
     if not options.json:
         print_reading(cases, engines)
     return reading_document(cases)
@@ -118,27 +120,31 @@ def _options() -> argparse.Namespace:
         epilog=_BENCHMARKS_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("benchmarks", nargs="*", metavar="BENCHMARK", help="which, in this order (all)")
     parser.add_argument(
-        "--rows", type=int, help="rows of each file or lake (as many as each has its name for)"
+        "benchmarks", nargs="*", metavar="BENCHMARK", help="benchmarks to run, in this order (default: all)"
     )
-    parser.add_argument("--repetitions", type=int, default=9, help="of each question (%(default)s)")
-    parser.add_argument("--engines", default=",".join(ENGINES), help="which readers (%(default)s)")
+    parser.add_argument("--rows", type=int, help="rows of each file or lake (default: see benchmarks)")
+    parser.add_argument(
+        "--repetitions", type=int, default=9, help="repetitions of each query (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--engines", default=",".join(ENGINES), help="readers, Intarsia first (default: %(default)s)"
+    )
     folder = os.path.join(tempfile.gettempdir(), "intarsia-benchmarks")
-    parser.add_argument("--dir", default=folder, help="where the files are kept (%(default)s)")
-    parser.add_argument("--json", action="store_true", help="JSON on stdout")
+    parser.add_argument(
+        "--dir", default=folder, help="folder for the files, which are reused (default: %(default)s)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
     if unknown := set(options.benchmarks) - set(BENCHMARKS):
-        parser.error(
-            f"no benchmark is called {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}"
-        )
+        parser.error(f"unknown benchmark {', '.join(sorted(unknown))}; use {', '.join(BENCHMARKS)}")
     engines = options.engines.split(",")
     if engines[0] != "intarsia" or set(engines) - set(ENGINES):
-        parser.error(f"--engines begins with intarsia; others are {', '.join(list(ENGINES)[1:])}")
+        parser.error(f"--engines must start with intarsia; others are {', '.join(list(ENGINES)[1:])}")
     return options
 
 
-def _tell(text: str) -> None:
+def _show_progress(text: str) -> None:
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[2K{text}")
         sys.stderr.flush()

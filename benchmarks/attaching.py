@@ -1,4 +1,4 @@
-"""Time what it costs to add indexes to a file, beside rewriting it with pyarrow."""
+"""Time attaching indexes to a file, compared with rewriting the file with pyarrow."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from intarsia.indexes.registry import find_index_class, known_kinds
 
 REWRITE = "rewrite with pyarrow"
 
-#: What most files want.
+#: The indexes that most files need.
 USUAL = "PageIndex, Bloom(id), Distinct(country)"
 
-#: The column that each built-in kind is for; a sample has none.
+#: The column for each built-in kind. A sample has none.
 _COLUMNS = {
     "bloom_granule": "user",
     "distinct": "country",
@@ -38,15 +38,15 @@ _SAMPLE_ROWS = 10_000
 
 @dataclass
 class Attaching:
-    """One thing that is done to a fresh copy of a file.
+    """One operation on a fresh copy of a file.
 
     Attributes:
-        name: What it is called in the table.
+        name: The name in the table.
         source: The file that is copied.
-        indexes: What is attached; none: the file is rewritten.
+        indexes: The indexes to attach. If empty, the file is rewritten.
         wall: Seconds of each repetition.
-        cpu: Processor seconds of each repetition, of all threads.
-        bytes_added: What the file grew by.
+        cpu: CPU seconds of all threads in each repetition.
+        bytes_added: The growth of the file in bytes.
     """
 
     name: str
@@ -58,28 +58,29 @@ class Attaching:
 
 
 def measure_attaching(
-    full: File, bare: File, folder: Path, repetitions: int, tell: Callable[[str], None]
+    full: File, bare: File, folder: Path, repetitions: int, progress: Callable[[str], None]
 ) -> list[Attaching]:
-    """Time every kind alone, the usual ones together, and the rewrite, in turns.
+    """Time each kind alone, the usual indexes together, and the rewrite, in turns.
 
-    Every run has a fresh copy that is on the disk and in the page cache, and ends when the new file is.
+    Every run gets a fresh copy of the file, synced and in the page cache, and ends when the new file is
+    synced.
 
     Args:
-        full: A file by pyarrow's defaults.
-        bare: The same without statistics, since `Statistics` has nothing to do on the other.
-        folder: Where copies are made.
-        repetitions: How often.
-        tell: Told what is being done.
+        full: A file with pyarrow's default options.
+        bare: The same without statistics, for `Statistics`.
+        folder: The folder for the copies.
+        repetitions: Number of runs of each case.
+        progress: Called with a description of each run.
     """
     cases = _cases(full, bare)
     copy = folder / "attaching.parquet"
     try:
-        for case in cases:  # imports and threads' first start are nobody's index
+        for case in cases:  # warm up imports and threads
             _write_small(copy)
             _run(case, copy)
         for turn in range(repetitions):
             for case in cases:
-                tell(f"{case.name}, {turn + 1} of {repetitions}")
+                progress(f"{case.name}, {turn + 1} of {repetitions}")
                 shutil.copyfile(case.source.path, copy)
                 _sync(copy)
                 wall, cpu = time.perf_counter(), time.process_time()
@@ -133,12 +134,12 @@ def _sync(path: Path) -> None:
         os.close(fd)
 
 
-# --- showing -------------------------------------------------------------------------------------------
+# --- output --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What a case comes to: the least of all repetitions."""
+    """The results of a case: the minimum of all repetitions."""
 
     name: str
     seconds: float
@@ -152,7 +153,7 @@ class Figures:
 
 
 def figures(cases: list[Attaching], rows: int) -> list[Figures]:
-    """The figures of each case, the rewrite's first."""
+    """Return the figures of each case, starting with the rewrite."""
     rewrite = next(case for case in cases if case.name == REWRITE)
     return [
         Figures(
@@ -171,17 +172,19 @@ def figures(cases: list[Attaching], rows: int) -> list[Figures]:
 
 
 def attaching_document(cases: list[Attaching], rows: int) -> dict[str, Any]:
-    """The figures for JSON."""
+    """Return the figures for JSON."""
     full = cases[0].source
     return {"file_bytes": full.size_bytes, "cases": [asdict(found) for found in figures(cases, rows)]}
 
 
 def print_attaching(cases: list[Attaching], rows: int) -> None:
-    """The figures as a table."""
+    """Print the figures as a table."""
     full = cases[0].source
     print(f"\nAttaching to a fresh copy of {full.name} ({full.size_bytes / 1e6:.0f} MB, {full.about})")
-    print("Least of all repetitions, page cache warm, until the new file is synced; in brackets: processor")
-    print("seconds of all threads, and times those of reading the table and writing it with a page index.")
+    print(
+        "Minimum of all repetitions, warm page cache, until the new file is synced. In parentheses: CPU time"
+    )
+    print("of all threads. of rewrite: relative to reading the table and writing it with a page index.")
     head = ("seconds", "(CPU)", "of rewrite", "(CPU)", "s/M rows", "MB added", "of file")
     print(f"  {'':<40}" + "".join(f"{title:>11}" for title in head))
     for found in figures(cases, rows):
@@ -195,4 +198,4 @@ def print_attaching(cases: list[Attaching], rows: int) -> None:
             "" if found.name == REWRITE else f"{found.share_of_file:.2%}",
         ]
         print(f"  {found.name:<40}" + "".join(f"{cell:>11}" for cell in cells))
-    print("  Statistics is measured on a file without; one column each, by the kinds' default parameters.")
+    print("  Statistics: on a file without statistics. Other kinds: one column, default parameters.")

@@ -1,4 +1,4 @@
-"""The files that are read: made once, kept for the next run."""
+"""The files for the benchmarks: created once and reused by later runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import intarsia as ia
 ROWS_PER_GROUP = 1_000_000
 ROWS_PER_PAGE = 20_000
 
-#: Changes when the data does, so that files of an earlier version are not taken for this one's.
+#: Increment when the data changes, so that files of earlier versions are not reused.
 VERSION = 1
 
 COUNTRIES = 200
@@ -25,11 +25,11 @@ USERS = 1_000_000
 
 @dataclass(frozen=True)
 class File:
-    """A file that is read, or a folder of files.
+    """A file, or a folder of files.
 
     Attributes:
-        name: What it is called in the tables.
-        path: Where it is.
+        name: The name in the tables.
+        path: The path of the file or folder.
         about: How it was written.
     """
 
@@ -44,7 +44,7 @@ class File:
 
 
 def make_files(folder: Path, rows: int) -> list[File]:
-    """The same rows three times: tuned, by pyarrow's defaults, and the latter with a page index attached."""
+    """Create the same rows three times: tuned, with pyarrow's defaults, and with an attached page index."""
     tuned = make_tuned_file(folder, rows)
     plain, attached = (folder / f"{name}-{rows}-v{VERSION}.parquet" for name in ("default", "attached"))
     if not plain.exists():
@@ -59,7 +59,7 @@ def make_files(folder: Path, rows: int) -> list[File]:
 
 
 def make_tuned_file(folder: Path, rows: int) -> File:
-    """The rows as whoever looks for few of them would write them."""
+    """Create a file that is optimized for point lookups."""
     path = folder / f"tuned-{rows}-v{VERSION}.parquet"
     if not path.exists():
         _write(path, rows, write_page_index=True, max_rows_per_page=ROWS_PER_PAGE, use_dictionary=["country"])
@@ -69,7 +69,7 @@ def make_tuned_file(folder: Path, rows: int) -> File:
 
 
 def make_zoned_file(folder: Path, rows: int) -> File:
-    """The tuned file with sums of each page inlaid."""
+    """Create the tuned file with an attached zone map."""
     path = folder / f"zoned-{rows}-v{VERSION}.parquet"
     if not path.exists():
         _attach_to_copy(Path(make_tuned_file(folder, rows).path), path, ia.ZoneMap("amount"))
@@ -77,7 +77,7 @@ def make_zoned_file(folder: Path, rows: int) -> File:
 
 
 def make_bare_file(folder: Path, rows: int) -> File:
-    """The same rows by pyarrow's defaults, but without statistics."""
+    """Create the same rows with pyarrow's defaults, but without statistics."""
     path = folder / f"bare-{rows}-v{VERSION}.parquet"
     if not path.exists():
         _write(path, rows, write_statistics=False)
@@ -101,7 +101,7 @@ def _write(path: Path, rows: int, **options: object) -> None:
 
 
 def _tables(rows: int) -> Iterator[pa.Table]:
-    """The rows, a row group at a time; ``id`` and ``ts`` ascend, the rest is not sorted."""
+    """Yield the rows of each row group; ``id`` and ``ts`` ascend, the other columns are not sorted."""
     countries = pa.array([f"country {number:03}" for number in range(COUNTRIES)])
     for start in range(0, rows, ROWS_PER_GROUP):
         random = np.random.default_rng(start)

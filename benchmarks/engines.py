@@ -1,4 +1,4 @@
-"""The readers: each opens a file or folder (cold), and answers on what it has opened (warm)."""
+"""The readers: each opens a file or folder and runs queries on it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from benchmarks.questions import Question
+from benchmarks.queries import Query
 
 
 class Opened(Protocol):
-    """A reader that has opened a file."""
+    """A file or folder that a reader has opened."""
 
-    def ask(self, question: Question) -> Any:
-        """The rows, in memory in the reader's own form; the number that a total comes to."""
+    def run(self, query: Query) -> Any:
+        """Return the rows in the reader's own format, in memory, or the value of an aggregate."""
 
     def to_arrow(self, answer: Any) -> pa.Table:
-        """Rows as Arrow has them; not timed."""
+        """Convert rows to Arrow; not timed."""
 
 
 class Intarsia:
@@ -30,14 +30,14 @@ class Intarsia:
 
         self._table = ia.open(path)
 
-    def ask(self, question: Question) -> Any:
-        # of the scan, only the report is kept: an answer must not outlive its turn
-        if question.total is not None:
-            function = "count" if question.total == "*" else "sum"
-            totals = self._table.aggregate({question.total: function}, question.where)
+    def run(self, query: Query) -> Any:
+        # keep only the report: the scan would keep its result in memory
+        if query.total is not None:
+            function = "count" if query.total == "*" else "sum"
+            totals = self._table.aggregate({query.total: function}, query.where)
             self.report = totals.report
-            return totals[question.total][function]
-        scan = self._table.scan(question.where, question.columns)
+            return totals[query.total][function]
+        scan = self._table.scan(query.where, query.columns)
         answer = scan.to_arrow()
         self.report = scan.report
         return answer
@@ -50,18 +50,18 @@ class Pyarrow:
     def __init__(self, path: str) -> None:
         self._dataset = ds.dataset(path)
 
-    def ask(self, question: Question) -> Any:
+    def run(self, query: Query) -> Any:
         chosen = None
-        if question.start is not None:
-            column = pc.field(question.column)
-            chosen = (column >= question.start) & (column < question.stop)
-            if question.is_point:
-                chosen = column == question.start
-        if question.total == "*":
+        if query.start is not None:
+            column = pc.field(query.column)
+            chosen = (column >= query.start) & (column < query.stop)
+            if query.is_point:
+                chosen = column == query.start
+        if query.total == "*":
             return self._dataset.count_rows(filter=chosen)
-        if question.total is not None:
-            return pc.sum(self._dataset.to_table([question.total], filter=chosen)[0]).as_py()
-        columns = None if question.columns is None else list(question.columns)
+        if query.total is not None:
+            return pc.sum(self._dataset.to_table([query.total], filter=chosen)[0]).as_py()
+        columns = None if query.columns is None else list(query.columns)
         return self._dataset.to_table(columns, filter=chosen)
 
     def to_arrow(self, answer: pa.Table) -> pa.Table:
@@ -75,17 +75,17 @@ class Polars:
         self._pl = pl
         self._frame = pl.scan_parquet(path)
 
-    def ask(self, question: Question) -> Any:
-        frame, column = self._frame, self._pl.col(question.column)
-        if question.is_point:
-            frame = frame.filter(column == question.start)
-        elif question.start is not None:
-            frame = frame.filter((column >= question.start) & (column < question.stop))
-        if question.total == "*":
+    def run(self, query: Query) -> Any:
+        frame, column = self._frame, self._pl.col(query.column)
+        if query.is_point:
+            frame = frame.filter(column == query.start)
+        elif query.start is not None:
+            frame = frame.filter((column >= query.start) & (column < query.stop))
+        if query.total == "*":
             return frame.select(self._pl.len()).collect().item()
-        if question.total is not None:
-            return frame.select(self._pl.col(question.total).sum()).collect().item()
-        return (frame if question.columns is None else frame.select(question.columns)).collect()
+        if query.total is not None:
+            return frame.select(self._pl.col(query.total).sum()).collect().item()
+        return (frame if query.columns is None else frame.select(query.columns)).collect()
 
     def to_arrow(self, answer: Any) -> pa.Table:
         return answer.to_arrow()
@@ -100,9 +100,9 @@ class DuckDB:
             f"read_parquet('{path}/*.parquet')" if os.path.isdir(path) else f"read_parquet('{path}')"
         )
 
-    def ask(self, question: Question) -> Any:
-        relation = self._connection.sql(question.sql(self._source))
-        return relation.to_arrow_table() if question.total is None else relation.fetchall()[0][0]
+    def run(self, query: Query) -> Any:
+        relation = self._connection.sql(query.sql(self._source))
+        return relation.to_arrow_table() if query.total is None else relation.fetchall()[0][0]
 
     def to_arrow(self, answer: pa.Table) -> pa.Table:
         return answer
@@ -115,15 +115,15 @@ class DataFusion:
         self._context = datafusion.SessionContext()
         self._context.register_parquet("t", path)
 
-    def ask(self, question: Question) -> Any:
-        answer = self._context.sql(question.sql("t")).to_arrow_table()
-        return answer if question.total is None else answer[0][0].as_py()
+    def run(self, query: Query) -> Any:
+        answer = self._context.sql(query.sql("t")).to_arrow_table()
+        return answer if query.total is None else answer[0][0].as_py()
 
     def to_arrow(self, answer: pa.Table) -> pa.Table:
         return answer
 
 
-#: Readers by name; Intarsia first, since it is compared with the others.
+#: Readers by name; Intarsia is first.
 ENGINES: dict[str, Callable[[str], Opened]] = {
     "intarsia": Intarsia,
     "pyarrow": Pyarrow,
@@ -134,7 +134,7 @@ ENGINES: dict[str, Callable[[str], Opened]] = {
 
 
 def version(engine: str) -> str:
-    """The version of a reader, as it is installed."""
+    """Return the installed version of a reader."""
     try:
         return metadata.version(engine)
     except metadata.PackageNotFoundError:

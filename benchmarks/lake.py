@@ -1,4 +1,4 @@
-"""Many small files: one row in one of them, or in none."""
+"""Many small files: find one row in one of them, or in none."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ import pyarrow.parquet as pq
 import intarsia as ia
 from benchmarks.data import VERSION, File
 from benchmarks.measure import Case
-from benchmarks.questions import Question
+from benchmarks.queries import Query
 
 FILES = 1_000
 ROWS_PER_FILE = 10_000
 
 
 def lake_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
-    """A user by a number that is in one file, and by one that is within the bounds of all, but in none."""
+    """Query a user that is in one file, and one that is in none but within the bounds of all files."""
     files = max(1, rows // ROWS_PER_FILE)
-    turns = max(2, repetitions // 3)  # each takes long
+    turns = max(2, repetitions // 3)  # each repetition is slow
     present = np.random.default_rng(5).integers(0, files * ROWS_PER_FILE, turns) * 2
     absent = present + 1
     return [
-        Case(name, lake, [Question("user", user, user + 1) for user in users.tolist()])
+        Case(name, lake, [Query("user", user, user + 1) for user in users.tolist()])
         for lake in _make_lakes(folder, files)
         for name, users in (("user = x", present), ("user absent", absent))
     ]
 
 
 def _make_lakes(folder: Path, files: int) -> list[File]:
-    """The same rows twice: by pyarrow's defaults, and with indexes attached."""
+    """Create the same rows twice: with pyarrow's defaults, and with attached indexes."""
     plain, attached = (folder / f"{name}-{files}-v{VERSION}" for name in ("lake", "lake-attached"))
     if not plain.exists():
         part = plain.with_suffix(".part")

@@ -1,4 +1,4 @@
-"""TPC-H's lineitem as `tpchgen-cli` writes it, with a `RowMap` of a column that is not sorted."""
+"""TPC-H's lineitem as written by `tpchgen-cli`, with and without a `RowMap` of an unsorted column."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 import intarsia as ia
 from benchmarks.data import VERSION, File
 from benchmarks.measure import Case
-from benchmarks.questions import Question
+from benchmarks.queries import Query
 
-#: Of scale factor 1.
+#: At scale factor 1.
 ROWS = 6_001_215
 PARTS = 200_000
 
@@ -23,16 +23,16 @@ NEEDS = f"needs {_PROGRAM}: pip install {_PROGRAM}"
 
 
 class MissingProgramError(Exception):
-    """The program that makes the data is not installed."""
+    """The program that generates the data is not installed."""
 
 
 def lineitem_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
-    """About 30 rows of 6 million by their part, in a file without an index of parts, and with one."""
+    """Query about 30 of 6 million rows by their part, with and without an index of parts."""
     scale = round(rows / ROWS, 3)
     parts = np.random.default_rng(11).integers(1, int(PARTS * scale) + 1, repetitions).tolist()
     columns = ("l_orderkey", "l_extendedprice")
-    questions = [Question("l_partkey", part, part + 1, columns) for part in parts]
-    return [Case("l_partkey = k", file, questions) for file in _make_files(folder, scale)]
+    queries = [Query("l_partkey", part, part + 1, columns) for part in parts]
+    return [Case("l_partkey = k", file, queries) for file in _make_files(folder, scale)]
 
 
 def _make_files(folder: Path, scale: float) -> list[File]:
@@ -53,11 +53,11 @@ def _make_files(folder: Path, scale: float) -> list[File]:
         ia.attach(part, [ia.RowMap("l_partkey")])
         part.rename(attached)
     return [
-        File("lineitem", str(plain), f"TPC-H at scale factor {scale:g}, as tpchgen writes it"),
+        File("lineitem", str(plain), f"TPC-H at scale factor {scale:g}, as written by tpchgen"),
         File("attached", str(attached), "the same after ia.attach(path, [ia.RowMap('l_partkey')])"),
     ]
 
 
 def find_program() -> str | None:
-    """The program that makes the data, from this environment or from the path."""
+    """Find the program that generates the data, in this environment or in PATH."""
     return shutil.which(_PROGRAM, path=str(Path(sys.executable).parent)) or shutil.which(_PROGRAM)

@@ -1,4 +1,4 @@
-"""Time the readers side by side, and check that they answer the same."""
+"""Time the readers, and check that they return the same results."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from benchmarks.data import File
 from benchmarks.engines import ENGINES, Intarsia, Opened
-from benchmarks.questions import Question
+from benchmarks.queries import Query
 
 
 @dataclass
 class Timing:
-    """Seconds that one reader took, with a new object each time, and with the same once more."""
+    """Seconds of one reader: cold with a new object for each query, warm with the same object again."""
 
     cold: list[float] = field(default_factory=list)
     warm: list[float] = field(default_factory=list)
@@ -32,21 +32,22 @@ class Timing:
 
 @dataclass
 class Case:
-    """One kind of question, asked of one file.
+    """One kind of query on one file.
 
     Attributes:
-        name: What it is called in the tables.
-        file: The file, or the folder.
-        questions: One for each repetition, the same for all readers.
-        rows: Rows of each answer.
-        timings: By reader, of those that can answer.
-        failures: By reader, why it cannot.
-        bytes_read: What Intarsia read for the last answer; and in how many requests.
+        name: The name in the tables.
+        file: The file or folder.
+        queries: One query for each repetition, the same for all readers.
+        rows: Number of rows of each result.
+        timings: The timings of each reader that supports the query.
+        failures: The error of each reader that does not.
+        bytes_read: Bytes that Intarsia read for the last query.
+        requests: Requests that Intarsia made for the last query.
     """
 
     name: str
     file: File
-    questions: Sequence[Question]
+    queries: Sequence[Query]
     rows: int = 0
     timings: dict[str, Timing] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
@@ -54,7 +55,7 @@ class Case:
     requests: int = 0
 
     def ratios(self, peers: Sequence[str]) -> tuple[float, float] | None:
-        """Intarsia's time, cold and warm, of the best of some readers'; None if none of them answers."""
+        """Return Intarsia's time, cold and warm, relative to the fastest peer; None if all peers failed."""
         best = [self.timings[name].median_ms() for name in peers if name in self.timings]
         if not best:
             return None
@@ -63,11 +64,11 @@ class Case:
 
 
 class DisagreementError(Exception):
-    """Two readers gave different answers."""
+    """Two readers returned different results."""
 
 
 def import_ms(repetitions: int = 5) -> float:
-    """Processor time of ``import intarsia`` where pyarrow.parquet is loaded already: the least of a few."""
+    """Return the minimum CPU time of ``import intarsia`` after pyarrow.parquet was imported."""
     program = (
         "import time, numpy, pyarrow.parquet; start = time.process_time(); import intarsia;"
         "print(time.process_time() - start)"
@@ -77,21 +78,21 @@ def import_ms(repetitions: int = 5) -> float:
     return min(float(run.stdout) for run in runs) * 1000
 
 
-def measure(cases: Sequence[Case], engines: Sequence[str], tell: Callable[[str], None]) -> None:
-    """Ask every reader every question, in turns, so that what else the machine does hits all alike."""
+def measure(cases: Sequence[Case], engines: Sequence[str], progress: Callable[[str], None]) -> None:
+    """Run every query with every reader in turns, so that other load on the machine affects all readers."""
     for case in cases:
-        tell(f"{case.name}, {case.file.name}")
-        # imports, threads' first start and the page cache are nobody's query
-        able = [engine for engine in engines if _answers(engine, case)]
+        progress(f"{case.name}, {case.file.name}")
+        # warm up imports, threads and the page cache
+        able = [engine for engine in engines if _supports(engine, case)]
         case.timings = {engine: Timing() for engine in able}
-        for turn, question in enumerate(case.questions):
+        for turn, query in enumerate(case.queries):
             first = turn % len(able)
-            _take_turns(case, question, able[first:] + able[:first])
+            _take_turns(case, query, able[first:] + able[:first])
 
 
-def _answers(engine: str, case: Case) -> bool:
+def _supports(engine: str, case: Case) -> bool:
     try:
-        ENGINES[engine](case.file.path).ask(case.questions[0])
+        ENGINES[engine](case.file.path).run(case.queries[0])
     except Exception as error:
         if engine == "intarsia":
             raise
@@ -100,38 +101,40 @@ def _answers(engine: str, case: Case) -> bool:
     return True
 
 
-def _take_turns(case: Case, question: Question, engines: list[str]) -> None:
+def _take_turns(case: Case, query: Query, engines: list[str]) -> None:
     expected: Any = None
     for name in engines:
         timing = case.timings[name]
         gc.collect()
         started = time.perf_counter()
         opened = ENGINES[name](case.file.path)
-        answer = opened.ask(question)
+        answer = opened.run(query)
         timing.cold.append(time.perf_counter() - started)
-        found = _comparable(opened, question, answer)
+        found = _comparable(opened, query, answer)
         del answer
         if expected is None:
             expected = found
             case.rows = found.num_rows if isinstance(found, pa.Table) else 1
-        elif not same_answer(expected, found):
-            raise DisagreementError(f"{name} and {engines[0]} differ on {question} of {case.file.path}")
+        elif not same_result(expected, found):
+            raise DisagreementError(
+                f"{case.file.path}: {name} and {engines[0]} return different results for {query}"
+            )
         del found
         gc.collect()
         started = time.perf_counter()
-        answer = opened.ask(question)
+        answer = opened.run(query)
         timing.warm.append(time.perf_counter() - started)
         if isinstance(opened, Intarsia):
             case.bytes_read, case.requests = opened.report.bytes_read, opened.report.requests
         del opened, answer
 
 
-def _comparable(opened: Opened, question: Question, answer: Any) -> Any:
-    return answer if question.total is not None else opened.to_arrow(answer)
+def _comparable(opened: Opened, query: Query, answer: Any) -> Any:
+    return answer if query.total is not None else opened.to_arrow(answer)
 
 
-def same_answer(one: Any, other: Any) -> bool:
-    """Whether two answers have the same rows, by whatever types and in whatever order, or the same total."""
+def same_result(one: Any, other: Any) -> bool:
+    """Whether two results have the same rows, in any types and any order, or the same aggregate."""
     if not isinstance(one, pa.Table):
         return math.isclose(one, other, rel_tol=1e-9)
     if one.column_names != other.column_names or one.num_rows != other.num_rows:

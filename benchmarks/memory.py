@@ -1,4 +1,4 @@
-"""What small results hold: the bytes of their buffers, beside the bytes of their rows."""
+"""The memory that small results retain: the size of their buffers, compared with the size of their rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.data import VERSION, File
 from benchmarks.engines import ENGINES
-from benchmarks.questions import Question
+from benchmarks.queries import Query
 
 ROWS = 16_000
 _ROWS_PER_GROUP = 2_000
@@ -22,65 +22,71 @@ _RESULT_ROWS = 200
 
 
 @dataclass
-class Held:
+class Retained:
     """One small result.
 
     Attributes:
-        name: What was asked.
+        name: The query.
         file: The file.
-        needed: The bytes of its rows.
-        held: By reader, the bytes of all buffers that its result as Arrow keeps alive.
+        rows_bytes: Size of the rows.
+        retained_bytes: For each reader, the size of all buffers of the result as Arrow.
     """
 
     name: str
     file: File
-    needed: int = 0
-    held: dict[str, int] = field(default_factory=dict)
+    rows_bytes: int = 0
+    retained_bytes: dict[str, int] = field(default_factory=dict)
 
 
 def measure_memory(
-    folder: Path, rows: int, engines: Sequence[str], tell: Callable[[str], None]
-) -> list[Held]:
-    """Ask every reader for 200 wide rows: side by side, and each from another place."""
+    folder: Path, rows: int, engines: Sequence[str], progress: Callable[[str], None]
+) -> list[Retained]:
+    """Read 200 wide rows with every reader: adjacent rows, and rows from all parts of the file."""
     file = _make_file(folder, rows)
     start = rows // 3
     results = []
-    for name, question in (
-        ("200 rows side by side", Question("id", start, start + _RESULT_ROWS)),
-        ("200 rows, scattered", Question("pick", 3, 4)),
+    for name, query in (
+        ("200 rows, adjacent", Query("id", start, start + _RESULT_ROWS)),
+        ("200 rows, scattered", Query("pick", 3, 4)),
     ):
-        result = Held(name, file)
+        result = Retained(name, file)
         for engine in engines:
-            tell(f"{name}, {engine}")
+            progress(f"{name}, {engine}")
             opened = ENGINES[engine](file.path)
-            answer = opened.to_arrow(opened.ask(question))
-            result.held[engine] = answer.get_total_buffer_size()
+            answer = opened.to_arrow(opened.run(query))
+            result.retained_bytes[engine] = answer.get_total_buffer_size()
             if engine == "intarsia":
-                result.needed = answer.nbytes
+                result.rows_bytes = answer.nbytes
         results.append(result)
     return results
 
 
-def memory_document(results: Sequence[Held]) -> list[dict[str, Any]]:
-    """The figures for JSON."""
-    return [{"question": result.name, "needed": result.needed, "held": result.held} for result in results]
+def memory_document(results: Sequence[Retained]) -> list[dict[str, Any]]:
+    """Return the figures for JSON."""
+    return [
+        {"query": result.name, "rows_bytes": result.rows_bytes, "retained_bytes": result.retained_bytes}
+        for result in results
+    ]
 
 
-def print_memory(results: Sequence[Held]) -> None:
-    """The figures as a table."""
+def print_memory(results: Sequence[Retained]) -> None:
+    """Print the figures as a table."""
     file = results[0].file
     print(f"\n{file.name}: {file.size_bytes / 1e6:.0f} MB, {file.about}")
-    print(
-        "MB that the result as Arrow keeps in memory (get_total_buffer_size); in brackets: times its rows'."
-    )
-    print(f"{'':<30}{'rows':>10}" + "".join(f"{engine:>17}" for engine in results[0].held))
+    print("MB of memory that the result retains as Arrow (get_total_buffer_size).")
+    print("In parentheses: relative to the size of the rows.")
+    print(f"{'':<30}{'rows':>10}" + "".join(f"{engine:>17}" for engine in results[0].retained_bytes))
     for result in results:
-        cells = [f"{held / 1e6:.1f} ({held / result.needed:.1f}x)" for held in result.held.values()]
-        print(f"  {result.name:<28}{result.needed / 1e6:>10.1f}" + "".join(f"{cell:>17}" for cell in cells))
+        cells = [
+            f"{size / 1e6:.1f} ({size / result.rows_bytes:.1f}x)" for size in result.retained_bytes.values()
+        ]
+        print(
+            f"  {result.name:<28}{result.rows_bytes / 1e6:>10.1f}" + "".join(f"{cell:>17}" for cell in cells)
+        )
 
 
 def _make_file(folder: Path, rows: int) -> File:
-    """Texts of 35 kB that repeat within themselves, so that the file is small."""
+    """Create a file of texts of 35 kB, which are repetitive so that the file is small."""
     path = folder / f"wide-{rows}-v{VERSION}.parquet"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)

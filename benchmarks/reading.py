@@ -1,4 +1,4 @@
-"""One file of seven columns: lookups, ranges, totals, and reading everything."""
+"""One file of seven columns: point lookups, ranges, aggregates and full scans."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ import numpy as np
 
 from benchmarks.data import make_files, make_tuned_file, make_zoned_file
 from benchmarks.measure import Case
-from benchmarks.questions import Question
+from benchmarks.queries import Query
 
 RANGE_ROWS = 10_000
 
 
 def read_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
-    """Three questions of the same rows, as three files have them."""
+    """Run three queries on three files with the same rows."""
     return [
-        Case(name, file, questions)
+        Case(name, file, queries)
         for file in make_files(folder, rows)
-        for name, questions in (
+        for name, queries in (
             ("point lookup", list(_ranges(rows, 1, repetitions))),
             (f"range of {RANGE_ROWS:,}", list(_ranges(rows, RANGE_ROWS, repetitions))),
-            ("full scan", [Question()] * max(2, repetitions // 4)),
+            ("full scan", [Query()] * max(2, repetitions // 4)),
         )
     ]
 
 
 def lookup_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
-    """Few rows of a large file with a page index."""
+    """Read few rows of a large file with a page index."""
     file = make_tuned_file(folder, rows)
     return [
         Case("point lookup", file, list(_ranges(rows, 1, repetitions))),
@@ -37,7 +37,7 @@ def lookup_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
 
 
 def total_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
-    """Two totals of two fifths of a large file, and the sum with a zone map, too."""
+    """Count and sum two fifths of a large file, and sum it again with a zone map."""
     tuned, zoned = make_tuned_file(folder, rows), make_zoned_file(folder, rows)
     length = rows * 2 // 5
     return [
@@ -46,9 +46,9 @@ def total_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
     ]
 
 
-def _ranges(rows: int, length: int, repetitions: int, total: str | None = None) -> Iterator[Question]:
-    """Other ids in each repetition, the same for all readers."""
+def _ranges(rows: int, length: int, repetitions: int, total: str | None = None) -> Iterator[Query]:
+    """Yield random ranges of ids, the same for all readers."""
     random = np.random.default_rng(7)
     length = min(length, rows)
     for start in random.integers(0, rows - length + 1, repetitions).tolist():
-        yield Question("id", start, start + length, total=total)
+        yield Query("id", start, start + length, total=total)

@@ -1,4 +1,4 @@
-"""The figures of readers: a table with ratios, or JSON."""
+"""Output of the timings: a table with ratios, or JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchmarks.measure import Case
 
 
 def reading_document(cases: Sequence[Case]) -> list[dict[str, Any]]:
-    """The figures for JSON."""
+    """Return the figures for JSON."""
     return [_document(case) for case in cases]
 
 
@@ -19,7 +19,7 @@ def _document(case: Case) -> dict[str, Any]:
     return {
         "file": case.file.name,
         "file_bytes": case.file.size_bytes,
-        "question": case.name,
+        "query": case.name,
         "rows": case.rows,
         "intarsia_bytes_read": case.bytes_read,
         "intarsia_requests": case.requests,
@@ -40,12 +40,14 @@ def _document(case: Case) -> dict[str, Any]:
 
 
 def print_reading(cases: Sequence[Case], engines: Sequence[str]) -> None:
-    """The figures as a table."""
-    print("Median ms with a new object (cold), and with it once more (warm); in brackets: times Intarsia's.")
+    """Print the figures as a table."""
     print(
-        "Every answer was compared with the others': they agree. Below each: Intarsia's time in parts of the"
+        "Median ms with a new object (cold) and with the same object again (warm). In parentheses: relative"
     )
-    print("best other reader's and of DataFusion's, cold and warm, and what Intarsia read.")
+    print(
+        "to Intarsia. All readers returned the same results. Below each query: Intarsia's time relative to the"
+    )
+    print("fastest other reader and to DataFusion, and the bytes that Intarsia read for the last query.")
     file = None
     for case in cases:
         if case.file != file:
@@ -63,8 +65,8 @@ def print_reading(cases: Sequence[Case], engines: Sequence[str]) -> None:
             name = case.name if label == "cold" else ""
             print(f"  {name:<21} {label}" + "".join(f"{cell:>17}" for cell in cells))
         notes = [
-            f"{ratios[0]:.2f} and {ratios[1]:.2f} of {label}"
-            for label, peers in (("the best", _peers(case)), ("DataFusion", ["datafusion"]))
+            f"vs. {label}: {ratios[0]:.2f}x cold, {ratios[1]:.2f}x warm"
+            for label, peers in (("the fastest", _peers(case)), ("DataFusion", ["datafusion"]))
             if (ratios := case.ratios(peers)) is not None
         ]
         notes.append(f"read {case.bytes_read / 1e6:.2f} MB in {case.requests} requests")

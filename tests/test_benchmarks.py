@@ -1,4 +1,4 @@
-"""The benchmarks run, on few rows, and their readers agree; what they measure is nobody's test."""
+"""The benchmarks run on few rows, and all readers return the same results; times are not tested."""
 
 import json
 import subprocess
@@ -25,13 +25,13 @@ def test_chosen_benchmarks_as_json(pytestconfig, tmp_path):
         for case in document[name]:
             assert not case["failures"], case
             assert case["of_best_peer"].keys() == case["of_datafusion"].keys() == {"cold", "warm"}
-    found = {(case["file"], case["question"]): case["rows"] for case in document["lake"]}
+    found = {(case["file"], case["query"]): case["rows"] for case in document["lake"]}
     assert found == {
-        (file, question): rows
+        (file, query): rows
         for file in ("lake", "attached")
-        for question, rows in (("user = x", 1), ("user absent", 0))
+        for query, rows in (("user = x", 1), ("user absent", 0))
     }
-    assert all(case["held"]["pyarrow"] >= case["needed"] for case in document["memory"])
+    assert all(case["retained_bytes"]["pyarrow"] >= case["rows_bytes"] for case in document["memory"])
 
 
 def test_a_table(pytestconfig, tmp_path):
@@ -45,11 +45,11 @@ def test_a_table(pytestconfig, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "point lookup" in done.stdout
-    assert "of the best" in done.stdout
+    assert "the fastest" in done.stdout
 
 
 @pytest.mark.parametrize("arguments", [["nope"], ["--engines=pyarrow"], ["--engines=intarsia,nope"]])
 def test_what_there_is_not(pytestconfig, arguments):
     done = run(pytestconfig.rootpath, *arguments)
     assert done.returncode == 2
-    assert "intarsia" in done.stderr or "there are read, lookup" in done.stderr
+    assert "usage:" in done.stderr

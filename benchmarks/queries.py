@@ -1,4 +1,4 @@
-"""What is asked: rows by a range of one column, some columns of them, or a total."""
+"""The queries: rows by a range of one column, some columns of these rows, or an aggregate."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Question:
-    """A question that every reader understands.
+class Query:
+    """A query that every reader supports.
 
     Attributes:
-        column: The column of whole numbers that rows are chosen by.
-        start: Its least value; None for all rows.
-        stop: The value that it does not reach; None with ``start``.
-        columns: Columns of the answer; None for all.
-        total: Instead of rows, ``"*"`` for their number, or a column for its sum.
+        column: The integer column of the predicate.
+        start: Its minimum, inclusive; None for all rows.
+        stop: Its maximum, exclusive; None if ``start`` is None.
+        columns: Columns of the result; None for all.
+        total: Instead of rows, ``"*"`` for their count, or a column for its sum.
     """
 
     column: str = "id"
@@ -37,7 +37,7 @@ class Question:
         return f"{self.column} >= {self.start} AND {self.column} < {self.stop}"
 
     def sql(self, source: str) -> str:
-        """The question in SQL, of a table or of a function that reads one."""
+        """Return the query in SQL, for a table or a table function."""
         if self.total is not None:
             wanted = "count(*)" if self.total == "*" else f"sum({self.total})"
         else:
