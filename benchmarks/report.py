@@ -44,10 +44,8 @@ def print_reading(cases: Sequence[Case], engines: Sequence[str]) -> None:
     print(
         "Median ms with a new object (cold) and with the same object again (warm). In parentheses: relative"
     )
-    print(
-        "to Intarsia. All readers returned the same results. Below each query: Intarsia's time relative to the"
-    )
-    print("fastest other reader and to DataFusion, and the bytes that Intarsia read for the last query.")
+    print("to Intarsia. All readers returned the same results. Below each query: Intarsia's time relative to")
+    print("the fastest other reader and to DataFusion, and the bytes that Intarsia read for the last query.")
     file = None
     for case in cases:
         if case.file != file:
