@@ -1,9 +1,10 @@
-"""Hashes of whole arrays against the xxhash package, value by value."""
+"""Hashes of whole arrays equal those of the xxhash package, value by value."""
 
 from __future__ import annotations
 
 import datetime as dt
 import decimal
+import re
 import struct
 
 import numpy as np
@@ -27,7 +28,7 @@ def random_bytes(count: int, length: int, seed: int = 0) -> list[bytes]:
 
 @pytest.mark.parametrize("count", [1, 600])
 @pytest.mark.parametrize("length", range(101))
-def test_every_length_of_text_is_hashed_alike_few_and_many(length, count):
+def test_every_length_of_text_in_small_and_large_arrays(length, count):
     values = random_bytes(count, length)
 
     assert xxh64(pa.array(values, pa.binary())).tolist() == digests(values)
@@ -100,7 +101,7 @@ NUMBERS = [
 
 
 @pytest.mark.parametrize(("kind", "form", "values"), NUMBERS, ids=[str(kind) for kind, *_ in NUMBERS])
-def test_numbers_are_hashed_in_the_bytes_that_parquet_gives_them(kind, form, values):
+def test_numbers_are_hashed_in_their_parquet_encoding(kind, form, values):
     if pa.types.is_temporal(kind):
         array = pa.array(values, pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind)
     elif kind == pa.float16():
@@ -128,7 +129,7 @@ def test_dates_are_days():
         (pa.decimal256(76, 2), 32),
     ],
 )
-def test_decimals_are_bytes_of_the_least_width(kind, width):
+def test_decimals_are_hashed_in_the_smallest_width(kind, width):
     values = [decimal.Decimal("-1.5"), decimal.Decimal("0"), decimal.Decimal("12.5")]
 
     expected = digests(int(value.scaleb(kind.scale)).to_bytes(width, "big", signed=True) for value in values)
@@ -137,7 +138,7 @@ def test_decimals_are_bytes_of_the_least_width(kind, width):
     assert xxh64(pa.array(values, kind)[1:]).tolist() == expected[1:]
 
 
-def test_nothing_has_no_hashes():
+def test_empty_arrays():
     for kind in (
         pa.int64(),
         pa.string(),
@@ -148,15 +149,15 @@ def test_nothing_has_no_hashes():
         assert xxh64(pa.array([], kind)).tolist() == []
 
 
-def test_a_null_entry_of_a_dictionary_that_nobody_uses():
+def test_an_unused_null_entry_of_a_dictionary():
     array = pa.DictionaryArray.from_arrays(pa.array([1, 1]), pa.array([None, "a"]))
 
     assert xxh64(array).tolist() == digests([b"a", b"a"])
 
 
-def test_what_cannot_be_hashed_is_refused():
+def test_values_that_cannot_be_hashed():
     with pytest.raises(ValueError, match="nulls"):
         xxh64(pa.array([1, None]))
-    for kind in (pa.bool_(), pa.list_(pa.int8()), pa.struct([("a", pa.int8())])):
-        with pytest.raises(TypeError, match="not hashed"):
-            xxh64(pa.array([], kind))
+    for data_type in (pa.bool_(), pa.list_(pa.int8()), pa.struct([("a", pa.int8())])):
+        with pytest.raises(TypeError, match=re.escape(str(data_type))):
+            xxh64(pa.array([], data_type))

@@ -1,4 +1,4 @@
-"""Rows that own their buffers, for every type: what they hold, what they say, and who can take them."""
+"""Rows that own their buffers, for every type: their size, their values, and readers that accept them."""
 
 import decimal
 
@@ -81,12 +81,12 @@ ARRAYS = {
     ),
 }
 
-#: What DataFusion cannot take in any form.
+#: Types that DataFusion does not support.
 NOT_DATAFUSIONS = {"string_view that is not UTF-8"}
 
 
 def structs_at_an_offset(array):
-    """Whether there is one, at any depth, as the C data interface would show it."""
+    """Return whether any array has an offset in the C data interface, at any depth."""
     kind = array.type
     if isinstance(array, pa.ExtensionArray):
         return structs_at_an_offset(array.storage)
@@ -103,14 +103,14 @@ def structs_at_an_offset(array):
 
 
 def values(array):
-    """What an array says, also where it is not UTF-8."""
+    """Return the values of an array, including text that is not UTF-8."""
     if pa.types.is_string_view(array.type):
         array = array.view(pa.binary_view())
     return array.to_pylist()
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-def test_a_few_rows_hold_little(name):
+def test_a_few_rows_use_little_memory(name):
     array = ARRAYS[name]
     for rows in (array.slice(1000, 5), array.slice(3, 1), array.slice(10, 0), array[len(array) - 4 :]):
         owned = own_rows(rows)
@@ -144,7 +144,7 @@ def test_most_of_an_array_is_not_copied(name):
 
 @pytest.mark.parametrize("name", sorted(ARRAYS.keys() - NOT_DATAFUSIONS))
 @pytest.mark.parametrize("rows", [slice(500, 503), slice(5, -4)])
-def test_datafusion_takes_them(name, rows):
+def test_datafusion_reads_them(name, rows):
     table = own_rows(pa.table({"x": ARRAYS[name][rows]}))
     taken = datafusion.SessionContext().from_arrow(table).to_arrow_table()
     assert taken["x"].to_pylist() == table["x"].to_pylist()
@@ -153,7 +153,7 @@ def test_datafusion_takes_them(name, rows):
 
 
 def test_rows_of_decoded_pages(tmp_path):
-    """The case that was found: a few wide values of a large row group."""
+    """A regression: a few wide values of a large row group kept all of its pages in memory."""
     path = tmp_path / "wide.parquet"
     pq.write_table(pa.table({"wide": [text(number) * 50 for number in range(N)]}), path)
     whole = pq.read_table(path)
@@ -164,7 +164,7 @@ def test_rows_of_decoded_pages(tmp_path):
 
 
 def test_views_that_share_their_bytes():
-    """A thousand views of the same bytes need more by themselves than they hold now."""
+    """A copy of a thousand views of the same bytes would be larger than their shared buffer."""
     view, one = VIEWS.slice(1, 1), VIEWS.buffers()[2:]
     views = pa.py_buffer(view.buffers()[1][16:32].to_pybytes() * 1000)
     rows = pa.Array.from_buffers(pa.string_view(), 1000, [None, views, *one])
@@ -215,14 +215,14 @@ class TestContainers:
         assert own_rows(rows).num_rows == rows.num_rows
 
 
-def test_unions_are_left_alone():
-    """Parquet has none."""
+def test_unions_are_not_copied():
+    """Parquet has no unions, so they are not copied."""
     union = pa.UnionArray.from_sparse(pa.array([0] * N, pa.int8()), [TEXTS])
     rows = union.slice(5, 2)
     assert own_rows(rows) is rows
 
 
-def test_large_dictionaries_shrink_and_small_ones_stay():
+def test_large_dictionaries_shrink_and_small_ones_do_not():
     large = ARRAYS["ordered dictionary"].slice(1000, 5)
     owned = own_rows(large)
     assert owned.dictionary.to_pylist() == TEXTS.slice(995, 5).to_pylist()

@@ -55,7 +55,7 @@ def is_nan(value):
 
 @st.composite
 def pages(draw, type_):
-    """The items of some pages, perhaps sorted; and the same as `Bounds`, some of which is not known."""
+    """Draw the items of pages, perhaps sorted, and their `Bounds`, some of them unknown."""
     items = draw(
         st.lists(st.lists(st.none() | storable(type_), min_size=1, max_size=4), min_size=1, max_size=5)
     )
@@ -118,7 +118,7 @@ OPS = ["=", "<>", "<", "<=", ">", ">="]
 
 @st.composite
 def small_bounds(draw):
-    """Bounds over small integers, perhaps in order, without nulls."""
+    """Draw bounds over small integers, perhaps in order, without nulls."""
     pairs = draw(
         st.lists(st.tuples(st.integers(-4, 4), st.integers(-4, 4)).map(sorted), min_size=1, max_size=6)
     )
@@ -166,7 +166,7 @@ def test_lists_are_as_tight_as_their_values(bounds, values, negated):
 
 
 def bounds_of(type_, low, high, nulls=0, nans=0, rows=10):
-    """One granule with these bounds, given as keys (None: not known)."""
+    """Return one granule with these bounds, given as keys. None means unknown."""
     ordering = ordering_of(type_)
     known = low is not None
     return bounds_of_keys(
@@ -220,7 +220,7 @@ def test_extreme_values(type_, low, high, node, might, sure):
 
 
 @pytest.mark.parametrize("nans", [1, UNKNOWN])
-def test_what_may_hold_nan(nans):
+def test_granules_that_may_contain_nan(nans):
     bounds = bounds_of(pa.float64(), 1.0, 2.0, nans=nans)
     assert verdict(Comparison("x", "<>", 1.5), bounds) == (True, False)
     assert verdict(Not(Comparison("x", "<=", 2.0)), bounds) == (True, False), "true for NaN"
@@ -300,7 +300,7 @@ def java(fixtures_dir):
 
 
 class JavaColumn:
-    """A column of the cases: its type, its column index as bounds, and rows that fit it."""
+    """A column of the cases: its type, its ColumnIndex as bounds, and rows that agree with it."""
 
     def __init__(self, total_rows, spec):
         self.type = TYPES[spec["type"]]
@@ -326,7 +326,7 @@ class JavaColumn:
         return column_index_bounds(index, locations, ordering, 0)
 
     def values(self, random):
-        """Rows that the column index allows: bounds are met, nulls as many as counted."""
+        """Draw rows that agree with the bounds and null counts of the ColumnIndex."""
         rows = []
         for page, count in enumerate(self.spec["rows"]):
             if self.spec["pages"] is None:
@@ -355,7 +355,7 @@ def node_of(pred):
 
 
 def candidates(node, columns, total_rows):
-    """The rows that bounds leave over, by the same algebra as a scan's."""
+    """Return the candidate rows by bounds, with the algebra of a scan."""
     if isinstance(node, (And, Or)):
         found = [candidates(child, columns, total_rows) for child in node.children]
         return reduce(RowSelection.__and__ if isinstance(node, And) else RowSelection.__or__, found)
@@ -382,7 +382,7 @@ def test_as_tight_as_parquet_java(java):
 
 @settings(max_examples=50)
 @given(random=st.randoms(use_true_random=False))
-def test_never_without_a_row_that_matches(java, random):
+def test_matching_rows_are_never_excluded(java, random):
     cases, columns = java
     arrays = {name: column.values(random) for name, column in columns.items()}
     arrays["missing_column"] = pa.nulls(cases["total_rows"], pa.int64())

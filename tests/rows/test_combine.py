@@ -1,4 +1,4 @@
-"""Union and intersection of many selections are those of two at a time."""
+"""Union and intersection of many selections equal those of two at a time."""
 
 from functools import reduce
 from operator import and_, or_
@@ -15,7 +15,7 @@ SELECTIONS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_siz
 
 
 @given(st.lists(SELECTIONS, min_size=1, max_size=6))
-def test_many_at_once_are_two_at_a_time(selections):
+def test_many_at_once_equal_two_at_a_time(selections):
     assert union(selections) == reduce(or_, selections)
     assert intersection(selections) == reduce(and_, selections)
 

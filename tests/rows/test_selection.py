@@ -1,4 +1,4 @@
-"""Sets of rows: every operation against Python's sets, and the invariants after each."""
+"""Every operation on row selections equals that on Python sets and preserves the invariants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from intarsia.rows.selection import RowSelection
 
 LAST = 40
 
-#: Ranges that may overlap, touch, be empty, upside down and unsorted.
+#: Ranges that may overlap or be adjacent, empty, reversed or unsorted.
 ranges = st.lists(st.tuples(st.integers(0, LAST), st.integers(0, LAST)), max_size=8)
 
 
@@ -20,7 +20,7 @@ def rows_in(pairs):
 
 
 def checked(selection):
-    """The rows of a selection, after its invariants."""
+    """Check the invariants of a selection and return its rows."""
     starts, stops = selection.starts, selection.stops
     assert starts.dtype == stops.dtype == np.int64
     assert len(starts) == len(stops) == len(selection)
@@ -74,7 +74,7 @@ def test_shift_clip_head(pairs, by, start, stop):
 
 @given(ranges, st.lists(st.integers(1, 7), max_size=12))
 def test_overlaps_and_covers(pairs, heights):
-    """Granules that follow each other, as pages do, and empty ones among them."""
+    """Granules are consecutive, as pages are, and may be empty."""
     selection, rows = RowSelection.from_ranges(pairs), rows_in(pairs)
     edges = np.concatenate([[0], np.cumsum(heights, dtype=np.int64)])
     starts = np.concatenate([edges[:-1], edges])
@@ -114,7 +114,7 @@ def test_row_ranges_of_parquet_java():
 
 
 def test_rows_of_large_files():
-    """Row numbers beyond 32 bits, and far apart: nothing is spread out."""
+    """Row ordinals may exceed 32 bits and be far apart, because ranges are not expanded to rows."""
     big = 2**62
     selection = RowSelection.from_ranges([(0, big), (big + 1, big + 3)])
     assert selection.num_rows == big + 2

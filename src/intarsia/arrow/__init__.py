@@ -1,1 +1,1 @@
-"""What is missing in pyarrow: the types in which values are compared, fields of structs, joining, hashing."""
+"""Additions to pyarrow: comparison types, struct fields, joining, hashing, results that own their rows."""

@@ -1,4 +1,4 @@
-"""The type in which values are compared: what they are, apart from how they are laid out."""
+"""Comparison types: the logical type of values, independent of their layout."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import pyarrow.compute as pc
 
 
 def comparison_type(type_: pa.DataType) -> pa.DataType:
-    """The type in which values of ``type_`` are compared: what they are, apart from how they are laid out.
+    """Return the type in which values of ``type_`` are compared, independent of their layout.
 
-    Dictionaries and run-end encoding give way to the type of their values, large and view layouts to
-    ``string`` and ``binary``, extension types to their storage. Every other type is its own.
+    It is the value type of dictionaries and run-end encoding, the plain ``string`` or ``binary`` of large and
+    view layouts, and the storage type of extension types. Any other type is its own comparison type.
 
     Example:
         >>> comparison_type(pa.dictionary(pa.int8(), pa.large_string()))
@@ -27,40 +27,40 @@ def comparison_type(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-def compares_alike(stored: pa.DataType, asked: pa.DataType) -> bool:
-    """Whether bounds and values of ``stored`` compare with literals of ``asked`` as they are.
+def compares_alike(stored: pa.DataType, literal: pa.DataType) -> bool:
+    """Return whether bounds and values of ``stored`` compare with literals of ``literal`` without a cast.
 
-    So it is if the one compares as the other, or is a narrower integer or float that widens to it exactly.
+    They do if the comparison types are equal, or if ``stored`` is a narrower integer or float.
 
     Args:
         stored: The type of a column in a file.
-        asked: The comparison type that a predicate's literals have.
+        literal: The comparison type of a predicate's literals.
 
     Example:
         >>> compares_alike(pa.int32(), pa.int64()), compares_alike(pa.timestamp("ms"), pa.timestamp("us"))
         (True, False)
     """
     plain = comparison_type(stored)
-    if plain == asked:
+    if plain == literal:
         return True
-    if pa.types.is_timestamp(plain) and pa.types.is_timestamp(asked):
-        return bool(plain.unit == asked.unit and (plain.tz is None) == (asked.tz is None))
+    if pa.types.is_timestamp(plain) and pa.types.is_timestamp(literal):
+        return bool(plain.unit == literal.unit and (plain.tz is None) == (literal.tz is None))
     families = (pa.types.is_signed_integer, pa.types.is_unsigned_integer, pa.types.is_floating)
-    return any(of(plain) and of(asked) for of in families) and bool(plain.bit_width <= asked.bit_width)
+    return any(of(plain) and of(literal) for of in families) and bool(plain.bit_width <= literal.bit_width)
 
 
 def comparison_array(array: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array | pa.ChunkedArray:
-    """The values of an array in the type in which they are compared.
+    """Convert an array to its comparison type.
 
-    Dictionaries and run ends are decoded, large and view layouts become plain ones, extension arrays their
-    storage.
+    Dictionaries and run ends are decoded, large and view layouts become plain ones, and extension arrays
+    become their storage.
 
     Args:
-        array: The values, of any type whose comparison type is ``type_``.
-        type_: What `comparison_type` gives.
+        array: Values of any type whose comparison type is ``type_``.
+        type_: The comparison type.
 
     Returns:
-        An array of exactly ``type_``; chunked if it was, or if one array cannot hold so much text.
+        An array of exactly ``type_``, chunked if ``array`` is, or if the text exceeds one array.
 
     Example:
         >>> comparison_array(pa.array(["a", "b"]).dictionary_encode(), pa.string()).to_pylist()
@@ -97,7 +97,7 @@ def comparison_array(array: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> p
 
 
 def sortable_type(type_: pa.DataType) -> pa.DataType:
-    """A type in which pyarrow can hash, sort and group values of a comparison type, as they are.
+    """Return the type in which pyarrow can hash, sort and group values of a comparison type.
 
     Example:
         >>> sortable_type(pa.float16()), sortable_type(pa.string())

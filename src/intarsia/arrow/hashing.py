@@ -1,11 +1,11 @@
-"""XXH64 of many values at once.
+"""XXH64 of whole arrays.
 
-Numbers and short texts are hashed by NumPy, a handful of passes over a block of values of one length; that is
-2 to 10 times as fast as one call for each.  Long texts are given to the xxhash package one by one, since from
-32 bytes on the algorithm has so many steps that passes over arrays cost more than calls.
+NumPy hashes numbers and short texts in a few passes over blocks of values of equal length, which is 2 to 10
+times as fast as one call per value. Longer texts are hashed by the xxhash package, one call per value: from
+32 bytes on, the algorithm has so many steps that passes over arrays are slower.
 
-A value is hashed as Parquet's PLAIN encoding has it, bytes without the length in front, seed 0: what Bloom
-filters want.  Source: ``BloomFilter.md`` of parquet-format, and the XXH64 part of the xxHash specification.
+As for Bloom filters, the seed is 0, and the hashed bytes are those of Parquet's PLAIN encoding, without the
+length prefix. Source: ``BloomFilter.md`` of parquet-format, and the XXH64 part of the xxHash specification.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from intarsia.arrow.comparison import comparison_array, comparison_type
 
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 
-#: Gives, for each value, the little-endian number of so many bytes at this offset in it.
+#: Called with an offset and a width in bytes, returns the little-endian number there of each value.
 _Read: TypeAlias = Callable[[int, int], Hashes]
 
 _P1, _P2, _P3, _P4, _P5 = (
@@ -36,31 +36,31 @@ _P1, _P2, _P3, _P4, _P5 = (
     )
 )
 
-#: Values are hashed in blocks whose intermediate results stay in a core's cache.
+#: The number of values in a block, whose intermediate results fit in the cache of a core.
 _BLOCK_VALUES = 1 << 14
 
-#: Fewer values of one length are faster hashed one by one.
+#: With fewer values of one length, one call per value is faster.
 _FEW_VALUES = 512
 
-#: From here on XXH64 has four lanes, and values are faster hashed one by one.
+#: From this length on XXH64 has four lanes, and one call per value is faster.
 _LONG_BYTES = 32
 
 
 def xxh64(values: pa.Array) -> Hashes:
-    r"""XXH64 with seed 0 of the PLAIN encoding of each value.
+    r"""Return the XXH64, with seed 0, of the PLAIN encoding of each value.
 
-    Integers, dates, times and timestamps are hashed in the 4 or 8 bytes that Parquet gives them, float16 in
-    2, decimals as fixed-length bytes of the least width for their precision, in the unit that they have here.
+    Integers, dates, times and timestamps take 4 or 8 bytes as in Parquet, and float16 takes 2. Decimals are
+    fixed-length bytes of the smallest width for their precision. Temporal values keep the unit of the array.
 
     Args:
-        values: Values without nulls. Of a dictionary array only the dictionary is hashed.
+        values: Values without nulls. For a dictionary array, only the dictionary is hashed.
 
     Returns:
-        One hash for each value.
+        One hash per value.
 
     Raises:
-        ValueError: If there are nulls.
-        TypeError: If values of this type are not hashed: booleans, and nested ones.
+        ValueError: ``values`` has nulls.
+        TypeError: The type is boolean or nested.
 
     Example:
         >>> [hex(hash64) for hash64 in xxh64(pa.array(["", "a"]))]
@@ -71,7 +71,7 @@ def xxh64(values: pa.Array) -> Hashes:
     if values.null_count:
         raise ValueError("nulls have no hash; drop them first")
     if isinstance(values, pa.DictionaryArray):
-        used = values.dictionary  # an entry that is null is not used, or there would be nulls
+        used = values.dictionary  # a null entry is unused, because the values have no nulls
         hashes = np.zeros(len(used), dtype=np.uint64)
         hashes[used.is_valid().to_numpy(zero_copy_only=False)] = xxh64(used.drop_null())
         return np.asarray(hashes[values.indices.to_numpy()])
@@ -84,7 +84,7 @@ def xxh64(values: pa.Array) -> Hashes:
 
 
 def _rows(array: pa.Array, data_type: pa.DataType) -> npt.NDArray[np.uint8]:
-    """Values of one length as a row of bytes each."""
+    """Return the bytes of fixed-width values, one row per value."""
     count = len(array)
     if pa.types.is_fixed_size_binary(data_type):
         width = data_type.byte_width
@@ -101,14 +101,14 @@ def _rows(array: pa.Array, data_type: pa.DataType) -> npt.NDArray[np.uint8]:
     elif pa.types.is_temporal(data_type) and data_type.bit_width in (32, 64):
         array = array.view(pa.int32() if data_type.bit_width == 32 else pa.int64())
     elif not (pa.types.is_integer(data_type) or pa.types.is_floating(data_type)):
-        raise TypeError(f"values of {data_type} are not hashed")
+        raise TypeError(f"values of type {data_type} cannot be hashed")
     numbers = np.ascontiguousarray(array.to_numpy(zero_copy_only=False))
     little = numbers.astype(numbers.dtype.newbyteorder("<"), copy=False)
     return little.view(np.uint8).reshape(count, little.dtype.itemsize)
 
 
 def _decimal_bytes(precision: int) -> int:
-    """Bytes in which every number of so many digits fits, with its sign."""
+    """Return the number of bytes that fit every signed number of this many digits."""
     return int((10**precision - 1).bit_length()) // 8 + 1
 
 
@@ -119,12 +119,12 @@ def _of_rows(rows: npt.NDArray[np.uint8]) -> Hashes:
 
     count, length = rows.shape
     if length >= _LONG_BYTES:
-        return _one_by_one([row.tobytes() for row in rows])
+        return _hash_each([row.tobytes() for row in rows])
     return _hash(count, length, read)
 
 
 def _of_texts(array: pa.Array) -> Hashes:
-    """Hashes of byte arrays: those of one length together."""
+    """Hash byte arrays, grouped by length."""
     _, offset_buffer, data_buffer = array.buffers()
     if len(array) == 0:
         return np.empty(0, dtype=np.uint64)
@@ -132,7 +132,7 @@ def _of_texts(array: pa.Array) -> Hashes:
     starts, lengths = offsets[:-1], np.diff(offsets)
     data = np.frombuffer(data_buffer or b"", dtype=np.uint8)
     hashes = np.empty(len(array), dtype=np.uint64)
-    # small numbers are sorted by radix
+    # NumPy sorts 16-bit integers by radix
     key = lengths.astype(np.uint16) if int(lengths.max()) < 1 << 16 else lengths
     order = np.argsort(key, kind="stable")
     ordered = lengths[order]
@@ -149,13 +149,13 @@ def _of_texts(array: pa.Array) -> Hashes:
     members = np.sort(np.concatenate(alone)) if alone else order[:0]
     for first in range(0, len(members), _BLOCK_VALUES):
         block = members[first : first + _BLOCK_VALUES]
-        hashes[block] = _one_by_one(array.take(pa.array(block)).cast(pa.binary()).to_pylist())
+        hashes[block] = _hash_each(array.take(pa.array(block)).cast(pa.binary()).to_pylist())
     return hashes
 
 
 def _gather(data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) -> _Read:
     def read(offset: int, width: int) -> Hashes:
-        # one number for each byte of the data, most of them not aligned; nothing is copied
+        # a view with one, mostly unaligned, number per byte of the data; no bytes are copied
         view: npt.NDArray[Any] = np.ndarray(
             (max(len(data) - width + 1, 0),), dtype=f"<u{width}", buffer=data, strides=(1,)
         )
@@ -164,7 +164,7 @@ def _gather(data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) -> _Read
     return read
 
 
-def _one_by_one(values: list[bytes]) -> Hashes:
+def _hash_each(values: list[bytes]) -> Hashes:
     return np.fromiter(map(xxhash.xxh64_intdigest, values), dtype=np.uint64, count=len(values))
 
 
@@ -176,11 +176,11 @@ def _in_blocks(count: int, hash_block: Callable[[int, int], Hashes]) -> Hashes:
     return hashes
 
 
-# --- the algorithm for values below 32 bytes, all of one length ------------------------------------------
+# --- XXH64 of values of equal length below 32 bytes -------------------------------------------------------
 
 
 def _hash(count: int, length: int, read: _Read) -> Hashes:
-    # products and sums of uint64 wrap around, as the algorithm wants
+    # products and sums of uint64 wrap around, as the algorithm requires
     place = 0
     state = np.full(count, _P5)
     state += np.uint64(length)

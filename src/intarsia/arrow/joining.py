@@ -1,4 +1,4 @@
-"""Columns of structs, lists and maps, put together from columns that hold some of their leaves each."""
+"""Assemble columns of structs, lists and maps from columns that each have some of the leaves."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pyarrow.compute as pc
 
 
 def join_columns(columns: list[pa.ChunkedArray], data_type: pa.DataType) -> pa.ChunkedArray:
-    """One column of type ``data_type`` from columns of the same rows that hold different leaves of it."""
+    """Join columns of the same rows with different leaves into one column of type ``data_type``."""
     return pa.chunked_array(
         [_join([pa.concat_arrays(column.chunks) for column in columns], data_type)], type=data_type
     )
 
 
 def _join(arrays: list[pa.Array], data_type: pa.DataType) -> pa.Array:
-    """The same of arrays."""
+    """Join arrays as `join_columns` does."""
     if len(arrays) == 1:
         return arrays[0] if arrays[0].type == data_type else arrays[0].cast(data_type)
     first = arrays[0]
@@ -54,7 +54,7 @@ def _join(arrays: list[pa.Array], data_type: pa.DataType) -> pa.Array:
 
 
 def _join_fixed_size(arrays: list[pa.Array], data_type: pa.DataType) -> pa.Array:
-    """Fixed-size lists keep room for the values of null lists, so that those are kept, too."""
+    """Join fixed-size lists, including the values under null lists, which Arrow also stores."""
     size = data_type.list_size
     values = _join(
         [array.values.slice(array.offset * size, len(array) * size) for array in arrays],

@@ -1,7 +1,7 @@
-"""Results that own their rows: copied where they keep much more memory alive than they show.
+"""Results that own their rows: rows are copied if they reference buffers much larger than themselves.
 
-A slice of an Arrow array keeps all of its buffers. So a few rows out of decoded pages keep these pages in
-memory for as long as somebody holds the rows. Rows are copied where the copy is small beside what it frees.
+A slice of an Arrow array references all of its buffers. A few rows of decoded pages would therefore keep
+these pages in memory. Rows are copied if the copy is small compared to the memory that it frees.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import pyarrow.types as pat
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch, pa.ChunkedArray, pa.Array)
 
-#: A column is copied if its buffers hold more than this many times the bytes of its rows.
-_TIMES = 2
+#: A column is copied if its buffers have more than this many times the bytes of its rows.
+_MAX_RATIO = 2
 
-#: Below this there is nothing to gain.
-_FEW_BYTES = 4096
+#: Buffers below this size are not worth a copy.
+_MIN_BYTES = 4096
 
-#: Views of at most this many bytes hold the value itself.
+#: Views of values of at most this many bytes contain the value itself.
 _INLINE_BYTES = 12
 _VIEW_BYTES = 16
 
@@ -34,22 +34,22 @@ _INDIRECT = frozenset(
 
 
 def own_rows(rows: Rows) -> Rows:
-    """The same rows, with buffers that hold little beside them, and no struct at an offset.
+    """Return the same rows in buffers that contain little else, with no struct at an offset.
 
-    Each column is judged by itself. It is copied if its buffers hold more than twice what its rows need; of a
-    large dictionary only the values that are used are copied then. So no column of the result keeps more than
-    about twice its size alive, as long as each of its buffers is an allocation of its own. Unions are not
-    copied.
+    Each column is decided separately. It is copied if its buffers are more than twice the size of its rows.
+    Of a large dictionary only the used values are copied. So a column of the result references at most about
+    twice its size, provided that each of its buffers is a separate allocation. Unions are not copied.
 
-    Structs that begin at an offset are rebuilt around slices of their fields, without a copy of the values:
-    DataFusion 55 panics when it takes nested structs with offsets.
+    Structs at an offset are rebuilt around slices of their fields, without a copy of the values, because
+    DataFusion 55 panics on nested structs with offsets.
 
     Args:
         rows: A table, record batch, chunked array or array.
 
     Returns:
-        The same values, of the same type, in the same chunks; ``rows`` itself where there is nothing to do.
-        Deciding takes time by columns and chunks, and for views also by rows: their lengths are added up.
+        The same values, of the same type, in the same chunks, or ``rows`` itself if there is nothing to
+        copy. The decision is linear in columns and chunks, and for views also in rows, whose lengths are
+        summed.
 
     Example:
         >>> table = pa.table({"text": ["x" * 1000] * 1000}).slice(500, 2)
@@ -72,17 +72,18 @@ def _same(new: list[Any], old: list[Any]) -> bool:
 
 
 def _own_chunks(column: pa.Array | pa.ChunkedArray, chunks: list[pa.Array]) -> list[pa.Array]:
-    """Chunks are judged together: they may be slices of the same buffers."""
-    held = column.get_total_buffer_size()
-    if held > _FEW_BYTES and held - _FEW_BYTES > _TIMES * sum(map(_needed_bytes, chunks)):
+    """Decide for all chunks of a column together, because they may be slices of the same buffers."""
+    buffer_bytes = column.get_total_buffer_size()
+    spare_bytes = buffer_bytes - _MIN_BYTES
+    if spare_bytes > 0 and spare_bytes > _MAX_RATIO * sum(map(_needed_bytes, chunks)):
         return [_rebuilt(chunk, _copied) for chunk in chunks]
-    return [chunk if _begins_at_zero(chunk) else _rebuilt(chunk, _as_it_is) for chunk in chunks]
+    return [chunk if _begins_at_zero(chunk) else _rebuilt(chunk, _unchanged) for chunk in chunks]
 
 
 def _needed_bytes(array: pa.Array) -> float:
-    """About how many bytes a copy would have.
+    """Estimate the size of a copy in bytes.
 
-    ``nbytes`` would do, if it did not count all data of views and list views, and all values of dictionaries.
+    ``nbytes`` is too large: it counts all data of views and list views, and all values of dictionaries.
     """
     data_type, count = array.type, len(array)
     if count == 0:
@@ -113,7 +114,7 @@ def _needed_bytes(array: pa.Array) -> float:
 
 
 def _begins_at_zero(array: pa.Array) -> bool:
-    """Whether no struct of it is at an offset, and no fixed-size list that holds structs."""
+    """Return whether no struct is at an offset, nor any fixed-size list of structs."""
     data_type = array.type
     if _is_flat(data_type):
         return True
@@ -131,7 +132,7 @@ def _begins_at_zero(array: pa.Array) -> bool:
 
 
 def _rebuilt(array: pa.Array, leaf: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """The array with nested levels that begin at zero, around ``leaf`` of what they end in."""
+    """Rebuild nested levels so that they begin at zero, with ``leaf`` applied to the innermost arrays."""
     data_type = array.type
     if isinstance(array, pa.ExtensionArray):
         return pa.ExtensionArray.from_storage(data_type, _rebuilt(array.storage, leaf))
@@ -148,19 +149,19 @@ def _rebuilt(array: pa.Array, leaf: Callable[[pa.Array], pa.Array]) -> pa.Array:
             return pa.MapArray.from_arrays(offsets, items.field(0), items.field(1), type=data_type, mask=mask)
         return type(array).from_arrays(offsets, items, type=data_type, mask=mask)
     if _is_list_view(data_type):
-        array = pa.concat_arrays([array])  # so that the values are those that its rows show
+        array = pa.concat_arrays([array])  # keeps only the values that the rows reference
         return type(array).from_arrays(
             array.offsets, array.sizes, _rebuilt(array.values, leaf), type=data_type, mask=mask
         )
     return leaf(array)
 
 
-def _as_it_is(array: pa.Array) -> pa.Array:
+def _unchanged(array: pa.Array) -> pa.Array:
     return array
 
 
 def _copied(array: pa.Array) -> pa.Array:
-    """A copy of an array that is not nested."""
+    """Copy an array that is not nested."""
     if _is_view(array.type):
         return array.cast(_contiguous(array.type)).cast(array.type)
     if pat.is_dictionary(array.type):
@@ -169,10 +170,10 @@ def _copied(array: pa.Array) -> pa.Array:
 
 
 def _copied_dictionary(array: pa.DictionaryArray) -> pa.DictionaryArray:
-    """A copy, with only the values that are used, in their order, if these are few of many."""
+    """Copy a dictionary array. If few of its values are used, drop the others and keep the order."""
     data_type, values = array.type, array.dictionary
     used = pc.unique(array.indices.drop_null())
-    if len(values) <= _TIMES * len(used) or values.get_total_buffer_size() <= _FEW_BYTES:
+    if len(values) <= _MAX_RATIO * len(used) or values.get_total_buffer_size() <= _MIN_BYTES:
         return pa.concat_arrays([array])
     used = used.take(pc.sort_indices(used))
     places = pc.index_in(array.indices, used).cast(data_type.index_type)
@@ -184,7 +185,7 @@ def _copied_dictionary(array: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def _items(array: pa.Array) -> pa.Array:
-    """The values of lists from the first to the last, null lists' too, without a copy."""
+    """Return the values of lists from first to last, including those of null lists, without a copy."""
     if pat.is_fixed_size_list(array.type):
         size = array.type.list_size
         return array.values.slice(array.offset * size, len(array) * size)
@@ -193,12 +194,12 @@ def _items(array: pa.Array) -> pa.Array:
 
 
 def _contiguous(data_type: pa.DataType) -> pa.DataType:
-    """The type whose values lie side by side in one buffer, for a type of views."""
+    """Return the type that stores the values of a view type contiguously in one buffer."""
     return pa.large_string() if data_type == pa.string_view() else pa.large_binary()
 
 
 def _is_flat(data_type: pa.DataType) -> bool:
-    """Whether all bytes of its arrays are in their own buffers, row after row; most types are so."""
+    """Return whether arrays of this type store the bytes of their rows directly, as most types do."""
     return data_type.num_fields == 0 and data_type.id not in _INDIRECT
 
 
@@ -207,7 +208,7 @@ def _is_view(data_type: pa.DataType) -> bool:
 
 
 def _is_list(data_type: pa.DataType) -> bool:
-    """Lists and maps: offsets and values."""
+    """Return whether arrays of this type have offsets and values: lists and maps."""
     return bool(pat.is_list(data_type) or pat.is_large_list(data_type) or pat.is_map(data_type))
 
 

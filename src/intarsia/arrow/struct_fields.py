@@ -1,4 +1,4 @@
-"""Fields of structs, by the names that lead to them: their types, and their values."""
+"""Look up the types and values of struct fields by path."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Values = TypeVar("Values", pa.Array, pa.ChunkedArray)
 
 
 def field_type(data_type: pa.DataType, names: Sequence[str]) -> pa.DataType | None:
-    """The type of a field of structs in structs; None if there is no such field.
+    """Return the type of a field in nested structs, or None if the field does not exist.
 
     Args:
         data_type: The type of the outermost struct.
-        names: The way from there; if it is empty, the type is the answer.
+        names: The path from there. If it is empty, ``data_type`` is returned.
 
     Example:
         >>> field_type(pa.struct({"b": pa.struct({"c": pa.int64()})}), ["b", "c"])
@@ -31,7 +31,7 @@ def field_type(data_type: pa.DataType, names: Sequence[str]) -> pa.DataType | No
 
 
 def field_values(values: Values, names: Sequence[str]) -> Values:
-    """The values of such a field, which is there; null where a struct above it is null."""
+    """Return the values of an existing field in nested structs. They are null where a parent is null."""
     for name in names:
         values = pc.struct_field(values, [values.type.get_field_index(name)])
     return values

@@ -1,12 +1,12 @@
-"""One evaluator for everything that knows bounds.
+"""The evaluator for bounds.
 
-Row-group statistics, a column index, a zone map: all present what they know in one columnar form over
-granules (`Bounds`), and the same vectorized code judges pages and row groups, all at once.
+Row-group statistics, column indexes and zone maps all present their bounds as `Bounds`, in columnar form over
+granules. The same vectorized code evaluates a condition on all pages or row groups at once.
 
-The verdicts (after DataFusion's pruning contract: *false only if provable*):
+There are two questions (as in DataFusion's pruning contract, *false only if provable*):
 
-- `might_match`: False for a granule only if no row in it can meet the predicate.
-- `surely_matches`: True for a granule only if every row in it meets the predicate.
+- `might_match` is False for a granule only if none of its rows can match the condition.
+- `surely_matches` is True for a granule only if all of its rows match the condition.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from intarsia.rows.ordering import ArrowOrdering, Keys, successor
 Bools = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.int64]
 
-#: A count that is not known.
+#: An unknown count.
 UNKNOWN = -1
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What is known of one leaf over a row of granules; all arrays have one length.
+    """The bounds and counts of one leaf column over consecutive granules. All arrays have equal length.
 
     Attributes:
-        ordering: How the leaf's keys compare; None if they do not, and then only counts are known.
-        starts, stops: Rows of each granule, in the file's numbering.
-        known: Whether ``minima`` and ``maxima`` hold bounds for the granule.
-        minima, maxima: Keys that no value (NaN aside) is below or above; arbitrary where not known.
-        null_counts: Nulls in each granule, or `UNKNOWN`.
-        nan_counts: NaNs in each granule, or `UNKNOWN`; zero for types without NaN.
-        all_null: Whether the granule surely holds nothing but nulls.
-        order: Whether both bounds are monotone over the granules, which allows binary search; only
-            claimed when it was checked.
+        ordering: The order of the leaf's keys. None if the type has no order; then only counts are known.
+        starts, stops: The row range of each granule, as row ordinals of the file.
+        known: Whether the granule has bounds in ``minima`` and ``maxima``.
+        minima, maxima: Keys that no value other than NaN is below or above. Arbitrary if not known.
+        null_counts: The number of nulls in each granule, or `UNKNOWN`.
+        nan_counts: The number of NaNs in each granule, or `UNKNOWN`. Zero for types without NaN.
+        all_null: Whether the granule is proven to contain only nulls.
+        order: The order in which both bounds are monotone over the granules, which allows binary search. It
+            is checked, not copied from the file.
     """
 
     ordering: ArrowOrdering | None
@@ -60,7 +60,7 @@ class Bounds:
 
 
 def boundary_order(minima: Keys, maxima: Keys) -> BoundaryOrder:
-    """The order in which both bounds are monotone; ascending if both are constant.
+    """Return the order in which both bounds are monotone, ascending if both are constant.
 
     Example:
         >>> boundary_order(np.array([1, 3, 3]), np.array([2, 3, 9])).name
@@ -74,61 +74,61 @@ def boundary_order(minima: Keys, maxima: Keys) -> BoundaryOrder:
 
 
 def might_match(leaf: Condition, bounds: Bounds) -> Bools:
-    """For each granule, False only if no row of it can meet ``leaf``."""
+    """Return, for each granule, False only if none of its rows can match ``leaf``."""
     if isinstance(leaf, BoundNull):
         return ~bounds.all_null if leaf.negated else (bounds.null_counts != 0) | bounds.all_null
-    possible = ~bounds.all_null  # from here on a null never matches
+    possible = ~bounds.all_null  # nulls match none of the remaining conditions
     if bounds.ordering is None:
         return possible
-    inside = _might_hold(leaf, bounds)
+    inside = _any_key_matches(leaf, bounds)
     if inside is None:
         return possible
-    if leaf.or_nan:  # bounds leave NaN out
-        return possible & (inside | ~bounds.known | (bounds.nan_counts != 0))
-    return _truth(possible & (inside | ~bounds.known) & ~_no_numbers(bounds))
+    if leaf.or_nan:  # bounds ignore NaN
+        return _as_bools(possible & (inside | ~bounds.known | (bounds.nan_counts != 0)))
+    return _as_bools(possible & (inside | ~bounds.known) & ~_no_numbers(bounds))
 
 
 def surely_matches(leaf: Condition, bounds: Bounds) -> Bools:
-    """For each granule, True only if every row of it meets ``leaf``."""
+    """Return, for each granule, True only if all of its rows match ``leaf``."""
     no_null = bounds.null_counts == 0
     if isinstance(leaf, BoundNull):
         return no_null & ~bounds.all_null if leaf.negated else bounds.all_null
     if bounds.ordering is None:
         return np.zeros(len(bounds), dtype=bool)
-    holds = _surely_holds(leaf, bounds)
-    if holds is None:
+    all_match = _all_keys_match(leaf, bounds)
+    if all_match is None:
         return np.zeros(len(bounds), dtype=bool)
     if not leaf.or_nan:
-        return _truth(holds & bounds.known & (bounds.nan_counts == 0) & no_null & ~bounds.all_null)
-    return _truth((holds & bounds.known | _no_numbers(bounds)) & no_null & ~bounds.all_null)
+        return _as_bools(all_match & bounds.known & (bounds.nan_counts == 0) & no_null & ~bounds.all_null)
+    return _as_bools((all_match & bounds.known | _no_numbers(bounds)) & no_null & ~bounds.all_null)
 
 
 def _no_numbers(bounds: Bounds) -> Bools:
-    """Whether every value of a granule is NaN or null; bounds would contradict that."""
+    """Return the granules without bounds in which every value is NaN or null."""
     is_full = bounds.null_counts + bounds.nan_counts == bounds.stops - bounds.starts
-    return _truth(is_full & (bounds.null_counts != UNKNOWN) & (bounds.nan_counts > 0) & ~bounds.known)
+    return _as_bools(is_full & (bounds.null_counts != UNKNOWN) & (bounds.nan_counts > 0) & ~bounds.known)
 
 
-def _might_hold(leaf: Condition, bounds: Bounds) -> Bools | None:
-    """Whether some key between a granule's bounds could meet the leaf; None if bounds cannot tell."""
+def _any_key_matches(leaf: Condition, bounds: Bounds) -> Bools | None:
+    """Return whether any key between a granule's bounds matches the leaf, or None if bounds do not decide."""
     assert bounds.ordering is not None
     low, high = bounds.minima, bounds.maxima
     match leaf:
         case BoundCompare(op=op, value=value):
             key = bounds.ordering.cell(bounds.ordering.key(value))
             if op == "<>":
-                return ~_truth((low == key) & (high == key))
+                return ~_as_bools((low == key) & (high == key))
             low_end = None if op in ("<", "<=") else key
             return _between(bounds, low_end, None if op in (">", ">=") else key, op)
         case BoundIn(negated=negated):
             keys = _sorted_keys(bounds.ordering, leaf)
             if negated:
-                return ~(_truth(low == high) & _listed(keys, low))
+                return ~(_as_bools(low == high) & _listed(keys, low))
             return np.searchsorted(keys, low, side="left") < np.searchsorted(keys, high, side="right")
         case BoundPrefix(prefix=prefix, negated=negated):
             first, after = _prefix_cells(bounds.ordering, prefix)
             if negated:
-                return ~_truth((low >= first) & ((high < after) if after is not None else True))
+                return ~_as_bools((low >= first) & ((high < after) if after is not None else True))
             return _between(bounds, first, after, "[)")
         case BoundMatch(prefix=prefix, negated=False) if prefix:
             return _between(bounds, *_prefix_cells(bounds.ordering, prefix), "[)")
@@ -136,19 +136,18 @@ def _might_hold(leaf: Condition, bounds: Bounds) -> Bools | None:
 
 
 def _between(bounds: Bounds, low: Any, high: Any, op: str) -> Bools:
-    """Granules that may hold a key of the interval: from ``low`` (None: no lower end) to ``high``.
+    """Return the granules that may have a key from ``low`` to ``high``. None means an open end.
 
-    The interval is open at an end where ``op`` says so: ``<`` and ``[)`` exclude ``high``, ``>``
-    excludes ``low``.
+    ``op`` excludes an end of the interval: ``<`` and ``[)`` exclude ``high``, ``>`` excludes ``low``.
     """
     minima, maxima = bounds.minima, bounds.maxima
     before, after = ("left" if op in ("<", "[)") else "right"), ("right" if op == ">" else "left")
     if bounds.order == BoundaryOrder.UNORDERED or not bounds.known.all():
         inside = np.ones(len(bounds), dtype=bool)
         if high is not None:
-            inside &= _truth(minima < high if before == "left" else minima <= high)
+            inside &= _as_bools(minima < high if before == "left" else minima <= high)
         if low is not None:
-            inside &= _truth(maxima > low if after == "right" else maxima >= low)
+            inside &= _as_bools(maxima > low if after == "right" else maxima >= low)
         return inside
     if bounds.order == BoundaryOrder.DESCENDING:
         minima, maxima = minima[::-1], maxima[::-1]
@@ -159,8 +158,8 @@ def _between(bounds: Bounds, low: Any, high: Any, op: str) -> Bools:
     return inside[::-1] if bounds.order == BoundaryOrder.DESCENDING else inside
 
 
-def _surely_holds(leaf: Condition, bounds: Bounds) -> Bools | None:
-    """Whether every key between a granule's bounds meets the leaf; None if bounds cannot tell."""
+def _all_keys_match(leaf: Condition, bounds: Bounds) -> Bools | None:
+    """Return whether all keys between a granule's bounds match the leaf, or None if bounds do not decide."""
     assert bounds.ordering is not None
     low, high = bounds.minima, bounds.maxima
     match leaf:
@@ -168,29 +167,29 @@ def _surely_holds(leaf: Condition, bounds: Bounds) -> Bools | None:
             key = bounds.ordering.cell(bounds.ordering.key(value))
             match op:
                 case "=":
-                    return _truth((low == key) & (high == key))
+                    return _as_bools((low == key) & (high == key))
                 case "<>":
-                    return _truth((high < key) | (low > key))
+                    return _as_bools((high < key) | (low > key))
                 case "<":
-                    return _truth(high < key)
+                    return _as_bools(high < key)
                 case "<=":
-                    return _truth(high <= key)
+                    return _as_bools(high <= key)
                 case ">":
-                    return _truth(low > key)
+                    return _as_bools(low > key)
                 case ">=":
-                    return _truth(low >= key)
+                    return _as_bools(low >= key)
         case BoundIn(negated=negated):
             keys = _sorted_keys(bounds.ordering, leaf)
             if negated:
                 return np.asarray(
                     np.searchsorted(keys, low, side="left") == np.searchsorted(keys, high, side="right")
                 )
-            return _truth(low == high) & _listed(keys, low)
+            return _as_bools(low == high) & _listed(keys, low)
         case BoundPrefix(prefix=prefix, negated=negated):
             first, after = _prefix_cells(bounds.ordering, prefix)
             if negated:
-                return _truth((high < first) | ((low >= after) if after is not None else False))
-            return _truth((low >= first) & ((high < after) if after is not None else True))
+                return _as_bools((high < first) | ((low >= after) if after is not None else False))
+            return _as_bools((low >= first) & ((high < after) if after is not None else True))
     return None
 
 
@@ -199,17 +198,17 @@ def _sorted_keys(ordering: ArrowOrdering, leaf: BoundIn) -> Keys:
 
 
 def _listed(keys: Keys, wanted: Keys) -> Bools:
-    """Whether each wanted key is among the sorted ``keys``."""
+    """Return whether each wanted key is among the sorted ``keys``."""
     place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return _truth(keys[place] == wanted)
+    return _as_bools(keys[place] == wanted)
 
 
 def _prefix_cells(ordering: ArrowOrdering, prefix: bytes) -> tuple[Keys, Keys | None]:
-    """The interval of keys that start with ``prefix``."""
+    """Return the half-open interval of keys that start with ``prefix``."""
     after = successor(prefix)
     return ordering.cell(prefix), None if after is None else ordering.cell(after)
 
 
-def _truth(verdict: Any) -> Bools:
-    """Comparisons of object arrays give objects; these are booleans."""
+def _as_bools(verdict: Any) -> Bools:
+    """Convert the result of a comparison, which has dtype object for object arrays."""
     return np.asarray(verdict, dtype=bool)

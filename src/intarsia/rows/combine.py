@@ -10,7 +10,7 @@ from intarsia.rows.selection import RowSelection
 
 
 def union(selections: Sequence[RowSelection]) -> RowSelection:
-    """Rows in any of the selections.
+    """Return the rows in any of the selections.
 
     Example:
         >>> union([RowSelection.from_ranges([(5, 9)]), RowSelection.from_ranges([(0, 6)])])
@@ -27,7 +27,7 @@ def union(selections: Sequence[RowSelection]) -> RowSelection:
 
 
 def intersection(selections: Sequence[RowSelection]) -> RowSelection:
-    """Rows in all of the selections, of which there is at least one.
+    """Return the rows in all of the selections. At least one selection is required.
 
     Example:
         >>> parts = [RowSelection.from_ranges([(0, 9)]), RowSelection.from_ranges([(1, 4), (6, 12)])]
@@ -47,7 +47,7 @@ def intersection(selections: Sequence[RowSelection]) -> RowSelection:
     steps = np.concatenate([np.ones(len(starts), np.int64), np.full(len(stops), -1, np.int64)])
     depths = np.cumsum(steps[order])
     edges = edges[order]
-    # no range of a selection touches its next one, so all selections hold a row exactly where the depth
-    # after the last step at an edge is their number
+    # the ranges of one selection are never adjacent, so all selections contain a row if and only if the depth
+    # after the last step at an edge equals their number
     inside = np.flatnonzero((depths[:-1] == len(selections)) & (edges[1:] > edges[:-1]))
     return RowSelection.union_of(edges[inside], edges[inside + 1])

@@ -1,14 +1,14 @@
-"""How the values of a leaf are ordered, and bounds as bytes, as keys and truncated.
+"""The order of a leaf's values, and the conversion of bounds between bytes, keys and truncated bounds.
 
-A *key* is what bounds are compared by: one NumPy dtype per leaf, chosen so that the order of keys is the
-order that Parquet defines for the type.
+Bounds are compared as *keys*. All keys of a leaf have one NumPy dtype, chosen so that the order of keys is
+the order that Parquet defines for the type.
 
 =====================================  ==========================================
 leaf                                   dtype of its keys
 =====================================  ==========================================
 signed integers, date, time, timestamp ``int64`` (timestamps in the file's own unit)
 unsigned integers                      ``uint64``
-float16, float, double                 ``float64``; NaN is no key
+float16, float, double                 ``float64``; NaN has no key
 decimal                                ``int64`` up to 18 digits, else Python ``int`` (unscaled)
 boolean                                ``int64``, 0 or 1
 strings, binary, fixed binary, UUID    ``bytes``, compared as unsigned bytes
@@ -36,7 +36,7 @@ from intarsia.format.structs import ColumnIndex, ConvertedType, Type
 
 Keys = npt.NDArray[Any]
 
-#: Logical types that have no order, whatever their physical type.
+#: Logical types that have no order, for any physical type.
 UNORDERED_KINDS = frozenset(("LIST", "MAP", "VARIANT", "GEOMETRY", "GEOGRAPHY", "UNKNOWN"))
 
 _INT64_DIGITS = 18
@@ -50,7 +50,7 @@ _WIDTHS = {
 }
 
 
-#: Scalars whose Python value is their key, and the kind of dtype that such keys have.
+#: Scalars whose Python value is their key, and the NumPy kind of these keys.
 _PLAIN_KINDS: dict[type[pa.Scalar], str] = {
     **dict.fromkeys((pa.Int8Scalar, pa.Int16Scalar, pa.Int32Scalar, pa.Int64Scalar), "i"),
     **dict.fromkeys((pa.UInt8Scalar, pa.UInt16Scalar, pa.UInt32Scalar, pa.UInt64Scalar), "u"),
@@ -60,12 +60,12 @@ _PLAIN_KINDS: dict[type[pa.Scalar], str] = {
 
 @dataclass(frozen=True)
 class ArrowOrdering:
-    """The order of values as Arrow holds them.
+    """The order of Arrow values.
 
     Attributes:
-        arrow_type: The type that Arrow gives the values.
-        dtype: NumPy dtype of the keys.
-        units_per_arrow: Factors ``(multiply, divide)`` from the integer that Arrow holds to the key.
+        arrow_type: The Arrow type of the values.
+        dtype: The NumPy dtype of the keys.
+        units_per_arrow: Factors ``(multiply, divide)`` that convert Arrow's integer to the key.
     """
 
     arrow_type: pa.DataType
@@ -74,7 +74,7 @@ class ArrowOrdering:
 
     @cached_property
     def is_float(self) -> bool:
-        """Whether values may be NaN, and zero has two signs."""
+        """Whether values may be NaN or negative zero."""
         return self.dtype == np.float64
 
     @cached_property
@@ -83,11 +83,11 @@ class ArrowOrdering:
         return self.dtype == object and not pa.types.is_decimal(comparison_type(self.arrow_type))
 
     def keys(self, array: pa.Array) -> Keys:
-        """Keys of the non-null values of an Arrow array of the leaf, in their order.
+        """Return the keys of the non-null values of an Arrow array, in the order of the array.
 
         Args:
-            array: Values of `arrow_type`, or of the type that it is compared as (a dictionary's value
-                type, a view's plain type, an extension's storage).
+            array: Values of `arrow_type` or of its comparison type (a dictionary's value type, a view's plain
+                type, an extension's storage).
         """
         plain = comparison_array(array, comparison_type(array.type)).drop_null()
         data_type = plain.type
@@ -112,17 +112,17 @@ class ArrowOrdering:
         return np.asarray(keys // divide) if divide != 1 else keys
 
     def cell(self, key: Any) -> Keys:
-        r"""A key as an array without dimensions, safe to compare with arrays of keys.
+        r"""Return a key as a zero-dimensional array, which can safely be compared with arrays of keys.
 
-        NumPy would make a fixed-width string of bare bytes, which loses their trailing zeros, and a
-        float of a number beside ``uint64``.
+        NumPy converts bare bytes to a fixed-width string, which drops trailing zeros, and compares a bare
+        number with ``uint64`` as floats.
         """
         cell = np.empty((), dtype=self.dtype)
         cell[()] = key
         return cell
 
     def key(self, scalar: pa.Scalar) -> Any:
-        """The key of one non-null Arrow value, as a Python number or bytes."""
+        """Return the key of a non-null Arrow value, as a Python number or bytes."""
         if _PLAIN_KINDS.get(type(scalar)) == self.dtype.kind and self.units_per_arrow == (1, 1):
             return scalar.as_py()
         if self.is_bytes and isinstance(scalar, pa.BinaryScalar):
@@ -133,11 +133,11 @@ class ArrowOrdering:
 
 @dataclass(frozen=True)
 class Ordering(ArrowOrdering):
-    """The order of one leaf's values, and its bounds as a file holds them.
+    """The order of the values of a leaf, and the encoding of its bounds in a file.
 
     Attributes:
         leaf: The leaf.
-        wire: Dtype of a bound's bytes, where it is a plain little-endian number; else None.
+        wire: The dtype of an encoded bound, if it is a plain little-endian number; else None.
         decimal: Whether bounds are big-endian two's complement (FIXED or BYTE_ARRAY decimals).
     """
 
@@ -151,14 +151,14 @@ class Ordering(ArrowOrdering):
         return self.leaf.is_text
 
     def decode_pages(self, index: ColumnIndex, pages: Sequence[int] | None = None) -> tuple[Keys, Keys]:
-        """Keys of the lower and of the upper bounds of some pages.
+        """Return the keys of the lower and of the upper bounds of pages.
 
         Args:
-            index: Bounds of the leaf's pages.
-            pages: Ordinals of pages; None for all that are not null pages.
+            index: The ColumnIndex of the leaf.
+            pages: The ordinals of the pages. None means all pages but null pages.
 
         Raises:
-            CorruptFileError: If a bound is none of the leaf's type.
+            CorruptFileError: A bound is not valid for the leaf's type.
         """
         if pages is None:
             pages = [page for page, is_null in enumerate(index.null_pages) if not is_null]
@@ -166,16 +166,19 @@ class Ordering(ArrowOrdering):
         return lows, self.decode([index.max_values[page] for page in pages])
 
     def decode(self, bounds: Sequence[bytes]) -> Keys:
-        """Keys of bounds as a file holds them.
+        """Return the keys of encoded bounds.
 
         Raises:
-            CorruptFileError: If a bound has the wrong length for its type.
+            CorruptFileError: The length of a bound is wrong for its type.
         """
         if self.wire is not None:
             width = self.wire.itemsize
             if set(map(len, bounds)) - {width}:
                 raise CorruptFileError(
-                    f"a bound of {self.leaf.name!r} is not {width} bytes long", struct="Statistics"
+                    f"a bound of {self.leaf.name!r} is not {width} bytes long",
+                    reason="bound-length",
+                    column=self.leaf.name,
+                    struct="Statistics",
                 )
             return _widened(np.frombuffer(b"".join(bounds), dtype=self.wire), self.dtype)
         keys = np.empty(len(bounds), dtype=self.dtype)
@@ -184,14 +187,17 @@ class Ordering(ArrowOrdering):
                 keys[:] = [int.from_bytes(bound, "big", signed=True) for bound in bounds]
             except OverflowError as error:
                 raise CorruptFileError(
-                    f"a bound of {self.leaf.name!r} has more digits than its type", struct="Statistics"
+                    f"a bound of {self.leaf.name!r} has more digits than its type",
+                    reason="bound-digits",
+                    column=self.leaf.name,
+                    struct="Statistics",
                 ) from error
         else:
             keys[:] = bounds
         return keys
 
     def encode(self, key: Any) -> bytes:
-        """A key as a file holds it; the inverse of `decode`."""
+        """Encode a key as in a file, the inverse of `decode`."""
         if self.wire is not None:
             return np.asarray(key).astype(self.wire).tobytes()
         if self.decimal:
@@ -202,7 +208,7 @@ class Ordering(ArrowOrdering):
 
 
 def arrow_ordering(arrow_type: pa.DataType) -> ArrowOrdering | None:
-    """The order in which Arrow compares values of a type, whatever a file holds; None if it compares none.
+    """Return the order of Arrow values of a type, independent of any file, or None if it has no order.
 
     Example:
         >>> arrow_ordering(pa.timestamp("ns")).dtype
@@ -226,11 +232,11 @@ def arrow_ordering(arrow_type: pa.DataType) -> ArrowOrdering | None:
 
 
 def ordering_for(leaf: Leaf, arrow_type: pa.DataType) -> Ordering | None:
-    """The order of a leaf's values; None where Parquet defines none, or Arrow's type does not fit it.
+    """Return the order of a leaf's values, or None if Parquet defines no order or the types do not agree.
 
     Args:
         leaf: The leaf.
-        arrow_type: The type that Arrow gives its values.
+        arrow_type: The Arrow type of its values.
     """
     kind = leaf.logical_name
     if (
@@ -239,7 +245,7 @@ def ordering_for(leaf: Leaf, arrow_type: pa.DataType) -> Ordering | None:
         or leaf.element.converted_type == ConvertedType.INTERVAL
     ):
         return None
-    if leaf.logical is not None and kind is None:  # a logical type that is newer than this version
+    if leaf.logical is not None and kind is None:  # a logical type that this version does not know
         return None
     plain = comparison_type(arrow_type)
 
@@ -284,7 +290,7 @@ _PARQUET_UNITS = {"MILLIS": "ms", "MICROS": "us", "NANOS": "ns"}
 
 
 def _units(leaf: Leaf, plain: pa.DataType) -> tuple[int, int] | None:
-    """Factors from the integer that Arrow holds to the one in the file; None if the types do not fit."""
+    """Return the factors from Arrow's integer to the integer in the file, or None if the types disagree."""
     logical = leaf.logical
     if logical is not None and (time := logical.TIME or logical.TIMESTAMP) is not None:
         if not (pa.types.is_time(plain) or pa.types.is_timestamp(plain)):
@@ -296,7 +302,7 @@ def _units(leaf: Leaf, plain: pa.DataType) -> tuple[int, int] | None:
         if unit is None:
             return None
         file, arrow = _UNIT_PER_SECOND[_PARQUET_UNITS[unit]], _UNIT_PER_SECOND[plain.unit]
-        # Arrow finer than the file would need a division, and then two of its values may share one key
+        # if Arrow's unit is finer, the conversion divides, and two values may have the same key
         return (file // arrow, 1) if file >= arrow else None
     if logical is not None and logical.DATE is not None:
         if pa.types.is_date64(plain):
@@ -308,7 +314,7 @@ def _units(leaf: Leaf, plain: pa.DataType) -> tuple[int, int] | None:
 
 
 def _widened(numbers: Keys, dtype: np.dtype[Any]) -> Keys:
-    """The same numbers in the dtype of keys; a signaling NaN becomes a quiet one without a warning."""
+    """Convert numbers to the dtype of keys. A signaling NaN becomes a quiet one without a warning."""
     if numbers.dtype.kind != "f":
         return numbers.astype(dtype)
     with np.errstate(invalid="ignore"):
@@ -316,7 +322,7 @@ def _widened(numbers: Keys, dtype: np.dtype[Any]) -> Keys:
 
 
 def _unscaled(array: pa.Array, dtype: np.dtype[Any]) -> Keys:
-    """Unscaled integers of a decimal array without nulls."""
+    """Return the unscaled integers of a decimal array without nulls."""
     width = array.type.byte_width
     buffer = array.buffers()[1]
     if buffer is None:
@@ -324,7 +330,7 @@ def _unscaled(array: pa.Array, dtype: np.dtype[Any]) -> Keys:
     raw = memoryview(buffer)[array.offset * width : (array.offset + len(array)) * width]
     if width <= 8:
         return np.frombuffer(raw, dtype=f"<i{width}").astype(dtype)
-    if dtype == np.int64:  # at most 18 digits: the low word holds all of the number
+    if dtype == np.int64:  # up to 18 digits fit in the low word
         return np.frombuffer(raw, dtype="<i8").reshape(-1, width // 8)[:, 0].copy()
     keys = np.empty(len(array), dtype=object)
     keys[:] = [int.from_bytes(raw[i : i + width], "little", signed=True) for i in range(0, len(raw), width)]
@@ -333,17 +339,17 @@ def _unscaled(array: pa.Array, dtype: np.dtype[Any]) -> Keys:
 
 # --- truncation --------------------------------------------------------------------------------------
 
-#: Longer bounds of text and binary columns are cut to so many bytes where an index is built.
+#: Longer bounds of text and binary columns are truncated to this many bytes when an index is built.
 MAX_BOUND_BYTES = 64
 
 
 def truncate_min(bound: bytes, limit_bytes: int, *, text: bool) -> bytes:
-    """A lower bound of at most ``limit_bytes`` that is not above ``bound``.
+    """Return a lower bound of at most ``limit_bytes`` that is not above ``bound``.
 
     Args:
         bound: The exact minimum.
-        limit_bytes: Longest result.
-        text: Whether the bound is UTF-8, and must stay so.
+        limit_bytes: The maximum length of the result.
+        text: Whether the bound is UTF-8 and the result must be, too.
 
     Example:
         >>> truncate_min(b"abcdef", 3, text=True)
@@ -357,7 +363,7 @@ def truncate_min(bound: bytes, limit_bytes: int, *, text: bool) -> bytes:
 
 
 def truncate_max(bound: bytes, limit_bytes: int, *, text: bool) -> bytes:
-    r"""An upper bound of at most ``limit_bytes`` that is not below ``bound``, or ``bound`` if there is none.
+    r"""Return an upper bound of at most ``limit_bytes`` that is not below ``bound``, or ``bound`` itself.
 
     Example:
         >>> truncate_max(b"abcdef", 3, text=True)
@@ -378,7 +384,7 @@ def truncate_max(bound: bytes, limit_bytes: int, *, text: bool) -> bytes:
 
 
 def successor(prefix: bytes) -> bytes | None:
-    r"""The least bytes above everything that starts with ``prefix``; None if there are none.
+    r"""Return the smallest bytes above all bytes that start with ``prefix``, or None.
 
     Example:
         >>> successor(b"ab"), successor(b"a\xff"), successor(b"\xff")
@@ -389,7 +395,7 @@ def successor(prefix: bytes) -> bytes | None:
 
 
 def _cut_text(text: bytes, limit_bytes: int) -> bytes:
-    """The longest start of UTF-8 bytes that ends between characters."""
+    """Return the longest prefix within the limit that ends between UTF-8 characters."""
     end = limit_bytes
     while end > 0 and text[end] & 0xC0 == 0x80:
         end -= 1
@@ -397,18 +403,18 @@ def _cut_text(text: bytes, limit_bytes: int) -> bytes:
 
 
 def _increment_text(text: bytes, limit_bytes: int) -> bytes | None:
-    """UTF-8 bytes just above ``text`` and within the limit: its last character that can be is raised."""
+    """Return UTF-8 just above ``text`` and within the limit, by incrementing its last possible character."""
     try:
         characters = text.decode("utf-8")
     except UnicodeDecodeError:
         return None
     while characters:
         point = ord(characters[-1]) + 1
-        if 0xD800 <= point <= 0xDFFF:  # surrogates are no characters
+        if 0xD800 <= point <= 0xDFFF:  # surrogates are not characters
             point = 0xE000
         if point <= 0x10FFFF:
             raised = (characters[:-1] + chr(point)).encode("utf-8")
-            if len(raised) <= limit_bytes:  # the next character may take a byte more
+            if len(raised) <= limit_bytes:  # the next character may be one byte longer
                 return raised
         characters = characters[:-1]
     return None

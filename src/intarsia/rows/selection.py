@@ -1,11 +1,11 @@
-"""Sets of rows, as sorted half-open ranges, and their algebra.
+"""Sets of rows as sorted half-open ranges, and their algebra.
 
-A `RowSelection` knows nothing of files, pages or I/O: row groups, pages and files are row ranges,
-so that page boundaries that differ from column to column do not matter.
+A `RowSelection` is independent of files, pages and I/O. Row groups, pages and files are ranges of rows, so
+columns may have different page boundaries.
 
-Invariants, which every operation keeps: ``starts`` and ``stops`` are ``int64`` arrays of one length;
-``starts[i] < stops[i]`` (no empty range); ``stops[i] < starts[i + 1]`` (sorted, disjoint and not adjacent).
-Two selections of the same rows are therefore equal array by array.
+Every operation preserves these invariants: ``starts`` and ``stops`` are ``int64`` arrays of equal length;
+``starts[i] < stops[i]`` (ranges are not empty); ``stops[i] < starts[i + 1]`` (ranges are sorted, disjoint and
+not adjacent). Two selections of the same rows therefore have equal arrays.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class RowSelection:
     """An immutable set of rows.
 
     Args:
-        starts: First row of each range.
-        stops: Row after the last of each range.
+        starts: The first row of each range.
+        stops: The row after the last row of each range.
 
-    Use `from_ranges` for ranges that may overlap, touch, be empty or unsorted; the constructor
-    trusts its input.
+    The constructor does not check its input. Use `from_ranges` for ranges that may overlap or be adjacent,
+    empty or unsorted.
 
     Example:
         >>> a = RowSelection.from_ranges([(0, 10), (20, 30)])
@@ -50,20 +50,20 @@ class RowSelection:
 
     @classmethod
     def from_ranges(cls, ranges: Iterable[tuple[int, int]]) -> RowSelection:
-        """Rows in any of the ranges ``(start, stop)``, in any order."""
+        """Return the rows in any of the ranges ``(start, stop)``, given in any order."""
         pairs = np.asarray(list(ranges), dtype=np.int64).reshape(-1, 2)
         return cls.union_of(pairs[:, 0], pairs[:, 1])
 
     @classmethod
     def of_range(cls, start: int, stop: int) -> RowSelection:
-        """Rows from ``start`` up to ``stop``; none if that is empty."""
+        """Return the rows from ``start`` up to ``stop``. The range may be empty."""
         if start >= stop:
             return _NONE
         return cls(np.array((start,), dtype=np.int64), np.array((stop,), dtype=np.int64))
 
     @classmethod
     def union_of(cls, starts: npt.ArrayLike, stops: npt.ArrayLike) -> RowSelection:
-        """Rows in any of the ranges given as two arrays; ranges may overlap, touch or be empty."""
+        """Return the rows in any of the ranges, which may overlap or be adjacent, empty or unsorted."""
         first = np.asarray(starts, dtype=np.int64)
         last = np.asarray(stops, dtype=np.int64)
         filled = first < last
@@ -85,7 +85,7 @@ class RowSelection:
 
     @classmethod
     def from_mask(cls, mask: npt.NDArray[np.bool_], first_row: int = 0) -> RowSelection:
-        """Rows where ``mask`` is true; ``mask[0]`` is row ``first_row``."""
+        """Return the rows where ``mask`` is true, where ``mask[0]`` is row ``first_row``."""
         padded = np.zeros(len(mask) + 2, dtype=np.int8)
         padded[1:-1] = mask
         steps = np.diff(padded)
@@ -96,42 +96,42 @@ class RowSelection:
 
     @classmethod
     def from_rows(cls, rows: npt.ArrayLike) -> RowSelection:
-        """Rows given one by one, in any order."""
+        """Return the given rows, in any order."""
         ordinals = np.asarray(rows, dtype=np.int64)
         return cls.union_of(ordinals, ordinals + 1)
 
     @classmethod
     def all(cls, num_rows: int) -> RowSelection:
-        """Rows 0 to ``num_rows``."""
+        """Return the rows from 0 up to ``num_rows``."""
         return cls.of_range(0, num_rows)
 
     @classmethod
     def none(cls) -> RowSelection:
-        """No rows."""
+        """Return the empty selection."""
         return _NONE
 
     @property
     def num_rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         if len(self.starts) == 1:
             return int(self.stops[0]) - int(self.starts[0])
         return int((self.stops - self.starts).sum())
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no row."""
+        """Whether the selection has no rows."""
         return len(self.starts) == 0
 
     def __and__(self, other: RowSelection) -> RowSelection:
-        """Rows in both."""
-        # most selections are one range, for which the general way below costs ten times as much
+        """Return the rows in both selections."""
+        # most selections are a single range; the general case below costs ten times as much for them
         if len(self.starts) == 1:
             return other.clip(int(self.starts[0]), int(self.stops[0]))
         if len(other.starts) == 1:
             return self.clip(int(other.starts[0]), int(other.stops[0]))
         if self.is_empty or other.is_empty:
             return _NONE
-        # For each of my ranges, the other's ranges from `low` up to `high` overlap it.
+        # Each range of `self` overlaps the ranges of `other` from `low` up to `high`.
         low = other.stops.searchsorted(self.starts, side="right")
         high = other.starts.searchsorted(self.stops, side="left")
         counts = np.maximum(high - low, 0)
@@ -144,7 +144,7 @@ class RowSelection:
         )
 
     def __or__(self, other: RowSelection) -> RowSelection:
-        """Rows in either."""
+        """Return the rows in either selection."""
         if self.is_empty:
             return other
         if other.is_empty or other is self:
@@ -154,7 +154,7 @@ class RowSelection:
         )
 
     def __sub__(self, other: RowSelection) -> RowSelection:
-        """Rows of this one that the other lacks."""
+        """Return the rows that are not in the other selection."""
         if self.is_empty or other.is_empty:
             return self
         bottom = int(self.starts[0])
@@ -165,11 +165,11 @@ class RowSelection:
         return self & gaps
 
     def shift(self, rows: int) -> RowSelection:
-        """The same set, every row moved by ``rows``."""
+        """Return the selection with every row moved by ``rows``."""
         return RowSelection(self.starts + rows, self.stops + rows)
 
     def clip(self, start: int, stop: int) -> RowSelection:
-        """Rows from ``start`` up to ``stop``."""
+        """Return the rows from ``start`` up to ``stop``."""
         if self.is_empty or start >= stop:
             return _NONE
         if start <= self.starts[0] and self.stops[-1] <= stop:
@@ -185,7 +185,7 @@ class RowSelection:
         return RowSelection(starts, stops)
 
     def head(self, num_rows: int) -> RowSelection:
-        """The first ``num_rows`` rows."""
+        """Return the first ``num_rows`` rows."""
         if num_rows <= 0:
             return _NONE
         before = np.cumsum(self.stops - self.starts)
@@ -197,7 +197,7 @@ class RowSelection:
         return RowSelection(self.starts[: last + 1], stops)
 
     def overlaps(self, starts: npt.ArrayLike, stops: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-        """For each granule ``starts[i]`` to ``stops[i]``, whether it holds a selected row; never if empty."""
+        """Return whether each granule ``starts[i]`` to ``stops[i]`` has a selected row, False if empty."""
         first, last = np.asarray(starts), np.asarray(stops)
         if len(self.starts) == 1:
             return np.asarray((first < self.stops[0]) & (last > self.starts[0]) & (first < last))
@@ -206,7 +206,7 @@ class RowSelection:
         return np.asarray((low < high) & (first < last))
 
     def covers(self, starts: npt.ArrayLike, stops: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-        """For each granule, whether every row of it is selected (an empty granule is covered)."""
+        """Return whether all rows of each granule are selected, True if it is empty."""
         first = np.asarray(starts)
         last = np.asarray(stops)
         if self.is_empty:
@@ -216,10 +216,10 @@ class RowSelection:
         return np.asarray(inside | (first >= last))
 
     def count_between(self, edges: Rows) -> Rows:
-        """For each granule ``edges[i]`` to ``edges[i + 1]``, how many of its rows are selected.
+        """Count the selected rows of each granule ``edges[i]`` to ``edges[i + 1]``.
 
         Args:
-            edges: Ascending; one more than there are granules.
+            edges: The boundaries of the granules, ascending, one more than granules.
 
         Example:
             >>> RowSelection.from_ranges([(2, 4), (7, 20)]).count_between(np.array([0, 3, 10, 15]))
@@ -230,21 +230,21 @@ class RowSelection:
         before = np.concatenate([[0], np.cumsum(self.stops - self.starts)])
         place = np.searchsorted(self.starts, edges, side="right")  # ranges that start at or before the edge
         last = np.maximum(place - 1, 0)
-        beyond = np.maximum(self.stops[last] - edges, 0)  # rows of the last such range at or after the edge
+        beyond = np.maximum(self.stops[last] - edges, 0)  # rows of the last of them at or after the edge
         return np.diff(before[place] - np.where(place > 0, beyond, 0))
 
     def rows(self) -> Rows:
-        """Every row, one by one."""
+        """Return the ordinals of all rows."""
         lengths = self.stops - self.starts
         shift = np.repeat(self.starts - (np.cumsum(lengths) - lengths), lengths)
         return np.asarray(np.arange(int(lengths.sum()), dtype=np.int64) + shift)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        """The ranges, as Python integers."""
+        """Iterate over the ranges as Python integers."""
         return zip(self.starts.tolist(), self.stops.tolist(), strict=True)
 
     def __len__(self) -> int:
-        """How many ranges there are (not rows: see `num_rows`)."""
+        """Return the number of ranges. `num_rows` is the number of rows."""
         return len(self.starts)
 
     def __eq__(self, other: Any) -> bool:
