@@ -57,18 +57,6 @@ def test_values_that_are_not_an_index(path, tmp_path, indexes):
     assert not (tmp_path / "t").exists()
 
 
-@pytest.mark.parametrize("act", [lambda path: ia.attach(path, [ia.PageIndex()]), ia.detach])
-def test_a_folder(tmp_path, path, act):
-    for folder in (tmp_path, f"{tmp_path}/", tmp_path.as_uri()):
-        with pytest.raises(IsADirectoryError) as raised:
-            act(folder)
-        message = one_line(raised)
-        assert message.startswith(f"{folder}: this is a folder")
-        assert "intarsia.open(folder).files" in message
-        assert "intarsia index" in message
-    assert ia.attach(ia.open(tmp_path).files[0].path, [ia.PageIndex()]).changed
-
-
 # --- rows ----------------------------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@
     │   └── NotTabularError (TypeError) the data does not consist of rows and columns
     ├── ReplaceError (OSError)          a file could not be replaced; the old file is untouched
     │   └── ChangedMeanwhileError       the file changed after it was read
+    ├── FilesFailedError                some of many files failed, the others are done; the errors of all
     ├── ListingError (OSError)          the files of a folder cannot be listed
     ├── ObjectStoreError (OSError)      an object store is unreachable, refuses access, or is unknown
     ├── ReplacedWhileReadError (OSError)  the file changed after it was opened
@@ -29,7 +30,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 
 class IntarsiaError(Exception):
@@ -164,6 +166,24 @@ class ObjectStoreError(IntarsiaError, OSError):
 
 class ListingError(IntarsiaError, OSError):
     """The files of a folder cannot be listed, such as in a loop of symbolic links."""
+
+
+class FilesFailedError(IntarsiaError):
+    """An action failed on some of many files; on the others it succeeded.
+
+    Args:
+        errors: The error of each file that failed, by its path.
+        report: The report of the action, with all files.
+        message: As in `IntarsiaError`.
+    """
+
+    def __init__(self, errors: Mapping[str, Exception], report: Any, message: str = "") -> None:
+        super().__init__(message, reason="files-failed")
+        self.errors = dict(errors)
+        self.report = report
+
+    def __reduce__(self) -> tuple[type[FilesFailedError], tuple[dict[str, Exception], Any, str]]:
+        return type(self), (self.errors, self.report, self.message)
 
 
 class ReplacedWhileReadError(IntarsiaError, OSError):

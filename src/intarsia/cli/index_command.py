@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from intarsia.cli.arguments import AsJson, Paths
-from intarsia.cli.each_file import Results, find_paths, for_each, left_alone
+from intarsia.cli.each_file import find, left_alone, show_failures
 from intarsia.cli.failures import UsageError
 from intarsia.cli.index_calls import index_kinds, parse_index
-from intarsia.cli.terminal import ShowDone, count, print_json, printable, size
+from intarsia.cli.terminal import count, print_json, printable, progress, size
 
 if TYPE_CHECKING:
-    from intarsia.embed import AttachReport, Bloom, DetachReport
+    from intarsia.embed import Bloom, RestoreReport
     from intarsia.indexes.distinct import Distinct
 
 INDEX_EXAMPLES = """
@@ -90,6 +88,7 @@ def index(
     A bad file is reported, and the others are processed. For a lake on a cluster, see intarsia.spark.index.
     """
     from intarsia.embed import PageIndex, Statistics
+    from intarsia.embed.many import attach_files, check_columns, distinct_paths
 
     asked: list[Any] = [PageIndex()] if page_index else []
     asked += [Statistics()] if statistics else []
@@ -98,12 +97,16 @@ def index(
     asked += [parse_index(text) for text in add or ()]
     if not asked:
         raise UsageError("nothing to add; say --page-index, --distinct COLUMN, or --add KIND(COLUMN)")
-    files, others = find_paths(path)
-    _check_columns(files, [column for item in asked for column in _columns_of(item)])
-    started = time.perf_counter()
-    outcome = for_each("indexing", files, lambda file, show: _attach(file, asked, show))
-    _tell_attached(outcome, time.perf_counter() - started, others, as_json=json)
-    raise typer.Exit(outcome.exit_code)
+    found = find(path)
+    check_columns(distinct_paths(found), asked)
+    with progress("indexing", len(distinct_paths(found))) as show:
+        report, failed = attach_files(found, asked, show)
+    if json:
+        print_json(report.to_dict())
+    else:
+        show_failures(failed)
+        print("\n".join(map(printable, report.summary().splitlines())))
+    raise typer.Exit(1 if failed else 0)
 
 
 def parse_distinct(text: str) -> Distinct:
@@ -153,80 +156,27 @@ def parse_bloom(text: str) -> Bloom:
         raise UsageError(f"--bloom {text}: {share!r} is not a share between 0 and 1, such as 0.01") from None
 
 
-def _columns_of(index: Any) -> tuple[str, ...]:
-    """The columns that an index names; the page index and statistics are about all."""
-    if hasattr(index, "columns"):
-        return tuple(index.columns)
-    return (index.column,) if hasattr(index, "column") else ()
-
-
-def _check_columns(files: Sequence[str], columns: Sequence[str]) -> None:
-    """Tell of a mistyped column at once, by the first file that can be read."""
-    from intarsia.check.inspection import open_one
-    from intarsia.errors import FormatError
-    from intarsia.predicate import resolve_column
-
-    for file in files:
-        try:
-            with open_one(file) as opened:
-                schema = opened.arrow_schema
-        except (FormatError, OSError):
-            continue
-        for column in columns:
-            resolve_column(schema, column)
-        return
-
-
-def _attach(file: str, asked: Sequence[Any], show: ShowDone) -> AttachReport:
-    from intarsia.embed import attach
-
-    return attach(file, asked, progress=lambda done, total, _: show(done / max(1, total)))
-
-
-def _tell_attached(outcome: Results[AttachReport], seconds: float, others: int, *, as_json: bool) -> None:
-    """The report that `intarsia.spark.index` gives, too."""
-    from intarsia.embed.index_report import IndexedFile, IndexReport
-
-    done = [IndexedFile.of(report) for report in outcome.done]
-    failed = [IndexedFile(failure["path"], error=failure["error"]) for failure in outcome.failures()]
-    report = IndexReport(tuple(sorted([*done, *failed], key=lambda file: file.path)), seconds, others)
-    if as_json:
-        print_json(report.to_dict())
-        return
-    outcome.tell_failures()  # on stderr
-    print("\n".join(map(printable, report.summary().splitlines())))
-
-
 def detach(path: Paths, json: AsJson = False) -> None:
     """Remove what was attached: each file is again what it was, byte for byte."""
-    from intarsia.embed import detach as detach_file
+    from intarsia.embed.many import detach_files, distinct_paths
 
-    files, others = find_paths(path)
-    outcome = for_each("detaching", files, lambda file, _: detach_file(file))
-    _tell_detached(outcome, others, as_json=json)
-    raise typer.Exit(outcome.exit_code)
+    found = find(path)
+    with progress("detaching", len(distinct_paths(found))) as show:
+        report = detach_files(found, show)
+    if json:
+        print_json(report.to_dict())
+    else:
+        show_failures(report.failed)
+        print(_summary(report))
+    raise typer.Exit(1 if report.failed else 0)
 
 
-def _tell_detached(outcome: Results[DetachReport], others: int, *, as_json: bool) -> None:
-    detached = [report for report in outcome.done if report.detached]
-    removed = sum(report.bytes_before - report.bytes_after for report in detached)
-    if as_json:
-        print_json(
-            {
-                "files": outcome.files,
-                "other_files": others,
-                "detached": len(detached),
-                "bytes_removed": removed,
-                "failed": outcome.failures(),
-                "reports": [report.to_dict() for report in outcome.done],
-            }
-        )
-        return
-    outcome.tell_failures()
-    untouched = len(outcome.done) - len(detached)
-    print(
-        f"{len(detached):,} of {count(outcome.files, 'file')} restored, {size(removed)} taken off"
+def _summary(report: RestoreReport) -> str:
+    untouched = len(report.per_file) - report.files_detached
+    return (
+        f"{report.files_detached:,} of {count(report.files_total, 'file')} restored, "
+        f"{size(report.bytes_removed)} taken off"
         + (f"; {untouched:,} had nothing attached" if untouched else "")
-        + (f"; {len(outcome.failed):,} failed" if outcome.failed else "")
-        + left_alone(others)
+        + (f"; {len(report.failed):,} failed" if report.failed else "")
+        + left_alone(report.files_other)
     )

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from intarsia.cli.arguments import AsJson, Paths
-from intarsia.cli.each_file import Results, find_paths, for_each, left_alone
+from intarsia.cli.each_file import find_paths, for_each, left_alone, show_failures
 from intarsia.cli.terminal import ShowDone, count, dim, print_json, printable, red
 
 if TYPE_CHECKING:
     from intarsia.check.verification import VerifyReport
+    from intarsia.lake.each_file import FileResults
 
 EXAMPLES = """
 intarsia verify flights.parquet
@@ -61,10 +62,10 @@ def verify(
     if json:
         print_json(
             {
-                "files": outcome.files,
+                "files": outcome.num_files,
                 "other_files": others,
                 "ok": ok,
-                "failed": outcome.failures(),
+                "failed": [failure.to_dict() for failure in outcome.failed],
                 "reports": [report.to_dict() for report in outcome.done],
             }
         )
@@ -79,8 +80,8 @@ def _verify(path: str, show: ShowDone) -> VerifyReport:
     return verify_file(path, progress=lambda done, total, _: show(done / max(1, total)))
 
 
-def _tell(outcome: Results[VerifyReport], others: int) -> None:
-    outcome.tell_failures()
+def _tell(outcome: FileResults[VerifyReport], others: int) -> None:
+    show_failures(outcome.failed)
     for report in outcome.done:
         for finding in report.findings:
             style = red if finding.severity == "error" else dim

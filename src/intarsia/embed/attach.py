@@ -55,49 +55,13 @@ Attachables: TypeAlias = "Attachable | Iterable[Attachable]"
 ColumnsOf: TypeAlias = Callable[[ParquetInput, Callable[[ChunkKey], "bytes | None"]], FileColumns]
 
 
-def attach(
+def attach_file(
     path: str | os.PathLike[str], indexes: Attachables, *, progress: Progress | None = None
 ) -> AttachReport:
-    """Add indexes to a Parquet file.
-
-    The original bytes remain unchanged at the start of the file, and `detach` restores them.  The file is
-    replaced atomically and keeps its modification time, because its rows do not change.  An index that is
-    already attached is kept.  An index of the same kind, columns and granularity but with other parameters
-    replaces the old one.
-
-    Args:
-        path: A local file, or the URL of an object in a store that supports conditional puts.
-        indexes: One index or several.
-        progress: Called as ``progress(done_units, total_units, label)``.
-
-    Returns:
-        The indexes that were built and kept, and notes about columns without an index.
+    """Add indexes to one Parquet file; see `intarsia.attach`.
 
     Raises:
-        FileNotFoundError: If the path does not exist.
         IsADirectoryError: If the path is a folder.
-        CorruptFileError: If the file is not a Parquet file, or is damaged.
-        UnsupportedFeatureError: If the file is encrypted, signed or has no columns.
-        NewerDirectoryError: If a later version of Intarsia attached indexes to the file.
-        IndexBuildError: If an element of ``indexes`` is not an index, occurs twice, has invalid parameters,
-            or cannot be built on its columns.
-        ColumnNotFoundError: If the file has no such column; the message names near matches.
-        ReplaceError: If the new file cannot be written, or the object is larger than 1 GiB.
-        ChangedMeanwhileError: If another process changed the file, in two attempts in a row.
-        ReplacedWhileReadError: If the file was replaced while it was read, in two attempts in a row.
-        ObjectStoreError: If the store behind a URL cannot be reached, refuses the request, or is unknown.
-
-    After an error the old file is unchanged.
-
-    Example:
-        >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
-        >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
-        >>> pq.write_table(pa.table({"city": ["Bern", "Basel"] * 500}), path)
-        >>> report = ia.attach(path, [ia.PageIndex(), ia.Distinct("city")])
-        >>> report.built, report.bytes_added > 0
-        (('page_index', 'distinct(city):page'), True)
-        >>> ia.attach(path, ia.Distinct("city")).kept
-        ('distinct(city):page',)
     """
     asked = checked_indexes(indexes)
     try:
@@ -114,7 +78,7 @@ def attach_to(
     progress: Progress | None = None,
     columns_of: ColumnsOf = FileColumns,
 ) -> AttachReport:
-    """Add indexes to a target, without the second attempt that `attach` makes if the file changed."""
+    """Add indexes to a target, without the second attempt that `attach_file` makes if the file changed."""
     started = time.perf_counter()
     asked = checked_indexes(indexes)
     with ParquetInput(target.open()) as current, current.named_errors():

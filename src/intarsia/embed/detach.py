@@ -16,40 +16,11 @@ from intarsia.file import ParquetInput
 from intarsia.storage.target import find_target
 
 
-def detach(path: str | os.PathLike[str]) -> DetachReport:
-    """Restore the original file, if indexes are attached to it.
-
-    Indexes that `intarsia.write_table` wrote are removed, too.
-
-    Args:
-        path: A local file, or the URL of an object in a store that supports conditional puts.
-
-    Returns:
-        The names of the removed indexes; ``detached`` is False if nothing was attached and the file was not
-        changed.
+def detach_file(path: str | os.PathLike[str]) -> DetachReport:
+    """Restore the original of one file, if indexes were added to it; see `intarsia.detach`.
 
     Raises:
-        FileNotFoundError: If the path does not exist.
         IsADirectoryError: If the path is a folder.
-        CorruptFileError: If the file is not a Parquet file, or is damaged.
-        UnsupportedFeatureError: If the file is encrypted or signed.
-        IndexPayloadError: If the file's directory of indexes belongs to another file.
-        NewerDirectoryError: If a later version of Intarsia attached indexes to the file.
-        ReplaceError: If the file cannot be replaced.
-        ChangedMeanwhileError: If another process changed the file.
-        ReplacedWhileReadError: If the file was replaced while it was read.
-        ObjectStoreError: If the store behind a URL cannot be reached, refuses the request, or is unknown.
-
-    After an error the file is unchanged.
-
-    Example:
-        >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
-        >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
-        >>> pq.write_table(pa.table({"city": ["Bern", "Basel"] * 500}), path)
-        >>> size = os.path.getsize(path)
-        >>> _ = ia.attach(path, ia.Distinct("city"))
-        >>> ia.detach(path).removed, os.path.getsize(path) == size
-        (('distinct(city):page',), True)
     """
     started = time.perf_counter()
     target = find_target(path)

@@ -70,7 +70,7 @@ class IndexedFile:
 
 @dataclass(frozen=True)
 class IndexReport:
-    """The report of `intarsia.spark.index` or of ``intarsia index``; ``str(report)`` is for people.
+    """The report of `attach` over many files, or of `intarsia.spark.index`; ``str(report)`` is for people.
 
     Attributes:
         per_file: Every file, ordered by path.
@@ -106,6 +106,21 @@ class IndexReport:
     def files_failed(self) -> int:
         """Number of files that could not be indexed; they are unchanged."""
         return sum(file.error is not None for file in self.per_file)
+
+    @property
+    def changed(self) -> bool:
+        """Whether any file was replaced."""
+        return self.files_indexed > 0
+
+    @property
+    def built(self) -> tuple[str, ...]:
+        """Names of the indexes that were built in at least one file."""
+        return tuple(dict.fromkeys(name for file in self.per_file for name in file.built))
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Names of the indexes that at least one file had already."""
+        return tuple(dict.fromkeys(name for file in self.per_file for name in file.kept))
 
     @property
     def failed(self) -> list[dict[str, str]]:

@@ -10,8 +10,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from intarsia.embed import Bloom, PageIndex, Statistics, attach
-from intarsia.embed.attach import STANDARD, Attachable, Attachables, checked_indexes
+from intarsia.embed import Bloom, PageIndex, Statistics
+from intarsia.embed.attach import STANDARD, Attachable, Attachables, attach_file, checked_indexes
 from intarsia.embed.index_report import IndexedFile, IndexReport
 from intarsia.embed.progress import Progress
 from intarsia.errors import IndexBuildError, ListingError
@@ -99,7 +99,7 @@ def _attach_one(path: str, shipped: Sequence[Shipped]) -> IndexedFile:
     """Runs on an executor."""
     started = time.perf_counter()
     try:
-        report = attach(path, [_unpacked(item) for item in shipped])
+        report = attach_file(path, [_unpacked(item) for item in shipped])
     except Exception as error:  # noqa: BLE001  whatever is wrong with one file must not stop the others
         size = os.path.getsize(path) if os.path.isfile(path) else 0
         text = f"{type(error).__name__}: {str(error).removeprefix(f'{path}: ')}"

@@ -1,0 +1,242 @@
+"""`attach` and `detach`, for one file and for many."""
+
+from __future__ import annotations
+
+import glob
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+from intarsia.embed.attach import Attachable, Attachables, attach_file, checked_indexes
+from intarsia.embed.detach import detach_file
+from intarsia.embed.index_report import IndexedFile, IndexReport
+from intarsia.embed.progress import Progress, no_progress
+from intarsia.embed.report import AttachReport, DetachReport
+from intarsia.embed.restore_report import RestoreReport
+from intarsia.errors import FilesFailedError, FormatError
+from intarsia.file import ParquetInput
+from intarsia.lake.discovery import FoundFiles, find_files
+from intarsia.lake.each_file import FileFailure, FileResults, ShowDone, for_each_file
+from intarsia.predicate import resolve_column
+from intarsia.storage import local_path
+from intarsia.storage.target import find_target
+
+Path: TypeAlias = "str | os.PathLike[str]"
+
+_Report = TypeVar("_Report")
+
+
+def attach(
+    path: Path | Sequence[Path], indexes: Attachables, *, progress: Progress | None = None
+) -> AttachReport | IndexReport:
+    """Add indexes to a Parquet file, or to each file of a lake.
+
+    The original bytes of a file stay as they are, at its start; `detach` restores them. Each file is replaced
+    atomically and keeps its modification time, since its rows do not change. Attaching an index that is
+    already there changes nothing; an index of the same kind, columns and granularity replaces the old one.
+    A run over many files can be interrupted and started again.
+
+    Args:
+        path: A local file, or the URL of an object in a store that supports conditional puts; or a folder, a
+            glob or a list of these. Of a folder, the files are taken that `intarsia.open` takes.
+        indexes: What to add; a single index needs no list.
+        progress: Called as ``progress(done_units, total_units, label)``. For many files the unit is a file,
+            and the label is its path.
+
+    Returns:
+        For the path of one file, the report of it. For a folder, a glob or a list, whatever the number of
+        files, the combined report. Both have ``built``, ``kept``, ``notes``, ``changed``, ``bytes_before``,
+        ``bytes_after``, ``bytes_added``, ``seconds`` and ``to_dict()``.
+
+    Raises:
+        FileNotFoundError: If the path does not exist, or a folder has no Parquet file.
+        CorruptFileError: If it is not a Parquet file, or a damaged one.
+        UnsupportedFeatureError: If the file is encrypted, signed or has no columns.
+        NewerDirectoryError: If a later version of Intarsia added something to it.
+        IndexBuildError: If an element of ``indexes`` is not an index, is given twice, has invalid parameters,
+            or cannot be built on the columns that it names.
+        ColumnNotFoundError: If a column does not exist; near matches are named. For many files, the first
+            file that can be read decides, before any file is changed.
+        ReplaceError: If the new file could not be written, or the object is larger than 1 GiB.
+        ChangedMeanwhileError: If another process changed the file, twice in a row.
+        ReplacedWhileReadError: The same, while it was read.
+        ObjectStoreError: If a store behind a URL is unreachable, refuses access, or is unknown.
+        FilesFailedError: If some of many files failed. The others are indexed; ``report`` is the combined
+            report, and ``errors`` has the error of each file.
+
+    A file for which an error is raised is unchanged.
+
+    Example:
+        >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+        >>> folder = tempfile.mkdtemp()
+        >>> for name in ("a", "b"):
+        ...     rows = pa.table({"city": ["Bern", "Basel"] * 500})
+        ...     pq.write_table(rows, os.path.join(folder, f"{name}.parquet"))
+        >>> report = ia.attach(os.path.join(folder, "a.parquet"), [ia.PageIndex(), ia.Distinct("city")])
+        >>> report.built, report.bytes_added > 0
+        (('page_index', 'distinct(city):page'), True)
+        >>> report = ia.attach(folder, ia.Distinct("city"))
+        >>> report.files_total, report.files_indexed, report.files_unchanged
+        (2, 1, 1)
+    """
+    asked = checked_indexes(indexes)
+
+    def attach_one(path: str) -> AttachReport:
+        return attach_file(path, asked, progress=progress)
+
+    found = _find_many(path, attach_one)
+    if isinstance(found, AttachReport):
+        return found
+    files = distinct_paths(found)
+    check_columns(files, asked)
+    report, failed = attach_files(found, asked, _file_progress(progress, files))
+    if failed:
+        raise _failed(report, failed, report.files_total, "indexed")
+    return report
+
+
+def detach(path: Path | Sequence[Path]) -> DetachReport | RestoreReport:
+    """Restore the original of a file, or of each file of a lake, if indexes were added to it.
+
+    Indexes that `intarsia.write_table` wrote after the rows are removed, too.
+
+    Args:
+        path: A local file, or the URL of an object in a store that supports conditional puts; or a folder, a
+            glob or a list of these. Of a folder, the files are taken that `intarsia.open` takes.
+
+    Returns:
+        For the path of one file, the report of it; ``detached`` is False if nothing was attached, and the
+        file is then unchanged. For a folder, a glob or a list, the combined report. Both have ``detached``,
+        ``removed``, ``bytes_before``, ``bytes_after``, ``seconds`` and ``to_dict()``.
+
+    Raises:
+        FileNotFoundError: If the path does not exist, or a folder has no Parquet file.
+        CorruptFileError: If it is not a Parquet file, or a damaged one.
+        UnsupportedFeatureError: If the file is encrypted or signed.
+        IndexPayloadError: If the file contains the directory of another file.
+        NewerDirectoryError: If a later version of Intarsia added something to it.
+        ReplaceError: If the file could not be replaced.
+        ChangedMeanwhileError: If another process changed it meanwhile.
+        ReplacedWhileReadError: The same, while it was read.
+        ObjectStoreError: If a store behind a URL is unreachable, refuses access, or is unknown.
+        FilesFailedError: If some of many files failed. The others are restored; ``report`` is the combined
+            report, and ``errors`` has the error of each file.
+
+    A file for which an error is raised is unchanged.
+
+    Example:
+        >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+        >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+        >>> pq.write_table(pa.table({"city": ["Bern", "Basel"] * 500}), path)
+        >>> size = os.path.getsize(path)
+        >>> _ = ia.attach(path, ia.Distinct("city"))
+        >>> ia.detach(path).removed, os.path.getsize(path) == size
+        (('distinct(city):page',), True)
+        >>> ia.detach(os.path.dirname(path)).files_detached
+        0
+    """
+    found = _find_many(path, detach_file)
+    if isinstance(found, DetachReport):
+        return found
+    report = detach_files(found, lambda _: None)
+    if report.failed:
+        raise _failed(report, report.failed, report.files_total, "restored")
+    return report
+
+
+def attach_files(
+    found: FoundFiles, indexes: Sequence[Attachable], show: ShowDone
+) -> tuple[IndexReport, list[FileFailure]]:
+    """Add indexes to each file; the report contains files that failed, whose errors are also returned."""
+    started = time.perf_counter()
+
+    def attach_one(path: str, show_part: ShowDone) -> AttachReport:
+        return attach_file(path, indexes, progress=lambda done, total, _: show_part(done / max(1, total)))
+
+    results = for_each_file(distinct_paths(found), attach_one, show)
+    outcomes = [IndexedFile.of(report) for report in results.done]
+    outcomes += [IndexedFile(failure.path, error=failure.reason) for failure in results.failed]
+    per_file = tuple(sorted(outcomes, key=lambda outcome: outcome.path))
+    return IndexReport(per_file, time.perf_counter() - started, len(found.others)), results.failed
+
+
+def detach_files(found: FoundFiles, show: ShowDone) -> RestoreReport:
+    """Restore each file; the report contains files that failed."""
+    started = time.perf_counter()
+    results: FileResults[DetachReport] = for_each_file(
+        distinct_paths(found), lambda path, _: detach_file(path), show
+    )
+    seconds = time.perf_counter() - started
+    return RestoreReport(tuple(results.done), tuple(results.failed), seconds, len(found.others))
+
+
+def distinct_paths(found: FoundFiles) -> list[str]:
+    """The paths of the files, each once."""
+    return list(dict.fromkeys(file.path for file in found.files))
+
+
+def check_columns(paths: Sequence[str], indexes: Sequence[Attachable]) -> None:
+    """Refuse indexes on columns that the first file that can be read does not have.
+
+    Raises:
+        ColumnNotFoundError: If a column does not exist.
+    """
+    columns = [column for index in indexes for column in _columns_of(index)]
+    for path in paths if columns else ():
+        try:
+            with ParquetInput(find_target(path).open()) as file:
+                schema = file.arrow_schema
+        except (FormatError, OSError):
+            continue
+        for column in columns:
+            resolve_column(schema, column)
+        return
+
+
+def _columns_of(index: Any) -> tuple[str, ...]:
+    """The columns that an index names; the page index and statistics name none."""
+    if hasattr(index, "columns"):
+        return tuple(index.columns)
+    return (index.column,) if hasattr(index, "column") else ()
+
+
+def _find_many(path: Path | Sequence[Path], act: Callable[[str], _Report]) -> _Report | FoundFiles:
+    """The result of an action on the path of one file, or the files that any other path names."""
+    if not isinstance(path, (str, os.PathLike)):
+        return find_files(path)
+    name = os.fspath(path)
+    local = local_path(name)
+    if local is not None:
+        is_pattern = glob.has_magic(local) and not os.path.lexists(local)
+        return find_files(name) if is_pattern or os.path.isdir(local) else act(name)
+    if name.endswith("/"):
+        return find_files(name)
+    try:
+        return act(name)
+    except FileNotFoundError:  # there is no such object: it is a folder, or nothing
+        return find_files(name)
+
+
+def _file_progress(progress: Progress | None, files: Sequence[str]) -> ShowDone:
+    """Report the progress in whole files."""
+    tell = progress or no_progress
+    shown = -1
+
+    def show(done: float) -> None:
+        nonlocal shown
+        if int(done) > shown:
+            shown = int(done)
+            label = files[shown] if shown < len(files) else ""
+            tell(shown, len(files), label)
+
+    return show
+
+
+def _failed(report: Any, failed: Sequence[FileFailure], num_files: int, done: str) -> FilesFailedError:
+    return FilesFailedError(
+        {failure.path: failure.error for failure in failed},
+        report,
+        f"{len(failed):,} of {num_files:,} files failed, the others are {done}: "
+        + "; ".join(f"{failure.path}: {failure.reason}" for failure in failed),
+    )

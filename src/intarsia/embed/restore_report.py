@@ -1,0 +1,72 @@
+"""The report of `detach` over many files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from intarsia.embed.report import DetachReport
+from intarsia.lake.each_file import FileFailure
+
+
+@dataclass(frozen=True)
+class RestoreReport:
+    """The report of `detach` over many files.
+
+    Attributes:
+        per_file: The report of each file that did not fail.
+        failed: The files that could not be restored and are unchanged: ``path``, ``error``, ``reason``.
+        seconds: How long the whole took.
+        files_other: The number of files in the folders that are not Parquet and were left alone.
+    """
+
+    per_file: tuple[DetachReport, ...]
+    failed: tuple[FileFailure, ...]
+    seconds: float
+    files_other: int = 0
+
+    @property
+    def files_total(self) -> int:
+        """The number of files."""
+        return len(self.per_file) + len(self.failed)
+
+    @property
+    def files_detached(self) -> int:
+        """The number of files from which indexes were removed."""
+        return sum(report.detached for report in self.per_file)
+
+    @property
+    def detached(self) -> bool:
+        """Whether indexes were removed from any file."""
+        return self.files_detached > 0
+
+    @property
+    def removed(self) -> tuple[str, ...]:
+        """Names of the indexes that were removed from at least one file."""
+        return tuple(dict.fromkeys(name for report in self.per_file for name in report.removed))
+
+    @property
+    def bytes_before(self) -> int:
+        """Length of all files before, without those that failed."""
+        return sum(report.bytes_before for report in self.per_file)
+
+    @property
+    def bytes_after(self) -> int:
+        """Length of all files now, without those that failed."""
+        return sum(report.bytes_after for report in self.per_file)
+
+    @property
+    def bytes_removed(self) -> int:
+        """How much shorter the files became."""
+        return self.bytes_before - self.bytes_after
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON has it."""
+        return {
+            "files": self.files_total,
+            "other_files": self.files_other,
+            "detached": self.files_detached,
+            "bytes_removed": self.bytes_removed,
+            "failed": [failure.to_dict() for failure in self.failed],
+            "reports": [report.to_dict() for report in self.per_file],
+        }

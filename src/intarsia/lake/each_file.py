@@ -1,0 +1,84 @@
+"""One action on each of many files: files that fail are reported, and the action goes on with the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import pyarrow as pa
+
+from intarsia.errors import IntarsiaError
+
+_Result = TypeVar("_Result")
+
+#: Errors that are about one file. All others are defects, and end the run.
+FILE_ERRORS = (IntarsiaError, OSError, pa.ArrowException)
+
+#: Called with the number of files that are done; a file that is being processed counts as a fraction.
+ShowDone = Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class FileFailure:
+    """A file on which an action failed.
+
+    Attributes:
+        path: The file.
+        error: The error.
+    """
+
+    path: str
+    error: Exception
+
+    @property
+    def reason(self) -> str:
+        """The message of the error in one line, without the path at its start."""
+        error = self.error
+        if isinstance(error, OSError) and error.strerror and error.filename is not None:
+            return f"{error.strerror[:1].lower()}{error.strerror[1:]}"
+        text = " ".join(str(error).split())
+        return text.removeprefix(self.path).lstrip(":, ") or text or type(error).__name__
+
+    def to_dict(self) -> dict[str, str]:
+        """The failure as JSON has it."""
+        return {"path": self.path, "error": self.reason}
+
+
+@dataclass(frozen=True)
+class FileResults(Generic[_Result]):
+    """The results of an action on many files.
+
+    Attributes:
+        done: The result of each file on which it succeeded.
+        failed: The other files.
+    """
+
+    done: list[_Result] = field(default_factory=list)
+    failed: list[FileFailure] = field(default_factory=list)
+
+    @property
+    def num_files(self) -> int:
+        """The number of files."""
+        return len(self.done) + len(self.failed)
+
+
+def for_each_file(
+    paths: Sequence[str], act: Callable[[str, ShowDone], _Result], show: ShowDone
+) -> FileResults[_Result]:
+    """Run an action on each file.
+
+    Args:
+        paths: The files.
+        act: The action. It takes a path, and a function that it may call with the fraction that is done.
+        show: Called with the number of files that are done, between 0 and the number of files.
+    """
+    results: FileResults[_Result] = FileResults()
+    for ordinal, path in enumerate(paths):
+        show(ordinal)
+        try:
+            results.done.append(act(path, lambda part, ordinal=ordinal: show(ordinal + part)))  # type: ignore[misc]
+        except FILE_ERRORS as error:
+            results.failed.append(FileFailure(path, error))
+    show(len(paths))
+    return results
