@@ -273,7 +273,7 @@ def write_list_pages(path, pages, num_rows):
         SchemaElement("element", type=1, repetition_type=0),
     ]
     size = len(body) - 4
-    meta = ColumnMetaData(1, [0, 3], ["l", "list", "element"], 0, value, size, size, 4)
+    meta = ColumnMetaData(1, [0, 3], 0, value, size, size, 4, path_in_schema=["l", "list", "element"])
     group = RowGroup([ColumnChunk(4, meta_data=meta)], size, num_rows)
     orders = [ColumnOrder(TYPE_ORDER=Empty())]
     footer = thrift.serialize(FileMetaData(2, schema, num_rows, [group], column_orders=orders))

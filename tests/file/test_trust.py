@@ -53,7 +53,7 @@ def trust(created_by, name, *, orders=True, arrow_schema=False, arrow_type=None)
 
 
 def chunk(name="number", *, dictionary=None, **statistics):
-    meta = ColumnMetaData(LEAVES[name].type, [0], [name], 0, 10, 40, 40, 100)
+    meta = ColumnMetaData(LEAVES[name].type, [0], 0, 10, 40, 40, 100, path_in_schema=[name])
     return meta._replace(dictionary_page_offset=dictionary, statistics=Statistics(**statistics))
 
 

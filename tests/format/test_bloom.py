@@ -156,7 +156,7 @@ def test_estimates_at_the_edges():
     assert estimated_distinct(b"\xff" * 32) == float("inf")
 
 
-META = ColumnMetaData(Type.INT64, [], ["x"], 0, 0, 0, 0, 0)
+META = ColumnMetaData(Type.INT64, [], 0, 0, 0, 0, 0, path_in_schema=["x"])
 
 
 def chunk_of(offset, length=None):

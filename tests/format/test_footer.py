@@ -23,7 +23,7 @@ from intarsia.format.structs import (
 )
 
 FILE_LENGTH = 1000
-META = ColumnMetaData(Type.INT32, [0], ["a"], 0, 5, 40, 40, 100)
+META = ColumnMetaData(Type.INT32, [0], 0, 5, 40, 40, 100, path_in_schema=["a"])
 LEAF = SchemaElement("a", type=Type.INT32, repetition_type=1)
 
 
@@ -72,7 +72,7 @@ def test_contradictions(changes, message):
         ({"total_compressed_size": -1}, "claims bytes 100 to 99"),
         ({"data_page_offset": -1}, "claims bytes -1"),
         ({"num_values": -1}, "claims -1 values"),
-        ({"path_in_schema": None}, "required field: 'path_in_schema' is absent"),
+        ({"codec": None}, "required field: 'codec' is absent"),
     ],
 )
 def test_a_chunk_that_cannot_be_is_refused_whenever_it_is_looked_at(changes, message):

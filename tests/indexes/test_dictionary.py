@@ -229,7 +229,7 @@ _PLAIN, _OLD, _NEW, _RLE = Encoding.PLAIN, Encoding.PLAIN_DICTIONARY, Encoding.R
 )
 def test_what_proves_that_all_pages_use_the_dictionary(encodings, stats, proven):
     given_stats = None if stats is None else [PageEncodingStats(*stat) for stat in stats]
-    meta = ColumnMetaData(6, encodings, ["x"], 0, 9, 9, 9, 4, 4, encoding_stats=given_stats)
+    meta = ColumnMetaData(6, encodings, 0, 9, 9, 9, 4, 4, path_in_schema=["x"], encoding_stats=given_stats)
     assert is_all_dictionary(meta) is proven
 
 

@@ -230,7 +230,7 @@ def write_lists(path, pages, *, with_offset_index=True, first_rows=None):
         num_rows += repetition.count(0)
     size = len(body) - len(MAGIC)
     encodings = [Encoding.PLAIN, Encoding.RLE]
-    meta = ColumnMetaData(Type.INT32, encodings, ["x"], 0, values, size, size, len(MAGIC))
+    meta = ColumnMetaData(Type.INT32, encodings, 0, values, size, size, len(MAGIC), path_in_schema=["x"])
     chunk = ColumnChunk(len(MAGIC), meta_data=meta)
     if with_offset_index:
         if first_rows is not None:

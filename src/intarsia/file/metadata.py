@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from intarsia.errors import FormatError
 from intarsia.file.schema import FileSchema, file_schema
 from intarsia.file.synthetic import decode_errors, footer_parts
+from intarsia.format.column_paths import with_column_paths
 from intarsia.format.directory import Directory, FoundDirectory, find_directory
 from intarsia.format.footer import Footer, Leaf, parse_footer
 from intarsia.format.page_index import PageLocations
@@ -32,6 +33,11 @@ _ARROW_PER_SERIALIZED = 8
 
 #: What is held of any file, however small its footer is.
 _LEAST_HELD_BYTES = 4096
+
+
+def _read_metadata(footer: bytes) -> pq.FileMetaData:
+    # a file that consists of the footer only: pyarrow reads nothing else
+    return pq.read_metadata(pa.BufferReader(b"".join(footer_parts(footer))))
 
 
 class ChunkKey(NamedTuple):
@@ -128,10 +134,14 @@ class FileMetadata:
     @cached_property
     def arrow_metadata(self) -> pq.FileMetaData:
         """The footer as pyarrow holds it."""
-        # a file that consists of the footer only: pyarrow reads nothing else
-        tail = b"".join(footer_parts(self._raw.data))
         with self.named_errors(), decode_errors("the footer", "FileMetaData"):
-            return pq.read_metadata(pa.BufferReader(tail))
+            try:
+                return _read_metadata(self._raw.data)
+            except (pa.ArrowException, OSError):
+                completed = with_column_paths(self._raw.data, self.footer.leaves)
+                if completed is None:
+                    raise
+                return _read_metadata(completed)
 
     @cached_property
     def schema(self) -> FileSchema:

@@ -143,12 +143,12 @@ def decode_pages(
         moved = ColumnMetaData(
             leaf.type,
             meta.encodings,
-            list(leaf.path),
             meta.codec,
             given.num_values,
             meta.total_uncompressed_size,
             size,
             position,
+            path_in_schema=list(leaf.path),
         )
         chunks[given.place] = ColumnChunk(position, meta_data=moved)
         parts += [part for part in given.parts if len(part)]
@@ -181,7 +181,9 @@ def footer_parts(footer: bytes) -> tuple[bytes, ...]:
 def _absent(leaf: Leaf) -> ColumnChunk:
     """A chunk that is never read, for a leaf of a wanted field that is not wanted itself."""
     uncompressed = CompressionCodec.UNCOMPRESSED
-    return ColumnChunk(meta_data=ColumnMetaData(leaf.type, [], list(leaf.path), uncompressed, 0, 0, 0, 0))
+    return ColumnChunk(
+        meta_data=ColumnMetaData(leaf.type, [], uncompressed, 0, 0, 0, 0, path_in_schema=list(leaf.path))
+    )
 
 
 # --- a part of a file's schema ---------------------------------------------------------------------------

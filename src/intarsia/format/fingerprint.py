@@ -30,7 +30,7 @@ def layout_fingerprint(metadata: FileMetaData) -> str:
                 numbers.append(-1)
                 continue
             numbers.extend(_chunk_numbers(meta))
-            path = tuple(meta.path_in_schema)
+            path = tuple(meta.path_in_schema or ())
             if path not in paths:
                 paths[path] = _integers(len(path)) + b"".join(map(_text, path))
             names.append(paths[path])

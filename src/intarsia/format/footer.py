@@ -290,10 +290,8 @@ def _check_chunk(chunk: ColumnChunk, row_group: int, file_length: int) -> None:
     if lies_inside and meta.num_values >= 0:
         return
     claim = f"{meta.num_values} values" if lies_inside else f"bytes {start} to {stop} of {file_length}"
-    name = ".".join(meta.path_in_schema)
-    raise CorruptFileError(
-        f"column {name!r} of row group {row_group} claims {claim}", struct="ColumnMetaData"
-    )
+    name = repr(".".join(meta.path_in_schema)) if meta.path_in_schema else "without a path"
+    raise CorruptFileError(f"column {name} of row group {row_group} claims {claim}", struct="ColumnMetaData")
 
 
 def chunk_range(meta: ColumnMetaData) -> tuple[int, int]:

@@ -319,7 +319,6 @@ class ColumnMetaData(NamedTuple):
 
     type: Annotated[int, _i32(1)]
     encodings: Annotated[list[int], _list(2, _i32)]
-    path_in_schema: Annotated[list[str], _list(3, _string)]
     codec: Annotated[int, _i32(4)]
     num_values: Annotated[int, _i64(5)]
     total_uncompressed_size: Annotated[int, _i64(6)]
@@ -331,6 +330,7 @@ class ColumnMetaData(NamedTuple):
     bloom_filter_offset: Annotated[int | None, _i64(14)] = None
     bloom_filter_length: Annotated[int | None, _i32(15)] = None
     size_statistics: Annotated[SizeStatistics | None, _struct(16, SizeStatistics)] = None
+    path_in_schema: Annotated[list[str] | None, _list(3, _string)] = None  # some writers omit it
 
 
 @declared
