@@ -141,7 +141,8 @@ class ColumnNotFoundError(IntarsiaError, KeyError):
         else:
             shown = ", ".join(repr(name) for name in self.known[:8])
             hint = f"the columns are {shown}{', …' if len(self.known) > 8 else ''}"
-        return f"no column {self.column!r}; {hint}"
+        problem = f"no column {self.column!r}" if self.column else "the name of a column is empty"
+        return f"{problem}; {hint}"
 
 
 class WriteError(IntarsiaError, ValueError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -110,6 +111,31 @@ class TestIndex:
         outcome = run("index", lake, "--page-index", "--distinct", "cty")
         assert outcome.code == 2
         assert [path.read_bytes() for path in files_of(lake)] == before
+
+    @pytest.mark.parametrize(
+        "option",
+        [
+            ("--distinct", ""),
+            ("--distinct", ":page"),
+            ("--bloom", ":0.1"),
+            ("--add", "zone_map('')"),
+            ("--distinct", "year"),
+            ("--add", "distinct(city)", "--add", "distinct(city)"),
+        ],
+    )
+    def test_what_no_file_can_have_touches_no_file(self, run, lake, option):
+        before = [path.read_bytes() for path in files_of(lake)]
+        outcome = run("index", lake, "--page-index", *option)
+        assert outcome.code == 2
+        assert len(outcome.err.splitlines()) == 1
+        assert [path.read_bytes() for path in files_of(lake)] == before
+
+    def test_a_column_of_some_files(self, run, lake):
+        first, *others = files_of(lake)
+        pq.write_table(pa.table({"other": [1]}), first)
+        outcome = run("index", lake, "--distinct", "city")
+        assert outcome.code == 1
+        assert [bool(names_of(path)) for path in (first, *others)] == [False, True, True]
 
     def test_a_bad_first_file_does_not_hide_a_mistyped_column(self, run, lake):
         spoil(files_of(lake)[0])

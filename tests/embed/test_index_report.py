@@ -36,3 +36,13 @@ def test_surplus_notes_are_counted():
 def test_a_note_on_many_files_is_shown_once():
     files = tuple(IndexedFile(name, 1, 1, notes=(note("x", "no pages"),)) for name in "abc")
     assert IndexReport(files, 1.0).summary().splitlines()[1:] == ["note: page_index of x: no pages (3 files)"]
+
+
+def test_notes_on_files_that_were_indexed_before_are_counted():
+    files = tuple(
+        IndexedFile(name, 1, 1, kept=("page_index",), notes=(note("x"), note("y", f"page {name}")))
+        for name in "abc"
+    )
+    report = IndexReport(files, 1.0)
+    assert report.summary().splitlines()[1:] == ["6 notes on 3 files indexed before"]
+    assert len(report.notes) == 6

@@ -14,8 +14,8 @@ import pytest
 import intarsia as ia
 from intarsia import spark as ias
 from intarsia.embed import PageIndex
-from intarsia.errors import IndexBuildError
-from intarsia.spark import indexing
+from intarsia.errors import ColumnNotFoundError, IndexBuildError
+from intarsia.spark.tasks import MOST_TASKS, tasks_of
 from tests.spark import lakes
 from tests.spark.comparing import rows, settings
 
@@ -131,8 +131,6 @@ def test_what_cannot_be_indexed_is_told(spark, tmp_path):
     report = quietly(spark, tmp_path / "lake", [PageIndex()])
     assert [(note["column"], note["index"]) for note in report.notes] == [("t", "page_index")]
     assert report.notes[0]["path"] == str(path)
-    missing = quietly(spark, tmp_path / "lake", [ia.Distinct("nope")])
-    assert "no column 'nope'" in missing.failed[0]["error"]
     told = report.to_dict()
     assert told["files"]["total"] == 1
     assert told["notes"] == report.notes
@@ -166,14 +164,48 @@ def test_progress(spark, tmp_path, capsys, monkeypatch):
     assert capsys.readouterr().err.endswith("\rindexing: 4 of 4 files\n")
 
 
-def test_many_files_share_tasks(spark, tmp_path, monkeypatch):
-    monkeypatch.setattr(indexing, "MANY_FILES", 7)
-    monkeypatch.setattr(indexing, "MANY_TASKS", 3)
+def test_a_wrong_column_fails_once_before_any_task(spark, tmp_path):
+    lake = write_lake(tmp_path / "lake")
+    before = contents(lake)
+    calls = []
+    for index in (ia.Distinct("sx"), ia.Bloom("sx"), ia.Distinct(""), ia.Bloom("")):
+        with pytest.raises(ColumnNotFoundError) as caught:
+            ias.index(spark, lake, [PageIndex(), index], progress=lambda *args: calls.append(args))
+        assert (caught.value.reason, caught.value.column) == ("no-such-column", index.column)
+    with pytest.raises(IndexBuildError) as caught:
+        ias.index(spark, lake, [ia.Distinct("p")], progress=lambda *args: calls.append(args))
+    assert (caught.value.reason, caught.value.column) == ("partition-column", "p")
+    assert calls == []
+    assert contents(lake) == before
+
+
+def test_a_column_that_only_later_files_have_is_indexed(spark, tmp_path):
+    (tmp_path / "bad.parquet").write_bytes(b"garbage")
+    pq.write_table(pa.table({"x": [1, 2]}), tmp_path / "c.parquet")
+    pq.write_table(pa.table({"x": [1, 2], "late": ["a", "b"]}), tmp_path / "d.parquet")
+    pq.write_table(pa.table({"x": [1, 2]}), tmp_path / "e.parquet")
+    report = quietly(spark, tmp_path, [ia.Distinct("late")])
+    assert {Path(file.path).name for file in report.per_file if file.changed} == {"d.parquet"}
+    assert report.files_failed == 3
+
+
+def test_files_share_tasks():
+    many, huge = {str(n): 300_000 for n in range(1_000)}, {str(n): 1 << 30 for n in range(50)}
+    for sizes, least, most in ((many, 32, 64), (huge, 50, 50), ({"a": 1, "b": 0}, 2, 2), ({}, 0, 0)):
+        tasks = tasks_of(sizes)
+        assert least <= len(tasks) <= most
+        assert [file for files in tasks for file in files] == list(sizes)
+    assert len(tasks_of({str(n): 1 << 30 for n in range(30_000)})) <= MOST_TASKS
+    assert len(tasks_of({str(n): 0 for n in range(30_000)})) <= MOST_TASKS
+
+
+def test_progress_counts_files_that_share_a_task(spark, tmp_path):
+    lake = write_lake(tmp_path / "lake", files=70, rows_of_each=10)
     told = []
-    lake = write_lake(tmp_path / "lake", files=7, rows_of_each=10)
     report = ias.index(spark, lake, [PageIndex()], progress=lambda *args: told.append(args))
-    assert report.files_indexed == 7
-    assert told[-1] == (7, 7, "indexing")
+    assert report.files_indexed == 70
+    assert told == sorted(told)
+    assert told[-1] == (70, 70, "indexing")
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])

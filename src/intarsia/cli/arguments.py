@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from intarsia.cli.failures import UsageError
+
 Paths = Annotated[
     list[str],
     typer.Argument(metavar="PATH", help="Files, folders or globs; local, or a URL.", show_default=False),
@@ -31,9 +33,14 @@ def split_names(given: Sequence[str] | None) -> list[str] | None:
     Example:
         >>> split_names(["a,b", '"x,y"'])
         ['a', 'b', 'x,y']
+
+    Raises:
+        UsageError: If the option is given, and names no column.
     """
     if not given:
         return None
-    return [
-        name.strip() for line in csv.reader(given, skipinitialspace=True) for name in line if name.strip()
-    ]
+    rows = csv.reader(given, skipinitialspace=True)
+    names = [name.strip() for row in rows for name in row if name.strip()]
+    if not names:
+        raise UsageError("--columns: the name of a column is empty; leave the option out for all columns")
+    return names

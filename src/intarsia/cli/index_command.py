@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +16,7 @@ from intarsia.cli.terminal import count, print_json, printable, progress, size
 if TYPE_CHECKING:
     from intarsia.embed import Bloom, RestoreReport
     from intarsia.indexes.distinct import Distinct
+    from intarsia.lake.discovery import FoundFiles
 
 INDEX_EXAMPLES = """
 intarsia index flights.parquet --page-index
@@ -88,7 +90,7 @@ def index(
     A bad file is reported, and the others are processed. For a lake on a cluster, see intarsia.spark.index.
     """
     from intarsia.embed import PageIndex, Statistics
-    from intarsia.embed.many import attach_files, check_columns, distinct_paths
+    from intarsia.embed.many import attach_files, distinct_paths
 
     asked: list[Any] = [PageIndex()] if page_index else []
     asked += [Statistics()] if statistics else []
@@ -98,7 +100,7 @@ def index(
     if not asked:
         raise UsageError("nothing to add; say --page-index, --distinct COLUMN, or --add KIND(COLUMN)")
     found = find(path)
-    check_columns(distinct_paths(found), asked)
+    _check(found, asked)
     with progress("indexing", len(distinct_paths(found))) as show:
         report, failed = attach_files(found, asked, show)
     if json:
@@ -154,6 +156,18 @@ def parse_bloom(text: str) -> Bloom:
         return Bloom(column, float(share))
     except (ValueError, IndexBuildError):
         raise UsageError(f"--bloom {text}: {share!r} is not a share between 0 and 1, such as 0.01") from None
+
+
+def _check(found: FoundFiles, asked: Sequence[Any]) -> None:
+    """Refuse at once what would fail for every file."""
+    from intarsia.embed.attach import checked_indexes
+    from intarsia.embed.named_columns import check_named_columns
+    from intarsia.errors import IndexBuildError
+
+    try:
+        check_named_columns(found.files, checked_indexes(asked))
+    except IndexBuildError as error:
+        raise UsageError(str(error), reason=error.reason, column=error.column) from None
 
 
 def detach(path: Paths, json: AsJson = False) -> None:

@@ -24,6 +24,7 @@ from intarsia.embed.blobs import (
 from intarsia.embed.bloom import Bloom
 from intarsia.embed.chunk_state import carried_states
 from intarsia.embed.column_data import FileColumns
+from intarsia.embed.named_columns import partition_error_of
 from intarsia.embed.original import Original, find_original
 from intarsia.embed.page_index import PageIndex, trusted_page_index
 from intarsia.embed.progress import Progress, no_progress
@@ -33,6 +34,7 @@ from intarsia.embed.structures import StructureCompleter
 from intarsia.embed.tail import lay_out
 from intarsia.errors import (
     ChangedMeanwhileError,
+    ColumnNotFoundError,
     IndexBuildError,
     ReplacedWhileReadError,
     UnsupportedFeatureError,
@@ -69,18 +71,19 @@ def attach_file(
     except (ChangedMeanwhileError, ReplacedWhileReadError):
         # most likely another run attached the same indexes; then the second attempt finds nothing to do
         return attach_to(find_target(path), asked, progress=progress)
+    except ColumnNotFoundError as error:
+        raise partition_error_of(os.fspath(path), error) or error from None
 
 
 def attach_to(
     target: Target,
-    indexes: Iterable[Attachable],
+    asked: Sequence[Attachable],
     *,
     progress: Progress | None = None,
     columns_of: ColumnsOf = FileColumns,
 ) -> AttachReport:
-    """Add indexes to a target, without the second attempt that `attach_file` makes if the file changed."""
+    """Add checked indexes to a target, without the second attempt that `attach_file` makes."""
     started = time.perf_counter()
-    asked = checked_indexes(indexes)
     with ParquetInput(target.open()) as current, current.named_errors():
         if not current.footer.leaves:
             raise UnsupportedFeatureError(

@@ -55,6 +55,11 @@ class IndexedFile:
         """Whether the file was replaced."""
         return bool(self.built) or self.bytes_before != self.bytes_after
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the file was indexed before, and did not change."""
+        return bool(self.kept) and not self.changed
+
     def to_json(self) -> str:
         """Serialize to JSON, to send it from an executor to the driver."""
         return json.dumps(asdict(self))
@@ -173,12 +178,20 @@ class IndexReport:
         return self._shown(self._notes())
 
     def _notes(self) -> list[str]:
-        """Return the distinct notes, each with its number of files."""
+        """Return the distinct notes, each with its number of files.
+
+        Notes on files that were indexed before were shown then, so they are only counted.
+        """
         files_of: dict[Note, set[str]] = defaultdict(set)
-        for note in self.notes:
-            whole = Note(note.get("column"), None, note["index"], note["reason"])
-            files_of[whole].add(note["path"])
-        return [f"note: {note} ({_count(len(files))})" for note, files in files_of.items()]
+        for file in self.per_file:
+            for note in () if file.is_known else file.notes:
+                whole = Note(note.get("column"), None, note["index"], note["reason"])
+                files_of[whole].add(file.path)
+        lines = [f"note: {note} ({_count(len(files))})" for note, files in files_of.items()]
+        known = [len(file.notes) for file in self.per_file if file.is_known and file.notes]
+        if known:
+            lines.append(f"{_count(sum(known), 'note')} on {_count(len(known))} indexed before")
+        return lines
 
     def _shown(self, notes: list[str]) -> str:
         rest = [

@@ -11,16 +11,14 @@ from typing import Any, TypeAlias, TypeVar
 from intarsia.embed.attach import Attachable, Attachables, attach_file, checked_indexes
 from intarsia.embed.detach import detach_file
 from intarsia.embed.index_report import IndexedFile, IndexReport
+from intarsia.embed.named_columns import check_named_columns
 from intarsia.embed.progress import Progress, no_progress
 from intarsia.embed.report import AttachReport, DetachReport
 from intarsia.embed.restore_report import RestoreReport
-from intarsia.errors import FilesFailedError, FormatError
-from intarsia.file import ParquetInput
+from intarsia.errors import FilesFailedError
 from intarsia.lake.discovery import FoundFiles, find_files
 from intarsia.lake.each_file import FileFailure, FileResults, ShowDone, for_each_file
-from intarsia.predicate import resolve_column
 from intarsia.storage import local_path
-from intarsia.storage.target import find_target
 
 Path: TypeAlias = "str | os.PathLike[str]"
 
@@ -55,9 +53,9 @@ def attach(
         UnsupportedFeatureError: If the file is encrypted, signed or has no columns.
         NewerDirectoryError: If a later version of Intarsia added something to it.
         IndexBuildError: If an element of ``indexes`` is not an index, is given twice, has invalid parameters,
-            or cannot be built on the columns that it names.
-        ColumnNotFoundError: If a column does not exist; near matches are named. For many files, the first
-            file that can be read decides, before any file is changed.
+            names a partition column, or cannot be built on the columns that it names.
+        ColumnNotFoundError: If a column does not exist; near matches are named. Of many files, the first, the
+            last and files between them are read, at most 64; if none has the column, no file is changed.
         ReplaceError: If the new file could not be written, or the object is larger than 1 GiB.
         ChangedMeanwhileError: If another process changed the file, twice in a row.
         ReplacedWhileReadError: The same, while it was read.
@@ -88,8 +86,8 @@ def attach(
     found = _find_many(path, attach_one)
     if isinstance(found, AttachReport):
         return found
+    check_named_columns(found.files, asked)
     files = distinct_paths(found)
-    check_columns(files, asked)
     report, failed = attach_files(found, asked, _file_progress(progress, files))
     if failed:
         raise _failed(report, failed, report.files_total, "indexed")
@@ -174,31 +172,6 @@ def detach_files(found: FoundFiles, show: ShowDone) -> RestoreReport:
 def distinct_paths(found: FoundFiles) -> list[str]:
     """The paths of the files, each once."""
     return list(dict.fromkeys(file.path for file in found.files))
-
-
-def check_columns(paths: Sequence[str], indexes: Sequence[Attachable]) -> None:
-    """Refuse indexes on columns that the first file that can be read does not have.
-
-    Raises:
-        ColumnNotFoundError: If a column does not exist.
-    """
-    columns = [column for index in indexes for column in _columns_of(index)]
-    for path in paths if columns else ():
-        try:
-            with ParquetInput(find_target(path).open()) as file:
-                schema = file.arrow_schema
-        except (FormatError, OSError):
-            continue
-        for column in columns:
-            resolve_column(schema, column)
-        return
-
-
-def _columns_of(index: Any) -> tuple[str, ...]:
-    """The columns that an index names; the page index and statistics name none."""
-    if hasattr(index, "columns"):
-        return tuple(index.columns)
-    return (index.column,) if hasattr(index, "column") else ()
 
 
 def _find_many(path: Path | Sequence[Path], act: Callable[[str], _Report]) -> _Report | FoundFiles:

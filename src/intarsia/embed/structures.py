@@ -100,12 +100,23 @@ class StructureCompleter:
     ) -> None:
         """Complete chunks, and call ``advance`` with the column's name after each of them."""
         names = [leaf.name for leaf in self.file.footer.leaves]
-        with ThreadPoolExecutor(self._threads) as pool:
-            # decoding and hashing mostly run without Python's global lock
-            for (key, structures), outcomes in zip(work, pool.map(self._complete, work), strict=True):
-                for structure, outcome in zip(structures, outcomes, strict=False):
-                    self._note(key, structure, outcome)
-                advance(names[key.leaf])
+
+        def take(key: ChunkKey, structures: Sequence[Structure], outcomes: Sequence[Outcome]) -> None:
+            for structure, outcome in zip(structures, outcomes, strict=False):
+                self._note(key, structure, outcome)
+            advance(names[key.leaf])
+
+        done = 0
+        if any(isinstance(state.offset_index, bytes) for state in self.states.values()):
+            # The file was indexed before. If nothing is to be built, threads would take longer than the work.
+            while done < len(work) and not any(self.built.values()):
+                take(*work[done], self._complete(work[done]))
+                done += 1
+        if done < len(work):
+            with ThreadPoolExecutor(self._threads) as pool:
+                # decoding and hashing mostly run without Python's global lock
+                for item, outcomes in zip(work[done:], pool.map(self._complete, work[done:]), strict=True):
+                    take(*item, outcomes)
 
     @property
     def _threads(self) -> int:

@@ -1,4 +1,4 @@
-"""`index`: attach indexes to every file of a lake, as a Spark job of one file a task."""
+"""`index`: attach indexes to every file of a lake, as a Spark job."""
 
 from __future__ import annotations
 
@@ -8,19 +8,23 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
 
 from intarsia.embed import Bloom, PageIndex, Statistics
 from intarsia.embed.attach import STANDARD, Attachable, Attachables, attach_file, checked_indexes
 from intarsia.embed.index_report import IndexedFile, IndexReport
+from intarsia.embed.named_columns import check_named_columns
 from intarsia.embed.progress import Progress
 from intarsia.errors import IndexBuildError, ListingError
 from intarsia.indexes.base import parameters
 from intarsia.indexes.registry import GROUP, find_index_class, why_unknown
+from intarsia.lake.data_file import DataFile
 from intarsia.lake.discovery import find_files
 from intarsia.lake.folder import NameKind, name_kind
 from intarsia.spark.job import run_tasks
 from intarsia.spark.listing import list_by_spark, python_path
+from intarsia.spark.tasks import tasks_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,12 +34,6 @@ Source: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 #: An index on its way to an executor: its kind, and its parameters as JSON; one of Parquet's own as it is.
 Shipped: TypeAlias = "tuple[str, str] | PageIndex | Statistics | Bloom"
 
-#: From so many files on, a task takes several: Spark is slow to start tens of thousands of tasks.
-MANY_FILES = 10_000
-
-#: Tasks of a job over many files.
-MANY_TASKS = 2_000
-
 
 def index(
     spark: SparkSession,
@@ -44,7 +42,7 @@ def index(
     *,
     progress: Progress | bool = True,
 ) -> IndexReport:
-    """Attach indexes to every Parquet file of a lake, one file a task.
+    """Attach indexes to every Parquet file of a lake: a task for each large file, or for several small ones.
 
     Each file is replaced atomically (see `intarsia.attach`), so the job may be stopped, retried and run
     again at any time; files that have the indexes already are left alone. A file that fails is reported, and
@@ -65,7 +63,10 @@ def index(
 
     Raises:
         FileNotFoundError: If nothing is there.
-        IndexBuildError: If something in ``indexes`` is no index, or is of a class that no package announces.
+        IndexBuildError: If something in ``indexes`` is no index, is of a class that no package announces, or
+            names a partition column.
+        ColumnNotFoundError: If an index names a column that no file has: neither the first, nor the last, nor
+            those between them, of which at most 64 are read. Nothing is indexed then.
 
     Example:
         >>> import intarsia as ia
@@ -76,19 +77,19 @@ def index(
         1.4 MB added to 31.0 MB (4.5%)
     """
     started = time.perf_counter()
-    shipped = tuple(map(_shipped, checked_indexes(indexes)))
+    asked = checked_indexes(indexes)
+    shipped = tuple(map(_shipped, asked))
     files, others = _list(spark, path)
+    check_named_columns(list(files.values()), asked)
     tell = _teller(progress)
 
     def work(file: str) -> str:
         return _attach_one(file, shipped).to_json()
 
-    per_task = 1 if len(files) < MANY_FILES else -(-len(files) // MANY_TASKS)
-    tasks = [files[first : first + per_task] for first in range(0, len(files), per_task)]
+    tasks = tasks_of({file: listed.size_bytes for file, listed in files.items()})
+    files_done = [0, *accumulate(map(len, tasks))]
     tell(0, len(files), "indexing")
-    found = run_tasks(
-        spark, tasks, work, lambda done, _: tell(min(done * per_task, len(files)), len(files), "indexing")
-    )
+    found = run_tasks(spark, tasks, work, lambda done, _: tell(files_done[done], len(files), "indexing"))
     # the set: a task that Spark ran twice may have answered twice
     outcomes = {outcome.path: outcome for outcome in map(IndexedFile.from_json, found)}
     per_file = tuple(outcomes[file] for file in sorted(outcomes))
@@ -138,35 +139,36 @@ def _unpacked(shipped: Shipped) -> Attachable:
     return index
 
 
-def _list(spark: SparkSession, path: Source) -> tuple[list[str], int]:
+def _list(spark: SparkSession, path: Source) -> tuple[dict[str, DataFile], int]:
     """The files, each once, by a name that Python can open, and the number of other files beside them."""
     items = [path] if isinstance(path, str | os.PathLike) else list(path)
-    found: dict[str, None] = {}
+    found: dict[str, DataFile] = {}
     others: set[str] = set()
     for item in items:
         name = python_path(os.fspath(item))
         try:
             chosen = find_files(name)
-            listed = [file.path for file in chosen.files]
+            listed: Sequence[DataFile] = chosen.files
             others.update(chosen.others)
         except (FileNotFoundError, ListingError):
             raise
         except Exception:  # noqa: BLE001  a store that only Spark can list: then Spark says what is wrong
             listed, beside = _choose(os.fspath(item), list_by_spark(spark, os.fspath(item)))
             others.update(beside)
-        found.update(dict.fromkeys(os.path.abspath(file) if "://" not in file else file for file in listed))
-    return list(found), len(others)
+        for file in listed:
+            found.setdefault(file.path if file.is_remote else os.path.abspath(file.path), file)
+    return found, len(others)
 
 
-def _choose(item: str, uris: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The files to index of those that Spark listed below a path, and the others."""
-    kinds = {uri: name_kind(uri.rpartition("/")[2]) for uri in uris}
-    is_named = [uri.rpartition("/")[2] for uri in uris] == [item.rstrip("/").rpartition("/")[2]]
-    others = [uri for uri, kind in kinds.items() if kind is NameKind.OTHER]
+def _choose(item: str, listed: Sequence[DataFile]) -> tuple[list[DataFile], list[str]]:
+    """The files to index of those that Spark listed below a path, and the paths of the others."""
+    names = {file.uri: file.uri.rpartition("/")[2] for file in listed}
+    is_named = list(names.values()) == [item.rstrip("/").rpartition("/")[2]]
+    others = [uri for uri, name in names.items() if name_kind(name) is NameKind.OTHER]
     if is_named or glob.has_magic(item):
         others = []
     # Python may be unable to read the first bytes of a file without an extension: such a file is tried
-    return [python_path(uri) for uri in uris if uri not in others], others
+    return [file for file in listed if file.uri not in others], others
 
 
 def _teller(progress: Progress | bool) -> Progress:

@@ -101,10 +101,11 @@ def _data_file(uri: str, folders: Sequence[str]) -> DataFile:
     return DataFile(path, size_bytes, tuple(values.items()), uri=uri)
 
 
-def list_by_spark(spark: SparkSession, path: str) -> list[str]:
-    """Files below a path that only Spark can list, as URIs; their content is not read."""
+def list_by_spark(spark: SparkSession, path: str) -> list[DataFile]:
+    """Files below a path that only Spark can list; their content is not read."""
     frame = uncached(spark).format("binaryFile").option("recursiveFileLookup", "true").load(path)
-    return [row[0] for row in frame.select("path").collect()]
+    rows = frame.select("path", "length").collect()
+    return [DataFile(python_path(row["path"]), row["length"], uri=row["path"]) for row in rows]
 
 
 def python_path(uri: str, *, decode: bool = True) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import glob
 import os
 import secrets
 import stat
@@ -226,6 +225,13 @@ class NewFile:
         self._held.close()
 
 
+def _entries(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:  # reading or replacing the file reports it
+        return []
+
+
 def remove_leftovers(path: str) -> list[str]:
     """Remove the temporary files of runs that died.
 
@@ -239,10 +245,13 @@ def remove_leftovers(path: str) -> list[str]:
         os.path.dirname(target),
         os.path.dirname(os.path.abspath(path)),
     }  # a link has its own sidecar
-    patterns = [
-        os.path.join(glob.escape(folder), f".{glob.escape(name)}.intarsia-*.tmp") for folder in folders
-    ]
-    for leftover in [found for pattern in patterns for found in glob.glob(pattern)]:
+    prefix, suffix = f".{name}.intarsia-", ".tmp"
+    for leftover in [
+        os.path.join(folder, entry)
+        for folder in folders
+        for entry in _entries(folder)
+        if entry.startswith(prefix) and entry.endswith(suffix)
+    ]:
         with suppress(OSError):
             fd = os.open(leftover, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:

@@ -1,0 +1,85 @@
+"""Checks the columns that indexes name against a lake, before any file is indexed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+
+from intarsia.embed.bloom import Bloom
+from intarsia.errors import ColumnNotFoundError, FormatError, IndexBuildError, PredicateError
+from intarsia.file import ParquetInput
+from intarsia.lake.data_file import DataFile
+from intarsia.predicate.columns import find_column
+from intarsia.predicate.nodes import ColumnName
+
+#: At most this many footers are read to find a column that the first file lacks.
+MAX_FILES_READ = 64
+
+
+def check_named_columns(files: Sequence[DataFile], indexes: Iterable[object]) -> None:
+    """Refuse an index on a column that no file has.
+
+    A column may be missing from some files, because it was added to the table later. So the first file, the
+    last one and files between them are read until each column was found, at most `MAX_FILES_READ`. Files that
+    cannot be read are passed over.
+
+    Args:
+        files: The files of the lake.
+        indexes: The indexes that are to be attached.
+
+    Raises:
+        ColumnNotFoundError: If none of the files that were read has a column.
+        IndexBuildError: If the column is a partition column.
+    """
+    missing = dict.fromkeys(column for index in indexes for column in _columns_of(index))
+    first_errors: dict[ColumnName, ColumnNotFoundError] = {}
+    for file in _spread(files) if missing else ():
+        try:
+            with ParquetInput(file.open()) as opened:
+                schema = opened.arrow_schema
+        except (FormatError, OSError):
+            continue
+        for column in list(missing):
+            try:
+                find_column(schema, column)
+            except ColumnNotFoundError as error:
+                first_errors.setdefault(column, error)
+                continue
+            except PredicateError:  # it exists; whether it can be indexed is for each file to say
+                pass
+            del missing[column]
+        if not missing:
+            return
+    for column in missing:
+        if column in first_errors:
+            found = first_errors[column]
+            raise partition_error_of(files[0].path, found) or found
+
+
+def partition_error_of(path: str, error: ColumnNotFoundError) -> IndexBuildError | None:
+    """The error for a column that files lack because their folders give it; None if no folder does."""
+    folders = path.split("/")[:-1] if "://" in path else os.path.abspath(path).split(os.sep)[:-1]
+    if not error.column or not any(folder.startswith(f"{error.column}=") for folder in folders):
+        return None
+    return IndexBuildError(
+        f"{path}: column {error.column!r} is a partition column: its values are in the names of folders, not "
+        "in the files; leave the index out, since scans skip files by these names",
+        reason="partition-column",
+        path=path,
+        column=error.column,
+    )
+
+
+def _columns_of(index: object) -> tuple[ColumnName, ...]:
+    """The columns that an index names; a page index and statistics name none."""
+    if isinstance(index, Bloom):
+        return (index.column,)
+    return tuple(getattr(index, "columns", ()))
+
+
+def _spread(files: Sequence[DataFile]) -> Iterator[DataFile]:
+    """The first file, the last one, then files spread evenly between them."""
+    count = min(len(files), MAX_FILES_READ)
+    ordinals = [round(place * (len(files) - 1) / max(1, count - 1)) for place in range(count)]
+    for ordinal in dict.fromkeys([*ordinals[:1], *ordinals[-1:], *ordinals]):
+        yield files[ordinal]
