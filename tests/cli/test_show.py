@@ -56,6 +56,39 @@ class TestInspect:
         assert run("inspect", path, "--pages").out.count("\nrow group ") == 10
 
 
+class TestInspectMany:
+    def test_text(self, run, lake, file):
+        (lake / "notes.txt").write_bytes(b"of another kind")
+        outcome = run("inspect", lake, file)
+        assert (outcome.code, outcome.err) == (0, "")
+        paths = [*sorted(map(str, lake.rglob("*.parquet"))), str(file)]
+        lines = outcome.out.splitlines()
+        assert [line for line in lines if line.endswith(".parquet")] == paths
+        assert lines[-1] == "4 files; 1 other file left alone"
+
+    def test_json_is_a_list_unless_the_path_is_one_file(self, run, lake, file):
+        paths = sorted(map(str, lake.rglob("*.parquet")))
+        for arguments in ((lake,), paths, (f"{lake}/year=*",), (lake.as_uri(),)):
+            assert [found["path"] for found in json.loads(run("inspect", *arguments, "--json").out)] == paths
+        assert [found["path"] for found in json.loads(run("inspect", f"{file}*", "--json").out)] == [
+            str(file)
+        ]
+        for argument in (file, file.as_uri()):
+            assert json.loads(run("inspect", argument, "--json").out)["path"] == str(file)
+
+    def test_bad_files_are_reported_and_the_rest_are_shown(self, run, lake, broken):
+        outcome = run("inspect", broken, lake)
+        assert outcome.code == 1
+        assert [line for line in outcome.err.splitlines() if str(broken) in line]
+        assert outcome.out.splitlines()[-1] == "3 files"
+        outcome = run("inspect", broken, lake, "--json")
+        assert outcome.code == 1
+        assert [(found["path"], "error" in found) for found in json.loads(outcome.out)][-1] == (
+            str(broken),
+            True,
+        )
+
+
 class TestExplain:
     def test_other_files_of_a_folder_are_counted(self, run, lake):
         (lake / "notes.txt").write_bytes(b"of another kind")

@@ -45,7 +45,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 for _function, _short, _examples in (
-    (inspect_command.inspect, "Show what is in a file.", inspect_command.EXAMPLES),
+    (inspect_command.inspect, "Show what is in files.", inspect_command.EXAMPLES),
     (explain_command.explain, "Show what a query would read, and why.", explain_command.EXAMPLES),
     (query_command.query, "Read the rows that match.", query_command.EXAMPLES),
     (index_command.index, "Add indexes to files that exist.", index_command.INDEX_EXAMPLES),

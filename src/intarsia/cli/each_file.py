@@ -46,14 +46,11 @@ def find(paths: Sequence[str]) -> FoundFiles:
     return find_files(list(paths))
 
 
-def find_paths(paths: Sequence[str]) -> tuple[list[str], int]:
-    """The files that are meant, each once, and the number of other files beside them, which are left alone.
+def is_one_file(paths: Sequence[str], found: FoundFiles) -> bool:
+    """Whether the arguments are the path of one file, and not a folder or a glob that contains one."""
+    from intarsia.storage import local_path
 
-    Raises:
-        FileNotFoundError: If nothing is there.
-    """
-    found = find(paths)
-    return list(dict.fromkeys(file.path for file in found.files)), len(found.others)
+    return len(paths) == 1 and found.files[0].path == (local_path(paths[0]) or paths[0])
 
 
 def left_alone(others: int) -> str:

@@ -90,7 +90,7 @@ def index(
     A bad file is reported, and the others are processed. For a lake on a cluster, see intarsia.spark.index.
     """
     from intarsia.embed import PageIndex, Statistics
-    from intarsia.embed.many import attach_files, distinct_paths
+    from intarsia.embed.many import attach_files
 
     asked: list[Any] = [PageIndex()] if page_index else []
     asked += [Statistics()] if statistics else []
@@ -101,7 +101,7 @@ def index(
         raise UsageError("nothing to add; say --page-index, --distinct COLUMN, or --add KIND(COLUMN)")
     found = find(path)
     _check(found, asked)
-    with progress("indexing", len(distinct_paths(found))) as show:
+    with progress("indexing", len(found.paths)) as show:
         report, failed = attach_files(found, asked, show)
     if json:
         print_json(report.to_dict())
@@ -172,10 +172,10 @@ def _check(found: FoundFiles, asked: Sequence[Any]) -> None:
 
 def detach(path: Paths, json: AsJson = False) -> None:
     """Remove what was attached: each file is again what it was, byte for byte."""
-    from intarsia.embed.many import detach_files, distinct_paths
+    from intarsia.embed.many import detach_files
 
     found = find(path)
-    with progress("detaching", len(distinct_paths(found))) as show:
+    with progress("detaching", len(found.paths)) as show:
         report = detach_files(found, show)
     if json:
         print_json(report.to_dict())

@@ -1,4 +1,4 @@
-"""``intarsia inspect``: what is in one file."""
+"""``intarsia inspect``: the contents of files."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from intarsia.cli.arguments import AsJson
+from intarsia.cli.arguments import AsJson, Paths
 from intarsia.cli.cells import text
+from intarsia.cli.each_file import find, for_each, is_one_file, left_alone, show_failures
 from intarsia.cli.terminal import count, line, plain_table, print_json, show, size
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ EXAMPLES = """
 intarsia inspect flights.parquet
 intarsia inspect flights.parquet --pages | less
 intarsia inspect flights.parquet --json | jq .sizes
+intarsia inspect lake/ --json | jq -r '.[] | [.path, .num_rows] | @tsv'
 """
 
 #: Row groups that are shown; with --pages, all are.
@@ -42,23 +44,46 @@ _ENCODINGS = {
 
 
 def inspect(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A Parquet file; local, or a URL.")],
+    path: Paths,
     pages: Annotated[
         bool, typer.Option("--pages", help="List each page of each row group, and look into Bloom filters.")
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Show what is in a file: row groups, columns, pages, bounds, indexes, and where the bytes are.
+    """Show what is in files: row groups, columns, pages, bounds, indexes, and where the bytes are.
 
-    Only the footer and indexes are read, no data page.
+    Only the footer and indexes are read, no data page. --json prints an object for one PATH that is a file,
+    else a list. Files that fail are reported, and the rest are shown.
     """
     from intarsia.check.inspection import inspect as inspect_file
+    from intarsia.lake.each_file import for_each_file
 
-    found = inspect_file(file, pages=pages)
-    if json:
-        print_json(found.to_dict())
+    found = find(path)
+    if is_one_file(path, found):
+        one = inspect_file(path[0], pages=pages)
+        if json:
+            print_json(one.to_dict())
+        else:
+            show(_parts(one, pages=pages))
         return
-    show(_parts(found, pages=pages))
+    files = found.paths
+    if json:
+        documents = for_each("inspecting", files, lambda file, _: inspect_file(file, pages=pages).to_dict())
+        failed = documents.failed
+        print_json([*documents.done, *(failure.to_dict() for failure in failed)])
+    else:
+        # shown one by one, so that a lake need not fit into memory
+        failed = for_each_file(files, lambda file, _: _show_one(file, pages=pages), lambda _: None).failed
+        print(f"{count(len(files) - len(failed), 'file')}{left_alone(len(found.others))}")
+        show_failures(failed)
+    raise typer.Exit(1 if failed else 0)
+
+
+def _show_one(file: str, *, pages: bool) -> None:
+    from intarsia.check.inspection import inspect as inspect_file
+
+    show(_parts(inspect_file(file, pages=pages), pages=pages))
+    print()
 
 
 def _parts(found: FileInspection, *, pages: bool) -> Iterator[RenderableType]:

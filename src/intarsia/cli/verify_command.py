@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from intarsia.cli.arguments import AsJson, Paths
-from intarsia.cli.each_file import find_paths, for_each, left_alone, show_failures
+from intarsia.cli.each_file import find, for_each, left_alone, show_failures
 from intarsia.cli.terminal import ShowDone, count, dim, print_json, printable, red
 
 if TYPE_CHECKING:
@@ -55,8 +55,9 @@ def verify(
     Each page and index is read once, a row group at a time. The exit code is 1 if a file contradicts
     itself, or cannot be read.
     """
-    files, others = find_paths(path)
-    outcome = for_each("verifying", files, _verify)
+    found = find(path)
+    others = len(found.others)
+    outcome = for_each("verifying", found.paths, _verify)
     ok = not outcome.failed and all(report.ok for report in outcome.done)
     warned = any(finding.severity == "warning" for report in outcome.done for finding in report.findings)
     if json:

@@ -87,7 +87,7 @@ def attach(
     if isinstance(found, AttachReport):
         return found
     check_named_columns(found.files, asked)
-    files = distinct_paths(found)
+    files = found.paths
     report, failed = attach_files(found, asked, _file_progress(progress, files))
     if failed:
         raise _failed(report, failed, report.files_total, "indexed")
@@ -152,7 +152,7 @@ def attach_files(
     def attach_one(path: str, show_part: ShowDone) -> AttachReport:
         return attach_file(path, indexes, progress=lambda done, total, _: show_part(done / max(1, total)))
 
-    results = for_each_file(distinct_paths(found), attach_one, show)
+    results = for_each_file(found.paths, attach_one, show)
     outcomes = [IndexedFile.of(report) for report in results.done]
     outcomes += [IndexedFile(failure.path, error=failure.reason) for failure in results.failed]
     per_file = tuple(sorted(outcomes, key=lambda outcome: outcome.path))
@@ -162,16 +162,9 @@ def attach_files(
 def detach_files(found: FoundFiles, show: ShowDone) -> RestoreReport:
     """Restore each file; the report contains files that failed."""
     started = time.perf_counter()
-    results: FileResults[DetachReport] = for_each_file(
-        distinct_paths(found), lambda path, _: detach_file(path), show
-    )
+    results: FileResults[DetachReport] = for_each_file(found.paths, lambda path, _: detach_file(path), show)
     seconds = time.perf_counter() - started
     return RestoreReport(tuple(results.done), tuple(results.failed), seconds, len(found.others))
-
-
-def distinct_paths(found: FoundFiles) -> list[str]:
-    """The paths of the files, each once."""
-    return list(dict.fromkeys(file.path for file in found.files))
 
 
 def _find_many(path: Path | Sequence[Path], act: Callable[[str], _Report]) -> _Report | FoundFiles:

@@ -60,6 +60,11 @@ class FoundFiles:
     others: tuple[str, ...] = ()
     reads: IoCounts = field(default_factory=IoCounts)
 
+    @property
+    def paths(self) -> list[str]:
+        """The paths of the files, each once."""
+        return list(dict.fromkeys(file.path for file in self.files))
+
 
 def find_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> FoundFiles:
     """Find the files of a table, ordered by path for a folder or glob, in the given order for a list.

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from numbers import Integral
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -34,6 +35,9 @@ from intarsia.read.output_columns import (
 )
 from intarsia.read.report import FileOutcome, ScanReport, warn_of_ignored
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 class Scan:
     """One query to a table, made by `Table.scan`; it runs each time that its result is requested.
@@ -42,7 +46,7 @@ class Scan:
     first run uses the footers that were read to make the scan without checking them.
 
     Get the rows with `to_arrow`, by iterating over batches, or as an Arrow stream, as in
-    ``polars.DataFrame(scan)`` and ``duckdb.sql("FROM scan")``; ``scan.to_arrow().to_pandas()`` for pandas.
+    ``polars.DataFrame(scan)`` and ``duckdb.sql("FROM scan")``; `to_pandas` for pandas.
 
     Attributes:
         columns: The columns of the result.
@@ -87,6 +91,33 @@ class Scan:
             CorruptFileError: If a part of a file that has to be read is damaged.
         """
         return pa.Table.from_batches(self._tables_to_batches(whole_files=True), schema=self.schema)
+
+    def to_pandas(self, **options: Any) -> pd.DataFrame:
+        """Run the scan and collect the rows in a pandas DataFrame.
+
+        Args:
+            **options: Options of ``pyarrow.Table.to_pandas``, such as ``types_mapper=pandas.ArrowDtype``.
+
+        Raises:
+            ModuleNotFoundError: If pandas is not installed; it is not a dependency of Intarsia.
+            CorruptFileError: If a file is damaged where it had to be read.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+            >>> pq.write_table(pa.table({"x": range(1000)}), path)
+            >>> ia.open(path).scan("x < 3").to_pandas()["x"].sum().item()
+            3
+        """
+        try:
+            import pandas as pd  # noqa: F401
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                "to_pandas() needs pandas, which is not installed; install it (pip install pandas), or use "
+                "to_arrow()",
+                name=error.name,
+            ) from error
+        return self.to_arrow().to_pandas(**options)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Run the scan, and yield batches row group by row group."""

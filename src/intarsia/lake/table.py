@@ -77,6 +77,25 @@ class Table(TableFiles):
         more = f" and {num_files - 1} more" if num_files > 1 else ""
         return f"Table({self.files[0].path!r}{more})"
 
+    def __len__(self) -> int:
+        """The number of rows, by the footers of all files.
+
+        The first call reads the footer of every file that is not known yet, and no data page. Later calls
+        check that the files are unchanged: a stat for each local file, a request for each object.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+            >>> pq.write_table(pa.table({"x": range(1000)}), path)
+            >>> len(ia.open(path))
+            1000
+        """
+        return self.count()
+
+    def __bool__(self) -> bool:
+        """True, also without rows: to test a table reads nothing."""
+        return True
+
     def scan(
         self, where: Where = None, columns: Sequence[str] | None = None, limit: int | None = None
     ) -> Scan:
