@@ -1,4 +1,4 @@
-"""Small payloads that expand to much: never decompressed, named in the report, and the rows are right."""
+"""Small payloads that expand enormously are not decompressed but reported, and results are correct."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def file(tmp_path):
 
 
 def bomb():
-    """256 MiB of zeros in some kilobytes."""
+    """256 MiB of zeros in a few kilobytes."""
     sink = pa.BufferOutputStream()
     batch = pa.record_batch({"x": np.zeros(1 << 25, np.int64)})
     with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
@@ -38,8 +38,8 @@ def bomb():
     return sink.getvalue().to_pybytes()
 
 
-#: Prints the rows found, the most that Arrow allocated, and which indexes were ignored. A process of its own:
-#: the default pool counts from its start, and a pool that is replaced must outlive what it allocated.
+#: Prints the rows, the peak of allocations, the ignored indexes and a warning. It runs in a new process,
+#: because the default pool counts from its start, and a replaced pool must outlive its allocations.
 READ = """
 import sys, warnings
 import pyarrow as pa
@@ -68,7 +68,8 @@ def test_bombs_are_not_expanded(file, monkeypatch):
     assert rows == "[5000, 5001, 5002]"
     assert 0 < int(peak_bytes) < expanded_bytes(payload) // 16
     assert ignored == str([f"zone_map({name}):100" for name in COLUMNS])
-    assert "expands to 268,435,456 bytes; 33,554,432 is the most" in warning
+    assert "268,435,456" in warning
+    assert "33,554,432" in warning
 
 
 def test_indexes_of_one_file_share_a_budget(file, monkeypatch):
@@ -97,7 +98,7 @@ def test_indexes_of_one_file_share_a_budget(file, monkeypatch):
         most_bytes = each * fitting + each // 2
         monkeypatch.setattr(file_query, "ExpansionBudget", functools.partial(limited, most_bytes))
         scan = ia.open(file).scan(WHERE)
-        with pytest.warns(ia.IntarsiaWarning, match=f"of the {most_bytes:,} for indexes are left"):
+        with pytest.warns(ia.IntarsiaWarning, match=f"{most_bytes:,}"):
             assert scan.to_arrow()["a"].to_pylist() == expected
         assert len(scan.report.ignored) == len(COLUMNS) - fitting
         assert all(budget.taken_bytes <= most_bytes for budget in budgets)
@@ -106,7 +107,8 @@ def test_indexes_of_one_file_share_a_budget(file, monkeypatch):
 def test_payloads_of_other_forms_take_their_length():
     budget = ExpansionBudget(100)
     budget.take(b"x" * 60)
-    with pytest.raises(ValueError, match="it takes 60 bytes; 40 of the 100"):
+    with pytest.raises(ValueError, match="60"):
         budget.take(b"x" * 60)
+    assert budget.left_bytes == 40
     budget.take(b"x" * 40)
     assert budget.left_bytes == 0

@@ -1,1 +1,1 @@
-"""Parquet's structures as bytes and as frozen structs: no I/O, no Arrow."""
+"""Parquet's structures as bytes and as frozen structs, without I/O and without Arrow."""

@@ -1,10 +1,10 @@
-"""How much memory an Arrow IPC stream takes once its buffers are decompressed.
+"""The memory that an Arrow IPC stream takes when its buffers are decompressed.
 
-A few kilobytes of Zstandard may hold gigabytes, so this is looked at before anything is decompressed.
-Only the lengths that the messages state are read: Arrow itself refuses a buffer that expands to another.
+A few kilobytes of Zstandard can expand to gigabytes, so the size is checked before anything is decompressed.
+It is computed from the lengths in the messages: Arrow itself refuses a buffer that expands to another length.
 
 Source: "Serialization and Interprocess Communication (IPC)" of the Arrow columnar format, and the
-FlatBuffers that it is made of (``Message.fbs``).
+FlatBuffers schema of its messages (``Message.fbs``).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import threading
 #: Payloads that expand to more than this are neither written nor opened.
 MAX_EXPANDED_BYTES = 1 << 29
 
-#: Nor are those that expand to more than so many times their own bytes, and to more than this anyway.
-#: A payload of nothing but zeros expands some 30,000 times.
+#: Nor are payloads that expand by more than this factor, unless they stay below `ALWAYS_EXPANDED_BYTES`.
+#: A payload of zeros expands by a factor of about 30,000.
 MAX_EXPANSION = 256
 ALWAYS_EXPANDED_BYTES = 1 << 25
 
-#: The opened indexes of one file hold no more than this together.
+#: The limit on all open indexes of one file together.
 MAX_FILE_EXPANDED_BYTES = 1 << 30
 
 _CONTINUATION = 0xFFFFFFFF
@@ -30,13 +30,13 @@ _LENGTH = struct.Struct("<q")
 
 
 def expanded_bytes(stream: bytes) -> int:
-    """Bytes of all buffers of a stream, decompressed, as the stream states them.
+    """Return the number of decompressed bytes in all buffers of a stream.
 
     Args:
-        stream: An encapsulated stream of messages; what follows its end is not looked at.
+        stream: An encapsulated stream of messages; bytes after its end are ignored.
 
     Raises:
-        ValueError: If it is no such stream.
+        ValueError: If the bytes are not a stream.
 
     Example:
         >>> import pyarrow as pa
@@ -51,31 +51,29 @@ def expanded_bytes(stream: bytes) -> int:
     try:
         return _expanded_bytes(memoryview(stream))
     except struct.error as error:
-        raise ValueError(f"it is no Arrow stream: {error}") from error
+        raise _not_a_stream(str(error)) from error
 
 
 def check_expanded(stream: bytes) -> None:
-    """Refuse a stream that takes more than a payload of its length may.
+    """Refuse a stream that expands to more bytes than its length allows.
 
     Raises:
-        ValueError: If it does, or is no such stream.
+        ValueError: If it does, or if the bytes are not a stream.
     """
     num_bytes = expanded_bytes(stream)
-    most = min(max(ALWAYS_EXPANDED_BYTES, len(stream) * MAX_EXPANSION), MAX_EXPANDED_BYTES)
-    if num_bytes > most:
+    limit = min(max(ALWAYS_EXPANDED_BYTES, len(stream) * MAX_EXPANSION), MAX_EXPANDED_BYTES)
+    if num_bytes > limit:
         raise ValueError(
-            f"it expands to {num_bytes:,} bytes; {most:,} is the most for a payload of {len(stream):,}"
+            f"it expands to {num_bytes:,} bytes; the limit for {len(stream):,} bytes of payload is {limit:,}"
         )
 
 
 class ExpansionBudget:
-    """How much memory several payloads may take together, for as long as they are open.
-
-    Several threads may take from one budget.
+    """A limit on the memory of several payloads that are open at the same time; it is thread-safe.
 
     Args:
-        most_bytes: The sum that is not exceeded.
-        shared: A greater budget, from which everything is taken as well.
+        most_bytes: The limit on their sum.
+        shared: A larger budget that the same payloads count against.
 
     Example:
         >>> budget = ExpansionBudget(1000)
@@ -83,7 +81,7 @@ class ExpansionBudget:
         >>> budget.take(bytes(600))
         Traceback (most recent call last):
             ...
-        ValueError: it takes 600 bytes; 400 of the 1,000 for indexes are left
+        ValueError: it takes 600 bytes, and 400 of the 1,000 for indexes are left
     """
 
     def __init__(
@@ -95,17 +93,18 @@ class ExpansionBudget:
         self._lock = threading.Lock()
 
     def take(self, payload: bytes) -> None:
-        """Account for a payload that is about to be opened.
+        """Reserve memory for a payload that is about to be opened.
 
         Args:
-            payload: An Arrow IPC stream, which takes what it expands to; other bytes take their length.
+            payload: An Arrow IPC stream, which takes its expanded size, or other bytes, which take their
+                length.
 
         Raises:
-            ValueError: If it takes more than is left; then nothing is accounted for.
+            ValueError: If it takes more than is left; nothing is reserved then.
         """
         try:
             num_bytes = max(expanded_bytes(payload), len(payload))
-        except ValueError:  # some other form
+        except ValueError:  # not an Arrow stream
             num_bytes = len(payload)
         self._take(num_bytes)
 
@@ -113,7 +112,7 @@ class ExpansionBudget:
         with self._lock:
             if num_bytes > self.left_bytes:
                 raise ValueError(
-                    f"it takes {num_bytes:,} bytes; {self.left_bytes:,} of the {self.most_bytes:,} "
+                    f"it takes {num_bytes:,} bytes, and {self.left_bytes:,} of the {self.most_bytes:,} "
                     "for indexes are left"
                 )
             if self._shared is not None:
@@ -121,7 +120,7 @@ class ExpansionBudget:
             self.left_bytes -= num_bytes
 
     def give_back(self) -> None:
-        """Account for the end of every payload that was taken."""
+        """Release the memory of all payloads."""
         with self._lock:
             taken = self.most_bytes - self.left_bytes
             self.left_bytes = self.most_bytes
@@ -138,11 +137,11 @@ def _expanded_bytes(stream: memoryview) -> int:
     while position + 8 <= len(stream):
         marker, num_bytes = struct.unpack_from("<Ii", stream, position)
         if marker != _CONTINUATION:
-            raise ValueError("it is no Arrow stream: a message does not start where it should")
+            raise _not_a_stream("a message does not start at the expected offset")
         if num_bytes == 0:
             break
         if num_bytes < 0:
-            raise ValueError("it is no Arrow stream: a message has a negative length")
+            raise _not_a_stream("a message has a negative length")
         message = stream[position + 8 : position + 8 + num_bytes]
         body = position + 8 + num_bytes
         root = struct.unpack_from("<I", message)[0]
@@ -156,13 +155,13 @@ def _expanded_bytes(stream: memoryview) -> int:
             total += _batch_bytes(message, batch, stream[body:])
         body_bytes = _LENGTH.unpack_from(message, length_at)[0] if length_at else 0
         if body_bytes < 0:
-            raise ValueError("it is no Arrow stream: a body has a negative length")
+            raise _not_a_stream("a body has a negative length")
         position = body + body_bytes
     return total
 
 
 def _batch_bytes(message: memoryview, batch: int, body: memoryview) -> int:
-    """The buffers of one record batch, whose table lies at ``batch``."""
+    """The decompressed size of the buffers of one record batch, whose table is at offset ``batch``."""
     buffers_at = _field(message, batch, 2)
     if not buffers_at:
         return 0
@@ -170,24 +169,24 @@ def _batch_bytes(message: memoryview, batch: int, body: memoryview) -> int:
     start = _follow(message, buffers_at)
     count = struct.unpack_from("<I", message, start)[0]
     if count * _BUFFER.size > len(message):
-        raise ValueError("it is no Arrow stream: its buffers lie outside of it")
+        raise _not_a_stream("its buffers are outside the message")
     total = 0
     for number in range(count):
         offset, length = _BUFFER.unpack_from(message, start + 4 + number * _BUFFER.size)
         if offset < 0 or length < 0:
-            raise ValueError("it is no Arrow stream: a buffer has a negative place")
+            raise _not_a_stream("a buffer has a negative offset or length")
         stated = -1
-        if is_compressed and length:  # the length before compression, or -1, stands in front
+        if is_compressed and length:  # the uncompressed length, or -1, precedes the bytes
             stated = _LENGTH.unpack_from(body, offset)[0]
         total += length if stated < 0 else stated
     return total
 
 
 def _field(message: memoryview, table: int, number: int) -> int:
-    """Where a field of a FlatBuffers table stands; 0 if it is absent."""
+    """The offset of a field of a FlatBuffers table; 0 if it is absent."""
     vtable = table - struct.unpack_from("<i", message, table)[0]
     if vtable < 0:
-        raise ValueError("it is no Arrow stream: a table lies outside of it")
+        raise _not_a_stream("a table is outside the message")
     slot = 4 + 2 * number
     if slot + 2 > struct.unpack_from("<H", message, vtable)[0]:
         return 0
@@ -196,6 +195,10 @@ def _field(message: memoryview, table: int, number: int) -> int:
 
 
 def _follow(message: memoryview, place: int) -> int:
-    """Where the offset at a place leads to."""
+    """Follow the relative offset at a place."""
     target: int = place + struct.unpack_from("<I", message, place)[0]
     return target
+
+
+def _not_a_stream(cause: str) -> ValueError:
+    return ValueError(f"the bytes are not an Arrow stream: {cause}")

@@ -1,4 +1,4 @@
-"""The frame around an embedded index's payload: whose it is, how long, and its checksum."""
+"""The frame of an embedded index's payload: the file's fingerprint, the length and the checksum."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ BLOB_MAGIC = b"INTARSIA"
 #: Bytes before a blob's payload: magic, version, reserved, fingerprint, length, checksum.
 BLOB_HEADER_BYTES = 48
 
-#: Blobs start at multiples of this, so that fixed-width payloads can be mapped.
+#: Blobs start at multiples of this, so that payloads of fixed-width values can be memory-mapped.
 BLOB_ALIGNMENT_BYTES = 8
 
 
 def checksum(payload: bytes | memoryview) -> str:
-    """XXH3-64 of a payload, 16 hexadecimal digits."""
+    """Return the XXH3-64 hash of a payload, as 16 hexadecimal digits."""
     return xxhash.xxh3_64_hexdigest(payload)
 
 
 def blob_header(fingerprint: str, payload_bytes: int, xxh3: str) -> bytes:
-    """What stands before a payload, and says whose it is.
+    """Return the header that precedes a payload.
 
     Args:
-        fingerprint: `layout_fingerprint` of the file that it was built from.
+        fingerprint: `layout_fingerprint` of the file from which the payload was built.
         payload_bytes: Length of the payload.
-        xxh3: Its `checksum`.
+        xxh3: `checksum` of the payload.
     """
     return b"".join(
         (
@@ -42,72 +42,81 @@ def blob_header(fingerprint: str, payload_bytes: int, xxh3: str) -> bytes:
 
 
 def frame(payload: bytes, fingerprint: str) -> bytes:
-    """A payload behind its header.
+    """Return a blob: header and payload.
 
     Args:
-        payload: The index's own bytes.
-        fingerprint: `layout_fingerprint` of the file that it was built from.
+        payload: The payload of an index.
+        fingerprint: `layout_fingerprint` of the file from which the payload was built.
     """
     return blob_header(fingerprint, len(payload), checksum(payload)) + payload
 
 
 def unframe(blob: bytes, fingerprint: str, xxh3: str | None = None) -> bytes:
-    """The payload of a blob.
+    """Check a blob and return its payload.
 
     Args:
         blob: Header and payload.
-        fingerprint: The directory's fingerprint.
-        xxh3: The payload's `checksum` as its entry has it, so that the blob is also the one that is meant.
+        fingerprint: The fingerprint in the directory.
+        xxh3: The `checksum` in the entry, which detects that this is another entry's blob.
 
     Raises:
-        IndexPayloadError: If the blob is damaged, cut short or another file's.
+        IndexPayloadError: If the blob is damaged or truncated, or belongs to another file.
 
     Example:
         >>> unframe(frame(b"payload", "0" * 32), "0" * 32)
         b'payload'
     """
-    announced = check_blob_header(blob, fingerprint, len(blob), xxh3)
+    expected = check_blob_header(blob, fingerprint, len(blob), xxh3)
     payload = blob[BLOB_HEADER_BYTES:]
-    check_payload(payload, announced)
+    check_payload(payload, expected)
     return payload
 
 
 def check_blob_header(header: bytes, fingerprint: str, blob_bytes: int, xxh3: str | None = None) -> str:
-    """Check what stands before a payload; for indexes that are probed, which are never read whole.
+    """Check the header of a blob, for indexes that are probed instead of loaded.
 
     Args:
-        header: The blob's first `BLOB_HEADER_BYTES`, or more.
-        fingerprint: The directory's fingerprint.
-        blob_bytes: Length of the blob, header included.
-        xxh3: The payload's `checksum` as its entry has it.
+        header: The first `BLOB_HEADER_BYTES` of the blob, or more.
+        fingerprint: The fingerprint in the directory.
+        blob_bytes: Length of the blob, including its header.
+        xxh3: The `checksum` in the entry.
 
     Returns:
-        The payload's `checksum`, as the header has it.
+        The `checksum` in the header.
 
     Raises:
-        IndexPayloadError: If this is no blob, another file's, or not the entry's.
+        IndexPayloadError: If this is not a blob, or the blob of another file or entry.
     """
     header = header[:BLOB_HEADER_BYTES]
     if len(header) < BLOB_HEADER_BYTES or header[:8] != BLOB_MAGIC:
-        raise IndexPayloadError("there is no blob where the directory says")
+        raise IndexPayloadError("there is no blob at the offset in the directory", reason="no-blob")
     version = int.from_bytes(header[8:12], "little")
     if version != BLOB_VERSION:
-        raise IndexPayloadError(f"the blob has version {version}, this Intarsia knows {BLOB_VERSION}")
+        raise IndexPayloadError(
+            f"the blob has version {version}; this version of Intarsia reads version {BLOB_VERSION}",
+            reason="unknown-blob-version",
+        )
     if header[16:32] != bytes.fromhex(fingerprint):
-        raise IndexPayloadError("the blob belongs to another file")
+        raise IndexPayloadError("the blob belongs to another file", reason="foreign-blob")
     if int.from_bytes(header[32:40], "little") != blob_bytes - BLOB_HEADER_BYTES:
-        raise IndexPayloadError("the blob's length is not what the directory says")
-    announced = f"{int.from_bytes(header[40:48], 'little'):016x}"
-    if xxh3 is not None and announced != xxh3:
-        raise IndexPayloadError("the blob is not the one that the directory means, or its header is damaged")
-    return announced
+        raise IndexPayloadError(
+            "the length of the blob differs from that in the directory", reason="wrong-blob-length"
+        )
+    found = f"{int.from_bytes(header[40:48], 'little'):016x}"
+    if xxh3 is not None and found != xxh3:
+        raise IndexPayloadError(
+            "the checksum in the blob's header differs from that in the directory", reason="wrong-blob"
+        )
+    return found
 
 
 def check_payload(payload: bytes, xxh3: str) -> None:
     """Compare a payload with its checksum.
 
     Raises:
-        IndexPayloadError: If it is damaged.
+        IndexPayloadError: If they do not match.
     """
     if checksum(payload) != xxh3:
-        raise IndexPayloadError("its bytes are damaged: the checksum does not match")
+        raise IndexPayloadError(
+            "its bytes are damaged: the checksum does not match", reason="damaged-payload"
+        )

@@ -1,9 +1,9 @@
-r"""The form that DataFusion's example gives to the distinct values of a column.
+r"""The layout of distinct values in DataFusion's example.
 
-A block lies in the file's body, behind the data: ``IDX1``, the payload's length as eight bytes, and the
-payload, which is the values as UTF-8 with newlines between them (none at the end).  The footer's key/value
-metadata says where: ``distinct_index_offset``, decimal.  Nothing says which column it is about, and nothing
-ties it to its file: writers that copy footer keys copy this one, too.  So whatever can be checked is checked.
+A block in the file's body, after the data, consists of ``IDX1``, the length of the payload as eight bytes,
+and the payload: the values in UTF-8, separated by newlines.  ``distinct_index_offset`` in the footer's
+key/value metadata is the block's offset in decimal.  The block does not name its column, and it is not bound
+to its file: writers that copy footer keys copy this key, too.  This module checks as much as possible.
 
 Source: https://datafusion.apache.org/blog/2025/07/14/user-defined-parquet-indexes
 """
@@ -16,7 +16,7 @@ from intarsia.errors import IndexPayloadError
 from intarsia.format import footer as parquet
 from intarsia.format.footer import Footer, chunk_range
 
-#: The footer key that says where the block lies.
+#: The footer key with the offset of the block.
 KEY = b"distinct_index_offset"
 
 MAGIC = b"IDX1"
@@ -26,7 +26,7 @@ HEADER_BYTES = 12
 
 
 def serialize_block(values: Iterable[str]) -> bytes:
-    r"""The block of some values, in their order; a value that holds a newline does not come back as one.
+    r"""Return the block with the given values in order; a value with a newline is read back as two values.
 
     Example:
         >>> serialize_block(["bar", "foo"])
@@ -37,20 +37,22 @@ def serialize_block(values: Iterable[str]) -> bytes:
 
 
 def parse_offset(value: bytes, footer: Footer) -> int:
-    """Where the footer's key says that the block starts.
+    """Parse the offset of the block from the value of the footer's key.
 
     Raises:
-        IndexPayloadError: If it is no number, or no place behind the data and before the footer.
+        IndexPayloadError: If it is not a number, or not an offset between the data and the footer.
     """
     if not value.isdigit() or len(value) > 18:
-        raise IndexPayloadError(f"{value[:40].decode('ascii', 'replace')!r} is no offset")
+        text = value[:40].decode("ascii", "replace")
+        raise IndexPayloadError(f"{text!r} is not an offset", reason="invalid-block-offset")
     offset = int(value)
     if not len(parquet.MAGIC) <= offset <= footer.start - HEADER_BYTES:
-        raise IndexPayloadError(f"byte {offset} lies outside the file's body")
+        raise IndexPayloadError(f"offset {offset} is outside the file's body", reason="block-outside-body")
     data_stop = max(_chunk_stops(footer), default=0)
     if offset < data_stop:
         raise IndexPayloadError(
-            f"byte {offset} lies among the data, which ends at {data_stop}: another writer copied the key"
+            f"offset {offset} is within the data, which ends at {data_stop}: another writer copied the key",
+            reason="block-within-data",
         )
     return offset
 
@@ -63,43 +65,47 @@ def _chunk_stops(footer: Footer) -> Iterable[int]:
 
 
 def parse_header(head: bytes, offset: int, footer: Footer) -> int:
-    """The length of the whole block, from its first bytes.
+    """Parse the header of a block, and return the length of the whole block in bytes.
 
     Args:
-        head: Its first `HEADER_BYTES`, or more.
-        offset: Where it starts.
+        head: The first `HEADER_BYTES` of the block, or more.
+        offset: The offset of the block in the file.
         footer: The file's footer.
 
     Raises:
-        IndexPayloadError: If there is no such block, or it would not end before the footer.
+        IndexPayloadError: If there is no block, or it extends beyond the footer.
     """
     if head[: len(MAGIC)] != MAGIC:
-        raise IndexPayloadError(f"{MAGIC.decode()} does not stand there: another writer copied the key")
+        raise IndexPayloadError(
+            f"there is no {MAGIC.decode()} at its offset: another writer copied the key", reason="no-block"
+        )
     payload_bytes = int.from_bytes(head[len(MAGIC) : HEADER_BYTES], "little")
     if len(head) < HEADER_BYTES or payload_bytes > footer.start - offset - HEADER_BYTES:
-        raise IndexPayloadError(f"its {payload_bytes} bytes lead out of the file's body")
+        raise IndexPayloadError(
+            f"its {payload_bytes} bytes extend beyond the file's body", reason="block-outside-body"
+        )
     return HEADER_BYTES + payload_bytes
 
 
 def parse_lines(payload: bytes) -> list[str]:
-    """The lines of a payload: the values, unless one of them held a newline.
+    """Return the lines of a payload, which are the values, unless a value contained a newline.
 
-    An empty payload stands for no value as well as for the empty text; it is taken for the latter.
+    An empty payload could mean no values or one empty string; it is read as the latter.
 
     Raises:
-        IndexPayloadError: If it is no UTF-8.
+        IndexPayloadError: If it is not UTF-8.
     """
     try:
         return payload.decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
-        raise IndexPayloadError(f"its values are no UTF-8: {error}") from error
+        raise IndexPayloadError(f"its values are not UTF-8: {error}", reason="not-utf8") from error
 
 
 def parse_block(block: bytes) -> list[str]:
-    r"""The lines of a block that stands alone.
+    r"""Return the lines of a whole block.
 
     Raises:
-        IndexPayloadError: If the bytes are anything else.
+        IndexPayloadError: If the bytes are not a block.
 
     Example:
         >>> parse_block(serialize_block(["", "foo"]))
@@ -107,5 +113,5 @@ def parse_block(block: bytes) -> list[str]:
     """
     length = int.from_bytes(block[len(MAGIC) : HEADER_BYTES], "little")
     if block[: len(MAGIC)] != MAGIC or len(block) != HEADER_BYTES + length:
-        raise IndexPayloadError("the payload is no block of DataFusion's form")
+        raise IndexPayloadError("the payload is not a block in DataFusion's layout", reason="no-block")
     return parse_lines(block[HEADER_BYTES:])

@@ -1,4 +1,4 @@
-"""The fingerprint of a file's layout: what ties embedded indexes to the bytes that they were built from."""
+"""The fingerprint of a file's layout, which binds embedded indexes to the file they were built from."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from intarsia.format.structs import ColumnMetaData, FileMetaData, LogicalType, S
 
 
 def layout_fingerprint(metadata: FileMetaData) -> str:
-    """XXH3-128 over what says where a file's values lie: 32 hexadecimal digits.
+    """Return the XXH3-128 hash of the fields that locate a file's values, as 32 hexadecimal digits.
 
-    Only fields go in that retrofitting leaves as they are, so a file keeps its fingerprint; the order of the
-    bytes stands in ``docs/format.md``.
+    `intarsia.attach` does not change these fields, so a file keeps its fingerprint.  ``docs/format.md``
+    specifies the order of the bytes.
     """
     digest = xxhash.xxh3_128()
     digest.update(_integers(len(metadata.schema)))
@@ -45,7 +45,7 @@ def _chunk_numbers(meta: ColumnMetaData) -> tuple[int, ...]:
         meta.codec,
         meta.num_values,
         meta.data_page_offset,
-        meta.dictionary_page_offset or 0,  # 0 is what some writers put for "absent"
+        meta.dictionary_page_offset or 0,  # some writers write 0 for "absent"
         meta.total_compressed_size,
         meta.total_uncompressed_size,
         len(meta.encodings),
@@ -85,7 +85,7 @@ def _logical_bytes(logical: LogicalType | None) -> bytes:
 
 
 def _text(text: str) -> bytes:
-    data = text.encode("utf-8")  # every text has this form: the Thrift codec puts U+FFFD where bytes are none
+    data = text.encode("utf-8")  # always possible: the Thrift codec replaces invalid bytes by U+FFFD
     return _integers(len(data)) + data
 
 

@@ -10,7 +10,7 @@ from intarsia.format.structs import DICTIONARY_ENCODINGS, PageHeader, PageType
 
 
 class Page(NamedTuple):
-    """A page within bytes that were read: header, and the offsets of header, body and end."""
+    """A page within a buffer: its header, and the offsets of header, body and end."""
 
     header: PageHeader
     start: int
@@ -24,14 +24,14 @@ class Page(NamedTuple):
 
     @property
     def num_values(self) -> int:
-        """Values, nulls and empty lists included; 0 for a page without a header of its kind."""
+        """Number of values, including nulls and empty lists; 0 for a page without a header of its type."""
         header = self.header
         kind = header.data_page_header or header.data_page_header_v2 or header.dictionary_page_header
         return kind.num_values if kind else 0
 
     @property
     def encoding(self) -> int:
-        """Encoding of the values; -1 for a page that has none."""
+        """Encoding of the values; -1 for a page without a header of its type."""
         header = self.header
         kind = header.data_page_header or header.data_page_header_v2 or header.dictionary_page_header
         return kind.encoding if kind else -1
@@ -43,22 +43,26 @@ class Page(NamedTuple):
 
 
 def parse_page(data: bytes, offset: int = 0) -> Page:
-    """Parse the header at ``offset``, and say where the page ends.
+    """Parse the page header at ``offset``, and locate the body and the end of the page.
 
     Raises:
-        CorruptFileError: If there is no page header, or its sizes lead out of ``data``.
+        CorruptFileError: If there is no page header, or the page extends beyond ``data``.
     """
     header, body_start = thrift.parse(PageHeader, data, offset)
     stop = body_start + header.compressed_page_size
     if header.compressed_page_size < 0 or stop > len(data):
         raise CorruptFileError(
-            f"the page claims {header.compressed_page_size} bytes, {len(data) - body_start} are there",
+            f"the page claims {header.compressed_page_size} bytes, but {len(data) - body_start} follow",
+            reason="page-beyond-end",
             offset=offset,
             struct="PageHeader",
         )
     page = Page(header, offset, body_start, stop)
     if page.num_values < 0:
         raise CorruptFileError(
-            f"the page claims {page.num_values} values", offset=offset, struct="PageHeader"
+            f"the page claims {page.num_values} values",
+            reason="negative-value-count",
+            offset=offset,
+            struct="PageHeader",
         )
     return page

@@ -1,7 +1,7 @@
-"""The structs of ``parquet.thrift`` that Intarsia reads, in Parquet's own names.
+"""The structs of ``parquet.thrift`` that Intarsia reads, with Parquet's own names.
 
-Each class is a named tuple whose annotations carry the Thrift field id and type; `declared` turns them into
-the table that Apache Thrift's codec wants.  Fields that no part of Intarsia reads are left out: the codec
+Each class is a named tuple with the Thrift field ids and types in its annotations.  `declared` converts these
+to the table that Apache Thrift's codec requires.  Fields that Intarsia does not read are omitted.  The codec
 skips them, and `intarsia.format.thrift.parse_tree` keeps them for rewriting.
 """
 
@@ -56,7 +56,7 @@ class ConvertedType(IntEnum):
 
 
 class FieldRepetitionType(IntEnum):
-    """How often a field stands in its parent."""
+    """How often a field occurs in its parent."""
 
     REQUIRED = 0
     OPTIONAL = 1
@@ -149,20 +149,20 @@ def _refuse_assignment(self: object, name: str, _: object) -> None:
 
 
 def declared(cls: type[T]) -> type[T]:
-    """Give a named tuple the ``thrift_spec`` that its annotations describe."""
+    """Add the ``thrift_spec`` that the annotations of a named tuple describe."""
     fields = {}
     for name, annotation in cls.__annotations__.items():
         field_id, ttype, args = annotation.__metadata__[0]
         fields[field_id] = (field_id, ttype, name, args, None)
     cls.thrift_spec = tuple(fields.get(i) for i in range(max(fields, default=-1) + 1))  # type: ignore[attr-defined]
-    # the codec builds a class by keyword arguments when it sees that instances refuse assignment
+    # the codec creates instances with keyword arguments if they refuse assignment
     cls.__setattr__ = _refuse_assignment  # type: ignore[method-assign]
     return cls
 
 
 @declared
 class Empty(NamedTuple):
-    """A struct of which only the presence matters."""
+    """A struct without fields; only its presence matters."""
 
 
 # --- schema ----------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class DecimalType(NamedTuple):
 
 @declared
 class TimeUnit(NamedTuple):
-    """Union: the one that is present is the unit."""
+    """Union: the field that is present is the unit."""
 
     MILLIS: Annotated[Empty | None, _struct(1, Empty)] = None
     MICROS: Annotated[Empty | None, _struct(2, Empty)] = None
@@ -210,7 +210,7 @@ class VariantType(NamedTuple):
 
 @declared
 class GeometryType(NamedTuple):
-    """GEOMETRY, and GEOGRAPHY, which has one field more."""
+    """GEOMETRY, and GEOGRAPHY, which has one more field."""
 
     crs: Annotated[str | None, _string(1)] = None
     algorithm: Annotated[int | None, _i32(2)] = None
@@ -218,7 +218,7 @@ class GeometryType(NamedTuple):
 
 @declared
 class LogicalType(NamedTuple):
-    """Union: the one that is present is the type; none, if it is one that this version does not know."""
+    """Union: the field that is present is the type; without fields, the type is unknown to this version."""
 
     STRING: Annotated[Empty | None, _struct(1, Empty)] = None
     MAP: Annotated[Empty | None, _struct(2, Empty)] = None
@@ -246,7 +246,7 @@ class LogicalType(NamedTuple):
 
 @declared
 class SchemaElement(NamedTuple):
-    """One node of the schema, which is a tree flattened depth first."""
+    """One node of the schema, a tree that is flattened depth first."""
 
     name: Annotated[str, _string(4)]
     type: Annotated[int | None, _i32(1)] = None
@@ -289,7 +289,7 @@ class SizeStatistics(NamedTuple):
 
 @declared
 class KeyValue(NamedTuple):
-    """One entry of the key/value metadata, as bytes: not every writer keeps to UTF-8."""
+    """One entry of the key/value metadata, as bytes, because not every writer uses UTF-8."""
 
     key: Annotated[bytes, _binary(1)]
     value: Annotated[bytes | None, _binary(2)] = None
@@ -297,7 +297,7 @@ class KeyValue(NamedTuple):
 
 @declared
 class SortingColumn(NamedTuple):
-    """A column that a row group says it is sorted by."""
+    """A column by which a row group is declared to be sorted."""
 
     column_idx: Annotated[int, _i32(1)]
     descending: Annotated[bool, _bool(2)]
@@ -306,7 +306,7 @@ class SortingColumn(NamedTuple):
 
 @declared
 class PageEncodingStats(NamedTuple):
-    """How many pages of a chunk have a type and encoding."""
+    """The number of pages of a chunk with a page type and an encoding."""
 
     page_type: Annotated[int, _i32(1)]
     encoding: Annotated[int, _i32(2)]
@@ -315,7 +315,7 @@ class PageEncodingStats(NamedTuple):
 
 @declared
 class ColumnMetaData(NamedTuple):
-    """What the footer says of a column chunk's pages."""
+    """The footer's metadata of a column chunk."""
 
     type: Annotated[int, _i32(1)]
     encodings: Annotated[list[int], _list(2, _i32)]
@@ -350,21 +350,21 @@ class ColumnChunk(NamedTuple):
 
 @declared
 class PageCountsOfMetaData(NamedTuple):
-    """A `ColumnMetaData` without all that is not about the number of pages."""
+    """The fields of `ColumnMetaData` with the number of pages."""
 
     encoding_stats: Annotated[list[PageEncodingStats] | None, _list(13, PageEncodingStats)] = None
 
 
 @declared
 class PageCountsOfChunk(NamedTuple):
-    """A `ColumnChunk` without all that is not about the number of pages."""
+    """The fields of `ColumnChunk` with the number of pages."""
 
     meta_data: Annotated[PageCountsOfMetaData | None, _struct(3, PageCountsOfMetaData)] = None
 
 
 @declared
 class RowGroup(NamedTuple):
-    """A run of rows, with one chunk for each leaf of the schema."""
+    """A range of rows, with one chunk for each leaf of the schema."""
 
     columns: Annotated[Sequence[ColumnChunk], _list(1, ColumnChunk)]
     total_byte_size: Annotated[int, _i64(2)]
@@ -375,7 +375,7 @@ class RowGroup(NamedTuple):
 
 @declared
 class RowGroupTotals(NamedTuple):
-    """A `RowGroup` without its chunks; the fields that follow them, in the same order."""
+    """The fields of `RowGroup` after its chunks, in the same order."""
 
     total_byte_size: Annotated[int, _i64(2)]
     num_rows: Annotated[int, _i64(3)]
@@ -385,7 +385,7 @@ class RowGroupTotals(NamedTuple):
 
 @declared
 class ColumnOrder(NamedTuple):
-    """Union: how the bounds of a leaf are ordered; none, if it is an order that is not known here."""
+    """Union: the order of the bounds of a leaf; without fields, the order is unknown to this version."""
 
     TYPE_ORDER: Annotated[Empty | None, _struct(1, Empty)] = None
     IEEE_754_TOTAL_ORDER: Annotated[Empty | None, _struct(2, Empty)] = None
@@ -430,7 +430,7 @@ class DictionaryPageHeader(NamedTuple):
 
 @declared
 class DataPageHeaderV2(NamedTuple):
-    """Header of a data page, version 2: levels stand uncompressed before the values."""
+    """Header of a data page, version 2, whose uncompressed levels precede the values."""
 
     num_values: Annotated[int, _i32(1)]
     num_nulls: Annotated[int, _i32(2)]
@@ -444,7 +444,7 @@ class DataPageHeaderV2(NamedTuple):
 
 @declared
 class PageHeader(NamedTuple):
-    """Header that stands before each page; sizes are without the header."""
+    """Header of a page; sizes do not include the header."""
 
     type: Annotated[int, _i32(1)]
     uncompressed_page_size: Annotated[int, _i32(2)]
@@ -460,7 +460,7 @@ class PageHeader(NamedTuple):
 
 @declared
 class PageLocation(NamedTuple):
-    """Where a data page lies; the size includes its header, the row is relative to the row group."""
+    """Location of a data page; the size includes its header, and the row is relative to the row group."""
 
     offset: Annotated[int, _i64(1)]
     compressed_page_size: Annotated[int, _i32(2)]
@@ -469,7 +469,7 @@ class PageLocation(NamedTuple):
 
 @declared
 class OffsetIndex(NamedTuple):
-    """The data pages of a column chunk."""
+    """Locations of the data pages of a column chunk."""
 
     page_locations: Annotated[list[PageLocation], _list(1, PageLocation)]
     unencoded_byte_array_data_bytes: Annotated[list[int] | None, _list(2, _i64)] = None
@@ -491,28 +491,28 @@ class ColumnIndex(NamedTuple):
 
 @declared
 class BloomFilterAlgorithm(NamedTuple):
-    """Union of algorithms; one exists."""
+    """Union of algorithms; only one is defined."""
 
     BLOCK: Annotated[Empty | None, _struct(1, Empty)] = None
 
 
 @declared
 class BloomFilterHash(NamedTuple):
-    """Union of hashes; one exists."""
+    """Union of hash functions; only one is defined."""
 
     XXHASH: Annotated[Empty | None, _struct(1, Empty)] = None
 
 
 @declared
 class BloomFilterCompression(NamedTuple):
-    """Union of compressions; one exists."""
+    """Union of compressions; only one is defined."""
 
     UNCOMPRESSED: Annotated[Empty | None, _struct(1, Empty)] = None
 
 
 @declared
 class BloomFilterHeader(NamedTuple):
-    """Header that stands before the bits of a Bloom filter."""
+    """Header of a Bloom filter, which precedes its bits."""
 
     numBytes: Annotated[int, _i32(1)]
     algorithm: Annotated[BloomFilterAlgorithm, _struct(2, BloomFilterAlgorithm)]

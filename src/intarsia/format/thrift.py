@@ -1,9 +1,8 @@
-"""Thrift's compact protocol, twice: fast into declared structs, and generic into a tree.
+"""Two codecs for Thrift's compact protocol: a fast one for declared structs, and one for generic trees.
 
-`parse` and `serialize` run Apache Thrift's C codec over the classes of `intarsia.format.structs`: fields
-that a class does not declare are dropped.  `parse_tree` and `serialize_tree` keep every field, known or
-not, so that a footer can be changed and written back without losing what a later version of Parquet put
-there (contract C8).
+`parse` and `serialize` use Apache Thrift's C codec with the classes of `intarsia.format.structs`.  They drop
+fields that a class does not declare.  `parse_tree` and `serialize_tree` keep every field, so that a footer
+can be edited without losing fields of later versions of Parquet (contract C8).
 
 Source: the Thrift compact protocol specification; field ids and types from ``parquet.thrift``.
 """
@@ -31,15 +30,15 @@ def parse(cls: type[S], data: bytes, offset: int = 0) -> tuple[S, int]:
 
     Args:
         cls: A class of `intarsia.format.structs`.
-        data: Bytes that hold the struct, and may go on after it.
-        offset: Where in ``data`` the struct starts.
+        data: Bytes that contain the struct; more bytes may follow it.
+        offset: The offset of the struct in ``data``.
 
     Returns:
-        The struct, and the offset in ``data`` just after it.
+        The struct, and the offset of its end in ``data``.
 
     Raises:
-        CorruptFileError: If the bytes are no such struct, or end within it. No length found in the
-            bytes makes this allocate more than a small multiple of ``len(data)``.
+        CorruptFileError: If the bytes are not this struct, or end within it. Whatever lengths the bytes
+            contain, at most a small multiple of ``len(data)`` is allocated.
     """
     source, buffer = _source(data, offset)
     try:
@@ -50,10 +49,10 @@ def parse(cls: type[S], data: bytes, offset: int = 0) -> tuple[S, int]:
 
 
 def parse_structs(cls: type[S], data: bytes, offset: int, count: int) -> tuple[list[S], list[int]]:
-    """Parse structs that follow each other; else as `parse`.
+    """Parse consecutive structs; see `parse`.
 
     Returns:
-        The structs, and ``count + 1`` offsets: where each struct starts, and where the last one ends.
+        The structs, and ``count + 1`` offsets: the start of each struct, and the end of the last one.
     """
     source, buffer = _source(data, offset)
     decode, tell = fastbinary.decode_compact, buffer.tell
@@ -69,7 +68,7 @@ def parse_structs(cls: type[S], data: bytes, offset: int, count: int) -> tuple[l
 
 
 def parse_structs_at(cls: type[S], data: bytes, offsets: Sequence[int]) -> list[S]:
-    """Parse structs that start at some offsets; else as `parse`."""
+    """Parse structs at the given offsets; see `parse`."""
     source, buffer = _source(data, 0)
     decode, seek, how = fastbinary.decode_compact, buffer.seek, [cls, cls.thrift_spec]  # type: ignore[attr-defined]
     values = []
@@ -83,26 +82,26 @@ def parse_structs_at(cls: type[S], data: bytes, offsets: Sequence[int]) -> list[
 
 
 def struct_edges(data: bytes, offset: int, count: int) -> list[int]:
-    """Where structs lie that follow each other, whatever is in them.
+    """Find the edges of consecutive structs without parsing their fields.
 
     Args:
-        data: Bytes that hold the structs, and may go on after them.
-        offset: Where in ``data`` the first one starts.
-        count: How many there are.
+        data: Bytes that contain the structs; more bytes may follow them.
+        offset: The offset of the first struct in ``data``.
+        count: The number of structs.
 
     Returns:
-        ``count + 1`` offsets: where each struct starts, and where the last one ends.
+        ``count + 1`` offsets: the start of each struct, and the end of the last one.
 
     Raises:
-        CorruptFileError: If there are fewer.
+        CorruptFileError: If there are fewer structs.
     """
     source, buffer = _source(data, offset)
     decode, tell = fastbinary.decode_compact, buffer.tell
-    target, nothing_of_it = object(), [object, ()]
+    target, no_fields = object(), [object, ()]
     edges = [offset]
     try:
         for _ in range(count):
-            decode(target, source, nothing_of_it)
+            decode(target, source, no_fields)
             edges.append(tell())
     except _DECODE_ERRORS as error:
         raise _refusal("struct", error, edges[-1]) from error
@@ -110,14 +109,14 @@ def struct_edges(data: bytes, offset: int, count: int) -> list[int]:
 
 
 def _source(data: bytes, offset: int) -> tuple[SimpleNamespace, BytesIO]:
-    """What Apache Thrift's codec reads from, and the buffer that tells how far it has come.
+    """Return a source for Apache Thrift's codec, and its buffer, whose position is that of the codec.
 
-    Of a protocol and its transport the codec asks for no more than this. Thrift's own classes cost six calls
-    for each struct, and a footer has hundreds of structs.
+    The codec needs only these attributes of a protocol and its transport. Thrift's own classes cost six calls
+    per struct, and a footer has hundreds of structs.
     """
     buffer = BytesIO(data)  # does not copy
     buffer.seek(offset)
-    # every string byte and every list element takes at least one byte of what is left
+    # every byte of a string and every list element takes at least one of the remaining bytes
     limit = len(data) - offset
     transport = SimpleNamespace(cstringio_buf=buffer, cstringio_refill=_no_more_bytes)
     return SimpleNamespace(trans=transport, string_length_limit=limit, container_length_limit=limit), buffer
@@ -128,70 +127,73 @@ def _no_more_bytes(partial: bytes, num_bytes: int) -> BytesIO:  # noqa: ARG001
 
 
 def _refusal(struct: str, error: BaseException, offset: int) -> CorruptFileError:
+    reason, cause = _describe(error)
     return CorruptFileError(
-        f"these bytes are not a {struct} ({_reason(error)})", offset=offset, struct=struct
+        f"these bytes are not a {struct} ({cause})", reason=reason, offset=offset, struct=struct
     )
 
 
 def serialize(value: Any) -> bytes:
-    """The bytes of one struct of `intarsia.format.structs`."""
+    """Serialize one struct of `intarsia.format.structs`."""
     data: bytes = fastbinary.encode_compact(value, [type(value), value.thrift_spec])
     return data
 
 
-def _reason(error: BaseException) -> str:
+def _describe(error: BaseException) -> tuple[str, str]:
+    """A reason code for an error of the codec, and its cause in words."""
     text = str(error)
     if isinstance(error, EOFError):
-        return "the bytes end too early"
+        return "truncated-struct", "the bytes end too early"
     if "missing" in text and "argument" in text:
-        return "required field" + text.split("argument", 1)[1].lstrip("s") + " is absent"
-    return text or type(error).__name__
+        field_name = text.split("argument", 1)[1].lstrip("s")
+        return "missing-field", f"required field{field_name} is absent"
+    return "malformed-struct", text or type(error).__name__
 
 
 # --- the generic tree ------------------------------------------------------------------------------
 
 BOOL_TRUE, BOOL_FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
 
-#: Deeper nesting than any Parquet footer has; stops hostile bytes from exhausting the stack.
+#: The limit on nesting, deeper than any Parquet footer; prevents hostile bytes from exhausting the stack.
 MAX_DEPTH = 48
 
 
 @dataclass
 class Struct:
-    """A struct of any kind: field id -> ``(compact type, value)``, in the order of the bytes.
+    """A generic struct: field id -> ``(compact type, value)``, in the order of the bytes.
 
-    A boolean field's type is `BOOL_TRUE` whatever its value. Strings stay bytes.
+    The type of a boolean field is `BOOL_TRUE` for both values. Strings are bytes.
     """
 
     fields: dict[int, tuple[int, Any]] = field(default_factory=dict)
 
     def get(self, field_id: int, default: Any = None) -> Any:
-        """The value of a field, or ``default``."""
+        """Return the value of a field, or ``default`` if it is absent."""
         found = self.fields.get(field_id)
         return default if found is None else found[1]
 
     def struct(self, field_id: int) -> Struct | None:
-        """A field that is a struct; one of another type counts as absent, as it does to `parse`."""
+        """Return a field that is a struct; a field of another type counts as absent, as in `parse`."""
         value = self.get(field_id)
         return value if isinstance(value, Struct) else None
 
     def structs(self, field_id: int) -> list[Struct] | None:
-        """The elements of a field that is a list of structs; one of another type counts as absent."""
+        """Return the elements of a list of structs; a field of another type counts as absent."""
         value = self.get(field_id)
         return value.items if isinstance(value, List) and value.element_type == STRUCT else None
 
     def set(self, field_id: int, compact_type: int, value: Any) -> None:
-        """Put a field, in the place of one that is there."""
+        """Add or replace a field."""
         self.fields[field_id] = (compact_type, value)
 
     def remove(self, field_id: int) -> None:
-        """Take a field away; it may be absent."""
+        """Remove a field if it is present."""
         self.fields.pop(field_id, None)
 
 
 @dataclass
 class List:
-    """A list or set: the compact type of its elements, and the elements."""
+    """A list or set: the elements and their compact type."""
 
     element_type: int
     items: list[Any]
@@ -199,7 +201,7 @@ class List:
 
 @dataclass
 class Map:
-    """A map: the compact types of keys and values, and the pairs in the order of the bytes."""
+    """A map: the pairs in the order of the bytes, and the compact types of keys and values."""
 
     key_type: int
     value_type: int
@@ -207,20 +209,20 @@ class Map:
 
 
 class ListHead(NamedTuple):
-    """What stands before the elements of a list: their compact type, and how many there are."""
+    """The header of a list: the compact type and the number of its elements."""
 
     element_type: int
     length: int
 
 
 class Reader:
-    """Reads values of the compact protocol one by one.
+    """A reader of values in the compact protocol.
+
+    Every method raises `CorruptFileError` if the bytes end too early.
 
     Args:
         data: The bytes.
-        position: Where in them to begin.
-
-    Every method raises `CorruptFileError` if the bytes end too early.
+        position: The offset of the first value in ``data``.
     """
 
     def __init__(self, data: bytes, position: int) -> None:
@@ -228,11 +230,11 @@ class Reader:
         self.position = position
 
     def varint(self) -> int:
-        """A number that is not negative."""
+        """Read an unsigned number."""
         result = shift = 0
         while True:
             if self.position >= len(self.data):
-                raise CorruptFileError("the bytes end within a number")
+                raise CorruptFileError("the bytes end within a number", reason="truncated-struct")
             byte = self.data[self.position]
             self.position += 1
             result |= (byte & 0x7F) << shift
@@ -240,42 +242,46 @@ class Reader:
                 return result
             shift += 7
             if shift > 63:
-                raise CorruptFileError("a number is longer than 64 bits")
+                raise CorruptFileError("a number has more than 64 bits", reason="malformed-struct")
 
     def zigzag(self) -> int:
-        """A signed number."""
+        """Read a signed number."""
         number = self.varint()
         return (number >> 1) ^ -(number & 1)
 
     def take(self, length: int) -> bytes:
-        """The next bytes."""
+        """Read the next ``length`` bytes."""
         stop = self.position + length
         if stop > len(self.data):
             raise CorruptFileError(
-                f"{length} bytes were announced, {len(self.data) - self.position} are left"
+                f"{length} bytes should follow, but only {len(self.data) - self.position} are left",
+                reason="truncated-struct",
             )
         piece = self.data[self.position : stop]
         self.position = stop
         return piece
 
     def list_head(self) -> ListHead:
-        """The start of a list or set; no longer than the bytes that are left."""
+        """Read the header of a list or set."""
         head = self.take(1)[0]
         count = self.varint() if head >> 4 == 15 else head >> 4
         return ListHead(head & 0x0F, self.count(count))
 
     def count(self, count: int) -> int:
-        """A number of elements, which must not be more than the bytes that are left."""
+        """Return a number of elements, unless it exceeds the number of remaining bytes."""
         if count > len(self.data) - self.position:
             raise CorruptFileError(
-                f"{count} elements were announced, {len(self.data) - self.position} bytes are left"
+                f"{count} elements should follow, but only {len(self.data) - self.position} bytes are left",
+                reason="truncated-struct",
             )
         return count
 
     def value(self, kind: int, depth: int) -> Any:
-        """A value of a compact type, ``depth`` structs deep."""
+        """Read a value of a compact type, within ``depth`` structs."""
         if depth > MAX_DEPTH:
-            raise CorruptFileError(f"structs are nested deeper than {MAX_DEPTH}")
+            raise CorruptFileError(
+                f"structs are nested more than {MAX_DEPTH} levels deep", reason="nested-too-deeply"
+            )
         if kind in (I16, I32, I64):
             return self.zigzag()
         if kind == BINARY:
@@ -285,7 +291,7 @@ class Reader:
         if kind in (LIST, SET):
             element, length = self.list_head()
             return List(element, [self.value(element, depth + 1) for _ in range(length)])
-        if kind in (BOOL_TRUE, BOOL_FALSE):  # as an element; as a field the type itself is the value
+        if kind in (BOOL_TRUE, BOOL_FALSE):  # an element; in a field, the type itself is the value
             return self.take(1)[0] == BOOL_TRUE
         if kind == BYTE:
             return self.take(1)[0]
@@ -303,10 +309,10 @@ class Reader:
                 (self.value(key, depth + 1), self.value(value, depth + 1)) for _ in range(self.count(count))
             ]
             return Map(key, value, pairs)
-        raise CorruptFileError(f"there is no Thrift type {kind}")
+        raise CorruptFileError(f"Thrift has no type {kind}", reason="malformed-struct")
 
     def struct(self, depth: int = 0) -> Struct:
-        """A struct with all its fields."""
+        """Read a struct with all its fields."""
         out = Struct()
         field_id = 0
         while True:
@@ -323,13 +329,13 @@ class Reader:
 
 
 def parse_tree(data: bytes, offset: int = 0) -> tuple[Struct, int]:
-    """Parse one struct of any kind, keeping every field.
+    """Parse one generic struct with all its fields.
 
     Returns:
-        The tree, and the offset just after it.
+        The tree, and the offset of its end.
 
     Raises:
-        CorruptFileError: If the bytes are no struct of the compact protocol.
+        CorruptFileError: If the bytes are not a struct in the compact protocol.
     """
     reader = Reader(data, offset)
     try:
@@ -340,7 +346,7 @@ def parse_tree(data: bytes, offset: int = 0) -> tuple[Struct, int]:
 
 
 def serialize_tree(tree: Struct) -> bytes:
-    """The bytes of a tree; `parse_tree` of them gives the tree again.
+    """Serialize a tree; `parse_tree` restores it.
 
     Example:
         >>> tree = Struct({1: (I32, -7), 900: (BINARY, b"unknown to this version")})
@@ -353,7 +359,7 @@ def serialize_tree(tree: Struct) -> bytes:
 
 
 def write_varint(out: bytearray, number: int) -> None:
-    """Append a number that is not negative, seven bits a byte, the lowest first."""
+    """Append an unsigned number, seven bits per byte, lowest bits first."""
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
         number >>= 7

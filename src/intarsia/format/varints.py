@@ -1,6 +1,7 @@
-"""Many numbers of Thrift's compact protocol at once, in NumPy.
+"""Vectorized decoding of numbers in Thrift's compact protocol.
 
-A list of a thousand page locations is three thousand numbers.  One by one each costs an object or more.
+A list of a thousand page locations has three thousand numbers, and decoding each by itself allocates at least
+one object per number.
 """
 
 from __future__ import annotations
@@ -8,30 +9,31 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-#: A varint of more bytes may not fit a signed 64-bit number.
+#: A varint of more bytes might not fit into a signed 64-bit number.
 _MAX_BYTES = 9
 
 
 def decode_varints(
     data: bytes, offset: int, count: int
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]] | None:
-    """Varints that follow each other.
+    """Decode consecutive varints.
 
     Args:
-        data: Bytes that hold them, and may go on after them.
-        offset: Where in ``data`` the first one starts; not behind its end.
-        count: How many there are; at least one.
+        data: Bytes that contain the varints; more bytes may follow them.
+        offset: The offset of the first varint, at most ``len(data)``.
+        count: The number of varints; at least one.
 
     Returns:
-        The numbers, and how many bytes each takes; None if the bytes end too early, or if a number takes
-        more than 9 bytes. No ``count`` makes this allocate more than a small multiple of ``len(data)``.
+        The numbers, and the number of bytes that each takes; None if the bytes end too early, or if a number
+        takes more than 9 bytes. Whatever ``count`` is, this allocates at most a small multiple of
+        ``len(data)``.
 
     Example:
         >>> numbers, num_bytes = decode_varints(bytes([3, 0x80, 1, 7]), 0, 2)
         >>> numbers.tolist(), num_bytes.tolist()
         ([3, 128], [1, 2])
     """
-    # no number is longer than `_MAX_BYTES`, so what lies behind that need not be looked at
+    # numbers take at most `_MAX_BYTES` each, so the bytes after that are irrelevant
     raw = np.frombuffer(data, np.uint8, min(len(data) - offset, count * _MAX_BYTES), offset)
     ends = np.flatnonzero(raw < 0x80)
     if len(ends) < count:
@@ -50,7 +52,7 @@ def decode_varints(
 
 
 def zigzag(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-    """Signed numbers from those in which the lowest bit is the sign.
+    """Decode signed numbers, whose lowest bit is the sign.
 
     Example:
         >>> zigzag(np.array([0, 1, 2, 3], dtype=np.uint64)).tolist()
