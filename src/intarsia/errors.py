@@ -116,7 +116,30 @@ class NewerDirectoryError(IndexPayloadError):
 
 
 class PredicateError(IntarsiaError, ValueError):
-    """A predicate that cannot be parsed, or a comparison that the column's type does not allow."""
+    """A predicate that cannot be parsed, or a comparison that the column's type does not allow.
+
+    Args:
+        message: As in `IntarsiaError`.
+        reason: As in `IntarsiaError`.
+        path: As in `IntarsiaError`.
+        column: As in `IntarsiaError`.
+        near: The word of the SQL text that is wrong, if it cannot be parsed.
+        position: The offset of that word in the text, in characters.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        reason: str | None = None,
+        path: str | None = None,
+        column: str | None = None,
+        near: str | None = None,
+        position: int | None = None,
+    ) -> None:
+        super().__init__(message, reason=reason, path=path, column=column)
+        self.near = near
+        self.position = position
 
 
 class ColumnNotFoundError(IntarsiaError, KeyError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import pickle
 import subprocess
 import sys
 import uuid
@@ -406,3 +407,49 @@ def test_many_operands():
 def test_sqlglot_is_loaded_only_for_text():
     code = "import intarsia.predicate, sys; sys.exit(any(name.startswith('sqlglot') for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+PLACES = {
+    "Case = 3": ("Case", 0),
+    "x =\n 3 AND\n  Case = 4": ("Case", 13),
+    "select = 1": ("select", 0),
+    "like = 1": ("like", 0),
+    "x = 3 AND": ("AND", 6),
+    "x == == 3": ("==", 5),
+    "x = 3 y": ("y", 6),
+    "= 3": ("=", 0),
+    "x IN (1, 2": ("(", 5),
+    "x = 3 AND (y = 4 OR (z = 5)": ("(", 10),
+    "x = 3)": (")", 5),
+    "x BETWEEN 1 OR 2": ("OR", 12),
+    "x = 'abc": ("'", 4),
+    "x = 'it's'": ("'", 9),
+    "x IS": ("IS", 2),
+    "x = 3; DROP TABLE y": ("DROP", 7),
+}
+
+
+@pytest.mark.parametrize("text", PLACES)
+def test_a_syntax_error_has_its_place(text):
+    with pytest.raises(PredicateError) as caught:
+        parse_sql(text)
+    error = caught.value
+    assert error.reason == "syntax-error"
+    assert (error.near, error.position) == PLACES[text]
+    assert text[error.position :].startswith(error.near)
+    assert "\n" not in str(error)
+    assert len(str(error)) < 200
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.reason, again.near, again.position) == (error.reason, error.near, error.position)
+
+
+def test_in_needs_a_list():
+    with pytest.raises(PredicateError) as caught:
+        parse_sql("x IN")
+    assert caught.value.reason == "syntax-error"
+    assert parse_sql("x IN ()") == In("x", ())
+
+
+@pytest.mark.parametrize("word", ["Case", "select", "from", "when", "distinct"])
+def test_a_quoted_keyword_is_a_column(word):
+    assert parse_sql(f'"{word}" = 3') == Comparison(word, "=", 3)

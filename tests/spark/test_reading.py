@@ -334,3 +334,14 @@ def test_scan_reads_what_spark_wrote(spark, tmp_path):
         if not indexed:
             ias.index(spark, lake, [PageIndex(), ia.Distinct("user")], progress=False)
     shutil.rmtree(lake)
+
+
+def test_date_partitions(spark, tmp_path):
+    """Spark reads the names of the folders as dates; conditions with dates and with text skip files."""
+    for place, day in enumerate(("2024-01-01", "2024-01-02", "2024-02-01")):
+        write(tmp_path / f"day={day}" / "part.parquet", x=[place])
+    lake = str(tmp_path)
+    assert same_as_plain(spark, lake, "day = DATE '2024-01-01'") == 1
+    assert same_as_plain(spark, lake, "day >= DATE '2024-01-02' AND x < 2") == 1
+    same_as_plain(spark, lake, "day = '2024-01-01'")
+    same_as_plain(spark, lake, "day IN ('2024-01-01', '2024-02-01')")

@@ -34,13 +34,12 @@ from intarsia.predicate.sql_dialect import (
     column_name,
     dialect,
     fragment,
-    one_line,
     operands,
     short,
-    syntax_message,
     unsupported,
 )
 from intarsia.predicate.sql_literals import literal, literal_or_none
+from intarsia.predicate.sql_syntax import syntax_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,7 +117,7 @@ def _parse_cached(text: str) -> Predicate:
 def _parse(text: str) -> Predicate:
     import sqlglot
     from sqlglot import exp
-    from sqlglot.errors import ParseError, SqlglotError, TokenError
+    from sqlglot.errors import SqlglotError
 
     _check_size(text)
     if not text.strip():
@@ -126,13 +125,8 @@ def _parse(text: str) -> Predicate:
     try:
         tree = sqlglot.parse_one(text, dialect=dialect(), into=exp.Condition)
         return _predicate(tree)
-    except ParseError as error:
-        raise PredicateError(syntax_message(text, error.errors), reason="syntax-error") from None
     except SqlglotError as error:
-        detail = "a quote is not closed" if isinstance(error, TokenError) else one_line(str(error))
-        raise PredicateError(
-            f"cannot parse the predicate {short(text)}: {detail}", reason="syntax-error"
-        ) from None
+        raise syntax_error(text, error) from None
     except RecursionError:
         raise PredicateError(
             f"the predicate {short(text)} is nested too deeply; write it with fewer parentheses",
@@ -174,6 +168,12 @@ def _predicate(node: Any) -> Predicate:
     if kind == "In":
         if any(node.args.get(other) for other in ("query", "unnest", "field")):
             raise unsupported(node)
+        if "expressions" not in node.args:
+            raise PredicateError(
+                f"a list in parentheses is missing after {fragment(node.this)} IN",
+                reason="syntax-error",
+                near="IN",
+            )
         return In(_column(node.this), tuple(literal(value) for value in node.expressions))
     if kind == "Between" and not node.args.get("symmetric"):
         column = _column(node.this)
