@@ -1,17 +1,13 @@
 """What every test may use: the shared corpora, Hypothesis' profiles, one worker for Spark."""
 
-import os
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+
+from tests import effort  # noqa: F401  # loads the profile of Hypothesis
 
 CORPUS = Path(__file__).parent / "corpus"
 SHARED = Path(__file__).resolve().parents[2] / "shared"
-
-settings.register_profile("local", deadline=None, print_blob=True)
-settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for groups

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intarsia.arrow.hashing import xxh64
+from tests.effort import examples
 
 
 def digests(values) -> list[int]:
@@ -57,7 +58,7 @@ def test_more_values_than_a_block_of_mixed_lengths():
     assert xxh64(pa.array(values, pa.binary())).tolist() == digests(values)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.binary(max_size=90), max_size=30),
     st.integers(1, 4),
@@ -70,7 +71,7 @@ def test_any_bytes_in_any_layout_and_slice(values, repeats, start, kind):
     assert xxh64(pa.array(values, kind)[start:]).tolist() == digests(values[start:])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.text(max_size=40), min_size=1, max_size=30), st.integers(0, 3))
 def test_text_and_dictionaries_of_text(values, start):
     expected = digests(value.encode() for value in values[start:])

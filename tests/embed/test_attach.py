@@ -30,6 +30,7 @@ from intarsia.format.directory import belongs, parse_directory
 from intarsia.format.structs import OffsetIndex
 from intarsia.indexes.distinct import Distinct
 from intarsia.indexes.sample import Sample
+from tests.effort import examples
 from tests.embed.tables import drawn_tables, edit_footer, page_indexes
 
 
@@ -120,7 +121,7 @@ def path(tmp_path, table):
 ALL = [PageIndex(), Distinct("s"), Rows("n"), Rows("deep.x", "row_group")]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(drawn=drawn_tables())
 def test_original_bytes_are_kept_and_restored(drawn, tmp_path_factory):
     path = str(tmp_path_factory.mktemp("attach") / "a.parquet")

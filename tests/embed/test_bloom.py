@@ -26,6 +26,7 @@ from intarsia.format.bloom import (
     parse_bloom_header,
 )
 from intarsia.format.footer import chunk_range
+from tests.effort import examples
 from tests.embed.tables import FLAT, NESTED, drawn_tables, edit_footer, leaf_columns, shred
 
 #: An absent value within the bounds of every row group of the file below.
@@ -93,7 +94,7 @@ def loses_rows(path):
     return False
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(drawn=drawn_tables((*HASHED, *HASHED_NESTED)))
 def test_filters_contain_every_present_value(drawn, tmp_path_factory):
     path = str(tmp_path_factory.mktemp("bloom") / "t.parquet")

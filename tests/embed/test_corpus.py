@@ -14,6 +14,7 @@ from intarsia.embed.chunk import NO_ORDER
 from intarsia.errors import IntarsiaError
 from intarsia.file import ParquetInput
 from intarsia.indexes.distinct import Distinct
+from tests.effort import examples
 from tests.embed.tables import page_indexes
 
 
@@ -126,7 +127,7 @@ def whole(tmp_path_factory):
     return plain, path.read_bytes()
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(data=st.data())
 def test_damaged_bytes_never_raise_a_foreign_error(whole, data, tmp_path_factory):
     """Any byte may be wrong: `attach` raises one of our errors, or `detach` restores the file."""

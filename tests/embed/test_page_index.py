@@ -29,6 +29,7 @@ from intarsia.format.structs import (
     RowGroup,
     SchemaElement,
 )
+from tests.effort import examples
 from tests.embed.tables import (
     FLAT,
     NESTED,
@@ -64,7 +65,7 @@ def check_bounds(index, page, expected, kind):
         high.decode()
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(drawn=drawn_tables())
 def test_bounds_and_counts_of_every_page_match_its_rows(drawn, tmp_path_factory):
     path = str(tmp_path_factory.mktemp("oracle") / "a.parquet")
@@ -139,7 +140,7 @@ def test_bounds_and_counts_of_every_page_match_its_rows(drawn, tmp_path_factory)
                     assert any(len(b) >= MAX_BOUND_BYTES for b in column_index.max_values)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(drawn=drawn_tables())
 def test_equals_the_page_index_by_pyarrow(drawn, tmp_path_factory):
     folder = tmp_path_factory.mktemp("twice")

@@ -15,6 +15,7 @@ from intarsia.embed.chunk_index import HOLDS_NAN
 from intarsia.embed.leaf_values import LeafReader
 from intarsia.file import ParquetInput
 from intarsia.format import thrift
+from tests.effort import examples
 from tests.embed.tables import drawn_tables, edit_footer, expected_page, leaf_columns
 
 MAX_BOUND_BYTES = 64
@@ -48,7 +49,7 @@ def chunk_trees(tree):
 # --- values ------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(drawn=drawn_tables())
 def test_they_match_the_rows(drawn, tmp_path_factory):
     path = str(tmp_path_factory.mktemp("statistics") / "t.parquet")

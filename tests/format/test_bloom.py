@@ -28,6 +28,7 @@ from intarsia.format.bloom import (
     serialize_bloom_filter,
 )
 from intarsia.format.structs import ColumnMetaData, Type
+from tests.effort import examples
 
 HASHES = st.lists(st.integers(0, 2**64 - 1), max_size=200)
 
@@ -80,7 +81,7 @@ def test_texts_as_pyarrow():
     assert ours == filter_of_pyarrow(array, 5_000, 0.01)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(HASHES, st.sampled_from([32, 64, 96, 1024]), st.integers(1, 50))
 def test_bits_by_the_definition(hashes, num_bytes, step):
     before = bloom._STEP_HASHES
@@ -91,7 +92,7 @@ def test_bits_by_the_definition(hashes, num_bytes, step):
         bloom._STEP_HASHES = before
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(HASHES)
 def test_what_it_holds_is_never_denied(hashes):
     num_bytes = optimal_bytes(len(hashes), 0.5)
@@ -100,7 +101,7 @@ def test_what_it_holds_is_never_denied(hashes):
     assert might_contain(bits, as_hashes(hashes)).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(HASHES, st.lists(st.integers(0, 2**64 - 1), max_size=20), st.integers(1, 40))
 def test_membership_by_the_definition(hashes, others, num_blocks):
     """A value may be there exactly if all bits that it sets are set."""

@@ -16,6 +16,7 @@ from intarsia.errors import CorruptFileError
 from intarsia.format import thrift
 from intarsia.format.row_groups import ColumnChunks, FooterBytes, _parse_lazily, parse_file_metadata
 from intarsia.format.structs import ColumnChunk, FileMetaData, RowGroup
+from tests.effort import examples
 from tests.format.test_thrift import instances
 
 
@@ -46,7 +47,7 @@ def lazily(raw):
         return None
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(instances(FileMetaData))
 def test_the_same_as_at_once(metadata):
     raw = thrift.serialize(metadata)
@@ -57,7 +58,7 @@ def test_the_same_as_at_once(metadata):
     assert thrift.serialize(found) == raw
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(instances(FileMetaData), st.data())
 def test_damaged_bytes_are_the_same_as_at_once_or_refused(metadata, data):
     """A byte that is changed within a chunk may end it elsewhere; what is then found is found by both."""

@@ -11,6 +11,7 @@ from thrift.Thrift import TType
 
 from intarsia.errors import CorruptFileError
 from intarsia.format import structs, thrift
+from tests.effort import examples
 
 DECLARED = [
     cls
@@ -88,7 +89,7 @@ def test_every_struct_is_declared():
 
 
 @pytest.mark.parametrize("cls", DECLARED, ids=lambda cls: cls.__name__)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(data=st.data())
 def test_codecs_agree(cls, data):
     value = data.draw(instances(cls))
@@ -103,7 +104,7 @@ def test_codecs_agree(cls, data):
 @pytest.mark.parametrize(
     "cls", [structs.FileMetaData, structs.PageHeader, structs.ColumnIndex, structs.LogicalType]
 )
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(data=st.data())
 def test_position_within_other_bytes(cls, data):
     value = data.draw(instances(cls))
@@ -154,7 +155,7 @@ def trees(depth=2, first_id=1):
     return fields.map(lambda found: thrift.Struct(dict(sorted(found.items()))))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(trees())
 def test_trees_survive(tree):
     encoded = thrift.serialize_tree(tree)
@@ -164,7 +165,7 @@ def test_trees_survive(tree):
 @pytest.mark.parametrize(
     "cls", [structs.FileMetaData, structs.ColumnChunk, structs.SchemaElement, structs.Statistics]
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_fields_of_a_later_version_are_passed_over_and_kept(cls, data):
     value = data.draw(instances(cls))
@@ -193,7 +194,7 @@ def _every_value(value, kind=thrift.STRUCT):
 
 
 @pytest.mark.parametrize("cls", DECLARED, ids=lambda cls: cls.__name__)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_any_bytes_are_a_struct_or_refused(cls, data):
     encoded = bytearray(thrift.serialize(data.draw(instances(cls))))

@@ -28,6 +28,7 @@ from intarsia.predicate import BoundCompare, BoundNull, bind, condition_mask, co
 from intarsia.read.prune import prune
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange, MemorySource
+from tests.effort import examples
 from tests.leaves import open_table
 from tests.predicate import strategies as flat
 from tests.reading import tables
@@ -108,7 +109,7 @@ def files(draw):
     return table, options
 
 
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 @given(st.data())
 def test_it_tells_what_the_rows_say(data):
     table, options = data.draw(files(), label="file")
@@ -147,7 +148,7 @@ def test_it_tells_what_the_rows_say(data):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in flat.TYPES if not pa.types.is_boolean(kind)], ids=str)
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(st.data())
 def test_values_of_every_type_are_found_where_they_are(kind, data):
     column = data.draw(tables.columns(kind, 12), label="column")

@@ -16,6 +16,7 @@ from intarsia.file import ParquetInput
 from intarsia.indexes.base import encoded_batches
 from intarsia.storage import LocalFile
 from intarsia.testing.memory import MemoryColumns
+from tests.effort import examples
 
 
 class Encoded(MemoryColumns):
@@ -38,7 +39,7 @@ def encodings(draw):
     return pa.DictionaryArray.from_arrays(pa.array(positions, pa.int32()), pa.array(entries, pa.string()))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     encodings(),
     st.lists(st.integers(0, 20), max_size=3),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.lake.schema import table_schema, widest
+from tests.effort import examples
 
 MIDNIGHT = dt.datetime(1970, 1, 2)
 
@@ -126,7 +127,7 @@ FILE = NUMBERS.flatmap(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(FILE, min_size=1, max_size=4), st.data())
 def test_a_mixed_lake_equals_its_values_filtered(tmp_path_factory, files, data):
     """The oracle: Python's exact comparison of each value with the literal, file by file."""

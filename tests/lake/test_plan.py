@@ -20,6 +20,7 @@ import intarsia as ia
 from intarsia.format.structs import OffsetIndex
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.table import Table
+from tests.effort import examples
 from tests.reading.surgery import Patient
 
 VALUES = st.none() | st.integers(-3, 3)
@@ -44,7 +45,7 @@ CONDITIONS = st.sampled_from(
 COLUMNS = st.sampled_from([None, ["a"], ["p", "b"], ["b", "a"], []])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(FILES, CONDITIONS, COLUMNS, st.none() | st.integers(1, 2000), st.integers(1, 12), st.booleans())
 def test_the_splits_together_equal_the_scan(
     tmp_path_factory, files, where, columns, split_bytes, height, paged

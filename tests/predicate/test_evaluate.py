@@ -24,6 +24,7 @@ from intarsia.predicate import (
     evaluate,
     parse_sql,
 )
+from tests.effort import examples
 from tests.predicate import oracle, strategies
 
 
@@ -42,7 +43,7 @@ def check(node, columns, num_rows):
 
 @pytest.mark.parametrize("type_", strategies.TYPES, ids=str)
 def test_one_column(type_):
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=examples(40), deadline=None)
     @given(st.data())
     def run(data):
         num_rows = data.draw(st.integers(0, 6))
@@ -52,7 +53,7 @@ def test_one_column(type_):
     run()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data())
 def test_columns_of_mixed_types(data):
     num_rows = data.draw(st.integers(0, 6))
@@ -99,7 +100,7 @@ def test_floats_under_not(type_):
             check(Not(Not(node)), {"x": array}, len(values))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(st.none() | st.text("ab%_\\é\n.", max_size=5), max_size=8),
     st.lists(st.sampled_from(["a", "b", "é", "%", "_", "\\%", "\\_", "\\\\", "\n", "."]), max_size=5).map(
@@ -214,7 +215,7 @@ def test_ilike_folds_case_as_re2_does(pattern):
         check(Like("x", pattern, negated, ignore_case=True), {"x": pa.array(texts)}, len(texts))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.lists(st.none() | st.text("abBkK\u212aéÉ.(\n%", max_size=6), max_size=12),
     strategies.regexes(),

@@ -25,6 +25,7 @@ from intarsia.predicate import (
     parse_filters,
     parse_predicate,
 )
+from tests.effort import examples
 
 A1 = Comparison("a", "=", 1)
 TABLE = pa.table(
@@ -73,7 +74,7 @@ def rows(filters):
     return evaluate(bound, {(name,): TABLE[name] for name in TABLE.column_names}, TABLE.num_rows)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(one_filter(), min_size=1, max_size=3)
     | st.lists(st.lists(one_filter(), min_size=1, max_size=2), min_size=1, max_size=3)

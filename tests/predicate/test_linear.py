@@ -24,6 +24,7 @@ from intarsia.predicate import (
     resolve_column,
 )
 from intarsia.predicate.bound import BoundCompare, ascending
+from tests.effort import examples
 from tests.predicate import oracle, strategies
 from tests.predicate.counting import calls
 
@@ -100,7 +101,7 @@ def test_filters_of_one_column_are_one_list():
 def test_joined_terms_select_what_each_of_them_selects(type_):
     """Compare with each term on its own and with the oracle, which does not merge terms."""
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=examples(40), deadline=None)
     @given(st.data())
     def run(data):
         literals = strategies.literals(type_)

@@ -16,6 +16,7 @@ from intarsia.errors import PredicateError
 from intarsia.predicate import BoundIn, Comparison, In, Or, bind, parse_sql
 from intarsia.predicate.coercion import locate
 from intarsia.predicate.sql import MAX_SQL_WORDS
+from tests.effort import examples
 from tests.predicate import strategies
 from tests.predicate.counting import calls
 
@@ -75,7 +76,7 @@ def test_a_list_equals_its_values_joined_by_or(type_):
         except PredicateError as error:
             return type(error)
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     @given(st.data())
     def run(data):
         other = data.draw(st.sampled_from(strategies.TYPES))

@@ -23,6 +23,7 @@ from intarsia.predicate import (
 )
 from intarsia.predicate.regex import skeleton_of
 from intarsia.predicate.skeleton import fold_text
+from tests.effort import examples
 from tests.predicate import strategies
 
 SCHEMA = pa.schema({"s": pa.string()})
@@ -72,7 +73,7 @@ def check_skeleton(skeleton, texts, hits):
             assert hit == text.startswith(skeleton.prefix), text
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(1500), deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=9).map("".join), TEXTS, st.booleans())
 def test_every_re2_match_contains_the_texts(regex, texts, ignore_case):
     hits = found(regex, texts, ignore_case=ignore_case)
@@ -142,7 +143,7 @@ GRAMMAR = st.recursive(
 )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(GRAMMAR, st.sampled_from(["", "a", "xb"]), st.booleans())
 def test_texts_along_with_their_regex(pair, around, anchored):
     regex, text = pair
@@ -254,7 +255,7 @@ LIKES = st.builds(
 REGEXPS = st.builds(RegexpLike, st.just("s"), strategies.regexes(), st.booleans(), st.booleans())
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(LIKES | REGEXPS, TEXTS)
 def test_matching_values_contain_the_texts_of_a_condition(node, texts):
     bound = bind(node, SCHEMA)

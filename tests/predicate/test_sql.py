@@ -32,6 +32,7 @@ from intarsia.predicate import (
     bind,
     parse_sql,
 )
+from tests.effort import examples
 from tests.predicate import strategies
 
 A1 = Comparison("a", "=", 1)
@@ -204,7 +205,7 @@ def test_nan():
     assert math.isnan(parse_sql("a = CAST('NaN' AS DOUBLE)").value)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.data())
 def test_rendered_text_binds_to_the_same_predicate(data):
     types = {name: data.draw(st.sampled_from(strategies.TYPES)) for name in ("a", "b c")}
@@ -251,7 +252,7 @@ def test_every_arrow_moment_round_trips(type_):
     alike = [other for other in SCALAR_TYPES if [of(other) for of in kinds] == [of(type_) for of in kinds]]
     zoned = getattr(type_, "tz", None) is not None
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     @given(st.data())
     def run(data):
         column = data.draw(st.sampled_from([o for o in alike if not zoned or getattr(o, "tz", None)]))
@@ -297,7 +298,7 @@ PLAIN = {
 
 @pytest.mark.parametrize("type_", PLAIN, ids=str)
 def test_every_literal_round_trips(type_):
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=examples(150), deadline=None)
     @given(st.data())
     def run(data):
         schema = pa.schema({"a": type_})

@@ -21,6 +21,7 @@ from intarsia.arrow.comparison import comparison_type
 from intarsia.format.structs import ColumnIndex, ConvertedType, OffsetIndex
 from intarsia.format.thrift import BOOL_TRUE, I32
 from intarsia.indexes.summaries import sum_type
+from tests.effort import examples
 from tests.predicate import oracle
 from tests.predicate import strategies as flat
 from tests.reading import tables
@@ -102,7 +103,7 @@ def indexes(draw, comparable):
     return zone_maps + distinct + draw(st.sampled_from([[], [ia.PageIndex()]]))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.data())
 def test_answers_are_those_of_a_full_read(tmp_path_factory, data):
     made = data.draw(tables.tables(nested=()), label="table")

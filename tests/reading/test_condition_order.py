@@ -14,6 +14,7 @@ import intarsia as ia
 from intarsia.indexes.registry import _BUILT_IN
 from intarsia.predicate import BoundAnd, bind, parse_sql
 from intarsia.read.estimate import order_conditions
+from tests.effort import examples
 from tests.reading.exact import assert_same_rows
 
 ROWS, PAGE = 20_000, 500
@@ -122,7 +123,7 @@ SCHEMA = pa.schema([(name, pa.int64()) for name in "abcd"])
 CONDITIONS = ["a = 1", "b = 1", "c = 1", "a > 0 OR b > 0", "c > 1 OR d > 1", "d IS NULL", "a < 9"]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.sampled_from(CONDITIONS), min_size=1, max_size=6, unique=True),
     st.lists(st.none() | st.floats(0, 1), min_size=7, max_size=7),

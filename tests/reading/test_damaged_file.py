@@ -20,6 +20,7 @@ from intarsia.format.structs import ColumnIndex, OffsetIndex
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.table import Table
 from intarsia.storage import MemorySource
+from tests.effort import examples
 from tests.embed.tables import edit_footer
 from tests.reading.exact import assert_same_rows
 from tests.reading.pages import layout_of
@@ -344,7 +345,7 @@ def poke_file(rng, data):
     return patient.bytes()
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(seed=st.integers(0, 2**32), name=st.sampled_from(sorted(FILES)), where=st.sampled_from(WHERES))
 @pytest.mark.parametrize("change", [flip_bytes, poke_file])
 def test_fuzzed_file_gives_rows_or_an_error_of_ours(files, change, seed, name, where):

@@ -14,6 +14,7 @@ import intarsia as ia
 from intarsia.format import thrift
 from intarsia.indexes import dictionary
 from intarsia.lake.table import Table
+from tests.effort import examples
 from tests.reading import tables
 from tests.reading.pages import (
     RecordedDataFile,
@@ -326,7 +327,7 @@ def test_a_damaged_dictionary_is_noted_and_excludes_nothing(tmp_path):
 # --- against every row ---
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(st.data())
 def test_scans_equal_reading_everything_and_filtering(tmp_path_factory, data):
     made = data.draw(tables.tables(nested=()), label="table")

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.format import thrift
+from tests.effort import examples
 from tests.embed.tables import edit_footer
 from tests.reading.truth import assert_truth
 
@@ -103,7 +104,7 @@ floats = st.sampled_from([0.0, -0.0, NAN, NEGATIVE_NAN, math.inf, -math.inf, -2.
 
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.float32()], ids=str)
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(values=st.lists(floats, min_size=1, max_size=40), is_sorted=st.booleans())
 def test_random_tables(tmp_path_factory, kind, values, is_sorted):
     if is_sorted:

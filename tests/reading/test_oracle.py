@@ -14,6 +14,7 @@ from hypothesis import event, given, reject, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
+from tests.effort import examples
 from tests.predicate import oracle
 from tests.predicate import strategies as flat
 from tests.reading import tables, writers
@@ -71,7 +72,7 @@ def check_scan(data, path, comparable):
     assert table.explain(node).rows_candidate >= sum(keep)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.data())
 def test_files_by_pyarrow(tmp_path_factory, data):
     made = data.draw(tables.tables(), label="table")
@@ -86,7 +87,7 @@ def test_files_by_pyarrow(tmp_path_factory, data):
 
 
 @pytest.mark.parametrize("name", writers.WRITERS)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_files_by_other_writers(tmp_path_factory, name, data):
     writer = writers.WRITERS[name]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia.file import ParquetInput
 from intarsia.format import thrift
+from tests.effort import examples
 from tests.predicate import strategies as flat
 from tests.reading import tables, writers
 from tests.reading.surgery import Patient
@@ -41,7 +42,7 @@ class PyArrow:
 
 
 @pytest.mark.parametrize("writer", [PyArrow, *writers.WRITERS.values(), writers.FastParquet])
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(data=st.data())
 def test_what_is_trusted_is_true(tmp_path_factory, writer, data):
     made = data.draw(tables.tables(writer.types, writer.nested, writer.max_rows), label="table")

@@ -35,6 +35,7 @@ from intarsia.predicate import (
 )
 from intarsia.rows.bounds import UNKNOWN, boundary_order, might_match, surely_matches
 from intarsia.rows.selection import RowSelection
+from tests.effort import examples
 from tests.leaves import ordering_of
 from tests.predicate import oracle
 from tests.predicate import strategies as flat
@@ -93,7 +94,7 @@ def cells(ordering, key):
 
 
 @pytest.mark.parametrize("type_", ORDERED, ids=str)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_verdicts_hold_for_every_row(type_, data):
     items, bounds = data.draw(pages(type_), label="pages")
@@ -140,7 +141,7 @@ def small_bounds(draw):
     )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(small_bounds(), st.sampled_from(OPS), st.integers(-6, 6))
 def test_comparisons_are_as_tight_as_bounds_allow(bounds, op, value):
     (leaf,) = conditions(bind(Comparison("x", op, value), pa.schema({"x": pa.int8()})))
@@ -150,7 +151,7 @@ def test_comparisons_are_as_tight_as_bounds_allow(bounds, op, value):
         assert surely_matches(leaf, bounds)[page] == all(found)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(small_bounds(), st.sets(st.integers(-6, 6), min_size=2, max_size=4), st.booleans())
 def test_lists_are_as_tight_as_their_values(bounds, values, negated):
     (leaf,) = conditions(bind(In("x", tuple(values), negated), pa.schema({"x": pa.int8()})))
@@ -380,7 +381,7 @@ def test_as_tight_as_parquet_java(java):
         assert ours <= set(case["rows"]), case["pred"]
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(random=st.randoms(use_true_random=False))
 def test_matching_rows_are_never_excluded(java, random):
     cases, columns = java

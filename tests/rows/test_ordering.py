@@ -25,6 +25,7 @@ from intarsia.format.structs import (
     VariantType,
 )
 from intarsia.rows.ordering import ordering_for, successor, truncate_max, truncate_min
+from tests.effort import examples
 from tests.leaves import leaf_of, open_table, ordering_of
 from tests.predicate import oracle
 from tests.predicate import strategies as flat
@@ -45,7 +46,7 @@ def order_of(values):
 
 
 @pytest.mark.parametrize(("type_", "store_decimal_as_integer"), STORED)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(data=st.data())
 def test_keys_are_ordered_as_the_values(type_, store_decimal_as_integer, data):
     ordering = ordering_of(type_, store_decimal_as_integer=store_decimal_as_integer)
@@ -71,7 +72,7 @@ def test_keys_are_ordered_as_the_values(type_, store_decimal_as_integer, data):
 
 
 @pytest.mark.parametrize(("type_", "store_decimal_as_integer"), STORED)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(data=st.data())
 def test_bounds_of_pyarrow_decode_to_the_keys_of_its_values(type_, store_decimal_as_integer, data):
     """The minimum and maximum that pyarrow writes decode to the smallest and largest key, and encode back."""
@@ -234,7 +235,7 @@ def test_truncation_cases(bound, limit, text, least, greatest):
     assert truncate_max(bound, limit, text=text) == greatest
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.binary(max_size=12) | st.lists(st.sampled_from([0, 0x7F, 0xFE, 0xFF]), max_size=8).map(bytes),
     st.integers(1, 10),
@@ -251,7 +252,7 @@ CHARACTERS = st.characters(codec="utf-8") | st.sampled_from(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.text(CHARACTERS, max_size=6), st.integers(1, 10))
 def test_truncated_text_is_still_a_bound_and_text(text, limit):
     bound = text.encode()

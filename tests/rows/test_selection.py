@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intarsia.rows.selection import RowSelection
+from tests.effort import examples
 
 LAST = 40
 
@@ -39,7 +40,7 @@ def test_from_ranges(pairs):
     assert checked(RowSelection.union_of([a for a, _ in pairs], [b for _, b in pairs])) == rows_in(pairs)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(ranges, ranges)
 def test_algebra(left, right):
     a, b = RowSelection.from_ranges(left), RowSelection.from_ranges(right)

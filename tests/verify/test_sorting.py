@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from intarsia.check.verification import verify
 from intarsia.check.verification.sorting import steps
 from intarsia.format import thrift
+from tests.effort import examples
 from tests.verify.damage import Damage
 from tests.verify.found import found, only
 
@@ -115,7 +116,7 @@ def test_every_type(tmp_path, table):
         assert {finding.rule for finding in found(path)} == {"rows-not-sorted"}
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     st.sampled_from([(pa.int64(), st.integers(-3, 3)), (pa.string(), st.text("ab\u00e9", max_size=2)),
                      (pa.float64(), st.sampled_from([-1.5, 0.0, 2.0]))])

@@ -20,6 +20,7 @@ from intarsia.file import ChunkKey, ParquetInput
 from intarsia.indexes.distinct import Distinct
 from intarsia.indexes.zonemap import ZoneMap
 from intarsia.write import writer
+from tests.effort import examples
 from tests.predicate import oracle
 from tests.predicate import strategies as flat
 from tests.reading import tables
@@ -55,7 +56,7 @@ def flat_fields(table):
     return [field for field in table.schema if not pa.types.is_nested(field.type)]
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(st.data())
 def test_every_type(tmp_path_factory, data):
     """Compare the rows, the payloads of indexes, `verify` and a scan with the oracle."""

@@ -16,6 +16,7 @@ from obstore.store import MemoryStore
 import intarsia as ia
 from intarsia.storage import target
 from intarsia.write import writer as writer_module
+from tests.effort import examples
 
 SCHEMA = pa.schema({"number": pa.int64(), "word": pa.string(), "x": pa.float64()})
 
@@ -37,7 +38,7 @@ def path(tmp_path):
     return tmp_path / "t.parquet"
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(st.integers(0, 40), max_size=12), st.integers(1, 50))
 def test_batches_of_any_size(tmp_path_factory, sizes, row_group_size):
     """The file has the same bytes as that of `write_table`, including indexes."""
