@@ -1,9 +1,9 @@
-"""What Spark says of a lake, so that what Intarsia leaves out of it can be judged."""
+"""The files with matching rows according to Spark, to compare with the files that Intarsia keeps."""
 
 import contextlib
 from pathlib import PurePath
 
-from intarsia.spark.reading import _listing, _planner
+from intarsia.spark.reading import file_planner, plannable_listing
 
 AT_ONCE = 40
 
@@ -21,7 +21,7 @@ def settings(spark, values):
 
 
 def files_with_matches(spark, whole, predicates):
-    """For each predicate the names of the files that have a matching row; None if Spark refuses it."""
+    """Return for each predicate the names of the files with a matching row; None if Spark refuses it."""
     import pyspark.sql.functions as sf
     from pyspark.errors import PySparkException
 
@@ -39,10 +39,10 @@ def files_with_matches(spark, whole, predicates):
         ]
 
 
-def judged(spark, lake, predicates):
-    """For each predicate Spark takes: it, the names of all files, of those with matches, of those kept."""
+def compared(spark, lake, predicates):
+    """Yield each predicate that Spark accepts, and the names of all files, of those with matches, and of those kept."""
     whole = spark.read.parquet(lake)
-    listing = _listing(spark, whole, [lake])
+    listing = plannable_listing(spark, whole, [lake])
     assert listing is not None
     names = {PurePath(file.path).name for file in listing.files}
     for first in range(0, len(predicates), AT_ONCE):
@@ -50,7 +50,7 @@ def judged(spark, lake, predicates):
         for text, expected in zip(batch, files_with_matches(spark, whole, batch), strict=True):
             if expected is None:
                 continue
-            planner = _planner(spark, whole, text)
+            planner = file_planner(spark, whole, text)
             kept = names
             if planner is not None:
                 kept = {PurePath(file.path).name for file in planner.surviving(listing.files)}
@@ -59,15 +59,15 @@ def judged(spark, lake, predicates):
 
 
 def check(spark, lake, predicates):
-    """Returns how many files were left out, of how many that could have been."""
-    left_out = could_have_been = 0
-    for text, names, expected, kept in judged(spark, lake, predicates):
-        assert expected <= kept, f"{text}: {sorted(expected - kept)} left out"
-        left_out += len(names - kept)
-        could_have_been += len(names - expected)
-    return left_out, could_have_been
+    """Return the number of excluded files, and the number of files without matches."""
+    excluded = excludable = 0
+    for text, names, expected, kept in compared(spark, lake, predicates):
+        assert expected <= kept, f"{text}: {sorted(expected - kept)} excluded"
+        excluded += len(names - kept)
+        excludable += len(names - expected)
+    return excluded, excludable
 
 
 def rows(frame):
-    """The rows in some order that equal frames share."""
+    """Return the rows in an order that depends only on their values."""
     return sorted(map(str, frame.collect()))

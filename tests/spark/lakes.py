@@ -1,4 +1,4 @@
-"""Lakes for the Spark tests, made so that most predicates hit some files and miss others."""
+"""Lakes for the Spark tests, in which most predicates match some files but not all."""
 
 import datetime as dt
 import math
@@ -29,11 +29,11 @@ SCHEMA = pa.schema(
         ("ts", pa.timestamp("us", tz="UTC")),
         ("ntz", pa.timestamp("us")),
         ("st", pa.struct([("x", pa.int64()), ("Y", pa.float64())])),
-        ("much", pa.binary()),  # an index that is larger than what it could save is not read
+        ("much", pa.binary()),  # an index that is larger than the data it could exclude is not read
     ]
 )
 
-# Half an hour either side of New York's clocks going forward, and of their going back.
+# Half an hour before and after the changes to and from daylight saving time in New York.
 MOMENTS = [
     dt.datetime(2020, 3, 8, 1, 45),
     dt.datetime(2020, 3, 8, 2, 30),
@@ -47,7 +47,7 @@ MOMENTS = [
 
 
 def columns_of_file(ordinal, rows, rng):
-    """Values of one file: narrow ranges, a few nulls, sometimes NaN and infinities."""
+    """Return the values of one file: narrow ranges, a few nulls, sometimes NaN and infinities."""
     whole = [ordinal * 10 + rng.randrange(4) for _ in range(rows)]
     fractions = [value + rng.choice([0.0, 0.1, 0.5]) for value in whole]
     doubles = list(fractions)
@@ -88,7 +88,7 @@ def columns_of_file(ordinal, rows, rng):
 
 
 def tables(seed=1, rows=40):
-    """One table for each file."""
+    """Return one table per file."""
     rng = random.Random(seed)
     return [
         pa.table(
@@ -100,7 +100,7 @@ def tables(seed=1, rows=40):
 
 
 def write_with_pyarrow(folder, *, rows=40, **options):
-    """A lake with pyarrow's defaults: no page index."""
+    """Write a lake with pyarrow's defaults: no page index."""
     folder.mkdir(parents=True, exist_ok=True)
     for ordinal, table in enumerate(tables(rows=rows)):
         pq.write_table(table, folder / f"file-{ordinal}.parquet", **options)
@@ -108,7 +108,7 @@ def write_with_pyarrow(folder, *, rows=40, **options):
 
 
 def write_with_spark(spark, folder, source, *, options=()):
-    """The same rows as Spark writes them: file by file, INT96 and all."""
+    """Write the same rows with Spark, file by file, with INT96 timestamps."""
     for ordinal in range(FILES):
         writer = spark.read.parquet(f"{source}/file-{ordinal}.parquet").coalesce(1).write
         for key, value in dict(options).items():
@@ -117,7 +117,7 @@ def write_with_spark(spark, folder, source, *, options=()):
     return str(folder)
 
 
-#: Literals for each column: of every spelling, near the bounds of files, and such as no file holds.
+#: Literals for each column: in every notation, near the bounds of files, and absent from all files.
 LITERALS = {
     "by": ["10", "13L", "23.0", "22.5", "3e1", "5Y", "300", "-1", "40.000001", "33F", "cast(41 as bigint)"],
     "i": ["10000", "13000", "22000.5", "3.1e4", "42000D", "51000L", "99999999999", "-1"],
@@ -211,7 +211,7 @@ PATTERNS = ["'k1%'", "'k1_'", "'%x'", "'k2%é'", "'k33'", "'%'", "'k__'", "'zz%'
 
 
 def predicate(rng, depth=2):
-    """A random predicate in Spark SQL."""
+    """Return a random predicate in Spark SQL."""
     kind = rng.random()
     if depth and kind < 0.45:
         left, right = predicate(rng, depth - 1), predicate(rng, depth - 1)

@@ -1,4 +1,4 @@
-"""Bloom filters that are attached make Spark's own reader skip row groups."""
+"""Spark's own reader skips row groups with attached Bloom filters."""
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +11,11 @@ from tests.spark.test_indexing import bytes_read
 
 pytestmark = pytest.mark.spark
 
-#: Within the bounds of every row group.
+#: An absent value within the bounds of every row group.
 ABSENT = 1 << 61
 
 
-def test_spark_reads_nothing_for_a_value_that_is_absent(spark, tmp_path):
+def test_spark_reads_no_data_for_an_absent_value(spark, tmp_path):
     lake = tmp_path / "lake"
     lake.mkdir()
     numbers = np.random.default_rng(1).integers(0, 2**62, 200_000)
@@ -23,7 +23,7 @@ def test_spark_reads_nothing_for_a_value_that_is_absent(spark, tmp_path):
     pq.write_table(table, lake / "a.parquet", row_group_size=50_000, use_dictionary=False)
 
     def found(where):
-        # vectored reads are not in Hadoop's statistics
+        # Hadoop's statistics do not include vectored reads
         reader = spark.read.option("parquet.hadoop.vectored.io.enabled", "false")
         return [row.id for row in reader.parquet(str(lake)).where(where).collect()]
 

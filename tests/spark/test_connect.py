@@ -1,4 +1,4 @@
-"""Indexing and reading over Spark Connect, where there is no JVM to reach into."""
+"""Indexing and reading over Spark Connect, where the JVM is not accessible."""
 
 import json
 import subprocess
@@ -22,8 +22,8 @@ from pyspark.sql import SparkSession
 spark = SparkSession.builder.remote("local[2]").getOrCreate()
 lake = sys.argv[1]
 indexes = [PageIndex(), ia.Distinct("s"), ia.BloomGranule("y", fpp=0.0001)]
-told = []
-report = ias.index(spark, lake, indexes, progress=lambda *args: told.append(args))
+calls = []
+report = ias.index(spark, lake, indexes, progress=lambda *args: calls.append(args))
 again = ias.index(spark, lake, indexes, progress=False)
 where = "x BETWEEN 1990 AND 2010 AND p = 0"
 frame = ias.read(spark, lake, where, columns=["x", "s"])
@@ -39,7 +39,7 @@ print(json.dumps({
     "connect": type(spark).__module__.startswith("pyspark.sql.connect"),
     "report": report.to_dict()["files"],
     "again": again.to_dict()["files"],
-    "told": told,
+    "calls": calls,
     "files": len(frame.inputFiles()),
     "same": sorted(map(str, frame.collect())) == sorted(map(str, plain.collect())),
     "rows": frame.count(),
@@ -66,9 +66,9 @@ def test_spark_connect(tmp_path):
     )
     assert run.returncode == 0, run.stderr[-3000:]
     answer = json.loads(run.stdout.splitlines()[-1])
-    told = answer.pop("told")
-    assert told[0] == [0, 4, "indexing"]
-    assert told[-1] == [4, 4, "indexing"]
+    calls = answer.pop("calls")
+    assert calls[0] == [0, 4, "indexing"]
+    assert calls[-1] == [4, 4, "indexing"]
     assert answer == {
         "connect": True,
         "report": {"total": 4, "indexed": 4, "unchanged": 0, "failed": 0, "other": 0},

@@ -1,9 +1,8 @@
-"""Times as INT96: moments to Spark, nanoseconds that may run over to Arrow."""
+"""INT96 timestamps: instants for Spark, nanoseconds that may overflow for Arrow."""
 
 import datetime as dt
 import operator
 import os
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.embed.attach import attach_to
+from intarsia.embed.column_data import FileColumns
 from intarsia.file import ParquetInput
 from intarsia.predicate import And, Comparison, Constant, In, IsNull, bind, evaluate
 from intarsia.spark.int96 import as_nanoseconds
 from intarsia.storage import LocalFile
-from tests.spark.comparing import judged, settings
+from intarsia.storage.target import find_target
+from tests.spark.comparing import compared, settings
 
 MOMENT = dt.datetime(2024, 3, 10, 7, 30)
 FAR = dt.datetime(9999, 12, 31)
@@ -47,7 +49,9 @@ PREDICATES += [
 
 def write(path, values, unit="us", **options):
     path.parent.mkdir(exist_ok=True)
-    much = [os.urandom(7000) for _ in values]  # an index that is larger than what it saves is not read
+    much = [
+        os.urandom(7000) for _ in values
+    ]  # an index that is larger than the data it could exclude is not read
     pq.write_table(
         pa.table({"ts": pa.array(values, pa.timestamp(unit)), "much": much}),
         path,
@@ -66,7 +70,7 @@ def nanoseconds(moment, more=0):
     return microseconds(moment) * 1000 + more
 
 
-#: What comes out of Arrow as the very moment that is asked for, give or take a microsecond.
+#: Values that overflow to the queried instant in Arrow, plus or minus a microsecond.
 OVER = microseconds(MOMENT) + 2**64 // 1000
 
 KINDS = {"zone_map": ia.ZoneMap, "distinct": ia.Distinct, "row_map": ia.RowMap, "dictionary": None}
@@ -74,7 +78,7 @@ KINDS = {"zone_map": ia.ZoneMap, "distinct": ia.Distinct, "row_map": ia.RowMap, 
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory):
-    """Moments a little apart, below a microsecond apart, far away, and none, each in a file of each kind."""
+    """Instants that differ by little, by less than a microsecond or by much, and null, each in its own files."""
     folder = tmp_path_factory.mktemp("int96") / "lake"
     for kind, index in KINDS.items():
         files = {
@@ -95,30 +99,30 @@ def lake(tmp_path_factory):
 
 
 @pytest.mark.spark
-def test_no_file_with_a_match_is_left_out(spark, lake):
-    left_out, could_have_been = dict.fromkeys(KINDS, 0), dict.fromkeys(KINDS, 0)
+def test_no_file_with_a_match_is_excluded(spark, lake):
+    excluded, excludable = dict.fromkeys(KINDS, 0), dict.fromkeys(KINDS, 0)
     with settings(spark, {"spark.sql.session.timeZone": "America/New_York"}):  # UTC is in test_kinds
-        for text, names, expected, kept in judged(spark, lake, PREDICATES):
-            assert expected <= kept, f"{text}: {sorted(expected - kept)} left out"
+        for text, names, expected, kept in compared(spark, lake, PREDICATES):
+            assert expected <= kept, f"{text}: {sorted(expected - kept)} excluded"
             for kind in KINDS:
-                left_out[kind] += sum(name.startswith(kind) for name in names - kept)
-                could_have_been[kind] += sum(name.startswith(kind) for name in names - expected)
+                excluded[kind] += sum(name.startswith(kind) for name in names - kept)
+                excludable[kind] += sum(name.startswith(kind) for name in names - expected)
     for kind in ("zone_map", "distinct"):
-        assert left_out[kind] > could_have_been[kind] / 2
+        assert excluded[kind] > excludable[kind] / 2
     for kind in ("row_map", "dictionary"):
-        assert left_out[kind] > 0
+        assert excluded[kind] > 0
 
 
 @pytest.mark.spark
-def test_moments_that_spark_moves_are_left_to_spark(spark, lake):
-    """The setting has Spark take INT96 of other writers for times of its session's zone."""
+def test_instants_that_spark_adjusts_prune_nothing(spark, lake):
+    """With this setting, Spark reads INT96 of other writers in its session's time zone."""
     conf = {
         "spark.sql.session.timeZone": "America/New_York",
         "spark.sql.parquet.int96TimestampConversion": "true",
     }
     predicates = [f"ts {sign} {LITERALS[0]}" for sign in ("=", "<", ">")] + ["ts IS NULL"]
     with settings(spark, conf):
-        for text, names, expected, kept in judged(spark, lake, predicates):
+        for text, names, expected, kept in compared(spark, lake, predicates):
             assert expected <= kept
             assert (kept == names) is (text != "ts IS NULL")
 
@@ -134,7 +138,7 @@ SIGNS = {
 
 
 def holds(predicate, values, schema):
-    """Whether each value meets a predicate of `as_nanoseconds`."""
+    """Return whether each value matches a predicate of `as_nanoseconds`."""
     if isinstance(predicate, And):
         return np.logical_and.reduce([holds(child, values, schema) for child in predicate.children])
     if isinstance(predicate, Constant):
@@ -151,8 +155,8 @@ def holds(predicate, values, schema):
         (None, [1000 * OVER, 1000 * (OVER + 1), nanoseconds(MOMENT), nanoseconds(FAR)]),
     ],
 )
-def test_what_spark_finds_is_found_among_nanoseconds(tmp_path, unit, moments):
-    """Spark cuts off what is below a microsecond; of moments in files, Arrow has the lowest 64 bits."""
+def test_rows_that_match_in_spark_match_in_nanoseconds(tmp_path, unit, moments):
+    """Spark truncates to microseconds; Arrow keeps the lowest 64 bits of the nanoseconds."""
     coarse = [moment // 1000 for moment in moments]
     path = write(
         tmp_path / "lake" / "a.parquet", moments if unit == "ns" else coarse, "ns" if unit == "ns" else "us"
@@ -196,16 +200,16 @@ def units(path):
         (None, [OVER], "us"),
     ],
 )
-def test_an_index_says_which_unit_holds_its_column(tmp_path, unit, values, written):
+def test_an_index_records_the_unit_of_its_column(tmp_path, unit, values, written):
     path = write(tmp_path / "lake" / "a.parquet", values, written, row_group_size=1)
     ia.attach(path, [ia.ZoneMap("ts"), ia.Distinct("ts"), ia.RowMap("much"), ia.Sample(2)])
     assert units(path) == {"zone_map": unit, "distinct": unit, "row_map": None, "sample": None}
-    ia.attach(path, [ia.Hll("ts")])  # what is there is carried over
+    ia.attach(path, [ia.Hll("ts")])  # existing indexes are carried over
     assert units(path)["zone_map"] == units(path)["hll"] == unit
 
 
-def test_a_day_that_comes_round_to_a_moment_is_none(tmp_path):
-    """Days have 32 bits; of microseconds, as of nanoseconds, they have more than fit into 64."""
+def test_a_day_that_overflows_to_an_instant(tmp_path):
+    """INT96 has 32 bits for days, which overflow 64 bits in microseconds and in nanoseconds."""
     path = write(
         tmp_path / "lake" / "a.parquet", [EPOCH], use_dictionary=False, compression="none", store_schema=False
     )
@@ -215,30 +219,29 @@ def test_a_day_that_comes_round_to_a_moment_is_none(tmp_path):
 
     micros_of_day = 86_400_000_000
     day = JULIAN_DAY_OF_EPOCH + round(11 * 2**64 / micros_of_day)
-    assert day > 2**31  # which to Spark is negative
+    assert day > 2**31  # negative for Spark
     path.write_bytes(data.replace(there, bytes(8) + day.to_bytes(4, "little")))
     assert abs(pq.read_table(path)["ts"][0].value) < 1000 * micros_of_day  # of 1970 or 1969
     ia.attach(path, [ia.ZoneMap("ts")])
     assert units(path) == {"zone_map": None}
 
 
-def test_a_column_is_looked_at_once(tmp_path, monkeypatch):
-    """And none that is no INT96."""
-    from intarsia.embed.column_data import FileColumns
-
-    looked = []
-    find = FileColumns._find_int96_unit
-    monkeypatch.setattr(
-        FileColumns,
-        "_find_int96_unit",
-        lambda self, leaf: looked.append((Path(self._file.path).name, leaf.name)) or find(self, leaf),
-    )
+def test_a_column_is_inspected_once(tmp_path):
+    """And columns of other types are not inspected."""
     path = write(tmp_path / "lake" / "a.parquet", [MOMENT, MOMENT])
-    plain = tmp_path / "lake" / "plain.parquet"
-    pq.write_table(pa.table({"ts": pa.array([MOMENT], pa.timestamp("us"))}), plain)
-    for file in (path, plain):
-        ia.attach(file, [ia.PageIndex(), ia.Statistics(), ia.Bloom("ts")])
-    assert looked == []
-    for file in (path, plain):
-        ia.attach(file, [ia.ZoneMap("ts"), ia.Distinct("ts"), ia.ZoneMap("ts", granularity="file")])
-    assert looked == [("a.parquet", "ts")]
+    plain = str(tmp_path / "lake" / "plain.parquet")
+    pq.write_table(pa.table({"ts": pa.array([MOMENT, MOMENT], pa.timestamp("us"))}), plain)
+    indexes = [ia.ZoneMap("ts"), ia.Distinct("ts"), ia.ZoneMap("ts", granularity="file")]
+    reads = {file: row_groups_read(file, indexes) for file in (path, plain)}
+    assert len(reads[path]) == len(reads[plain]) + 2  # in nanoseconds and in seconds
+
+
+def row_groups_read(path, indexes):
+    """Attach indexes, and return the row groups whose values were read for them."""
+    read = []
+
+    def columns(file, offset_index):
+        return FileColumns(file, offset_index, before_row_group=read.append)
+
+    attach_to(find_target(path), indexes, columns_of=columns)
+    return read

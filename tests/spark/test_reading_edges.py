@@ -1,4 +1,4 @@
-"""Where Spark compares otherwise than Arrow, or reads other values: each value alone in a file."""
+"""Values that Spark compares or reads differently from Arrow, each alone in a file."""
 
 import datetime as dt
 import math
@@ -94,19 +94,19 @@ CASES = {
         ANSI,
     ),
     "unsigned": (pa.uint64(), [0, 5, 2**63, 2**64 - 1], ["5", "9223372036854775808", "0", "5.0", "-1"], ANSI),
-    "a date as text": (
+    "a date as a string": (
         pa.date32(),
         [dt.date(2020, 3, 11), dt.date(2020, 3, 12), dt.date(2020, 11, 1)],
         ["'2020-03-11'", "'2020-3-11'", "'2020-03-11 12:00:00'", "'2020'", "'2020-11'", "'20200311'", "'x'"],
         LEGACY,
     ),
-    "a date as a moment": (
+    "a date as an instant": (
         pa.date32(),
         [dt.date(2020, 3, 11), dt.date(2020, 3, 12)],
         ["TIMESTAMP '2020-03-11 00:00:00'", "TIMESTAMP '2020-03-11 12:00:00'", "TIMESTAMP_NTZ '2020-03-11'"],
         NEW_YORK,
     ),
-    "hours that come twice or never": (
+    "repeated and missing hours": (
         pa.timestamp("us"),
         [
             dt.datetime(2020, 3, 8, 1, 30),
@@ -128,7 +128,7 @@ CASES = {
         ],
         NEW_YORK,
     ),
-    "naive times taken for moments": (
+    "naive times as instants": (
         pa.timestamp("us"),
         [dt.datetime(2020, 3, 8, 1, 30), dt.datetime(2020, 3, 8, 6, 30)],
         ["TIMESTAMP '2020-03-08 01:30:00'", "'2020-03-08 01:30:00'"],
@@ -140,7 +140,7 @@ CASES = {
         ["TIMESTAMP '2020-03-08 01:30:00'", "'2020-03-08 01:30:00'", "timestamp('2020-03-08 01:30:00')"],
         {**NEW_YORK, "spark.sql.timestampType": "TIMESTAMP_NTZ"},
     ),
-    "moments by name": (
+    "named instants": (
         pa.timestamp("us", tz="UTC"),
         [dt.datetime(2020, 3, 8), dt.datetime(2030, 3, 8), dt.datetime(1970, 1, 1)],
         ["TIMESTAMP 'epoch'", "TIMESTAMP 'now'", "TIMESTAMP '10:00:00'", "TIMESTAMP '+2020-03-08'"],
@@ -152,7 +152,7 @@ CASES = {
         ["1000000000", "1000000", "0"],
         {"spark.sql.legacy.parquet.nanosAsLong": "true"},
     ),
-    "bytes as text": (
+    "bytes as strings": (
         pa.binary(),
         [b"abc", "é".encode(), b"\xff"],
         ["'abc'", "'é'", "X'616263'", "'ab'"],
@@ -191,7 +191,7 @@ def write_values(folder, kind, values):
     folder.mkdir(exist_ok=True)
     for ordinal, value in enumerate(values):
         path = str(folder / f"file-{ordinal}.parquet")
-        # an index that is larger than what it could save is not read
+        # an index that is larger than the data it could exclude is not read
         much = pa.array([os.urandom(5_000), os.urandom(5_000)])
         pq.write_table(pa.table({"x": pa.array([value, value], kind), "much": much}), path)
     return str(folder)
@@ -215,7 +215,7 @@ def test_literals(spark, tmp_path, case, indexed):
         check(spark, lake, predicates)
 
 
-def test_dates_of_the_old_calendar(spark, tmp_path):
+def test_dates_of_the_julian_calendar(spark, tmp_path):
     days = ["1500-01-01", "1582-10-04", "1582-10-15", "1899-12-31", "1970-01-01"]
     with settings(spark, {"spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY"}):
         for day in days:
@@ -229,11 +229,11 @@ def test_dates_of_the_old_calendar(spark, tmp_path):
         for operator in OPERATORS
         for column, kind in (("d", "DATE"), ("t", "TIMESTAMP"))
     ]
-    left_out, _ = check(spark, str(tmp_path / "lake"), predicates)
-    assert left_out
+    excluded, _ = check(spark, str(tmp_path / "lake"), predicates)
+    assert excluded
 
 
-def test_text_of_fixed_length_is_padded(spark, tmp_path):
+def test_char_is_padded(spark, tmp_path):
     lake = str(tmp_path / "lake")
     spark.sql(f"CREATE TABLE padded (c CHAR(5), v VARCHAR(5)) USING parquet LOCATION '{lake}'")
     try:
@@ -248,19 +248,19 @@ def test_text_of_fixed_length_is_padded(spark, tmp_path):
         spark.sql("DROP TABLE padded")
 
 
-def test_collations_are_sparks_alone(spark, tmp_path):
+def test_collations_prune_nothing(spark, tmp_path):
     lake = str(tmp_path / "lake")
     for text in ("a", "B"):
         spark.sql(f"SELECT '{text}' COLLATE UTF8_LCASE AS s").write.mode("append").parquet(lake)
     check(spark, lake, ["s = 'A'", "s = 'b'", "s > 'a'", "s LIKE 'A%'", "s IN ('A', 'b')"])
 
 
-def test_text_that_is_no_utf_8(spark, tmp_path):
-    """Spark sees a replacement character, in some of its operators, and bytes in others."""
+def test_invalid_utf_8(spark, tmp_path):
+    """Some operators of Spark read a replacement character, others the bytes."""
     texts = [b"k1", b"k\xff1", b"k\xc3", b"\xc3k1", b"k\xe3\xc3\xa91", "k\ufffd1".encode(), "k\xe91".encode()]
     lake = tmp_path / "lake"
     lake.mkdir()
-    much = [os.urandom(10_000), os.urandom(10_000)]  # else a dictionary page is not read
+    much = [os.urandom(10_000), os.urandom(10_000)]  # otherwise a dictionary page is not read
     for kind, index in {"dictionary": None, "ngram": ia.Ngram("x")}.items():
         for ordinal, text in enumerate(texts):
             path = lake / f"{kind}-{ordinal}.parquet"
@@ -288,5 +288,5 @@ def test_text_that_is_no_utf_8(spark, tmp_path):
     predicates += [
         f"x {operator} '{text}'" for text in ("k1", "k\ufffd1", "k\xe91") for operator in OPERATORS
     ]
-    left_out, could_have_been = check(spark, str(lake), predicates)
-    assert left_out > could_have_been / 3
+    excluded, excludable = check(spark, str(lake), predicates)
+    assert excluded > excludable / 3

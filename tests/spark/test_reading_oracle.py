@@ -1,6 +1,6 @@
-"""Random predicates: no file is left out that has a row which Spark selects.
+"""Random predicates: no file with a row that Spark selects is excluded.
 
-Spark is asked about many predicates at once, as columns, so that it skips nothing itself.
+Spark evaluates many predicates at once, as columns, so that it skips nothing itself.
 """
 
 import random
@@ -38,12 +38,12 @@ def lake_paths(spark, tmp_path_factory):
         ("indexed", "true", "Asia/Kolkata"),
     ],
 )
-def test_no_file_with_a_match_is_left_out(spark, lake_paths, lake, ansi, zone):
+def test_no_file_with_a_match_is_excluded(spark, lake_paths, lake, ansi, zone):
     rng = random.Random(f"{lake} {ansi} {zone}")
     predicates = [lakes.predicate(rng) for _ in range(80)]
     with settings(spark, {"spark.sql.ansi.enabled": ansi, "spark.sql.session.timeZone": zone}):
-        left_out, could_have_been = check(spark, lake_paths[lake], predicates)
-    assert left_out > could_have_been / 4  # else this test shows nothing
+        excluded, excludable = check(spark, lake_paths[lake], predicates)
+    assert excluded > excludable / 4  # otherwise this test proves nothing
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_every_literal_with_every_operator(spark, lake_paths, lake, zone):
     ]
     simple = random.Random(lake).sample(simple, 240)
     with settings(spark, {"spark.sql.session.timeZone": zone}):
-        left_out, could_have_been = check(spark, lake_paths[lake], simple)
-    assert left_out > could_have_been / 3
+        excluded, excludable = check(spark, lake_paths[lake], simple)
+    assert excluded > excludable / 3
 
 
 @pytest.mark.parametrize("lake", ["pyarrow", "spark", "indexed"])
@@ -69,7 +69,7 @@ def test_the_same_rows_as_plain_spark(spark, lake_paths, lake):
 
     rng = random.Random(lake)
     whole = spark.read.parquet(lake_paths[lake])
-    # Spark skips by bounds that leave NaN out, and then misses rows itself: here it may not
+    # Spark skips by bounds without NaN and misses rows, so skipping is disabled here
     with settings(spark, {"spark.sql.parquet.filterPushdown": "false"}):
         compared = 0
         for _ in range(30):

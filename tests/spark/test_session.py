@@ -13,7 +13,7 @@ def test_all_spark_tests_share_one_worker(request, spark):
     assert request.node.nodeid.endswith("@spark")
 
 
-def test_rows_go_through_arrow_in_utc(spark, tmp_path):
+def test_rows_are_converted_by_arrow_in_utc(spark, tmp_path):
     def later(batches):
         for batch in batches:
             yield pa.record_batch([pc.add(batch.column("n"), 1)], names=["n"])

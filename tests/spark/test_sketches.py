@@ -1,4 +1,4 @@
-"""Spark reads the sketches of Hll, and they add up with its own: the same values have the same hashes."""
+"""Spark reads the sketches of Hll and merges them with its own, because equal values have equal hashes."""
 
 import datetime as dt
 from decimal import Decimal
@@ -26,7 +26,7 @@ TABLE = pa.table(
     }
 )
 
-#: A column, and what Spark makes of it to hash it.
+#: A column, and the expression to hash in Spark.
 HASHED = {
     "int": "int",
     "long": "long",
@@ -51,7 +51,7 @@ def lake(tmp_path_factory):
 
 
 @pytest.mark.parametrize("column", HASHED)
-def test_spark_estimates_the_same_and_its_own_sketch_adds_nothing(spark, lake, column):
+def test_spark_estimates_the_same_and_its_own_sketch_adds_no_values(spark, lake, column):
     table = ia.open(lake)
     spark.createDataFrame(table.sketches(column)).createOrReplaceTempView("sketches")
     spark.read.parquet(str(lake)).createOrReplaceTempView("rows")
@@ -67,12 +67,14 @@ def test_spark_estimates_the_same_and_its_own_sketch_adds_nothing(spark, lake, c
     ).first()
     count = table.approx_distinct(column)
     assert count.unindexed == ()
-    left_out = 1 if column == "empty" else 0  # an empty text is in no sketch; approx_distinct adds it
-    assert ours == int(count) - left_out
+    missing = (
+        1 if column == "empty" else 0
+    )  # sketches do not contain the empty string; approx_distinct adds it
+    assert ours == int(count) - missing
     assert both == ours == own
 
 
-def test_spark_reads_the_sketch_of_one_file_as_we_do(spark, lake):
+def test_spark_estimates_the_same_for_one_file(spark, lake):
     for column in ("long", "text", "binary"):
         table = ia.open(lake / "0.parquet")
         frame = spark.createDataFrame(table.sketches(column))

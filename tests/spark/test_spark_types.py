@@ -1,11 +1,11 @@
-"""Which columns of files Spark reads as the values that Arrow has; no session is needed."""
+"""Columns that Spark reads as the same values as Arrow; needs no session."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pytest
 
-from intarsia.spark.spark_types import holds_as_is
+from intarsia.spark.spark_types import reads_as_is
 
 
 @pytest.mark.parametrize(
@@ -15,15 +15,15 @@ from intarsia.spark.spark_types import holds_as_is
         ("bigint", pa.int8(), True),
         ("bigint", pa.uint32(), True),
         ("smallint", pa.uint8(), True),
-        # Spark keeps the low bits of what is too wide for the type that the lake's schema names
+        # Spark truncates values that are too wide for the type in the lake's schema
         ("tinyint", pa.int32(), False),
         ("smallint", pa.int32(), False),
         ("int", pa.int64(), False),
-        # and has no unsigned types of these widths
+        # Spark has no unsigned types of these widths
         ("int", pa.uint32(), False),
         ("bigint", pa.uint64(), False),
         ("bigint", pa.float64(), False),
     ],
 )
 def test_integers(spark_type, arrow_type, as_is):
-    assert holds_as_is(spark_type, arrow_type) is as_is
+    assert reads_as_is(spark_type, arrow_type) is as_is

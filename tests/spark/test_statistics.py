@@ -1,4 +1,4 @@
-"""Statistics that are attached make Spark's own reader skip row groups."""
+"""Spark's own reader skips row groups with attached statistics."""
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ from tests.spark.test_indexing import bytes_read
 pytestmark = pytest.mark.spark
 
 
-def test_spark_reads_one_row_group_of_a_file_that_had_no_statistics(spark, tmp_path):
+def test_spark_reads_one_row_group_of_a_file_without_statistics(spark, tmp_path):
     lake = tmp_path / "lake"
     lake.mkdir()
     numbers = np.arange(200_000)
@@ -21,7 +21,7 @@ def test_spark_reads_one_row_group_of_a_file_that_had_no_statistics(spark, tmp_p
     pq.write_table(table, lake / "a.parquet", compression="none", **options)
 
     def found(where):
-        # vectored reads are not in Hadoop's statistics
+        # Hadoop's statistics do not include vectored reads
         reader = spark.read.option("parquet.hadoop.vectored.io.enabled", "false")
         return [row.id for row in reader.parquet(str(lake)).where(where).collect()]
 

@@ -1,4 +1,4 @@
-"""What is understood of a predicate in Spark SQL, and what is left to Spark; needs no Java."""
+"""Spark SQL predicates that are understood, and those that are left to Spark; needs no Java."""
 
 import datetime as dt
 
@@ -122,12 +122,12 @@ def test_left_to_spark(text):
     assert weakened(f"NOT ({text})") == "TRUE"
 
 
-def test_double_quotes_are_what_the_session_says():
+def test_double_quotes_depend_on_the_session():
     assert weakened('s = "i"') == "s = 'i'"
     assert weakened('s = "i"', double_quotes_name=True) == "TRUE"
 
 
-def test_moments_are_what_spark_says():
+def test_datetimes_are_evaluated_by_spark():
     asked = []
 
     def note(sql):
@@ -149,7 +149,7 @@ def test_moments_are_what_spark_says():
     ]
 
 
-def test_times_of_a_zone_are_compared_with_room():
+def test_times_of_a_zone_are_compared_with_a_margin():
     sql = "CAST(try_cast('2020-03-08 02:30:00' AS timestamp_ltz) AS timestamp_ntz)"
     moments = {sql: dt.datetime(2020, 3, 8, 3, 30)}
     text = "ntz {} TIMESTAMP '2020-03-08 02:30:00'"
@@ -164,7 +164,7 @@ def test_times_of_a_zone_are_compared_with_room():
         assert weakened(text.format(operator), utc=False, moments=moments) == expected
 
 
-def test_old_moments_are_not_certain():
+def test_old_dates_are_uncertain():
     for year, expected in {1899: "TRUE", 1900: "dt < DATE '1900-12-31'"}.items():
         moments = {f"try_cast('{year}-12-31' AS date)": dt.date(year, 12, 31)}
         assert weakened(f"dt < DATE '{year}-12-31'", moments=moments) == expected

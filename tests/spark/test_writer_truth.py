@@ -1,4 +1,4 @@
-"""What Spark states of the data that it writes is true, or not trusted."""
+"""Metadata by Spark is true or not trusted."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ COLUMNS = {
 
 
 def rows():
-    """Columns without nulls, with some, and with nothing else; the same again within a struct."""
+    """Return columns without nulls, with some, and with only nulls; and the same inside a struct."""
     chance = random.Random(7)
 
     def pick(name, row):
@@ -59,7 +59,7 @@ def rows():
     ],
     ids=["dictionary", "plain"],
 )
-def test_what_is_trusted_is_true(spark, tmp_path, legacy, options):
+def test_trusted_metadata_is_true(spark, tmp_path, legacy, options):
     kinds = ", ".join(f"{name} {kind}" for name, (kind, _) in COLUMNS.items())
     inner = ", ".join(f"{name}: {kind}" for name, (kind, _) in COLUMNS.items())
     frame = spark.createDataFrame(list(rows()), f"id bigint, {kinds}, s struct<{inner}>").coalesce(1)
@@ -85,6 +85,6 @@ def test_what_is_trusted_is_true(spark, tmp_path, legacy, options):
         assert file.footer.created_by.startswith("parquet-mr")
         chunks = file.footer.metadata.row_groups[0].columns
     assert sum(bool(chunk.column_index_offset) for chunk in chunks) > len(COLUMNS)
-    # parquet-java writes no filter where the dictionary page says as much
+    # parquet-java writes no filter if the dictionary page contains the same
     has_filter = [chunk.meta_data.bloom_filter_offset is not None for chunk in chunks]
     assert sum(has_filter) > len(COLUMNS) or not options

@@ -1,6 +1,6 @@
-"""Intarsia as Spark jobs: index a lake, and read it through its indexes.
+"""Spark jobs: index a lake, and read it through its indexes.
 
-The only place that imports pyspark, and only in functions: these take a session, so it is there.
+Only this package imports pyspark, and only inside functions that take a session.
 
     >>> from intarsia import spark as ias
     >>> ias.index(spark, "lake/", [ia.PageIndex(), ia.Distinct("dest")])    # doctest: +SKIP

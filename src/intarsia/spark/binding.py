@@ -1,4 +1,4 @@
-"""A question of Spark's put to one file: names, types and comparisons are Spark's."""
+"""Bind a Spark predicate to one file: names, types and comparisons are Spark's."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from intarsia.predicate.bound import conjoin, disjoin
 from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import OutputColumn
 from intarsia.spark.int96 import as_nanoseconds, is_int96
-from intarsia.spark.spark_types import holds_as_is, partition_value
+from intarsia.spark.spark_types import partition_value, reads_as_is
 from intarsia.spark.where import spark_semantics
 
 _ANY = BoundConstant(True)
@@ -38,16 +38,16 @@ _Leaf = Comparison | In | IsNull | Like
 
 
 class SparkBinder:
-    """Puts a weakened predicate (see `intarsia.spark.where`) to files, as Spark would read them.
+    """Binds a weakened predicate (see `intarsia.spark.where`) to files, with the semantics of Spark's reader.
 
-    Each condition is bound by itself: one that cannot be bound to a file is TRUE there.
+    Each condition is bound separately. A condition that cannot be bound to a file is TRUE there.
 
     Args:
-        predicate: What `intarsia.spark.where.weaken` gave.
+        predicate: The result of `intarsia.spark.where.weaken`.
         types: Spark's types of the columns in it.
-        case_sensitive: Whether names of columns are.
-        columns: Top-level columns that will be read, None for all; for the report.
-        int96_as_moments: Whether Spark takes INT96 for moments as they stand, whoever wrote them.
+        case_sensitive: Whether column names are case sensitive.
+        columns: Top-level columns that will be read, for the report; None for all.
+        int96_as_moments: Whether Spark reads INT96 as instants without adjustment, for every writer.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class SparkBinder:
         self._int96_as_moments = int96_as_moments
 
     def excluding_column(self, entry: DataFile) -> str | None:
-        """The partition columns by which a file has no row that matches; None if they do not exclude it."""
+        """Return the partition columns that exclude a file; None if they do not."""
         partition = dict(entry.partition)
         by_partition = self._bound(self._predicate, lambda leaf: self._partition_leaf(leaf, partition))
         if by_partition != BoundConstant(False):
@@ -75,7 +75,7 @@ class SparkBinder:
         return ", ".join(name for name in partition if name.lower() in asked) or "constant"
 
     def query(self, entry: DataFile, file: ParquetInput) -> FileQuery:
-        """The predicate and the columns in one open file's own types."""
+        """Bind the predicate and the columns to one open file, in its own types."""
         partition = dict(entry.partition)
 
         def leaf_in_file(leaf: _Leaf) -> Bound:
@@ -86,7 +86,7 @@ class SparkBinder:
         return FileQuery.of(file, self._bound(self._predicate, leaf_in_file), self._output(file.arrow_schema))
 
     def _bound(self, node: Predicate, leaf: Callable[[_Leaf], Bound]) -> Bound:
-        """The predicate bound, each leaf by itself: what cannot be bound is TRUE."""
+        """Bind each leaf of the predicate separately; a leaf that cannot be bound is TRUE."""
         if isinstance(node, And):
             return conjoin([self._bound(child, leaf) for child in node.children])
         if isinstance(node, Or):
@@ -102,7 +102,7 @@ class SparkBinder:
         return next((key for key in partition if key.lower() == name.lower()), None)
 
     def _partition_leaf(self, leaf: _Leaf, partition: Mapping[str, str | None]) -> Bound:
-        """A leaf on a partition column, decided; TRUE for all others."""
+        """Evaluate a leaf on a partition column; other leaves are TRUE."""
         name = self._partition_name(leaf.column[0], partition)
         if name is None or len(leaf.column) > 1:
             return _ANY
@@ -118,7 +118,7 @@ class SparkBinder:
         return BoundConstant(evaluate(bound, columns, 1)[0].as_py())
 
     def _file_leaf(self, leaf: _Leaf, file: ParquetInput) -> Bound:
-        """A leaf on a column of the file."""
+        """Bind a leaf on a column of the file."""
         schema = file.arrow_schema
         found = self._find(schema, tuple(leaf.column))
         if found is None:  # Spark reads nulls
@@ -131,7 +131,7 @@ class SparkBinder:
         here: Predicate = there
         if spark_type == "timestamp" and self._int96_as_moments and is_int96(file, path):
             here = as_nanoseconds(there, file)
-        elif not isinstance(leaf, IsNull) and not holds_as_is(spark_type, kind):
+        elif not isinstance(leaf, IsNull) and not reads_as_is(spark_type, kind):
             return _ANY
         try:
             return self._bound(here, lambda leaf: spark_semantics(bind(leaf, schema)))
@@ -139,7 +139,7 @@ class SparkBinder:
             return _ANY
 
     def _find(self, schema: pa.Schema, names: Path) -> tuple[Path | None, pa.DataType] | None:
-        """A column in a file's schema: its path there, None if that is ambiguous; None if it is not there."""
+        """Find a column in a file's schema: its path (None if ambiguous) and type; None if it is missing."""
         fields = list(schema)
         path: list[str] = []
         data_type = pa.null()

@@ -1,4 +1,4 @@
-"""`index`: attach indexes to every file of a lake, as a Spark job."""
+"""`index`: attach indexes to every file of a lake, in a Spark job."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Source: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
-#: An index on its way to an executor: its kind, and its parameters as JSON; one of Parquet's own as it is.
+#: An index in the form that is sent to executors: kind and JSON parameters, or a standard structure as it is.
 Shipped: TypeAlias = "tuple[str, str] | PageIndex | Statistics | Bloom"
 
 
@@ -42,31 +42,32 @@ def index(
     *,
     progress: Progress | bool = True,
 ) -> IndexReport:
-    """Attach indexes to every Parquet file of a lake: a task for each large file, or for several small ones.
+    """Attach indexes to every Parquet file of a lake. A task processes one large file or several small ones.
 
-    Each file is replaced atomically (see `intarsia.attach`), so the job may be stopped, retried and run
-    again at any time; files that have the indexes already are left alone. A file that fails is reported, and
-    the others are done.
+    Each file is replaced atomically (see `intarsia.attach`), so the job can be stopped, retried and run
+    again at any time. Files that already have the indexes are not changed. Bad files are reported; the rest
+    are still indexed.
 
-    The executors need this package: set the environment variable ``PYSPARK_PYTHON`` to a Python that has it
-    before the session starts (``sys.executable`` for a local session). They must see the files under the same
-    path: a folder that all machines share, or an object store.
+    The executors need this package. Set the environment variable ``PYSPARK_PYTHON`` to a Python that has it
+    before the session starts (``sys.executable`` for a local session). The executors must reach the files
+    under the same paths, in a shared folder or an object store.
 
     Args:
         spark: The session; classic or Connect.
-        path: A file, a folder, a glob, a list of these, or a URL.
-        indexes: What to attach, such as ``[ia.PageIndex(), ia.Distinct("country")]``.
-        progress: Called as ``progress(done, total, label)``; True for a line on a terminal's stderr.
+        path: A file, a folder, a glob, a URL, or a list of these.
+        indexes: The indexes to attach, such as ``[ia.PageIndex(), ia.Distinct("country")]``.
+        progress: Called as ``progress(done, total, label)``; True to print a line on stderr if it is a
+            terminal.
 
     Returns:
-        What was done to each file.
+        The outcome for each file.
 
     Raises:
-        FileNotFoundError: If nothing is there.
-        IndexBuildError: If something in ``indexes`` is no index, is of a class that no package announces, or
-            names a partition column.
-        ColumnNotFoundError: If an index names a column that no file has: neither the first, nor the last, nor
-            those between them, of which at most 64 are read. Nothing is indexed then.
+        FileNotFoundError: If the path does not exist.
+        IndexBuildError: If an element of ``indexes`` is not an index or names a partition column, or if no
+            installed package declares its class as an entry point.
+        ColumnNotFoundError: If none of the files that were read has a column of an index. These are the first
+            file, the last one, and at most 64 files between them. Nothing is indexed then.
 
     Example:
         >>> import intarsia as ia
@@ -81,27 +82,27 @@ def index(
     shipped = tuple(map(_shipped, asked))
     files, others = _list(spark, path)
     check_named_columns(list(files.values()), asked)
-    tell = _teller(progress)
+    report = _reporter(progress)
 
     def work(file: str) -> str:
         return _attach_one(file, shipped).to_json()
 
     tasks = tasks_of({file: listed.size_bytes for file, listed in files.items()})
     files_done = [0, *accumulate(map(len, tasks))]
-    tell(0, len(files), "indexing")
+    report(0, len(files), "indexing")
     found = run_tasks(spark, tasks, work, lambda done, _: tell(files_done[done], len(files), "indexing"))
-    # the set: a task that Spark ran twice may have answered twice
+    # by path, because Spark may return two results of a task that ran twice
     outcomes = {outcome.path: outcome for outcome in map(IndexedFile.from_json, found)}
     per_file = tuple(outcomes[file] for file in sorted(outcomes))
     return IndexReport(per_file, time.perf_counter() - started, others)
 
 
 def _attach_one(path: str, shipped: Sequence[Shipped]) -> IndexedFile:
-    """Runs on an executor."""
+    """Attach indexes to one file, on an executor."""
     started = time.perf_counter()
     try:
         report = attach_file(path, [_unpacked(item) for item in shipped])
-    except Exception as error:  # noqa: BLE001  whatever is wrong with one file must not stop the others
+    except Exception as error:  # noqa: BLE001  one bad file must not stop the others
         size = os.path.getsize(path) if os.path.isfile(path) else 0
         text = f"{type(error).__name__}: {str(error).removeprefix(f'{path}: ')}"
         return IndexedFile(path, size, size, error=text, seconds=time.perf_counter() - started)
@@ -109,10 +110,10 @@ def _attach_one(path: str, shipped: Sequence[Shipped]) -> IndexedFile:
 
 
 def _shipped(index: Attachable) -> Shipped:
-    """An index as it goes to the executors.
+    """Return an index in the form that is sent to the executors.
 
-    An index class may be anybody's. So an index goes as it stands in a file, by kind and parameters, and each
-    executor finds the class in its own packages, as those who read the files will have to.
+    The class may belong to a third-party package. So only kind and parameters are sent, as they are stored
+    in a file, and each executor finds the class in its own packages, like later readers of the files.
     """
     if isinstance(index, STANDARD):
         return index
@@ -120,27 +121,30 @@ def _shipped(index: Attachable) -> Shipped:
     if found is not type(index):
         cls = type(index)
         raise IndexBuildError(
-            f"{index!r} cannot be sent to Spark's executors, since no installed package announces its class; "
-            f'announce {index.kind} = "{cls.__module__}:{cls.__qualname__}" in the entry-point group '
-            f"{GROUP!r}, and install the package here and on the executors"
+            f"{index!r} cannot be sent to Spark's executors: no installed package declares its class; "
+            f'declare {index.kind} = "{cls.__module__}:{cls.__qualname__}" in the entry-point group '
+            f"{GROUP!r}, and install the package here and on the executors",
+            reason="unregistered-kind",
         )
     return index.kind, json.dumps(parameters(index))
 
 
 def _unpacked(shipped: Shipped) -> Attachable:
-    """The index again, on an executor."""
+    """Restore the index on an executor."""
     if not isinstance(shipped, tuple):
         return shipped
     kind, stored = shipped
     cls = find_index_class(kind)
     if cls is None:
-        raise IndexBuildError(f"on Spark's executors, {why_unknown(kind)}; install it there, too")
+        raise IndexBuildError(
+            f"on Spark's executors, {why_unknown(kind)}; install it there, too", reason="unregistered-kind"
+        )
     index: Attachable = cls(**json.loads(stored))
     return index
 
 
 def _list(spark: SparkSession, path: Source) -> tuple[dict[str, DataFile], int]:
-    """The files, each once, by a name that Python can open, and the number of other files beside them."""
+    """Return the distinct files under names that Python can open, and the number of other files."""
     items = [path] if isinstance(path, str | os.PathLike) else list(path)
     found: dict[str, DataFile] = {}
     others: set[str] = set()
@@ -152,7 +156,7 @@ def _list(spark: SparkSession, path: Source) -> tuple[dict[str, DataFile], int]:
             others.update(chosen.others)
         except (FileNotFoundError, ListingError):
             raise
-        except Exception:  # noqa: BLE001  a store that only Spark can list: then Spark says what is wrong
+        except Exception:  # noqa: BLE001  a store that only Spark can list; Spark then raises the clearer error
             listed, beside = _choose(os.fspath(item), list_by_spark(spark, os.fspath(item)))
             others.update(beside)
         for file in listed:
@@ -161,29 +165,29 @@ def _list(spark: SparkSession, path: Source) -> tuple[dict[str, DataFile], int]:
 
 
 def _choose(item: str, listed: Sequence[DataFile]) -> tuple[list[DataFile], list[str]]:
-    """The files to index of those that Spark listed below a path, and the paths of the others."""
+    """Divide the files that Spark listed below a path into those to index and the paths of the others."""
     names = {file.uri: file.uri.rpartition("/")[2] for file in listed}
     is_named = list(names.values()) == [item.rstrip("/").rpartition("/")[2]]
     others = [uri for uri, name in names.items() if name_kind(name) is NameKind.OTHER]
     if is_named or glob.has_magic(item):
         others = []
-    # Python may be unable to read the first bytes of a file without an extension: such a file is tried
+    # files without an extension are tried, because Python may be unable to read their first bytes
     return [file for file in listed if file.uri not in others], others
 
 
-def _teller(progress: Progress | bool) -> Progress:
+def _reporter(progress: Progress | bool) -> Progress:
     if callable(progress):
         return progress
     if progress and sys.stderr.isatty():
         return _print_line
-    return _tell_nobody
+    return _ignore
 
 
-def _tell_nobody(done: int, total: int, label: str) -> None:
-    """Nobody is watching."""
+def _ignore(done: int, total: int, label: str) -> None:
+    """Ignore the progress."""
 
 
 def _print_line(done: int, total: int, label: str) -> None:
-    """Overwrites one line; ends it when all is done."""
+    """Overwrite one line, and end it when all files are done."""
     sys.stderr.write(f"\r{label}: {done} of {total} files" + ("\n" if done == total else ""))
     sys.stderr.flush()

@@ -1,10 +1,9 @@
-"""Conditions on INT96 times: moments to Spark, and to Arrow nanoseconds that may have run over.
+"""Conditions on INT96 timestamps: instants for Spark, nanoseconds that may have overflowed for Arrow.
 
-Spark takes an INT96 for a moment of whole microseconds: what is below is cut off.  Arrow, and so every index,
-has nanoseconds in 64 bits, which end in 2262: a later value (9999-12-31 is a favourite) comes out as some
-other time.  A moment that is asked for is found among such values all the same, since equal moments come out
-equal; before and after mean something only where nothing has run over, which an index says of its column if
-whoever built it has looked.
+Spark truncates INT96 to whole microseconds.  Arrow, and so every index, has nanoseconds in 64 bits, which end
+in 2262.  A later value (often 9999-12-31) overflows to another time.  Equality still works, because equal
+instants overflow to equal values.  Order works only if no value has overflowed.  Indexes record that for
+their column when they are built.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _MOST: Final = (1 << 63) - 1 - _NANOSECONDS
 
 
 def is_int96(file: ParquetInput, path: Path) -> bool:
-    """Whether a column of a file is an INT96 of which Arrow makes a time."""
+    """Return whether a column of a file is an INT96 that Arrow reads as a timestamp."""
     leaf = file.leaves_by_path.get(path)
     if leaf is None or leaf.type != Type.INT96:
         return False
@@ -31,10 +30,10 @@ def is_int96(file: ParquetInput, path: Path) -> bool:
 
 
 def as_nanoseconds(leaf: Comparison | In | IsNull | Like, file: ParquetInput) -> Predicate:
-    """A condition on an INT96 column in the nanoseconds that Arrow has; weaker where that is not certain.
+    """Convert a condition on an INT96 column to Arrow's nanoseconds; weaker where values may overflow.
 
     Args:
-        leaf: The condition, on a path of the file; its values are moments in microseconds.
+        leaf: The condition, on a path of the file; its values are instants in microseconds.
         file: The file.
     """
     if isinstance(leaf, IsNull):
@@ -52,7 +51,7 @@ def as_nanoseconds(leaf: Comparison | In | IsNull | Like, file: ParquetInput) ->
         return Constant(True)
     if unit == "us":
         return Comparison(path, leaf.op, pa.scalar(moment, data_type))
-    # what Spark cuts off is less than a microsecond
+    # Spark truncates less than a microsecond
     later = Comparison(path, "<", pa.scalar(moment + _NANOSECONDS, data_type))
     earlier = Comparison(path, ">", pa.scalar(moment - _NANOSECONDS, data_type))
     if leaf.op == "=":
@@ -63,7 +62,7 @@ def as_nanoseconds(leaf: Comparison | In | IsNull | Like, file: ParquetInput) ->
 
 
 def _nanoseconds(value: object) -> int | None:
-    """A moment as Arrow has it; None if it is none, or too far away."""
+    """Return an instant in nanoseconds; None if it is not an instant or would overflow."""
     if not isinstance(value, pa.TimestampScalar) or value.type.unit != "us" or not value.is_valid:
         return None
     moment = int(value.value) * _NANOSECONDS
@@ -71,6 +70,6 @@ def _nanoseconds(value: object) -> int | None:
 
 
 def _known_unit(file: ParquetInput, path: Path) -> str | None:
-    """The unit that holds every value exactly, as an index of the column says."""
+    """Return the unit that represents every value exactly, as recorded by an index of the column."""
     entries = file.directory.entries if file.directory is not None else ()
     return next((entry.int96_unit for entry in entries if path in entry.columns and entry.int96_unit), None)

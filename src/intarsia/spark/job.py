@@ -1,7 +1,7 @@
-"""A Spark job with one task for each piece of work, watched while it runs, stopped with whoever started it.
+"""Run a Spark job with one task per unit of work, with progress, and cancelled together with its caller.
 
-No RDD, so it works on Spark Connect too. It runs as **one** action, since every further action would run the
-tasks again, and not as ``toLocalIterator``, which has at most two tasks in flight, however large the cluster.
+It uses no RDD, so it works on Spark Connect. It is **one** action, because every further action would run the
+tasks again. It does not use ``toLocalIterator``, which runs at most two tasks at a time on any cluster.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from intarsia.errors import IntarsiaError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Does one piece of work, on an executor; what it returns comes back to the driver.
+#: Processes one item on an executor; the result is returned to the driver.
 Work: TypeAlias = Callable[[str], str]
 
-#: Called on the driver with tasks done and tasks in all.
+#: Called on the driver with the tasks done and the total number of tasks.
 TaskProgress: TypeAlias = Callable[[int, int], None]
 
 _POLL_SECONDS = 0.2
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Whether a session is one of Spark Connect, which has no JVM to reach into."""
+    """Return whether a session uses Spark Connect, where the JVM is not accessible."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def run_tasks(
     spark: SparkSession, tasks: Sequence[Sequence[str]], work: Work, progress: TaskProgress
 ) -> list[str]:
-    """Run ``work`` on every item, each inner sequence in a task of its own.
+    """Run ``work`` on every item, with one task for each inner sequence.
 
     Args:
         spark: The session.
         tasks: The items of each task.
-        work: Runs on the executors, perhaps more than once for an item: Spark retries tasks.
-        progress: Called now and then, in the caller's thread.
+        work: Runs on the executors, possibly more than once per item, because Spark retries tasks.
+        progress: Called from time to time in the caller's thread.
 
     Returns:
-        What ``work`` returned, in no certain order.
+        The results of ``work`` in undefined order.
 
     Raises:
         IntarsiaError: If the executors' Python lacks this package.
@@ -54,14 +54,14 @@ def run_tasks(
         return []
     frozen = tuple(tuple(items) for items in tasks)
 
-    # A closure, so that Spark sends it whole; all that it calls is found in the executors' own packages.
+    # a closure, because Spark serializes it; the functions that it calls are imported on the executors
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for ordinal in batch.column(0).to_pylist():
                 for item in frozen[ordinal]:
                     yield pa.record_batch([pa.array([work(item)], pa.string())], names=["outcome"])
 
-    # As many rows as partitions: range puts exactly one into each.
+    # as many rows as partitions, so that range puts exactly one into each
     frame = spark.range(0, len(frozen), 1, len(frozen)).mapInArrow(run, "outcome string")
     watch = _ConnectWatch(spark) if is_connect(spark) else _ClassicWatch(spark)
     try:
@@ -69,16 +69,17 @@ def run_tasks(
     except Exception as error:
         if "No module named 'intarsia'" in str(error):
             raise IntarsiaError(
-                "Spark's executors run a Python that lacks intarsia: install it there, or set PYSPARK_PYTHON "
-                "to a Python that has it, before the session starts (for a local session: sys.executable)"
+                "Spark's executors run a Python without intarsia; install it there, or set PYSPARK_PYTHON to "
+                "a Python that has it before the session starts (sys.executable for a local session)",
+                reason="missing-on-executors",
             ) from error
         raise
     progress(len(frozen), len(frozen))
     return [row[0] for row in rows]
 
 
-def _collect(spark: SparkSession, frame: Any, watch: Any, tell: Callable[[int], None]) -> list[Any]:
-    """Collect in another thread, so that this one can tell how far it is, and hears Ctrl-C at once."""
+def _collect(spark: SparkSession, frame: Any, watch: Any, report: Callable[[int], None]) -> list[Any]:
+    """Collect in another thread, so that this one can report progress and react to Ctrl-C at once."""
     from pyspark import InheritableThread
 
     rows: list[Any] = []
@@ -88,7 +89,7 @@ def _collect(spark: SparkSession, frame: Any, watch: Any, tell: Callable[[int], 
         try:
             with watch.mark():
                 rows.extend(frame.collect())
-        except BaseException as error:  # noqa: BLE001  raised again below, where somebody waits for it
+        except BaseException as error:  # noqa: BLE001  raised below, in the waiting thread
             failures.append(error)
 
     thread = InheritableThread(target=collect, session=spark, daemon=True)
@@ -100,8 +101,8 @@ def _collect(spark: SparkSession, frame: Any, watch: Any, tell: Callable[[int], 
             done = watch.tasks_done()
             if done > last:
                 last = done
-                tell(done)
-    except BaseException:  # Ctrl-C, or a callback that failed: nobody waits for the rest
+                report(done)
+    except BaseException:  # Ctrl-C, or an error of the callback
         watch.cancel()
         thread.join()
         raise
@@ -111,7 +112,7 @@ def _collect(spark: SparkSession, frame: Any, watch: Any, tell: Callable[[int], 
 
 
 class _ClassicWatch:
-    """A job of a classic session, found again by its tag."""
+    """A job of a classic session, identified by its tag."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._context = spark.sparkContext
@@ -119,7 +120,7 @@ class _ClassicWatch:
 
     @contextlib.contextmanager
     def mark(self) -> Iterator[None]:
-        """Jobs that this thread starts inside the block carry the tag."""
+        """Tag the jobs that this thread starts inside the block."""
         self._context.addJobTag(self._tag)
         try:
             yield
@@ -137,13 +138,13 @@ class _ClassicWatch:
                 for job in self._context._jsc.sc().statusTracker().getJobIdsForTag(self._tag)
             ]
             stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
-        except Exception:  # noqa: BLE001  the JVM is not ours; how far it is may stay unknown
+        except Exception:  # noqa: BLE001  progress is optional
             return 0
         return sum(stage.numCompletedTasks for stage in stages if stage)
 
 
 class _ConnectWatch:
-    """An operation of a Connect session."""
+    """An operation of a Connect session, identified by its tag."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -153,7 +154,7 @@ class _ConnectWatch:
 
     @contextlib.contextmanager
     def mark(self) -> Iterator[None]:
-        """Operations that this thread starts inside the block carry the tag."""
+        """Tag the operations that this thread starts inside the block."""
         self._thread = threading.current_thread()
         self._spark.addTag(self._tag)
         self._spark.registerProgressHandler(self._hear)
@@ -170,6 +171,6 @@ class _ConnectWatch:
         return self._done
 
     def _hear(self, stages: Any, **_: Any) -> None:
-        # Handlers hear of every operation of the session; ours runs in the thread that marked it.
+        # handlers are called for every operation of the session; ours runs in the thread that tagged it
         if threading.current_thread() is self._thread:
             self._done = sum(stage.num_completed_tasks for stage in stages or ())

@@ -1,7 +1,7 @@
-"""The files that Spark would read, where they lie below what the user named, and how Python opens them.
+"""List the files that Spark would read, with their partition values, and convert their names for Python.
 
-Spark's own list is taken, not `intarsia.lake.discovery`'s: which folders count, which names hide, and where
-partition columns begin differ in small ways, and a file more or less would be a wrong answer.
+The list comes from Spark, not from `intarsia.lake.discovery`. The two differ in details of hidden names and
+partition columns, and an additional or missing file would change the result.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Listing:
     """The files of a frame.
 
     Attributes:
-        files: All of them.
-        base_path: The folder below which partition columns begin; None where there are none.
+        files: All files.
+        base_path: The folder below which partition columns begin; None without partition columns.
     """
 
     files: tuple[DataFile, ...]
@@ -39,21 +39,21 @@ class Listing:
 
 
 def uncached(spark: SparkSession) -> DataFrameReader:
-    """A reader whose frames never come from Spark's cache, on classic sessions and on Connect.
+    """Return a reader whose frames never come from Spark's cache, on classic sessions and on Connect.
 
-    Spark puts cached data in the place of every relation that has the same paths and the same options as a
-    cached one. Such a frame names no input files, and has the rows that the files held when it was cached.
-    An option that no other frame has keeps them apart; Spark itself does not know it.
+    Spark substitutes cached data for every relation with the same paths and options as a cached one. The
+    resulting frame has no input files, and contains the rows from the time of caching. A unique option, which
+    Spark ignores, prevents the substitution.
     """
     return spark.read.option("intarsia.read", str(uuid.uuid4()))
 
 
 def list_files(frame: DataFrame, paths: Sequence[str]) -> Listing | None:
-    """The files of a frame that ``uncached(spark).parquet(*paths)`` gave.
+    """Return the files of a frame made by ``uncached(spark).parquet(*paths)``.
 
     Returns:
-        None where it cannot be told where partition columns begin, and where Spark names no file: that is no
-        proof that there are none.
+        The listing. None if it is unclear where partition columns begin, or if Spark lists no files, which
+        does not prove that there are none.
     """
     files = []
     roots: dict[str, None] = {}
@@ -74,21 +74,21 @@ def list_files(frame: DataFrame, paths: Sequence[str]) -> Listing | None:
         return None
     if not any(file.partition for file in files):
         return Listing(tuple(files), None)
-    # Spark takes one base path only; with several it could not be told which columns each file has
+    # Spark supports only one base path, so with several the partition columns of a file are unclear
     return Listing(tuple(files), _GLOB.sub(r"\\\g<0>", next(iter(roots)))) if len(roots) == 1 else None
 
 
 def spark_path(file: DataFile) -> str:
-    """The argument for ``spark.read.parquet`` that means a file, whatever its name."""
+    """Return the argument for ``spark.read.parquet`` that selects exactly this file."""
     return _GLOB.sub(r"\\\g<0>", file.uri)
 
 
 def _data_file(uri: str, folders: Sequence[str]) -> DataFile:
-    """A file of a frame.
+    """Return a file of a frame.
 
     Args:
-        uri: Its name as Hadoop writes it: ``file:/lake/x.parquet``, ``s3a://bucket/x.parquet``.
-        folders: The folders between what the user named and the file.
+        uri: Its name in Hadoop's form: ``file:/lake/x.parquet``, ``s3a://bucket/x.parquet``.
+        folders: The folders between the user's path and the file.
     """
     values: dict[str, str | None] = {}
     for folder in folders:
@@ -96,20 +96,20 @@ def _data_file(uri: str, folders: Sequence[str]) -> DataFile:
         if equals:
             values[_unescape(name)] = None if value == HIVE_NULL else _unescape(value)
     path = python_path(uri, decode=False)
-    # an object's size is asked for when it is opened
+    # the size of an object is requested when it is opened
     size_bytes = os.path.getsize(path) if os.path.exists(path) else 0
     return DataFile(path, size_bytes, tuple(values.items()), uri=uri)
 
 
 def list_by_spark(spark: SparkSession, path: str) -> list[DataFile]:
-    """Files below a path that only Spark can list; their content is not read."""
+    """List files below a path that only Spark can list, without reading their content."""
     frame = uncached(spark).format("binaryFile").option("recursiveFileLookup", "true").load(path)
     rows = frame.select("path", "length").collect()
     return [DataFile(python_path(row["path"]), row["length"], uri=row["path"]) for row in rows]
 
 
 def python_path(uri: str, *, decode: bool = True) -> str:
-    """A path or URI of Spark's as Python opens it: a local path, or a URL that obstore knows.
+    """Convert a path or URI from Spark to a local path, or to a URL that obstore supports.
 
     Example:
         >>> python_path("file:///lake/a%20b.parquet"), python_path("s3a://bucket/x.parquet")
@@ -130,7 +130,7 @@ def python_path(uri: str, *, decode: bool = True) -> str:
 
 
 def _absolute(path: str) -> str:
-    """A user's path without scheme and host; Spark's working directory is this process's."""
+    """Return a user's path without scheme and host; Spark has the working directory of this process."""
     scheme = _SCHEME.match(path)
     return path[scheme.end() :] if scheme else os.path.abspath(path)
 
@@ -140,7 +140,7 @@ def _segments(path: str) -> list[str]:
 
 
 def _lies_below(segments: list[str], pattern: list[str]) -> bool:
-    """Whether a file may be, or lie below, what a path or glob means; a wildcard stands for one segment."""
+    """Return whether a file may be equal to or below a path or glob; a wildcard matches one segment."""
     if len(pattern) > len(segments) or any("{" in part for part in pattern):
         return False
     return all(
@@ -150,5 +150,5 @@ def _lies_below(segments: list[str], pattern: list[str]) -> bool:
 
 
 def _unescape(text: str) -> str:
-    """A partition's name or value from a folder's name, as Spark reads it: each ``%XX`` is one character."""
+    """Decode a partition's name or value as Spark does: each ``%XX`` is one character."""
     return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)

@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 def local_session(
     folder: str | os.PathLike[str], *, name: str = "intarsia", threads: int = 2
 ) -> SparkSession:
-    """Start Spark in this process' own JVM, in UTC, seen by nobody else on the network.
+    """Start Spark in a JVM of this process, in UTC, not reachable over the network.
 
     Args:
-        folder: Where Spark puts what it needs while it runs.
-        name: The application's name.
-        threads: Tasks at a time.
+        folder: Folder for the temporary files of Spark.
+        name: Name of the application.
+        threads: Number of concurrent tasks.
 
     Raises:
-        JavaNotFoundError: If there is no Java that Spark can run on.
+        JavaNotFoundError: If Java 17 or 21 is not installed.
     """
     ensure_java()
-    # the executors' Python has to have this package
+    # the Python of the executors needs this package
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
@@ -39,7 +39,7 @@ def local_session(
         "spark.driver.extraJavaOptions": f"-Dderby.system.home={root}",
         "spark.local.dir": os.path.join(root, "local"),
         "spark.log.level": "ERROR",
-        "spark.sql.artifact.isolation.enabled": "false",  # else a folder "artifacts" appears where one stands
+        "spark.sql.artifact.isolation.enabled": "false",  # avoids a folder "artifacts" in the working folder
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": os.path.join(root, "warehouse"),

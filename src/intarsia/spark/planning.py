@@ -1,4 +1,4 @@
-"""Which files of a lake Spark need not read, by the planner that tables use."""
+"""Decide which files of a lake Spark need not read, with the planner that tables use."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class FilePlanner:
     """Chooses files by their partition values and indexes.
 
     Args:
-        binder: What is asked of each file.
-        count_pages: Whether the report shall say which pages would be read; takes a little longer.
+        binder: Binds the query to each file.
+        count_pages: Whether the report counts the pages to read, which takes a little longer.
 
     Attributes:
-        report: What the last call judged, and which index excluded what.
+        report: The files of the last call, and what each index excluded.
     """
 
     def __init__(self, binder: SparkBinder, *, count_pages: bool = False) -> None:
@@ -32,7 +32,7 @@ class FilePlanner:
         self.report = ScanReport(rows_matched=None, bytes_planned=0)
 
     def surviving(self, files: Sequence[DataFile]) -> list[DataFile]:
-        """The files that may hold matching rows, in their order; one that cannot be planned is kept."""
+        """Return the files that might contain matching rows, and those that cannot be planned, in order."""
         self.report = ScanReport(files_total=len(files), rows_matched=None, bytes_planned=0)
         if not files:
             return []
@@ -47,12 +47,12 @@ class FilePlanner:
                 self.report.add_unopened(entry.size_bytes, found.column)
                 return False
             with closing(found.query):
-                return self._judge(found)
-        except Exception as error:  # noqa: BLE001  Spark reads the file, or says what is wrong with it
+                return self._has_candidates(found)
+        except Exception as error:  # noqa: BLE001  Spark reads the file, or raises its own error
             self.report.add_unplanned(entry.path, error)
             return True
 
-    def _judge(self, planned: OpenPlan) -> bool:
+    def _has_candidates(self, planned: OpenPlan) -> bool:
         rows = planned.plan.candidates
         counts = ReadCounts(rows_candidate=rows.num_rows)
         if self._count_pages:

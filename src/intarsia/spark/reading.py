@@ -1,4 +1,4 @@
-"""`read`: Spark's own reader over the files that Intarsia's indexes leave; `explain`: which, and why."""
+"""`read`: Spark's own reader over the files that are not excluded; `explain`: which files, and why."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ def read(
     where: str | Column | None = None,
     columns: Sequence[str] | None = None,
 ) -> DataFrame:
-    """A frame over a lake that reads only the files which may hold matching rows.
+    """Return a frame over a lake that reads only the files that might contain matching rows.
 
-    The same rows as ``spark.read.parquet(path).where(where)``: the files are chosen here, once, by partition
-    values and by every index that they hold; Spark's native reader reads them, and applies ``where``.
+    It has the same rows as ``spark.read.parquet(path).where(where)``. This call selects the files by
+    partition values and by all their indexes. Spark's native reader reads them and applies ``where``.
 
-    What the session has cached of the lake is neither used nor changed: the rows are those of the files as
-    they are now, also where ``spark.read.parquet(path)`` would still give cached rows of files that other
-    programs have replaced. The frame that is returned can be cached like any other.
+    The frame neither uses nor changes the session's cache. It returns the current rows, even where
+    ``spark.read.parquet(path)`` would return cached rows of files that other programs have replaced. The
+    frame can be cached like any other.
 
     Args:
         spark: The session; classic or Connect.
-        path: As ``spark.read.parquet`` takes it: a folder, a file, a glob, or a list of these.
-        where: A predicate in Spark SQL. Conditions that are not understood here prune nothing, but
-            those beside them under AND still do. A ``Column`` is Spark's alone: no file is left out by it.
+        path: A path as for ``spark.read.parquet``: a folder, a file, a glob, or a list of these.
+        where: A predicate in Spark SQL. Conditions that Intarsia does not understand prune nothing, but other
+            conditions in the same AND still do. A ``Column`` prunes nothing.
         columns: Columns of the result; None for all.
 
     Returns:
-        A lazy frame. Files that are written later are not in it.
+        A lazy frame. It does not contain files that are written later.
 
     Raises:
-        AnalysisException: Whatever Spark finds wrong with ``path``, ``where`` or ``columns``.
+        AnalysisException: If Spark rejects ``path``, ``where`` or ``columns``.
 
     Example:
         >>> from intarsia import spark as ias
@@ -64,13 +64,13 @@ def read(
     whole = uncached(spark).parquet(*paths)
     frame = whole if where is None else whole.where(where)
     if isinstance(where, str):
-        listing = _listing(spark, whole, paths)
+        listing = plannable_listing(spark, whole, paths)
         if listing is not None:
-            planner = _planner(spark, whole, where)
+            planner = file_planner(spark, whole, where)
             kept = planner.surviving(listing.files) if planner is not None else list(listing.files)
             if planner is not None:
                 warn_of_ignored(planner.report.ignored)
-            if listing.files and not kept:  # each file was judged, and none may match
+            if listing.files and not kept:  # every file is excluded
                 frame = frame.limit(0)
             elif len(kept) < len(listing.files):
                 frame = _over(spark, whole, listing, [spark_path(file) for file in kept]).where(where)
@@ -80,10 +80,10 @@ def read(
 def explain(
     spark: SparkSession, path: Source, where: str | None = None, columns: Sequence[str] | None = None
 ) -> ScanReport:
-    """What `read` would have Spark read, and which index excludes what; no data page is read.
+    """Report what `read` would read, and what each index excludes, without reading data pages.
 
-    Of the files that are left, row groups and pages are counted as Intarsia would read them; Spark itself
-    skips by statistics, page indexes and Bloom filters, but not by embedded indexes.
+    Row groups and pages are counted as if Intarsia read the remaining files. Spark itself skips by
+    statistics, page indexes and Bloom filters, but not by embedded indexes.
 
     Args:
         spark: The session.
@@ -100,9 +100,9 @@ def explain(
     paths = _paths(path)
     whole = uncached(spark).parquet(*paths)
     if where is not None:
-        whole.where(where).schema  # noqa: B018  Spark's own opinion of it comes first
-    listing = _listing(spark, whole, paths)
-    planner = _planner(spark, whole, where, columns, count_pages=True)
+        whole.where(where).schema  # noqa: B018  raises Spark's own errors first
+    listing = plannable_listing(spark, whole, paths)
+    planner = file_planner(spark, whole, where, columns, count_pages=True)
     if listing is None or planner is None:
         count = len(whole.inputFiles())
         return ScanReport(files_total=count, files_read=count, seconds=time.perf_counter() - started)
@@ -116,11 +116,11 @@ def _paths(path: Source) -> list[str]:
 
 
 def _setting(spark: SparkSession, key: str) -> str:
-    """A setting as text; empty if this Spark does not know it."""
+    """Return a setting as a string; empty if this version of Spark does not have it."""
     try:
-        # without a default of our own: Spark would refuse one that is not of the setting's type
+        # without a default, because Spark checks its type
         return str(spark.conf.get(key))
-    except Exception:  # noqa: BLE001  Spark's versions raise different errors for a key that they do not know
+    except Exception:  # noqa: BLE001  the error for an unknown key depends on Spark's version
         return ""
 
 
@@ -128,15 +128,15 @@ def _is_on(spark: SparkSession, key: str) -> bool:
     return _setting(spark, key).lower() == "true"
 
 
-def _listing(spark: SparkSession, whole: DataFrame, paths: Sequence[str]) -> Listing | None:
-    """The files, if they can be planned here at all."""
+def plannable_listing(spark: SparkSession, whole: DataFrame, paths: Sequence[str]) -> Listing | None:
+    """Return the files; None if they cannot be planned in this process."""
     local = any("://" not in path or path.startswith("file:") for path in paths)
     if local and is_connect(spark) and getattr(spark.client, "host", "localhost") not in _LOCAL_HOSTS:
-        return None  # a local path of the server's is not the one here
+        return None  # a local path on the server is not accessible here
     return list_files(whole, paths)
 
 
-def _planner(
+def file_planner(
     spark: SparkSession,
     whole: DataFrame,
     where: str | None,
@@ -144,7 +144,7 @@ def _planner(
     *,
     count_pages: bool = False,
 ) -> FilePlanner | None:
-    """The judge of files; None where Spark finds columns by more than their names."""
+    """Return the planner; None if Spark does not resolve columns by name alone."""
     if _is_on(spark, "spark.sql.parquet.fieldId.read.enabled"):
         return None
     schema = whole.schema
@@ -175,7 +175,7 @@ def _planner(
 def _weakened(
     spark: SparkSession, where: str, find: Callable[[tuple[str, ...]], SparkColumn | None]
 ) -> Predicate:
-    """The predicate, weakened twice: to learn which moments it names, then with what Spark says they are."""
+    """Weaken the predicate twice: to collect its datetime literals, and with their values from Spark."""
     utc = _setting(spark, "spark.sql.session.timeZone") in _UTC
     names = _is_on(spark, "spark.sql.ansi.doubleQuotedIdentifiers")
     asked: dict[str, Any] = {}
@@ -188,14 +188,14 @@ def _weakened(
         return predicate
     try:
         row = spark.sql("SELECT " + ", ".join(asked)).collect()[0]
-    except Exception:  # noqa: BLE001  then what these moments are is not known, and nothing is pruned by them
+    except Exception:  # noqa: BLE001  conditions on datetime literals then prune nothing
         return predicate
     asked.update(zip(asked, row, strict=True))
     return weaken(where, find, asked.get, utc=utc, double_quotes_name=names)
 
 
 def _is_trivial(predicate: Predicate) -> bool:
-    """Whether it leaves out nothing, whatever a file holds."""
+    """Return whether the predicate can never exclude a file."""
     if isinstance(predicate, And):
         return all(_is_trivial(child) for child in predicate.children)
     if isinstance(predicate, Or):
@@ -204,7 +204,7 @@ def _is_trivial(predicate: Predicate) -> bool:
 
 
 def _over(spark: SparkSession, whole: DataFrame, listing: Listing, files: Sequence[str]) -> DataFrame:
-    """A frame over some of the files, with the schema of all."""
+    """Return a frame over some of the files, with the schema of all files."""
     reader = uncached(spark).schema(whole.schema)
     if listing.base_path is not None:
         reader = reader.option("basePath", listing.base_path)
@@ -214,9 +214,9 @@ def _over(spark: SparkSession, whole: DataFrame, listing: Listing, files: Sequen
 
 @contextlib.contextmanager
 def _listing_on_the_driver(spark: SparkSession, count: int) -> Iterator[None]:
-    """Above 32 paths Spark starts a job to look for them, which takes 20 times as long as to look."""
+    """List on the driver: above 32 paths Spark starts a job, which takes 20 times as long."""
     before = _setting(spark, _LISTING_THRESHOLD)
-    # a Connect session looks when the frame runs, which is later
+    # a Connect session lists later, when the frame runs
     if is_connect(spark) or not before.isdigit() or int(before) >= count:
         yield
         return
@@ -228,7 +228,7 @@ def _listing_on_the_driver(spark: SparkSession, count: int) -> Iterator[None]:
 
 
 def _quoted(whole: DataFrame, columns: Sequence[str]) -> list[str]:
-    """Names for ``select``: one that is a column's whole name means that column, dots or not."""
+    """Return names for ``select``; a name that equals a column's whole name is quoted because of its dots."""
     if isinstance(columns, str):
         columns = [columns]
     dotted = {name for name in whole.columns if "." in name or "`" in name}

@@ -1,8 +1,7 @@
-"""Columns as Spark sees them, and how Spark compares them with literals.
+"""Columns with their types in Spark, and how Spark compares them with literals.
 
-Only comparisons whose outcome is surely the one that Intarsia would find are let through: where Spark
-would round, parse or cast on the way, or might do so under some setting, the answer is "unknown", and
-unknown prunes nothing.
+Only comparisons for which Spark and Intarsia certainly agree are supported. If Spark would round, parse or
+cast, or might do so under some setting, the result is "unknown", which prunes nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ INTEGERS: Final = frozenset(INTEGER_BITS)
 FLOATS: Final = frozenset(("float", "double"))
 TEMPORAL: Final = frozenset(("date", "timestamp", "timestamp_ntz"))
 
-#: Integers up to here are doubles, and floats, exactly.
+#: Integers up to here have an exact double, or float.
 _EXACT_IN_DOUBLE: Final = 2**53
 _EXACT_IN_FLOAT: Final = 2**24
 
@@ -33,7 +32,7 @@ _DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
 _DECIMAL_DIGITS: Final = 38
 _LITERAL_DIGITS: Final = 15
 
-#: Spark may shift older dates and times of files by old writers to another calendar when it reads them.
+#: Spark may convert older dates and times by old writers to another calendar.
 OLDEST_CERTAIN: Final = dt.datetime(1900, 1, 3)
 
 
@@ -44,7 +43,7 @@ class Literal:
     Attributes:
         type: Its type in Spark: ``null``, ``boolean``, ``int``, ``decimal``, ``double``, ``float``,
             ``string``, ``binary``, ``date``, ``timestamp`` or ``timestamp_ntz``.
-        value: Its value; for the last three the text in the quotes.
+        value: Its value; for the last three types the quoted text.
     """
 
     type: str
@@ -53,11 +52,11 @@ class Literal:
 
 @dataclass(frozen=True)
 class SparkColumn:
-    """A column, or a field of structs, as Spark sees it.
+    """A column, or a field of structs, in Spark's schema.
 
     Attributes:
         path: Its names in Spark's schema.
-        type: Spark's name of its type; ``unknown`` where comparisons follow rules of their own.
+        type: Spark's name of its type; ``unknown`` for types with special comparison rules.
     """
 
     path: Path
@@ -65,7 +64,7 @@ class SparkColumn:
 
 
 def resolve(schema: Any, parts: tuple[str, ...], *, case_sensitive: bool) -> SparkColumn | None:
-    """The column that Spark means by some identifiers; None if there is none, or more than one.
+    """Return the column that Spark resolves from identifiers; None if it is missing or ambiguous.
 
     Args:
         schema: The frame's ``StructType``.
@@ -84,15 +83,15 @@ def resolve(schema: Any, parts: tuple[str, ...], *, case_sensitive: bool) -> Spa
         field = found[0]
         path.append(field.name)
         data_type = field.dataType
-    # CHAR(n) pads what it is compared with; it shows in the metadata only
+    # CHAR(n) pads the other operand; only the metadata shows this type
     padded = any("CHAR" in key.upper() for key in field.metadata or {})
     return SparkColumn(tuple(path), "unknown" if padded else data_type.simpleString())
 
 
 def comparable(column: SparkColumn, literal: Literal) -> Any:
-    """A literal's value as Spark compares the column with it; None where that is not certain.
+    """Return the value that Spark compares the column with; None if that is uncertain.
 
-    Not for NULL, NaN and temporal columns.
+    NULL, NaN and temporal columns are not supported.
     """
     type_name, value = literal.type, literal.value
     if column.type in INTEGERS:
@@ -114,7 +113,7 @@ def comparable(column: SparkColumn, literal: Literal) -> Any:
 
 
 def _fits(precision: int, scale: int, literal: int | Decimal) -> bool:
-    """Whether the type to which Spark widens a decimal column and a literal holds both without rounding."""
+    """Return whether Spark's common type of a decimal column and a literal represents both exactly."""
     if isinstance(literal, int):  # an INT is a decimal(10, 0), a BIGINT a decimal(20, 0)
         literal_whole, literal_scale = 10 if abs(literal) < 2**31 else 20, 0
     else:
@@ -125,7 +124,7 @@ def _fits(precision: int, scale: int, literal: int | Decimal) -> bool:
 
 
 def number(text: str) -> Literal | None:
-    """A number as it stands in SQL text, without a suffix.
+    """Parse a number in SQL text, without a suffix.
 
     Example:
         >>> number("42"), number("1.50").type, number("1e3")
@@ -142,10 +141,10 @@ def number(text: str) -> Literal | None:
 
 
 def cast(literal: Literal, target: str, sizes: tuple[int, ...] = ()) -> Literal | None:
-    """A cast of a literal, where its outcome is the same in every mode of Spark.
+    """Cast a literal, if the outcome is the same in every mode of Spark.
 
     Args:
-        literal: What is cast.
+        literal: The literal to cast.
         target: sqlglot's name of the type.
         sizes: Precision and scale, or a length.
     """
@@ -159,7 +158,7 @@ def cast(literal: Literal, target: str, sizes: tuple[int, ...] = ()) -> Literal 
             return Literal("timestamp_ntz", value)
         if target in ("DOUBLE", "FLOAT") and value.lower() in ("nan", "infinity", "-infinity"):
             return Literal(target.lower(), float(value))
-        # 1.5BD comes as CAST('1.5' AS DECIMAL(2, 1)); any other precision could round, there or later
+        # sqlglot parses 1.5BD as CAST('1.5' AS DECIMAL(2, 1)); any other precision could round
         parsed = number(value) if target == "DECIMAL" else None
         if parsed is None or parsed.type != "decimal":
             return None
@@ -175,13 +174,13 @@ def cast(literal: Literal, target: str, sizes: tuple[int, ...] = ()) -> Literal 
     return None
 
 
-def holds_as_is(spark_type: str, arrow_type: pa.DataType) -> bool:
-    """Whether Spark reads a file's column of this Arrow type as the very values that Arrow has.
+def reads_as_is(spark_type: str, arrow_type: pa.DataType) -> bool:
+    """Return whether Spark reads a file's column of this Arrow type as the same values as Arrow.
 
-    Nanoseconds, UUIDs and whatever else is read another way are left out. `intarsia.spark.int96` has INT96.
+    It does not for nanoseconds, UUIDs and others. `intarsia.spark.int96` handles INT96.
     """
     data_type = comparison_type(arrow_type)
-    if spark_type in INTEGERS:  # of a wider one Spark keeps the low bits, and may take the top one for a sign
+    if spark_type in INTEGERS:  # Spark truncates wider integers, and may read the top bit as a sign
         bits = INTEGER_BITS[spark_type] - pa.types.is_unsigned_integer(data_type)
         return bool(pa.types.is_integer(data_type) and data_type.bit_width <= bits)
     if spark_type in FLOATS:
@@ -206,7 +205,7 @@ def holds_as_is(spark_type: str, arrow_type: pa.DataType) -> bool:
 
 
 def partition_value(text: str | None, spark_type: str) -> pa.Scalar | None:
-    """A partition's value as Spark reads it; None where that is not certain."""
+    """Return a partition value as Spark reads it; None if that is uncertain."""
     if spark_type in ("int", "bigint"):
         if text is None or re.fullmatch(r"-?\d{1,18}", text):
             return pa.scalar(None if text is None else int(text), pa.int64())

@@ -1,12 +1,12 @@
-"""A predicate in Spark SQL -> predicate nodes that every row which Spark selects meets.
+"""Convert a predicate in Spark SQL to predicate nodes that are true for every row that Spark selects.
 
-Spark decides which rows match; this decides which files may be left out. So it may be weaker than the text,
-never stronger: whatever is not surely understood becomes TRUE. NOT is pushed to the leaves on the way, and
-there is none in what comes out, so that TRUE stays the weaker answer.
+Spark decides which rows match; these nodes only decide which files can be excluded. So they may be weaker
+than the SQL text, but never stronger: conditions that are not fully understood become TRUE. NOT is pushed
+down to the conditions, and the result contains none, so that TRUE is always the weaker answer.
 
-Values under these nodes are compared as Spark does: NaN equals itself and is greater than every number. For
-columns of floats the nodes say so by comparing with infinity (NaN is the only value ``> inf``), and
-`spark_semantics` turns bound nodes accordingly.
+The nodes compare values as Spark does: NaN equals itself and is greater than every number. For columns of
+floats they express this by comparing with infinity (only NaN is ``> inf``), and `spark_semantics` converts
+bound nodes accordingly.
 """
 
 from __future__ import annotations
@@ -52,58 +52,58 @@ _COMPARISONS: Final[dict[str, Op]] = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": 
 _MIRRORED: Final[dict[Op, Op]] = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _OPPOSITE: Final[dict[Op, Op]] = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
-# Spark's versions and settings differ on escapes and on doubled quotes; comments may be hints.
-_NOT_ONE_MEANING: Final = re.compile(r"""\\|--|/\*|''|\"\"""")
+# The meaning of escapes and doubled quotes depends on Spark's version and settings; comments may be hints.
+_AMBIGUOUS: Final = re.compile(r"""\\|--|/\*|''|\"\"""")
 
-# Java's regular expressions and RE2's are the same where there is nothing in them but such characters.
+# Regular expressions of only these characters mean the same in Java and RE2.
 _PLAIN_REGEX: Final = re.compile(r"(\^?)([A-Za-z0-9 _/:,@=%-]+)")
 
-# A function may be a session's own, of any meaning, so contains() and its like are left to Spark; an operator
-# is Spark's. sqlglot does not tell like(a, b) from a LIKE b.
+# Sessions can redefine functions, so contains() and similar ones are left to Spark; operators are safe.
+# sqlglot does not distinguish like(a, b) from a LIKE b.
 _TEXT_FUNCTION: Final = re.compile(r"(like|regexp\w*)[\s`]*\(", re.IGNORECASE)
 
-# What Spark reads as a moment in more than one way (such as 'now', or a bare time of day) does not start so.
+# Ambiguous datetime strings (such as 'now', or a bare time of day) do not start like this.
 _MOMENT: Final = re.compile(r"\d{4}(-[0-9A-Za-z:+./_ \-]*)?")
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 _DAY: Final = dt.timedelta(days=1)
 _EPOCH: Final = dt.datetime(1970, 1, 1)
 
-# TIMESTAMP alone means what a setting says.
+# The meaning of TIMESTAMP alone depends on a setting.
 _SQL_TYPES: Final = {"date": "date", "timestamp": "timestamp_ltz", "timestamp_ntz": "timestamp_ntz"}
 
 #: The value of a constant expression in Spark SQL: a date, a datetime without zone, microseconds, or None.
 Moments = Callable[[str], "dt.date | int | None"]
 
-#: Finds the column that some identifiers mean.
+#: Returns the column for identifiers.
 Resolver = Callable[[tuple[str, ...]], "SparkColumn | None"]
 
 
 def weaken(
     text: str, resolve: Resolver, moments: Moments, *, utc: bool, double_quotes_name: bool
 ) -> Predicate:
-    """Nodes that are true for every row for which a predicate in Spark SQL is true.
+    """Return nodes that are true for every row for which a predicate in Spark SQL is true.
 
     Args:
         text: The predicate.
-        resolve: Finds columns.
-        moments: Has Spark evaluate dates and times, since what they mean depends on its session.
+        resolve: Resolves columns.
+        moments: Evaluates datetime expressions in Spark, because their value depends on its session.
         utc: Whether the session's time zone is UTC.
-        double_quotes_name: Whether double quotes mean a name; else they mean text.
+        double_quotes_name: Whether double quotes delimit names instead of strings.
 
     Returns:
-        ``And``, ``Or``, ``Constant``, ``Comparison``, ``In``, ``IsNull`` and ``Like`` only; columns are
-        paths in Spark's schema.
+        Nodes of the types ``And``, ``Or``, ``Constant``, ``Comparison``, ``In``, ``IsNull`` and ``Like``;
+        columns are paths in Spark's schema.
     """
     import sqlglot
     from sqlglot import exp
     from sqlglot.errors import SqlglotError
 
-    if _NOT_ONE_MEANING.search(text) or (double_quotes_name and '"' in text) or _TEXT_FUNCTION.search(text):
+    if _AMBIGUOUS.search(text) or (double_quotes_name and '"' in text) or _TEXT_FUNCTION.search(text):
         return _TRUE
     try:
         tree = sqlglot.parse_one(text, dialect="spark", into=exp.Condition)
         return _Weakener(resolve, moments, utc).node(tree, negate=False)
-    except (SqlglotError, RecursionError):  # Spark may well understand it
+    except (SqlglotError, RecursionError):  # Spark may still understand it
         return _TRUE
 
 
@@ -114,9 +114,9 @@ class _Weakener:
         self._utc = utc
 
     def node(self, node: Any, *, negate: bool) -> Predicate:
-        """A sqlglot expression, or its negation."""
+        """Convert a sqlglot expression or its negation."""
         node_type = type(node).__name__
-        if node.args.get("negate") and node_type != "Like":  # another version's way to write NOT
+        if node.args.get("negate") and node_type != "Like":  # some versions of sqlglot express NOT like this
             return _TRUE
         if node_type == "Paren":
             return self.node(node.this, negate=negate)
@@ -185,7 +185,7 @@ class _Weakener:
         path = column.path
         if not (column.type == "timestamp_ntz" and literal.type == "timestamp") or self._utc:
             return Comparison(path, op, moment)
-        # Spark takes the values for times of the session's zone, where an hour may come twice or never
+        # Spark reads the values in the session's time zone, where an hour may occur twice or not at all
         assert isinstance(moment, dt.datetime)
         if op == "<>":
             return IsNull(path, negated=True)
@@ -193,12 +193,12 @@ class _Weakener:
         return And((later, earlier)) if op == "=" else later if op in ("<", "<=") else earlier
 
     def _moment(self, column: SparkColumn, literal: Literal) -> Any:
-        """A literal in the values of a temporal column; None where that is not certain."""
+        """Return a literal as a value of a temporal column; None if that is uncertain."""
         if literal.type not in ("string", *TEMPORAL) or not _MOMENT.fullmatch(literal.value):
             return None
         if column.type == "date" and literal.type not in ("string", "date"):
             return None
-        # a string is read as the column's type, which also is how a typed literal is read
+        # Spark parses a string as the column's type, and a typed literal in the same way
         own_type = column.type if literal.type == "string" else literal.type
         sql = f"try_cast('{literal.value}' AS {_SQL_TYPES[own_type]})"
         if own_type != column.type:
@@ -234,7 +234,7 @@ class _Weakener:
         literals = [_literal(item) for item in node.expressions]
         present = [item for item in literals if item is not None and item.type != "null"]
         if None in literals or not literals or len({item.type for item in present}) > 1:
-            return _TRUE  # lists of several types are cast to one that holds them all
+            return _TRUE  # Spark casts lists of several types to a common one
         values = [self._listed(column, item) for item in present]
         if any(value is None for value in values):
             return _TRUE
@@ -247,8 +247,8 @@ class _Weakener:
         return among if len(numbers) == len(values) else Or((among, _compare_nan(column.path, "=")))
 
     def _listed(self, column: SparkColumn, literal: Literal) -> Any:
-        """A value of a list; None where it is not certain which one."""
-        if column.type in TEMPORAL:  # text in a list may have Spark compare both sides as text
+        """Return a value of a list; None if it is uncertain."""
+        if column.type in TEMPORAL:  # with a string in the list Spark may compare both sides as strings
             return self._moment(column, literal) if literal.type == column.type else None
         if literal.type in ("double", "float") and math.isnan(literal.value):
             return literal.value if column.type in FLOATS else None
@@ -288,7 +288,7 @@ class _Weakener:
 
 
 def _literal(node: Any) -> Literal | None:
-    """A literal as Spark types it; None if it is none, or an unusual one."""
+    """Return a literal with Spark's type; None if it is not a literal, or an unusual one."""
     node_type = type(node).__name__
     if node_type == "Paren":
         return _literal(node.this)
@@ -315,10 +315,10 @@ def _literal(node: Any) -> Literal | None:
 
 
 def _weak_like(path: Path, pattern: str, negated: bool) -> Predicate:
-    """LIKE by the literal text in its pattern.
+    """Weaken LIKE to the literal text in its pattern.
 
-    Text in files may be no UTF-8. Spark then reads a replacement character, which a wildcard stands for, and
-    which a pattern may hold; Arrow's regular expressions find neither. Other text is the same bytes to both.
+    Strings in files may be invalid UTF-8. Spark then reads replacement characters, which wildcards and
+    patterns can match, but Arrow's regular expressions cannot. Valid strings have the same bytes in both.
     """
     if _REPLACEMENT in pattern:
         return _TRUE
@@ -336,16 +336,16 @@ def _weak_like(path: Path, pattern: str, negated: bool) -> Predicate:
 
 
 def _compare_nan(path: tuple[str, ...], op: Op) -> Predicate:
-    """A column of floats against NaN, the greatest of values."""
+    """Compare a column of floats with NaN, which is greater than every number."""
     if op in ("=", ">="):
         return Comparison(path, ">", math.inf)
     return Constant(False) if op == ">" else IsNull(path, negated=True)
 
 
 def spark_semantics(bound: Bound) -> Bound:
-    """A bound predicate that NaN meets where Spark says so: it is greater than every number.
+    """Return a bound predicate that NaN matches as in Spark, where it is greater than every number.
 
-    Only for what `weaken` gave: what Arrow says of NaN under a negation is no longer to be seen.
+    Only for results of `weaken`, which contain no negation, under which Arrow treats NaN differently.
 
     Example:
         >>> from intarsia.predicate import bind, parse_sql
