@@ -40,7 +40,7 @@ def files_with_matches(spark, whole, predicates):
 
 
 def compared(spark, lake, predicates):
-    """Yield each predicate that Spark accepts, and the names of all files, of those with matches, and of those kept."""
+    """Yield each predicate that Spark accepts, and the names of all, of matching and of kept files."""
     whole = spark.read.parquet(lake)
     listing = plannable_listing(spark, whole, [lake])
     assert listing is not None

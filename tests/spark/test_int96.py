@@ -49,9 +49,8 @@ PREDICATES += [
 
 def write(path, values, unit="us", **options):
     path.parent.mkdir(exist_ok=True)
-    much = [
-        os.urandom(7000) for _ in values
-    ]  # an index that is larger than the data it could exclude is not read
+    # an index that is larger than the data it could exclude is not read
+    much = [os.urandom(7000) for _ in values]
     pq.write_table(
         pa.table({"ts": pa.array(values, pa.timestamp(unit)), "much": much}),
         path,
@@ -78,7 +77,7 @@ KINDS = {"zone_map": ia.ZoneMap, "distinct": ia.Distinct, "row_map": ia.RowMap, 
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory):
-    """Instants that differ by little, by less than a microsecond or by much, and null, each in its own files."""
+    """Instants that differ by little, by less than a microsecond or by much, and null, in separate files."""
     folder = tmp_path_factory.mktemp("int96") / "lake"
     for kind, index in KINDS.items():
         files = {

@@ -1,6 +1,6 @@
-"""Every kind of index on lakes by Spark and by pandas: the report of the job, and the files that `ias.read` keeps.
+"""Every kind of index on lakes by Spark and by pandas: the job's report, and the files that `ias.read` keeps.
 
-The columns of a lake differ in one thing: each has one index, and without it nothing tells the files apart.
+Each column of a lake has one index, and without it no file can be excluded.
 """
 
 import os

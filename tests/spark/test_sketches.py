@@ -67,9 +67,7 @@ def test_spark_estimates_the_same_and_its_own_sketch_adds_no_values(spark, lake,
     ).first()
     count = table.approx_distinct(column)
     assert count.unindexed == ()
-    missing = (
-        1 if column == "empty" else 0
-    )  # sketches do not contain the empty string; approx_distinct adds it
+    missing = 1 if column == "empty" else 0  # sketches omit the empty string; approx_distinct adds it
     assert ours == int(count) - missing
     assert both == ours == own
 

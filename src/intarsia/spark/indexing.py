@@ -90,7 +90,7 @@ def index(
     tasks = tasks_of({file: listed.size_bytes for file, listed in files.items()})
     files_done = [0, *accumulate(map(len, tasks))]
     report(0, len(files), "indexing")
-    found = run_tasks(spark, tasks, work, lambda done, _: tell(files_done[done], len(files), "indexing"))
+    found = run_tasks(spark, tasks, work, lambda done, _: report(files_done[done], len(files), "indexing"))
     # by path, because Spark may return two results of a task that ran twice
     outcomes = {outcome.path: outcome for outcome in map(IndexedFile.from_json, found)}
     per_file = tuple(outcomes[file] for file in sorted(outcomes))

@@ -1,16 +1,16 @@
-"""Divides the files of a lake among the tasks of a Spark job."""
+"""Divide the files of a lake among the tasks of a Spark job."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: A task takes files until they have this many bytes. Starting a task takes 10 to 60 ms.
+#: Files are added to a task up to this size. Starting a task takes 10 to 60 ms.
 TASK_BYTES = 16 << 20
 
 #: Opening a file takes as long as indexing this many bytes.
 OPEN_BYTES = 256 << 10
 
-#: A job has at least this many tasks, if there are as many files, so that all cores of a machine work.
+#: A job has at least this many tasks, if there are as many files, to use all cores of a machine.
 FEWEST_TASKS = 32
 
 #: A job has at most this many tasks: Spark is slow to start tens of thousands.
@@ -21,7 +21,7 @@ def tasks_of(sizes: Mapping[str, int]) -> list[list[str]]:
     """Divide files among tasks: one task for each large file, several small files in a task.
 
     Args:
-        sizes: The size of each file in bytes; 0 if it is not known.
+        sizes: The size of each file in bytes; 0 if unknown.
 
     Returns:
         The paths of each task, in the order of ``sizes``.
