@@ -24,8 +24,8 @@ def parse_index(text: str) -> Any:
     Example:
         >>> parse_index("bloom(user, fpp=0.001)")
         Bloom(column='user', fpp=0.001)
-        >>> parse_index("page_index")
-        PageIndex()
+        >>> parse_index("page_index(int96='order')")
+        PageIndex(int96='order')
 
     Raises:
         UsageError: If the text cannot be read, or there is no such kind or parameter.

@@ -18,6 +18,7 @@ from intarsia.embed.stated_pages import StatedPages, stated_pages
 from intarsia.errors import FormatError, IndexBuildError
 from intarsia.format.structs import ColumnIndex, OffsetIndex, PageEncodingStats, Type
 from intarsia.rows.bounds import boundary_order
+from intarsia.rows.int96 import Int96Values
 from intarsia.rows.ordering import Ordering
 
 Counts = npt.NDArray[np.int64]
@@ -28,6 +29,10 @@ Counts = npt.NDArray[np.int64]
 HOLDS_NAN = (
     "it contains NaN; engines that order NaN above every number would skip matching rows by bounds without it"
 )
+
+
+#: An order of INT96 that compares the day first is chronological only for such values.
+NOT_CHRONOLOGICAL = "some of its INT96 values have nanoseconds outside their day"
 
 
 @dataclass(frozen=True)
@@ -47,12 +52,13 @@ class ChunkIndex:
     reason: str | None = None
 
 
-def index_chunk(chunk: Chunk, *, refusal: str | None = None) -> ChunkIndex:
+def index_chunk(chunk: Chunk, *, refusal: str | None = None, int96_order: bool = False) -> ChunkIndex:
     """Compute the page index of a chunk.
 
     Args:
         chunk: The chunk.
         refusal: Why the column index is omitted; None to compute it.
+        int96_order: Whether an INT96 chunk gets bounds under ``INT96_TIMESTAMP_ORDER``.
 
     Raises:
         IndexBuildError: If the pages cannot have an OffsetIndex either; the message says why.
@@ -63,6 +69,8 @@ def index_chunk(chunk: Chunk, *, refusal: str | None = None) -> ChunkIndex:
     if refusal is not None:
         return ChunkIndex(found.offset_index(chunk.start), None, stats, refusal)
     try:
+        if int96_order and chunk.leaf.type == Type.INT96:
+            return ChunkIndex(found.offset_index(chunk.start), _int96_column_index(chunk, found), stats)
         index, value_bytes = _column_index(chunk, found)
     except (FormatError, IndexBuildError) as error:
         return ChunkIndex(found.offset_index(chunk.start), None, stats, str(error))
@@ -107,6 +115,29 @@ def _column_index(chunk: Chunk, found: LocatedPages) -> tuple[ColumnIndex | None
         nan_counts=nan_counts,
     )
     return index, value_bytes
+
+
+def _int96_column_index(chunk: Chunk, found: LocatedPages) -> ColumnIndex:
+    """Compute bounds under ``INT96_TIMESTAMP_ORDER``."""
+    present = present_counts(found.num_values, found.levels, chunk.column)
+    values = Int96Values(chunk.stored_values)
+    if present is None or len(values.days) != present.sum():
+        raise IndexBuildError("its levels and its values disagree", reason="value-count-mismatch")
+    if not values.are_normal:
+        raise IndexBuildError(NOT_CHRONOLOGICAL, reason="int96-not-normal")
+    holds, stops = present > 0, np.cumsum(present)
+    extremes = [
+        values.extremes(start, stop)
+        for start, stop in zip((stops - present)[holds].tolist(), stops[holds].tolist(), strict=True)
+    ]
+    minima, maxima = (np.array([pair[end].instant for pair in extremes], dtype=object) for end in (0, 1))
+    return ColumnIndex(
+        null_pages=(~holds).tolist(),
+        min_values=_fill([low.serialize() for low, _ in extremes], holds),
+        max_values=_fill([high.serialize() for _, high in extremes], holds),
+        boundary_order=int(boundary_order(minima, maxima)),
+        null_counts=(found.num_values - present).tolist(),
+    )
 
 
 def _decoded_pages(chunk: Chunk, found: LocatedPages, ordering: Ordering) -> StatedPages:

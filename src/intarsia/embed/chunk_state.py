@@ -66,7 +66,10 @@ def present_states(original: Footer, current: Footer) -> dict[ChunkKey, ChunkSta
         original: The footer of the original file.
         current: The current footer; equal to the original one if nothing is attached.
     """
-    orders_added = original.metadata.column_orders is None and current.metadata.column_orders is not None
+    # `add_column_orders` and `set_int96_order` removed the bounds of columns whose order they declared
+    ordered = {
+        leaf.ordinal for leaf in original.leaves if original.column_order(leaf) != current.column_order(leaf)
+    }
     states = {}
     for key, chunk in chunks_of(current):
         state = state_of(chunk, original.start)
@@ -74,7 +77,7 @@ def present_states(original: Footer, current: Footer) -> dict[ChunkKey, ChunkSta
         after = chunk.meta_data
         if before is not None and after is not None:
             left = before.statistics
-            if left is not None and orders_added:  # `add_column_orders` removed bounds of undeclared order
+            if left is not None and key.leaf in ordered:
                 left = without_bounds(left)
             state = replace(
                 state,

@@ -44,7 +44,7 @@ _ORDERED_BOUNDS = (5, 6, 7, 8)
 # KeyValue
 _KEY, _VALUE = 1, 2
 # ColumnOrder
-_TYPE_ORDER = 1
+_TYPE_ORDER, _INT96_TIMESTAMP_ORDER = 1, 3
 # any struct: the field that the specification leaves to extensions.  Thrift writes field ids as zigzag
 # integers; the specification's example has 32767 as a plain one (08 FF FF 01), which Thrift reads as -16384.
 _EXTENSIONS = 32767, -16384
@@ -120,6 +120,22 @@ class FooterEdit:
                 if statistics is not None:
                     for field in _ORDERED_BOUNDS:
                         statistics.remove(field)
+
+    def set_int96_order(self, leaf: int) -> None:
+        """Declare ``INT96_TIMESTAMP_ORDER`` for a leaf, and remove the bounds that had no order so far.
+
+        The footer has column orders, or `add_column_orders` was called.
+        """
+        orders = self._tree.structs(_COLUMN_ORDERS)
+        assert orders is not None, "there are column orders"
+        orders[leaf].fields.clear()
+        orders[leaf].set(_INT96_TIMESTAMP_ORDER, STRUCT, Struct())
+        for group in self._tree.structs(_ROW_GROUPS) or []:
+            meta = (group.structs(_COLUMNS) or [])[leaf].struct(_META_DATA)
+            statistics = meta.struct(_STATISTICS) if meta is not None else None
+            if statistics is not None:
+                for field in _ORDERED_BOUNDS:
+                    statistics.remove(field)
 
     def set_key_value(self, key: bytes, value: bytes) -> None:
         """Append an entry to the key/value metadata, and remove all others of the same key."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from intarsia.embed.chunk import NO_ORDER, Chunk
 from intarsia.embed.chunk_index import ChunkIndex, index_chunk
-from intarsia.embed.chunk_state import ChunkState
+from intarsia.embed.chunk_state import ChunkState, without_bounds
 from intarsia.embed.leaf_values import LeafReader
 from intarsia.embed.structures import Outcome
 from intarsia.errors import CorruptFileError, FormatError, IndexBuildError
@@ -17,7 +17,8 @@ from intarsia.file.trust import Claim, Trust
 from intarsia.format import thrift
 from intarsia.format.footer import chunk_range
 from intarsia.format.page_index import PageLocations, parse_column_index, parse_offset_index
-from intarsia.format.structs import ColumnIndex, OffsetIndex
+from intarsia.format.structs import ColumnIndex, OffsetIndex, Statistics, Type
+from intarsia.rows.int96 import Int96
 from intarsia.storage import ByteRange
 
 
@@ -28,14 +29,31 @@ class PageIndex:
     A trusted page index is kept.  All readers that use page indexes profit: Spark, DataFusion, Trino, Impala
     and Intarsia.
 
+    Args:
+        int96: ``"order"`` gives INT96 columns bounds in the ColumnIndex and in the statistics, and declares
+            ``INT96_TIMESTAMP_ORDER`` (parquet-format 2.14) for them.  Readers that do not support this order
+            ignore the bounds.  None gives them an OffsetIndex only.
+
+    Raises:
+        IndexBuildError: ``int96`` has another value.
+
     Example:
         >>> import intarsia as ia
-        >>> ia.PageIndex()
-        PageIndex()
+        >>> ia.PageIndex(), ia.PageIndex(int96="order")
+        (PageIndex(int96=None), PageIndex(int96='order'))
     """
 
     kind: ClassVar[str] = "page_index"
     version: ClassVar[int] = 1
+
+    int96: Literal["order"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.int96 not in (None, "order"):
+            raise IndexBuildError(
+                f"PageIndex(int96={self.int96!r}) is not supported; use 'order' or None",
+                reason="invalid-parameter",
+            )
 
     @property
     def name(self) -> str:
@@ -50,20 +68,27 @@ class PageIndex:
         """Check and complete the page index of a chunk."""
         trusted = trusted_page_index(chunk, state)
         refusal = chunk.order_refusal
+        int96_order = self.int96 is not None and chunk.leaf.type == Type.INT96
+        if int96_order:
+            refusal = None
+            if isinstance(trusted.column_index, ByteRange) and chunk.order != "INT96_TIMESTAMP_ORDER":
+                trusted = replace(trusted, column_index=None)  # its bounds have no order
         if trusted.offset_index is not None:
             if trusted.column_index is not None:
                 return Outcome(state, built=False)
             # without a trusted ColumnIndex it is complete only if the column's order forbids bounds
-            if not chunk.has_order and trusted == state:
+            if not chunk.has_order and trusted == state and not int96_order:
                 return Outcome(state, built=None, reason=refusal or NO_ORDER)
         try:
-            found = index_chunk(chunk, refusal=refusal)
+            found = index_chunk(chunk, refusal=refusal, int96_order=int96_order)
         except IndexBuildError as error:  # an existing OffsetIndex is wrong, too
             without = replace(state, offset_index=None, column_index=None, encoding_stats=())
             return Outcome(without, built=None, reason=str(error))
         except FormatError as error:
             return Outcome(trusted, built=None, reason=error.message)
         merged = _merge(chunk, trusted, found)
+        if int96_order and found.column_index is not None:
+            merged = replace(merged, statistics=_int96_statistics(chunk, state, found.column_index))
         return Outcome(merged, built=merged != trusted, reason=found.reason)
 
 
@@ -79,6 +104,22 @@ def _merge(chunk: Chunk, trusted: ChunkState, found: ChunkIndex) -> ChunkState:
         offset_index=offset_index,
         column_index=None if found.column_index is None else thrift.serialize(found.column_index),
         encoding_stats=() if chunk.meta.encoding_stats is not None else tuple(found.encoding_stats),
+    )
+
+
+def _int96_statistics(chunk: Chunk, state: ChunkState, index: ColumnIndex) -> Statistics:
+    """Return the statistics of a chunk with the bounds and null counts of its pages."""
+    lows = [Int96.parse(bound) for bound in index.min_values if bound]
+    highs = [Int96.parse(bound) for bound in index.max_values if bound]
+    now = without_bounds(state.statistics or chunk.meta.statistics or Statistics())
+    now = now._replace(null_count=sum(index.null_counts or ()))
+    if not lows:
+        return now
+    return now._replace(
+        min_value=min(lows).serialize(),
+        max_value=max(highs).serialize(),
+        is_min_value_exact=True,
+        is_max_value_exact=True,
     )
 
 

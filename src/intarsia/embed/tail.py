@@ -17,6 +17,7 @@ from intarsia.format.blob import BLOB_ALIGNMENT_BYTES
 from intarsia.format.directory import DIRECTORY_VERSION, KEY, Directory
 from intarsia.format.fingerprint import layout_fingerprint
 from intarsia.format.footer import MAGIC
+from intarsia.format.structs import Type
 from intarsia.storage import ByteRange
 
 _EXTENSION_NOTE = Note(
@@ -102,6 +103,11 @@ def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey,
             if isinstance(state.column_index, ByteRange):  # `add_column_orders` would define its bounds
                 edit.set_column_index(*key, None)
         edit.add_column_orders(len(footer.leaves))
+    for leaf in _newly_ordered_int96(original, states):
+        for key, state in states.items():
+            if key.leaf == leaf and isinstance(state.column_index, ByteRange):
+                edit.set_column_index(*key, None)  # its bounds had no order, and must not get one
+        edit.set_int96_order(leaf)
     for key, state in changed.items():
         if state.statistics is not None:
             edit.set_statistics(*key, state.statistics)
@@ -110,6 +116,19 @@ def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey,
     notes = [_EXTENSION_NOTE] if edit.drop_extension() else []
     raw = edit.to_bytes()
     return LaidOut([*tail.pieces, raw, len(raw).to_bytes(4, "little"), MAGIC], notes)
+
+
+def _newly_ordered_int96(original: Original, states: Mapping[ChunkKey, ChunkState]) -> list[int]:
+    """The INT96 leaves that get a ColumnIndex, and with it the order that its bounds follow."""
+    footer = original.file.footer
+    added = {key.leaf for key, state in states.items() if isinstance(state.column_index, bytes)}
+    return [
+        leaf.ordinal
+        for leaf in footer.leaves
+        if leaf.ordinal in added
+        and leaf.type == Type.INT96
+        and footer.column_order(leaf) != "INT96_TIMESTAMP_ORDER"
+    ]
 
 
 def _has_added_bounds(state: ChunkState) -> bool:

@@ -14,7 +14,8 @@ from intarsia.arrow.struct_fields import field_type
 from intarsia.file.synthetic import SyntheticSchema
 from intarsia.format import datafusion, directory
 from intarsia.format.footer import Footer, Leaf, shared_leaves
-from intarsia.format.structs import KeyValue, SchemaElement
+from intarsia.format.structs import KeyValue, SchemaElement, Type
+from intarsia.rows.int96 import int96_ordering
 from intarsia.rows.ordering import Ordering, ordering_for
 
 #: Keys of the key/value metadata that give places of indexes in one file, and are false in a copy.
@@ -75,10 +76,15 @@ class FileSchema:
         return out
 
     def ordering(self, leaf: Leaf) -> Ordering | None:
-        """The order of a leaf's values, made once; None as for `ordering_for`, or in a list."""
+        """Return the order of a leaf's values; None if it has none, or lies in a list or map.
+
+        For an INT96 leaf, it is the order of bounds under ``INT96_TIMESTAMP_ORDER``; `Trust` decides whether
+        the footer declares it.
+        """
         if leaf.ordinal not in self._orderings:
             data_type = self.leaf_types.get(leaf.ordinal)
-            self._orderings[leaf.ordinal] = None if data_type is None else ordering_for(leaf, data_type)
+            find = int96_ordering if leaf.type == Type.INT96 else ordering_for
+            self._orderings[leaf.ordinal] = None if data_type is None else find(leaf, data_type)
         return self._orderings[leaf.ordinal]
 
 

@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 _BYTES = (Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY)
 
 #: Column orders under which bounds are used.
-KNOWN_ORDERS = ("TYPE_ORDER", "IEEE_754_TOTAL_ORDER")
+KNOWN_ORDERS = ("TYPE_ORDER", "IEEE_754_TOTAL_ORDER", "INT96_TIMESTAMP_ORDER")
 
 
 class Claim(Enum):

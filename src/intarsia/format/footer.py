@@ -160,8 +160,13 @@ class Footer:
         names = [name for name, value in zip(order._fields, order, strict=True) if value is not None]
         if len(names) != 1:  # it is a union
             return ""
-        fits = {"IEEE_754_TOTAL_ORDER": leaf.is_float, "INT96_TIMESTAMP_ORDER": leaf.type == Type.INT96}
-        return names[0] if fits.get(names[0], True) else ""
+        is_int96 = leaf.type == Type.INT96
+        fits = {
+            "TYPE_ORDER": not is_int96,  # which defines none for INT96
+            "IEEE_754_TOTAL_ORDER": leaf.is_float,
+            "INT96_TIMESTAMP_ORDER": is_int96,
+        }
+        return names[0] if fits[names[0]] else ""
 
     def holds(self, start: int, stop: int) -> bool:
         """Whether bytes, at least one, lie in the file's body: behind the magic and before the footer."""

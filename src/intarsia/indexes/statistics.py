@@ -107,7 +107,7 @@ def _decoded(ordering: Ordering | None, lows: list[bytes], highs: list[bytes]) -
     if ordering is None:
         return nothing, nothing
     try:
-        return ordering.decode(lows), ordering.decode(highs)
+        return ordering.decode_pairs(lows, highs)
     except CorruptFileError:
         return nothing, nothing
 

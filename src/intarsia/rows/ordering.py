@@ -162,8 +162,16 @@ class Ordering(ArrowOrdering):
         """
         if pages is None:
             pages = [page for page, is_null in enumerate(index.null_pages) if not is_null]
-        lows = self.decode([index.min_values[page] for page in pages])
-        return lows, self.decode([index.max_values[page] for page in pages])
+        lows = [index.min_values[page] for page in pages]
+        return self.decode_pairs(lows, [index.max_values[page] for page in pages])
+
+    def decode_pairs(self, lows: Sequence[bytes], highs: Sequence[bytes]) -> tuple[Keys, Keys]:
+        """Return the keys of encoded lower bounds and of the upper bounds that belong to them.
+
+        Raises:
+            CorruptFileError: A bound is not valid for the leaf's type.
+        """
+        return self.decode(lows), self.decode(highs)
 
     def decode(self, bounds: Sequence[bytes]) -> Keys:
         """Return the keys of encoded bounds.

@@ -25,7 +25,7 @@ from intarsia.format.structs import (
     Encoding,
     Statistics,
 )
-from intarsia.rows.ordering import Ordering, ordering_for
+from intarsia.rows.ordering import Ordering
 
 
 def inspect_chunk(file: ParquetInput, key: ChunkKey, *, pages: bool) -> ChunkInspection:
@@ -110,7 +110,7 @@ def bounds_objection(file: ParquetInput, leaf: Leaf, meta: ColumnMetaData) -> st
     if bounds.value is None:
         return bounds.reason
     try:
-        first, last = (ordering.decode([bound]) for bound in bounds.value)
+        first, last = ordering.decode_pairs([bounds.value[0]], [bounds.value[1]])
     except CorruptFileError as error:
         return error.message
     if not bool((first <= last).all()):
@@ -120,8 +120,7 @@ def bounds_objection(file: ParquetInput, leaf: Leaf, meta: ColumnMetaData) -> st
 
 def leaf_ordering(file: ParquetInput, leaf: Leaf) -> Ordering | None:
     """How the values of a leaf outside of lists and maps compare; None where they do not."""
-    arrow_type = file.leaf_types.get(leaf.ordinal)
-    return None if arrow_type is None else ordering_for(leaf, arrow_type)
+    return file.schema.ordering(leaf)
 
 
 def dictionary_bytes(file: ParquetInput, key: ChunkKey) -> int:

@@ -19,6 +19,7 @@ from intarsia.check.verification.bounds import (
 )
 from intarsia.check.verification.chunk import CheckedChunk
 from intarsia.check.verification.findings import Findings
+from intarsia.check.verification.int96 import check_int96_column_index, has_int96_order
 from intarsia.errors import CorruptFileError
 from intarsia.file import ParquetInput
 from intarsia.format import thrift
@@ -130,12 +131,17 @@ def check_column_index(
     if not _has_shape(chunk, index, findings):
         return
     is_declared = declares_order(file.footer, chunk.leaf)
-    is_ordered = has_bounds_order(chunk.leaf, chunk, findings, index=_COLUMN_INDEX, is_declared=is_declared)
+    is_int96 = has_int96_order(file.footer, chunk.leaf)
+    is_ordered = not is_int96 and has_bounds_order(
+        chunk.leaf, chunk, findings, index=_COLUMN_INDEX, is_declared=is_declared
+    )
     _check_null_pages(chunk, index, findings)
     _check_counts("null-count", index.null_counts, chunk.null_counts, findings)
     if chunk.nan_counts is not None:
         _check_counts("nan-count", index.nan_counts, chunk.nan_counts, findings)
     _check_histograms(chunk, index, findings)
+    if is_int96:
+        check_int96_column_index(chunk, index, findings)
     if is_ordered:
         check_nan_count(chunk, index.nan_counts, findings, index=_COLUMN_INDEX)
         _check_page_bounds(chunk, index, findings)

@@ -21,6 +21,7 @@ from intarsia.check.verification.bounds import (
 )
 from intarsia.check.verification.chunk import CheckedChunk
 from intarsia.check.verification.findings import Findings
+from intarsia.check.verification.int96 import check_int96_statistics, has_int96_order
 from intarsia.file import ParquetInput
 from intarsia.format.footer import Leaf
 from intarsia.format.structs import Statistics, Type
@@ -85,6 +86,9 @@ def _check(file: ParquetInput, statistics: Statistics, place: _Place) -> None:
         pairs.append((statistics.min, statistics.max, False))
     for low, high, is_current in pairs:
         if low is None and high is None:
+            continue
+        if is_current and has_int96_order(file.footer, chunk.leaf):
+            check_int96_statistics(chunk, statistics, place.findings, index=place.index, page=place.page)
             continue
         if is_current:
             is_declared = declares_order(file.footer, chunk.leaf)
