@@ -8,8 +8,9 @@ write                `write_table`, `Writer`
 examine a file       `inspect` (show its metadata), `verify` (check its metadata against its data)
 standard indexes     `PageIndex`, `Statistics`, `Bloom`: defined by Parquet, used by all readers
 embedded indexes     `Distinct`, `ZoneMap`, `Ngram`, `RowMap`, `BloomGranule`, `Hll`, `Histogram`, `Sample`
-predicates           SQL text, pyarrow filters, or a `Predicate` of `And`, `Or`, `Not`, `Comparison`, `In`,
-                     `IsNull`, `Like`, `RegexpLike`, `Constant`, `contains`, `starts_with`, `ends_with`
+predicates           SQL text, pyarrow filters or expressions, or a `Predicate` of `And`, `Or`, `Not`,
+                     `Comparison`, `In`, `IsNull`, `Like`, `RegexpLike`, `Constant`, `contains`,
+                     `starts_with`, `ends_with`
 errors               `IntarsiaError` and its subclasses; `IntarsiaWarning`: an index was ignored
 `intarsia.spark`     index and read a lake with Spark
 `intarsia.testing`   test your own index

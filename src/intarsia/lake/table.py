@@ -108,8 +108,9 @@ class Table(TableFiles):
 
         Args:
             where: SQL text such as ``"user = 42 AND country IN ('Singapore')"``, pyarrow's
-                ``[("user", "=", 42)]`` form, or nodes such as ``ia.Comparison("user", "=", 42)``; None for
-                all rows. docs/cli.md lists the supported SQL.
+                ``[("user", "=", 42)]`` form, a pyarrow expression such as ``pc.field("user") == 42``, or
+                nodes such as ``ia.Comparison("user", "=", 42)``; None for all rows. docs/cli.md lists the
+                supported SQL, docs/python.md the supported expressions.
             columns: Columns of the result; a dotted path is a field of a struct. None for all.
             limit: The maximum number of rows; None for all.
 

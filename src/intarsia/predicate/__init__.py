@@ -23,6 +23,7 @@ from intarsia.predicate.bound import (
 )
 from intarsia.predicate.columns import Column, find_column, resolve_column
 from intarsia.predicate.evaluate import condition_mask, evaluate
+from intarsia.predicate.expressions import parse_expression
 from intarsia.predicate.filters import Filters, Where, parse_filters, parse_predicate
 from intarsia.predicate.nodes import (
     And,
@@ -80,6 +81,7 @@ __all__ = [
     "find_column",
     "fold_case",
     "ignores_case",
+    "parse_expression",
     "parse_filters",
     "parse_predicate",
     "parse_sql",

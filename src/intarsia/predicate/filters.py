@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
+from intarsia.predicate.expressions import parse_expression
 from intarsia.predicate.nodes import (
     NODE_TYPES,
     And,
@@ -31,7 +32,7 @@ Filter: TypeAlias = tuple[ColumnName, str, object]
 Filters: TypeAlias = Sequence[Filter] | Sequence[Sequence[Filter]]
 """A conjunction of filters, or a disjunction of conjunctions."""
 
-Where: TypeAlias = str | Predicate | Filters | None
+Where: TypeAlias = str | Predicate | Filters | pc.Expression | None
 """Every accepted form of a predicate."""
 
 _OPS: Final[dict[str, Op]] = {"=": "=", "==": "=", "!=": "<>", "<": "<", ">": ">", "<=": "<=", ">=": ">="}
@@ -41,7 +42,7 @@ def parse_predicate(where: Where) -> Predicate | None:
     """Parse a predicate in any accepted form.
 
     Args:
-        where: SQL text, pyarrow's ``filters``, a node, or ``None`` for every row.
+        where: SQL text, pyarrow's ``filters``, a pyarrow expression, a node, or ``None`` for every row.
 
     Returns:
         The predicate; ``None`` for ``None`` and for an empty list of filters.
@@ -52,6 +53,8 @@ def parse_predicate(where: Where) -> Predicate | None:
     Example:
         >>> parse_predicate("a = 1") == parse_predicate([("a", "=", 1)])
         True
+        >>> parse_predicate("a = 1") == parse_predicate(pc.field("a") == 1)
+        True
     """
     if where is None:
         return None
@@ -60,15 +63,19 @@ def parse_predicate(where: Where) -> Predicate | None:
     if isinstance(where, NODE_TYPES):
         return where
     if isinstance(where, pc.Expression):
-        raise PredicateError(
-            "a pyarrow expression cannot be parsed reliably; write the predicate as SQL text, such as "
-            "\"a = 1 AND b IN ('x', 'y')\", or as filters, such as [('a', '=', 1)]",
-            reason="pyarrow-expression",
-        )
+        return parse_expression(where)
     if isinstance(where, Sequence):
         return parse_filters(cast("Filters", where)) if len(where) else None
+    if type(where).__module__.partition(".")[0] == "polars":
+        raise PredicateError(
+            f"cannot parse the Polars expression {where}; write SQL text, such as \"a = 1 AND b IN ('x')\", "
+            "or a pyarrow expression, such as (pc.field('a') == 1) & pc.field('b').isin(['x']), or filter "
+            "after the scan, as in polars.DataFrame(scan).filter(...)",
+            reason="polars-expression",
+        )
     raise PredicateError(
-        f"a predicate must be SQL text, a list of (column, op, value) or a node, not {type(where).__name__}",
+        "a predicate must be SQL text, a list of (column, op, value), a pyarrow expression or a node, not "
+        f"{type(where).__name__}",
         reason="not-a-predicate",
     )
 

@@ -1,0 +1,357 @@
+"""Translate pyarrow expressions into predicate nodes.
+
+pyarrow pickles an expression as an Arrow record batch: literals and the options of functions are its columns,
+and the calls are the keys of its metadata in prefix order. This form loses nothing. Other forms do: the text
+abbreviates long lists, and Substrait needs a schema, does not support all types, and drops the null handling
+of ``is_in``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.arrow.schema_metadata import metadata_pairs
+from intarsia.errors import PredicateError
+from intarsia.predicate.nodes import (
+    And,
+    ColumnName,
+    Comparison,
+    Constant,
+    In,
+    IsNull,
+    Like,
+    Not,
+    Op,
+    Or,
+    Predicate,
+    RegexpLike,
+    contains,
+    dotted,
+    ends_with,
+    starts_with,
+)
+from intarsia.predicate.rendering import render_literal
+
+_COMPARISONS: Final[dict[str, Op]] = {
+    "equal": "=",
+    "not_equal": "<>",
+    "less": "<",
+    "less_equal": "<=",
+    "greater": ">",
+    "greater_equal": ">=",
+}
+_MIRRORED: Final[dict[Op, Op]] = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_LIKES: Final[dict[str, Callable[[ColumnName, str], Like]]] = {
+    "starts_with": starts_with,
+    "ends_with": ends_with,
+    "match_substring": contains,
+    "match_like": Like,
+}
+_CHAINS: Final[dict[str, type[And | Or]]] = {"and_kleene": And, "or_kleene": Or}
+_NEGATIONS: Final = ("invert", "and_not_kleene")
+
+#: ``null_matching_behavior`` of ``is_in``: null is an element, or null is FALSE.
+_MATCH, _SKIP = 0, 1
+
+_DOT_PATH = re.compile(r"(\.[A-Za-z_][A-Za-z0-9_]*)+")
+
+_DEFAULT_HINT = "filter by it after the scan, as in scan.to_arrow().filter(expression)"
+_KLEENE_HINT = "combine conditions by the operators &, | and ~"
+_HINTS: Final = {
+    "and": _KLEENE_HINT,
+    "and_": _KLEENE_HINT,
+    "or": _KLEENE_HINT,
+    "or_": _KLEENE_HINT,
+    "and_not": _KLEENE_HINT,
+    "xor": _KLEENE_HINT,
+    "cast": "compare the column with a literal of the column's type",
+    "add": "do the arithmetic on the literal",
+    "add_checked": "do the arithmetic on the literal",
+    "subtract": "do the arithmetic on the literal",
+    "subtract_checked": "do the arithmetic on the literal",
+    "multiply": "do the arithmetic on the literal",
+    "multiply_checked": "do the arithmetic on the literal",
+    "divide": "do the arithmetic on the literal",
+    "divide_checked": "do the arithmetic on the literal",
+    "utf8_lower": "ignore case by pc.match_like(column, pattern, ignore_case=True)",
+    "utf8_upper": "ignore case by pc.match_like(column, pattern, ignore_case=True)",
+    "struct_field": "name the field as pc.field('struct', 'field')",
+    "year": "compare the column with the first moment of the year and of the next one",
+}
+
+
+@dataclass(frozen=True)
+class _Column:
+    name: ColumnName
+
+
+@dataclass(frozen=True)
+class _Literal:
+    value: object
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A call that is not a condition, such as a cast of a column; refused where its value is needed."""
+
+    text: str
+    function: str
+    column: str | None
+
+
+_Value: TypeAlias = "Predicate | _Column | _Literal | _Part"
+
+
+@dataclass
+class _Call:
+    """A call that is being read."""
+
+    function: str
+    arguments: list[_Value] = field(default_factory=list)
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, call: _Call, *, is_negated: bool) -> None:
+        """Add a call as an argument.
+
+        In a chain such as ``a & b & c``, calls are nested. Their conditions become arguments of one call.
+        """
+        if call.function != self.function or call.function not in _CHAINS:
+            self.arguments.append(_reduce(call, is_negated=is_negated))
+        elif len(self.arguments) < len(call.arguments):  # a long chain is not copied at each level
+            call.arguments[:0] = self.arguments
+            self.arguments = call.arguments
+        else:
+            self.arguments.extend(call.arguments)
+
+
+def parse_expression(expression: pc.Expression) -> Predicate:
+    """Translate a pyarrow expression, which selects the same rows as the predicate.
+
+    Args:
+        expression: Comparisons of a column with a literal, ``isin``, ``is_null``, ``is_valid``, ``is_nan``,
+            ``starts_with``, ``ends_with``, ``match_like``, ``match_substring``, ``match_substring_regex``, a
+            column of booleans, and ``&``, ``|`` and ``~`` of these.
+
+    Raises:
+        PredicateError: A part cannot be translated.
+
+    Example:
+        >>> str(parse_expression((pc.field("x") >= 3) & ~pc.field("s").isin(["a", "b"])))
+        "x >= 3 AND NOT (s IN ('a', 'b') AND s IS NOT NULL)"
+    """
+    root = _Call("where")
+    calls = [root]
+    names: list[str] = []
+    num_names, num_negations = 1, 0
+    columns, tokens = _serialized(expression)
+    for kind, text in tokens:
+        call = calls[-1]
+        if kind == "call":
+            calls.append(_Call(text))
+            num_negations += text in _NEGATIONS
+        elif kind == "nested_field_ref":
+            num_names = int(text)
+        elif kind == "field_ref":
+            names.append(text)
+            if len(names) == num_names:
+                call.arguments.append(_Column(_column_name(names)))
+                names, num_names = [], 1
+        elif kind == "literal":
+            call.arguments.append(_Literal(_python_value(columns[int(text)][0])))
+        elif kind == "options":
+            call.options = _options(columns[int(text)])
+        elif kind == "end":
+            calls.pop()
+            num_negations -= call.function in _NEGATIONS
+            calls[-1].add(call, is_negated=num_negations > 0)
+        else:
+            _refuse_form()
+    if len(calls) != 1 or len(root.arguments) != 1:
+        _refuse_form()
+    return _condition(root.arguments[0])
+
+
+def _serialized(expression: pc.Expression) -> tuple[list[pa.Array], list[tuple[str, str]]]:
+    """Return the columns and the calls of an expression as pyarrow pickles it."""
+    try:
+        _, (stored, *_) = expression.__reduce__()
+    except pa.ArrowNotImplementedError as error:
+        raise PredicateError(
+            f"pyarrow cannot serialize the expression {expression}: {error}; refer to columns by name, such "
+            "as pc.field('x')",
+            reason="unsupported-expression",
+        ) from error
+    try:
+        batch = pa.ipc.open_file(stored).get_batch(0)
+        return batch.columns, [(key.decode(), value.decode()) for key, value in metadata_pairs(batch.schema)]
+    except (pa.ArrowException, TypeError):
+        _refuse_form()
+
+
+def _refuse_form() -> NoReturn:
+    raise PredicateError(
+        f"pyarrow {pa.__version__} serializes expressions in an unknown form; write the predicate as SQL "
+        "text, such as \"a = 1 AND b IN ('x', 'y')\"",
+        reason="unknown-expression-form",
+    )
+
+
+def _column_name(names: list[str]) -> ColumnName:
+    """Return the name of a column; a plain name where it is unambiguous, else an exact path."""
+    return names[0] if len(names) == 1 and "." not in names[0] else tuple(names)
+
+
+def _python_value(scalar: pa.Scalar) -> object:
+    """Return a literal as a Python value, or as it is where Python has no exact counterpart."""
+    data_type = scalar.type
+    if pa.types.is_temporal(data_type) and not pa.types.is_date32(data_type):
+        return scalar if scalar.is_valid else None
+    return scalar.as_py()
+
+
+def _options(column: pa.StructArray) -> dict[str, Any]:
+    """Return the options of a function; the list of ``is_in`` as an array."""
+    names = [column.type.field(ordinal).name for ordinal in range(column.type.num_fields)]
+    fields = {name: column.field(name) for name in names}
+    return {
+        name: values[0].values if name == "value_set" else values[0].as_py()
+        for name, values in fields.items()
+        if name not in ("_type_name", "to_type")
+    }
+
+
+def _reduce(call: _Call, *, is_negated: bool) -> _Value:
+    """Return the node of a call, or the part that is not a condition."""
+    function, arguments = call.function, call.arguments
+    if function in _CHAINS:
+        return _CHAINS[function](tuple(map(_condition, arguments)))
+    if function == "and_not_kleene":
+        return And((_condition(arguments[0]), Not(_condition(arguments[1]))))
+    if function == "invert":
+        return Not(_condition(arguments[0]))
+    if function in _COMPARISONS:
+        return _comparison(call)
+    column = arguments[0] if arguments else None
+    if isinstance(column, _Column):
+        if function in ("is_null", "is_valid"):
+            missing = IsNull(column.name, negated=function == "is_valid")
+            return Or((missing, _is_nan(column))) if call.options.get("nan_is_null") else missing
+        if function == "is_nan":
+            return _is_nan(column)
+        if function == "is_in":
+            return _membership(column.name, call, is_negated=is_negated)
+        if function in _LIKES or function == "match_substring_regex":
+            return _match(column.name, call)
+        path = call.options.get("field_ref")
+        if function == "struct_field" and isinstance(path, str) and _DOT_PATH.fullmatch(path):
+            parts = (column.name,) if isinstance(column.name, str) else column.name
+            return _Column((*parts, *path[1:].split(".")))
+    return _Part(_call_text(call), function, _column_of(arguments))
+
+
+def _comparison(call: _Call) -> Predicate:
+    left, right = call.arguments
+    op = _COMPARISONS[call.function]
+    if isinstance(left, _Literal):
+        left, op, right = right, _MIRRORED[op], left
+    for side in (left, right):
+        if isinstance(side, _Part):
+            _refuse(side)
+    if isinstance(left, _Column) and isinstance(right, _Literal):
+        return Comparison(left.name, op, right.value)
+    raise PredicateError(
+        f"cannot use {_call_text(call)} as a predicate; compare a column with a literal, not with another "
+        "column or condition",
+        reason="unsupported-expression",
+        column=_column_of([left]),
+    )
+
+
+def _is_nan(column: _Column) -> Predicate:
+    """Return the condition that a value is NaN: no other value is not less than or equal to infinity."""
+    return Not(Comparison(column.name, "<=", math.inf))
+
+
+def _membership(column: ColumnName, call: _Call, *, is_negated: bool) -> Predicate:
+    """Return ``is_in``; unlike IN of SQL it is TRUE or FALSE for null, which only a negation can show."""
+    behavior, values = call.options.get("null_matching_behavior"), call.options.get("value_set")
+    if behavior not in (_MATCH, _SKIP) or not isinstance(values, pa.Array):
+        _refuse(_Part(_call_text(call), call.function, dotted(column)))
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    present = values.drop_null()
+    has_null, has_nan = len(present) < len(values), False
+    if pa.types.is_floating(present.type):
+        numbers = present.filter(pc.invert(pc.is_nan(present)))
+        has_nan, present = len(numbers) < len(present), numbers
+    is_temporal = pa.types.is_temporal(present.type) and not pa.types.is_date32(present.type)
+    literals = tuple(present) if is_temporal else tuple(present.to_pylist())
+    found: list[Predicate] = [In(column, literals)] if literals else []
+    found += [_is_nan(_Column(column))] if has_nan else []
+    among = found[0] if len(found) == 1 else Or(tuple(found)) if found else Constant(False)
+    if has_null and behavior == _MATCH:
+        return Or((*found, IsNull(column))) if found else IsNull(column)
+    return And((among, IsNull(column, negated=True))) if is_negated and found else among
+
+
+def _match(column: ColumnName, call: _Call) -> Predicate:
+    pattern, ignore_case = call.options.get("pattern"), bool(call.options.get("ignore_case"))
+    if not isinstance(pattern, str):
+        _refuse(_Part(_call_text(call), call.function, dotted(column)))
+    if call.function == "match_substring_regex":
+        return RegexpLike(column, pattern, ignore_case=ignore_case)
+    like = _LIKES[call.function](column, pattern)
+    return Like(column, like.pattern, ignore_case=ignore_case)
+
+
+def _condition(value: _Value) -> Predicate:
+    """Return a value as a condition: a column of booleans is TRUE where it is true."""
+    if isinstance(value, _Column):
+        return Comparison(value.name, "=", True)
+    if isinstance(value, _Literal):
+        if value.value is None or isinstance(value.value, bool):
+            return Constant(value.value)
+        raise PredicateError(
+            f"the literal {render_literal(value.value)} is not a condition; compare a column with it",
+            reason="unsupported-expression",
+        )
+    if isinstance(value, _Part):
+        _refuse(value)
+    return value
+
+
+def _refuse(part: _Part) -> NoReturn:
+    raise PredicateError(
+        f"cannot use {part.text} in a predicate; {_HINTS.get(part.function, _DEFAULT_HINT)}",
+        reason="unsupported-expression",
+        column=part.column,
+    )
+
+
+def _column_of(arguments: list[_Value]) -> str | None:
+    """Return the column of the first argument that has one."""
+    for argument in arguments:
+        if isinstance(argument, _Column):
+            return dotted(argument.name)
+        if isinstance(argument, _Part) and argument.column is not None:
+            return argument.column
+    return None
+
+
+def _call_text(call: _Call) -> str:
+    return f"{call.function}({', '.join(_text(argument) for argument in call.arguments)})"
+
+
+def _text(value: _Value) -> str:
+    if isinstance(value, _Column):
+        return dotted(value.name)
+    if isinstance(value, _Literal):
+        return render_literal(value.value)
+    return value.text if isinstance(value, _Part) else f"({value})"
