@@ -295,3 +295,15 @@ def test_every_reader_reads_the_same_rows(tmp_path):
     context.register_parquet("a", path)
     assert context.sql(f"SELECT row FROM a WHERE {text}").to_pydict() == {"row": [151]}
     assert context.sql("SELECT count(t) AS n FROM a").to_pydict() == {"n": [300 - before["t"].null_count]}
+
+
+def test_readers_of_bounds_beyond_64_bits(tmp_path):
+    """DuckDB skips row groups by INT96 bounds; Arrow's readers ignore them."""
+    paths = [write_parts(tmp_path / name, FAR) for name in ("plain.parquet", "indexed.parquet")]
+    ia.attach(paths[1], ORDER)
+    moments = [text for (text,) in duckdb.sql(f"SELECT t::VARCHAR FROM '{paths[0]}'").fetchall()]
+    for moment in [*moments, "1600-01-01", "2020-01-01"]:
+        for op in ("=", "<", ">"):
+            text = "SELECT row FROM '{}' WHERE t {} '{}'::TIMESTAMP ORDER BY row"
+            plain, indexed = (duckdb.sql(text.format(path, op, moment)).fetchall() for path in paths)
+            assert plain == indexed, (op, moment)
