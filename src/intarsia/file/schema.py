@@ -5,7 +5,7 @@ A lake's files mostly have one schema.  Building it costs more than pruning a sm
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 
 import pyarrow as pa
@@ -75,6 +75,11 @@ class FileSchema:
                 out[leaf.ordinal] = data_type
         return out
 
+    @cached_property
+    def variants(self) -> frozenset[tuple[str, ...]]:
+        """The paths of VARIANT groups. Arrow shows them as structs of their encoded parts."""
+        return frozenset(_variant_paths(self._elements))
+
     def ordering(self, leaf: Leaf) -> Ordering | None:
         """Return the order of a leaf's values; None if it has none, or lies in a list or map.
 
@@ -86,6 +91,22 @@ class FileSchema:
             find = int96_ordering if leaf.type == Type.INT96 else ordering_for
             self._orderings[leaf.ordinal] = None if data_type is None else find(leaf, data_type)
         return self._orderings[leaf.ordinal]
+
+
+def _variant_paths(elements: Sequence[SchemaElement]) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of VARIANT groups in a flattened schema that is checked to be one tree."""
+    names: list[str] = []
+    open_children = [elements[0].num_children or 0]
+    for element in elements[1:]:
+        while open_children[-1] == 0:
+            open_children.pop()
+            names.pop()
+        open_children[-1] -= 1
+        if element.logicalType is not None and element.logicalType.VARIANT is not None:
+            yield (*names, element.name)
+        if element.num_children:
+            names.append(element.name)
+            open_children.append(element.num_children)
 
 
 def file_schema(footer: Footer) -> FileSchema:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -64,7 +64,7 @@ class TableBinder:
         self._table = table
         self._predicate = predicate
         self._columns = tuple(columns)
-        self._bound = None if predicate is None else bind(predicate, table.schema)
+        self._bound = None if predicate is None else _bind_leaves(predicate, table.schema, table.variants)
         self._budget = ExpansionBudget(MAX_SCAN_EXPANDED_BYTES)
         self._bindings: dict[FileSchema, _Binding] = {}
         paths = self._bound.paths() if self._bound is not None else frozenset()
@@ -130,11 +130,44 @@ class TableBinder:
         if self._predicate is None:
             return _Binding(None, missing)
         try:
-            return _Binding(bind(self._predicate, self.view(entry, file)), missing)
+            view = self.view(entry, file)
+            return _Binding(_bind_leaves(self._predicate, view, file.schema.variants), missing)
         except PredicateError as error:
             raise PredicateError(
                 f"{file.path}: {error}", reason=error.reason, path=file.path, column=error.column
             ) from error
+
+
+def _bind_leaves(predicate: Predicate, schema: pa.Schema, variants: Set[Path]) -> Bound:
+    """Bind a predicate, and refuse conditions on VARIANT columns and their parts.
+
+    The parts are encoded: a shredded value is in `typed_value` in some rows and in `value` in others, so a
+    condition on either would miss rows.
+
+    Raises:
+        PredicateError: As `bind`; or a condition is on a VARIANT column.
+    """
+    try:
+        bound = bind(predicate, schema)
+    except PredicateError as error:
+        if error.reason == "nested-column" and error.column is not None:
+            _refuse_variants([find_column(schema, error.column)[0]], variants)
+        raise
+    _refuse_variants(bound.paths(), variants)
+    return bound
+
+
+def _refuse_variants(paths: Iterable[Path], variants: Set[Path]) -> None:
+    for path in paths:
+        for variant in variants:
+            if path[: len(variant)] == variant:
+                name = ".".join(path)
+                raise PredicateError(
+                    f"column {name!r} is (part of) a VARIANT, which conditions cannot compare; "
+                    "read the column and filter the rows",
+                    reason="variant-column",
+                    column=name,
+                )
 
 
 def _assume_true(node: Bound, known: Set[Path]) -> Bound:

@@ -52,6 +52,7 @@ class TableFiles:
         if not self.files:
             raise FileNotFoundError("the source lists no files, so there is no schema")
         self._metadata = MetadataCache()
+        self._variants: frozenset[tuple[str, ...]] | None = None
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_metadata": None}  # copies read the footers again
@@ -129,11 +130,19 @@ class TableFiles:
             warn_caller(f"{self.files[0].path}: {note}")
         return TableSchema(schema, found.mixed - self.partition_types.keys(), found.notes)
 
+    @property
+    def variants(self) -> frozenset[tuple[str, ...]]:
+        """The paths of the VARIANT columns in the first file."""
+        if self._variants is None:
+            _ = self.table_schema
+        return self._variants or frozenset()
+
     def _file_schemas(self) -> list[pa.Schema]:
         """Return the schemas of the readable files; the first file must be readable."""
         first, *others = self.files
         with self.open_file(first) as file:
             schemas = [file.arrow_schema]
+            self._variants = file.schema.variants
         with contextlib.closing(ahead(self._read_types, others, self.files_at_once)) as found:
             for _, future in found:
                 # errors of other files are raised when their rows are read

@@ -1,0 +1,103 @@
+"""VARIANT columns, shredded: read as pyarrow reads them, indexed, and refused in predicates."""
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.file import ParquetInput
+from tests.embed.tables import edit_footer, page_indexes
+
+FILES = sorted((Path(__file__).parents[1] / "parquet_testing" / "shredded_variant").glob("*.parquet"))
+
+
+def ids(path):
+    return path.stem
+
+
+@pytest.mark.parametrize("path", FILES, ids=ids)
+def test_read_as_pyarrow_reads_them(path):
+    full = pq.read_table(path)
+    assert ia.open(path).scan().to_arrow().equals(full)
+    assert ia.open(path).scan("id >= 0").to_arrow().equals(full)
+    assert ia.open(path).scan("id < 0").to_arrow().num_rows == 0
+    with ParquetInput.open(path) as file:
+        assert file.schema.variants == {("var",)}
+
+
+@pytest.mark.parametrize("path", FILES, ids=ids)
+def test_leaves_get_a_page_index(tmp_path, path):
+    full = pq.read_table(path)
+    plain = str(tmp_path / "a.parquet")
+    shutil.copy(path, plain)
+    report = ia.attach(plain, [ia.PageIndex(), ia.Statistics()])
+    assert report.notes == ()
+    assert all(pair is not None for found in page_indexes(plain)[0].values() for pair in found)
+    assert ia.verify(plain).findings == ()
+    assert ia.open(plain).scan("id >= 0").to_arrow().equals(full)
+    assert pq.read_table(plain).equals(full)
+
+
+def without_page_index(source, path):
+    """A copy whose footer does not mention its page index."""
+    shutil.copy(source, path)
+
+    def change(tree):
+        for group in tree.get(4).items:
+            for chunk in group.get(1).items:
+                for field in (4, 5, 6, 7):
+                    chunk.remove(field)
+
+    edit_footer(str(path), change)
+    return str(path)
+
+
+@pytest.mark.parametrize("source", FILES, ids=ids)
+def test_shredded_leaves_are_indexed_by_attach(tmp_path, source):
+    path = without_page_index(source, tmp_path / "a.parquet")
+    assert ia.attach(path, ia.PageIndex()).notes == ()
+    found, footer = page_indexes(path)
+    theirs, _ = page_indexes(str(source))
+    for key, (column_index, offset_index) in found.items():
+        assert column_index is not None, footer.leaves[key[1]].name
+        assert offset_index.page_locations == theirs[key][1].page_locations
+        assert column_index.min_values == theirs[key][0].min_values
+    assert ia.verify(path).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("where", "column"),
+    [
+        ("var = 5", "var"),
+        ("var IS NULL", "var"),
+        ("var.typed_value = true", "var.typed_value"),
+        ("var.value IS NULL", "var.value"),
+        ("id = 1 AND NOT (var.metadata = 'x' OR id = 2)", "var.metadata"),
+    ],
+)
+def test_predicates_are_refused(where, column):
+    table = ia.open(next(path for path in FILES if path.stem == "case-004"))
+    for ask in (table.count, lambda where: table.scan(where).to_arrow(), table.explain):
+        with pytest.raises(ia.PredicateError) as caught:
+            ask(where)
+        assert (caught.value.reason, caught.value.column) == ("variant-column", column)
+
+
+def test_a_struct_with_the_same_fields_is_not_a_variant(tmp_path):
+    path = str(tmp_path / "a.parquet")
+    pq.write_table(pa.table({"var": [{"metadata": b"m", "value": b"v", "typed_value": 1}] * 3}), path)
+    assert ia.open(path).count("var.typed_value = 1") == 3
+
+
+def test_only_another_file_has_the_annotation(tmp_path):
+    """The first file has a struct; the condition is refused when the file with the VARIANT is asked."""
+    source = next(path for path in FILES if path.stem == "case-004")
+    plain = pq.read_table(source)
+    pq.write_table(plain, tmp_path / "a.parquet")
+    shutil.copy(source, tmp_path / "b.parquet")
+    with pytest.raises(ia.PredicateError) as caught:
+        ia.open(tmp_path).count("var.typed_value = true")
+    assert caught.value.reason == "variant-column"
