@@ -1,4 +1,4 @@
-"""What an Arrow stream takes in memory is known before anything is decompressed."""
+"""The memory that an Arrow stream takes is known before anything is decompressed."""
 
 import contextlib
 import random
@@ -36,29 +36,29 @@ def stream(table, compression, rows=3000):
     return sink.getvalue().to_pybytes()
 
 
-def test_it_is_what_arrow_makes_of_it():
+def test_size_equals_that_of_the_uncompressed_stream():
     plain = expanded_bytes(stream(TABLE, None))
-    assert abs(expanded_bytes(stream(TABLE, "zstd")) - plain) < plain * 0.01  # but for padding
+    assert abs(expanded_bytes(stream(TABLE, "zstd")) - plain) < plain * 0.01  # except for padding
     assert abs(expanded_bytes(stream(TABLE, "lz4")) - plain) < plain * 0.01
     assert plain >= 0.99 * TABLE.nbytes
 
 
 def bomb():
-    """Zeros, so well compressed that 16 MB are less than a kilobyte."""
+    """16 MiB of zeros, compressed to less than a kilobyte."""
     return stream(pa.table({"ordinal": np.zeros(1 << 21, dtype=np.int64)}), "zstd", 1 << 21)
 
 
-def test_what_is_too_large_is_not_opened(monkeypatch):
+def test_payloads_that_are_too_large_are_not_opened(monkeypatch):
     payload = bomb()
     assert len(payload) < 10_000
     monkeypatch.setattr("intarsia.format.arrow_stream.MAX_EXPANDED_BYTES", 1 << 20)
     layout = Layout(10, np.array([0, 10]), {})
-    with pytest.raises(IndexPayloadError, match="expands to"):
+    with pytest.raises(IndexPayloadError):
         parse_granules(payload, layout, "file", "it")
-    with pytest.raises(IndexPayloadError, match="expands to"):
+    with pytest.raises(IndexPayloadError):
         Sample(10).open(payload, layout)
     batch = pa.record_batch({"zeros": np.zeros(1 << 20)})
-    with pytest.raises(IndexBuildError, match="too large"):
+    with pytest.raises(IndexBuildError):
         serialize_granules(batch, np.array([0, 10]), "file")
 
 
@@ -73,12 +73,12 @@ def test_damaged_bytes():
     rng = random.Random(1)
     for _ in range(3000):
         data = bytearray(whole)
-        # metadata stands between the batches: aim at the first kilobytes, and anywhere
+        # change metadata in the first kilobytes, or any byte
         for _ in range(rng.choice([1, 2, 8])):
             data[rng.randrange(rng.choice([2000, len(data)]))] = rng.choice([0, 255, rng.randrange(256)])
         with contextlib.suppress(ValueError):
             assert expanded_bytes(bytes(data[: rng.randrange(len(data))])) >= 0
 
 
-def test_a_stream_within_the_limit_passes():
+def test_stream_within_the_limit_passes():
     check_expanded(stream(TABLE, "zstd"))

@@ -1,4 +1,4 @@
-"""Bloom filters that are built: the bits that pyarrow and the definition give; nothing held is denied."""
+"""Bloom filters have the same bits as pyarrow's and as the definition, and no false negatives."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def random_hashes(count: int) -> np.ndarray:
 
 
 def bits_one_by_one(hashes: list[int], num_bytes: int) -> bytes:
-    """What `build` is to give, a value and a word at a time."""
+    """The expected result of `build`, computed one value and one word at a time."""
     words = [0] * (num_bytes // 4)
     for hash64 in hashes:
         first = ((hash64 >> 32) * (num_bytes // 32) >> 32) * 8
@@ -84,17 +84,14 @@ def test_texts_as_pyarrow():
 @settings(max_examples=examples(60), deadline=None)
 @given(HASHES, st.sampled_from([32, 64, 96, 1024]), st.integers(1, 50))
 def test_bits_by_the_definition(hashes, num_bytes, step):
-    before = bloom._STEP_HASHES
-    bloom._STEP_HASHES = step
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bloom, "STEP_HASHES", step)
         assert build(as_hashes(hashes), num_bytes) == bits_one_by_one(hashes, num_bytes)
-    finally:
-        bloom._STEP_HASHES = before
 
 
 @settings(max_examples=examples(30), deadline=None)
 @given(HASHES)
-def test_what_it_holds_is_never_denied(hashes):
+def test_no_false_negatives(hashes):
     num_bytes = optimal_bytes(len(hashes), 0.5)
     bits = build(as_hashes(hashes), num_bytes)
 
@@ -104,20 +101,20 @@ def test_what_it_holds_is_never_denied(hashes):
 @settings(max_examples=examples(60), deadline=None)
 @given(HASHES, st.lists(st.integers(0, 2**64 - 1), max_size=20), st.integers(1, 40))
 def test_membership_by_the_definition(hashes, others, num_blocks):
-    """A value may be there exactly if all bits that it sets are set."""
+    """A filter might contain a value if and only if all bits of the value are set."""
     bits = bits_one_by_one(hashes, num_blocks * BLOCK_BYTES)
-    asked = [*others, *hashes[:5]]
+    probed = [*others, *hashes[:5]]
     ones = int.from_bytes(bits, "little")
-    wanted = [int.from_bytes(bits_one_by_one([other], len(bits)), "little") for other in asked]
+    wanted = [int.from_bytes(bits_one_by_one([other], len(bits)), "little") for other in probed]
 
-    assert might_contain(bits, as_hashes(asked)).tolist() == [one & ones == one for one in wanted]
+    assert might_contain(bits, as_hashes(probed)).tolist() == [one & ones == one for one in wanted]
 
-    blocks, ordinals = blocks_of(bits), block_ordinals(as_hashes(asked), num_blocks)
-    for hash64, ordinal, one in zip(asked, ordinals.tolist(), wanted, strict=True):
+    blocks, ordinals = blocks_of(bits), block_ordinals(as_hashes(probed), num_blocks)
+    for hash64, ordinal, one in zip(probed, ordinals.tolist(), wanted, strict=True):
         assert blocks_may_contain(blocks, hash64)[ordinal] == (one & ones == one)
 
 
-def test_about_as_many_others_are_let_through_as_was_asked():
+def test_false_positive_rate():
     held = random_hashes(10_000)
     bits = build(held, optimal_bytes(10_000, 0.01))
     others = np.random.default_rng(99).integers(0, 2**64, 20_000, dtype=np.uint64)
@@ -134,10 +131,10 @@ def test_sizes():
         for fpp in (1e-9, 0.01, 0.5):
             size = optimal_bytes(count, fpp)
             assert size >= BLOCK_BYTES
-            assert size & (size - 1) == 0, "Arrow C++ takes powers of two only"
+            assert size & (size - 1) == 0, "Arrow C++ accepts only powers of two"
 
 
-def test_the_header_says_the_size():
+def test_header_contains_the_size():
     data = serialize_bloom_filter(bytes(64))
 
     header_bytes, num_bytes = parse_bloom_header(data)
@@ -146,7 +143,7 @@ def test_the_header_says_the_size():
 
 
 @pytest.mark.parametrize("count", [1, 10, 1_000, 50_000])
-def test_the_number_of_values_is_estimated_from_the_bits(count):
+def test_number_of_values_is_estimated_from_the_bits(count):
     bits = build(random_hashes(count), optimal_bytes(count, 0.01))
 
     assert estimated_distinct(bits) == pytest.approx(count, rel=0.15)
@@ -165,7 +162,7 @@ def chunk_of(offset, length=None):
 
 
 @pytest.mark.parametrize("length", [None, 16 + 64, 1000])
-def test_a_filter_is_found_however_much_is_said_of_its_length(length):
+def test_filter_is_found_with_any_recorded_length(length):
     data = serialize_bloom_filter(bytes(64))
     place = FilterPlace.of(chunk_of(100, length), 100 + len(data))
     assert place == (100, 100 + len(data))
@@ -174,14 +171,16 @@ def test_a_filter_is_found_however_much_is_said_of_its_length(length):
 
 
 @pytest.mark.parametrize(("offset", "length"), [(-7, None), (200, None), (201, 5), (2**62, 2**62), (100, -1)])
-def test_a_filter_outside_of_the_body(offset, length):
-    with pytest.raises(CorruptFileError, match="outside the file's body"):
+def test_filter_outside_the_body(offset, length):
+    with pytest.raises(CorruptFileError) as caught:
         FilterPlace.of(chunk_of(offset, length), 200)
+    assert caught.value.reason == "filter-outside-body"
 
 
 @pytest.mark.parametrize("length", [None, 78])
-def test_a_filter_that_runs_over_its_end(length):
+def test_filter_that_extends_beyond_its_end(length):
     data = serialize_bloom_filter(bytes(64))
     body_stop = 100 + len(data) - (length is None)
-    with pytest.raises(CorruptFileError, match="64 bytes of bits end after"):
+    with pytest.raises(CorruptFileError) as caught:
         FilterPlace.of(chunk_of(100, length), body_stop).bits(data[:HEADER_BYTES])
+    assert caught.value.reason == "filter-beyond-end"

@@ -1,4 +1,4 @@
-"""Footers: found, parsed, checked; the leaves of a schema."""
+"""Locating, parsing and checking of footers, and the leaves of a schema."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LEAF = SchemaElement("a", type=Type.INT32, repetition_type=1)
 
 
 def footer_with(**changes):
-    """A sound footer of one row group of five rows and one column, with some fields changed."""
+    """A valid footer of one row group of five rows and one column, with some fields changed."""
     meta = META._replace(**changes.pop("meta", {}))
     chunk = ColumnChunk(0, meta_data=meta)._replace(**changes.pop("chunk", {}))
     group = RowGroup([chunk], 40, 5)._replace(**changes.pop("group", {}))
@@ -37,7 +37,7 @@ def footer_with(**changes):
     return parse_footer(thrift.serialize(metadata), 700, FILE_LENGTH)
 
 
-def test_sound_footer():
+def test_valid_footer():
     footer = footer_with()
     assert footer.num_rows == 5
     assert footer.row_group_starts.tolist() == [0, 5]
@@ -46,56 +46,63 @@ def test_sound_footer():
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "reason"),
     [
-        ({"num_rows": 6}, "counts 6 rows, its row groups 5"),
-        ({"group": {"num_rows": -5}, "num_rows": -5}, "claims -5 rows"),
-        ({"group": {"columns": []}}, "0 columns, the schema 1"),
-        ({"column_orders": []}, "0 column orders for 1 leaves"),
-        ({"schema": []}, "schema is empty"),
-        ({"schema": [SchemaElement("root", num_children=2), LEAF]}, "ends before its tree"),
-        ({"schema": [SchemaElement("root", num_children=1), LEAF, LEAF]}, "hang loose"),
-        ({"schema": [SchemaElement("root", num_children=1), LEAF._replace(type=99)]}, "physical type 99"),
+        ({"num_rows": 6}, "row-count-mismatch"),
+        ({"group": {"num_rows": -5}, "num_rows": -5}, "negative-row-count"),
+        ({"group": {"columns": []}}, "column-count-mismatch"),
+        ({"column_orders": []}, "column-order-count-mismatch"),
+        ({"schema": []}, "empty-schema"),
+        ({"schema": [SchemaElement("root", num_children=2), LEAF]}, "truncated-schema"),
+        ({"schema": [SchemaElement("root", num_children=1), LEAF, LEAF]}, "surplus-schema-elements"),
+        (
+            {"schema": [SchemaElement("root", num_children=1), LEAF._replace(type=99)]},
+            "unknown-physical-type",
+        ),
     ],
 )
-def test_contradictions(changes, message):
-    with pytest.raises(CorruptFileError, match=message) as caught:
+def test_contradictions(changes, reason):
+    with pytest.raises(CorruptFileError) as caught:
         footer_with(**changes)
+    assert caught.value.reason == reason
     assert caught.value.offset >= 700
     assert caught.value.struct
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "reason"),
     [
-        ({"total_compressed_size": 901}, "claims bytes 100 to 1001 of 1000"),
-        ({"total_compressed_size": -1}, "claims bytes 100 to 99"),
-        ({"data_page_offset": -1}, "claims bytes -1"),
-        ({"num_values": -1}, "claims -1 values"),
-        ({"codec": None}, "required field: 'codec' is absent"),
+        ({"total_compressed_size": 901}, "chunk-outside-file"),
+        ({"total_compressed_size": -1}, "chunk-outside-file"),
+        ({"data_page_offset": -1}, "chunk-outside-file"),
+        ({"num_values": -1}, "negative-value-count"),
+        ({"codec": None}, "missing-field"),
     ],
 )
-def test_a_chunk_that_cannot_be_is_refused_whenever_it_is_looked_at(changes, message):
+def test_impossible_chunk_is_refused_on_every_access(changes, reason):
     footer = footer_with(meta=changes)
     assert footer.num_rows == 5
     for _ in range(2):
-        with pytest.raises(CorruptFileError, match=message) as caught:
+        with pytest.raises(CorruptFileError) as caught:
             footer.chunk(0, footer.leaves[0])
+        assert caught.value.reason == reason
         assert 700 < caught.value.offset < 700 + len(footer.raw)
         assert caught.value.struct
-        with pytest.raises(CorruptFileError, match=message):
+        with pytest.raises(CorruptFileError) as caught:
             list(footer.metadata.row_groups[0].columns)
+        assert caught.value.reason == reason
 
 
 def test_encrypted_columns_and_columns_elsewhere():
-    for chunk, message in [
-        ({"crypto_metadata": Empty()}, "encrypted"),
-        ({"meta_data": None}, "encrypted"),
-        ({"file_path": b"other.parquet"}, r"other\.parquet"),
+    for chunk, reason in [
+        ({"crypto_metadata": Empty()}, "encrypted-column"),
+        ({"meta_data": None}, "encrypted-column"),
+        ({"file_path": b"other.parquet"}, "column-in-another-file"),
     ]:
         footer = footer_with(chunk=chunk)
-        with pytest.raises(UnsupportedFeatureError, match=message):
+        with pytest.raises(UnsupportedFeatureError) as caught:
             footer.chunk_metadata(0, footer.leaves[0])
+        assert (caught.value.reason, caught.value.column) == (reason, "a")
 
 
 def test_key_values():
@@ -111,22 +118,23 @@ def test_key_values():
 
 
 @pytest.mark.parametrize(
-    ("trailer", "length", "error", "message"),
+    ("trailer", "length", "error", "reason"),
     [
-        (b"", 0, CorruptFileError, "empty"),
-        (b"PAR1", 4, CorruptFileError, "too few"),
-        (b"\x00\0\0\0PAR2", 100, CorruptFileError, "PAR2"),
-        (b"\x00\0\0\0PARE", 100, UnsupportedFeatureError, "encrypted"),
-        (b"\x59\0\0\0PAR1", 100, CorruptFileError, "claims 89 bytes"),
-        (b"\xff\xff\xff\xffPAR1", 100, CorruptFileError, "truncated"),
+        (b"", 0, CorruptFileError, "empty-file"),
+        (b"PAR1", 4, CorruptFileError, "file-too-short"),
+        (b"\x00\0\0\0PAR2", 100, CorruptFileError, "wrong-magic"),
+        (b"\x00\0\0\0PARE", 100, UnsupportedFeatureError, "encrypted-footer"),
+        (b"\x59\0\0\0PAR1", 100, CorruptFileError, "truncated-file"),
+        (b"\xff\xff\xff\xffPAR1", 100, CorruptFileError, "truncated-file"),
     ],
 )
-def test_where_there_is_no_footer(trailer, length, error, message):
-    with pytest.raises(error, match=message):
+def test_invalid_trailers(trailer, length, error, reason):
+    with pytest.raises(error) as caught:
         footer_start(trailer, length)
+    assert caught.value.reason == reason
 
 
-def test_where_the_footer_starts():
+def test_footer_start():
     assert footer_start(b"\x58\0\0\0PAR1", 100) == 4
     assert footer_start(b"\x00\0\0\0PAR1", 100) == 92
 
@@ -153,7 +161,7 @@ def test_chunk_range(data, dictionary, start):
     ids=str,
 )
 @pytest.mark.parametrize("nullable", [True, False])
-def test_leaves_are_those_of_pyarrow(type_, nullable):
+def test_leaves_equal_those_of_pyarrow(type_, nullable):
     schema = pa.schema(
         [pa.field("a", type_, nullable=nullable), pa.field("b", pa.int64(), nullable=nullable)]
     )
@@ -192,7 +200,7 @@ def test_leaves_are_those_of_pyarrow(type_, nullable):
         (99, None),
     ],
 )
-def test_converted_types_stand_for_logical_ones(converted, kind):
+def test_converted_types_are_mapped_to_logical_types(converted, kind):
     element = LEAF._replace(converted_type=converted, precision=9, scale=2)
     (leaf,) = schema_leaves([SchemaElement("root", num_children=1), element])
     assert leaf.logical_name == kind
@@ -202,7 +210,7 @@ def test_converted_types_stand_for_logical_ones(converted, kind):
         assert leaf.logical.INTEGER == (16, False)
 
 
-def test_the_logical_type_counts_where_both_are_there():
+def test_logical_type_takes_precedence_over_converted_type():
     element = LEAF._replace(converted_type=ConvertedType.UTF8, logicalType=LogicalType(JSON=Empty()))
     (leaf,) = schema_leaves([SchemaElement("root", num_children=1), element])
     assert leaf.logical_name == "JSON"

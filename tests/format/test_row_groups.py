@@ -1,4 +1,4 @@
-"""Row groups whose chunks are parsed when they are looked at: the same as those that are parsed at once."""
+"""Row groups whose chunks are parsed on first access equal those that are parsed immediately."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from intarsia.errors import CorruptFileError
 from intarsia.format import thrift
-from intarsia.format.row_groups import ColumnChunks, FooterBytes, _parse_lazily, parse_file_metadata
+from intarsia.format.row_groups import ColumnChunks, FooterBytes, parse_file_metadata
 from intarsia.format.structs import ColumnChunk, FileMetaData, RowGroup
 from tests.effort import examples
 from tests.format.test_thrift import instances
@@ -29,7 +29,7 @@ def footer_bytes(raw):
 
 
 def at_once(raw):
-    """The footer by the general codec alone; None if these bytes are not a footer."""
+    """The footer according to the general codec; None if the bytes are not a footer."""
     try:
         return thrift.parse(FileMetaData, raw)[0]
     except CorruptFileError:
@@ -37,7 +37,7 @@ def at_once(raw):
 
 
 def lazily(raw):
-    """The footer with every chunk looked at; None if that is refused."""
+    """The footer with every chunk parsed on access; None if that is refused."""
     try:
         metadata = parse_file_metadata(footer_bytes(raw))
         return metadata._replace(
@@ -52,8 +52,7 @@ def lazily(raw):
 def test_the_same_as_at_once(metadata):
     raw = thrift.serialize(metadata)
     assert lazily(raw) == metadata
-    found = _parse_lazily(footer_bytes(raw))
-    assert found is not None
+    found = parse_file_metadata(footer_bytes(raw))
     assert all(isinstance(group.columns, ColumnChunks) for group in found.row_groups)
     assert thrift.serialize(found) == raw
 
@@ -61,7 +60,7 @@ def test_the_same_as_at_once(metadata):
 @settings(max_examples=examples(150))
 @given(instances(FileMetaData), st.data())
 def test_damaged_bytes_are_the_same_as_at_once_or_refused(metadata, data):
-    """A byte that is changed within a chunk may end it elsewhere; what is then found is found by both."""
+    """A changed byte may move the end of a chunk; both ways then parse the same structs."""
     raw = bytearray(thrift.serialize(metadata))
     for _ in range(data.draw(st.integers(1, 3))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
@@ -71,16 +70,18 @@ def test_damaged_bytes_are_the_same_as_at_once_or_refused(metadata, data):
 
 
 def test_fields_in_another_order_and_unknown_ones():
-    """Whatever is not as all writers have it is left to the general codec."""
+    """Footers in an unusual order are left to the general codec."""
     metadata = FileMetaData(2, [], 0, [RowGroup([ColumnChunk(7)], 1, 0)] * 20, created_by=b"me")
     tree, _ = thrift.parse_tree(thrift.serialize(metadata))
     for place in [tree, tree.structs(4)[0], tree.structs(4)[0].structs(1)[0]]:
         place.set(900, thrift.LIST, thrift.List(thrift.BINARY, [b"unknown"] * 20))
     raw = thrift.serialize_tree(tree)
-    assert _parse_lazily(footer_bytes(raw)) == metadata
+    found = parse_file_metadata(footer_bytes(raw))
+    assert found == metadata
+    assert isinstance(found.row_groups[0].columns, ColumnChunks)
     tree.set(0, thrift.I32, 1)  # before the version
     raw = thrift.serialize_tree(tree)
-    assert _parse_lazily(footer_bytes(raw)) is None
+    assert not isinstance(parse_file_metadata(footer_bytes(raw)).row_groups[0].columns, ColumnChunks)
     assert lazily(raw) == metadata
 
 
@@ -94,7 +95,7 @@ def test_fields_in_another_order_and_unknown_ones():
     ],
     ids=["schema", "row groups", "chunks", "row groups without fields"],
 )
-def test_counts_that_cannot_be(raw):
+def test_impossible_counts(raw):
     with pytest.raises(CorruptFileError):
         parse_file_metadata(footer_bytes(raw))
 
@@ -122,7 +123,7 @@ def test_chunks_are_a_sequence(tmp_path):
         assert group.num_rows == expected.num_rows
 
 
-def test_only_what_is_looked_at_is_parsed(monkeypatch):
+def test_only_accessed_chunks_are_parsed():
     metadata = FileMetaData(2, [], 0, [RowGroup([ColumnChunk(place) for place in range(50)], 1, 0)] * 30)
     raw = thrift.serialize(metadata)
     parsed = []
@@ -135,8 +136,8 @@ def test_only_what_is_looked_at_is_parsed(monkeypatch):
     assert parsed == [(ColumnChunk(7), 3)]
 
 
-def test_countless_elements_without_fields_are_refused_at_the_first():
-    """What is claimed must not be set up before a look at what is there."""
+def test_millions_of_elements_without_fields_are_refused_at_the_first():
+    """Memory must not be allocated for claimed elements before they are parsed."""
     count = 2_000_000
     head = bytearray(b"\x15\x02\x19\xfc")
     thrift.write_varint(head, count)

@@ -1,9 +1,8 @@
-"""Damaged and hostile files: one clear error of ours that names the file, quickly, and never wrong rows."""
+"""Damaged and hostile files quickly give an Intarsia error that names the file, and never wrong rows."""
 
 from __future__ import annotations
 
 import random
-import re
 import time
 import warnings
 
@@ -28,11 +27,11 @@ from tests.reading.surgery import Patient
 
 NAME = "damaged.parquet"
 ROWS = 300
-SECONDS = 5  # far more than any of these takes, far less than a hang
+SECONDS = 5  # much longer than any of these takes
 
 
 class FileInMemory(DataFile):
-    """A file of a table whose bytes are not on a disk."""
+    """A file of a table whose bytes are in memory."""
 
     data: bytes
 
@@ -47,7 +46,7 @@ def scan(data, where=None, columns=None):
 
 
 def survives(data, where=None):
-    """Rows, or an error of ours; whatever it is, it comes soon."""
+    """The rows, or None after an Intarsia error, within the time limit."""
     started = time.monotonic()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ia.IntarsiaWarning)
@@ -97,53 +96,57 @@ def files():
 
 WHERES = [None, "key = 150", "text = 'text 7' OR s.x > 280"]
 
-# --- no Parquet file at all ---
+# --- not Parquet files ---
 
 
 @pytest.mark.parametrize(
-    ("data", "message"),
+    ("data", "reason"),
     [
-        (b"", "empty"),
-        (b"P", "too few"),
-        (b"PAR1", "too few"),
-        (b"PAR1" + b"\0" * 4 + b"PAR", "too few"),
-        (b"PAR1" + b"\0" * 4 + b"PAR1", "FileMetaData"),
-        (b"PAR1" + b"\xff" * 4 + b"PAR1", "claims"),
-        (b"PAR1" + b"\x05\0\0\0" + b"PAR1", "claims"),
-        (b"a,b\n1,2\n3,4\n5,6\n", "no Parquet file"),
-        (b"PK\x03\x04" + b"\0" * 100, "no Parquet file"),
-        (b"PAR1" + b"\0" * 100 + b"PARE", "encrypted"),
+        (b"", "empty-file"),
+        (b"P", "file-too-short"),
+        (b"PAR1", "file-too-short"),
+        (b"PAR1" + b"\0" * 4 + b"PAR", "file-too-short"),
+        (b"PAR1" + b"\0" * 4 + b"PAR1", "truncated-struct"),
+        (b"PAR1" + b"\xff" * 4 + b"PAR1", "truncated-file"),
+        (b"PAR1" + b"\x05\0\0\0" + b"PAR1", "truncated-file"),
+        (b"a,b\n1,2\n3,4\n5,6\n", "wrong-magic"),
+        (b"PK\x03\x04" + b"\0" * 100, "wrong-magic"),
+        (b"PAR1" + b"\0" * 100 + b"PARE", "encrypted-footer"),
     ],
 )
 @pytest.mark.parametrize("on_disk", [False, True])
-def test_no_parquet_file(tmp_path, data, message, on_disk):
+def test_not_a_parquet_file(tmp_path, data, reason, on_disk):
     (tmp_path / NAME).write_bytes(data)
-    with pytest.raises(ia.FormatError, match=message) as caught:
+    with pytest.raises(ia.FormatError) as caught:
         ia.open(tmp_path / NAME).scan().to_arrow() if on_disk else scan(data)
-    assert NAME in str(caught.value)
+    assert caught.value.reason == reason
+    assert caught.value.path == (str(tmp_path / NAME) if on_disk else NAME)
 
 
 def test_truncated_anywhere(files):
     for data in files.values():
         for length in [*range(40), *range(40, len(data) - 1, 211), len(data) - 1]:
-            with pytest.raises(ia.CorruptFileError, match=NAME):
+            with pytest.raises(ia.CorruptFileError) as caught:
                 scan(data[:length])
+            assert caught.value.path == NAME
 
 
 def test_footer_of_a_longer_file(files):
-    """Truncated in the middle, with a footer that is whole: its offsets lead out of the file."""
+    """The body is truncated and the footer complete, so its offsets are beyond the end of the file."""
     data = files["v1"]
     patient = Patient(data)
     patient.body = patient.body[: len(patient.body) // 2]
-    with pytest.raises(ia.CorruptFileError, match=NAME):
+    with pytest.raises(ia.CorruptFileError) as caught:
         scan(patient.bytes())
+    assert caught.value.path == NAME
 
 
 def test_other_files_of_a_table_are_named(tmp_path):
     pq.write_table(pa.table({"a": [1]}), tmp_path / "1.parquet")
     (tmp_path / "2.parquet").write_bytes(b"PAR1 no PAR1")
-    with pytest.raises(ia.CorruptFileError, match=re.escape(str(tmp_path / "2.parquet"))):
+    with pytest.raises(ia.CorruptFileError) as caught:
         ia.open(tmp_path).scan("a = 1").to_arrow()
+    assert caught.value.path == str(tmp_path / "2.parquet")
 
 
 # --- damaged pages ---
@@ -181,13 +184,15 @@ def test_damaged_page_names_file_and_column(broken_page, where, columns):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ia.IntarsiaWarning)
         for run in (ia.Scan.to_arrow, list):
-            with pytest.raises(ia.CorruptFileError, match="'text'") as caught:
+            with pytest.raises(ia.CorruptFileError) as caught:
                 run(ia.open(path).scan(where, columns))
-            assert str(path) in str(caught.value)
+            assert caught.value.path == str(path)
+            assert caught.value.column in ("text", None)
+            assert "'text'" in str(caught.value)
             assert "'key'" not in str(caught.value)
 
 
-def test_damaged_page_hurts_only_those_who_read_it(broken_page):
+def test_damaged_page_affects_only_queries_that_read_it(broken_page):
     table, path = broken_page
     assert_same_rows(ia.open(path).scan(columns=["key"]).to_arrow(), table.select(["key"]))
     assert_same_rows(ia.open(path).scan("key = 30", ["key"]).to_arrow(), table.select(["key"]).slice(30, 1))
@@ -196,7 +201,7 @@ def test_damaged_page_hurts_only_those_who_read_it(broken_page):
 
 
 @pytest.mark.parametrize("where", WHERES)
-def test_fewer_rows_than_the_footer_counts(files, where):
+def test_fewer_rows_than_the_footer_claims(files, where):
     for data in files.values():
         patient = Patient(data)
         patient.footer.set(3, thrift.I64, ROWS + 50)
@@ -204,7 +209,7 @@ def test_fewer_rows_than_the_footer_counts(files, where):
         group.set(3, thrift.I64, 150)
         found = survives(patient.bytes(), where)
         assert found is None or where is not None
-        if found is not None:  # the rows that count were read, and were right
+        if found is not None:  # the matching rows were read and are correct
             assert found.num_rows == scan(data, where).num_rows
 
 
@@ -239,8 +244,9 @@ def test_hostile_thrift_is_refused(files, tail):
     for start in (b"", footer[:-1]):
         data = with_footer(body, start + HOSTILE_TAILS[tail])
         started = time.monotonic()
-        with pytest.raises(ia.CorruptFileError, match=NAME):
+        with pytest.raises(ia.CorruptFileError) as caught:
             scan(data)
+        assert caught.value.path == NAME
         with pytest.raises(ia.CorruptFileError):
             thrift.parse_tree(start + HOSTILE_TAILS[tail])
         assert time.monotonic() - started < SECONDS
@@ -248,10 +254,10 @@ def test_hostile_thrift_is_refused(files, tail):
 
 @pytest.mark.parametrize("children", [2**31 - 1, -1, 0, 5])
 @pytest.mark.parametrize("element", [0, 1, 3])
-def test_schema_that_is_no_tree(files, element, children):
+def test_schema_that_is_not_a_tree(files, element, children):
     patient = Patient(files["v1"])
     patient.footer.get(2).items[element].set(5, thrift.I32, children)
-    if (element, children) == (1, 0):  # no children: a leaf says so, too
+    if (element, children) == (1, 0):  # valid for a leaf
         assert survives(patient.bytes()).num_rows == ROWS
     else:
         with pytest.raises(ia.CorruptFileError):
@@ -263,8 +269,9 @@ def test_schema_of_a_hundred_thousand_levels(files):
     level = thrift.Struct({3: (thrift.I32, 1), 4: (thrift.BINARY, b"g"), 5: (thrift.I32, 1)})
     items = patient.footer.get(2).items
     items[1:1] = [level] * 100_000
-    with pytest.raises(ia.CorruptFileError, match="deeper"):
+    with pytest.raises(ia.CorruptFileError) as caught:
         scan(patient.bytes())
+    assert caught.value.reason == "schema-too-deep"
 
 
 @pytest.mark.parametrize("rows", [2**33, 2**40, 2**62, -1, 0])
@@ -284,7 +291,7 @@ def test_impossible_row_counts(files, rows):
 
 
 def flip_bytes(rng, data):
-    """Some bytes changed, mostly within the footer."""
+    """Change some bytes, mostly in the footer."""
     start = Patient(data).footer_start if rng.random() < 0.7 else 0
     out = bytearray(data)
     for _ in range(rng.choice([1, 1, 2, 5, 20])):
@@ -310,7 +317,7 @@ def places(node, found):
 
 
 def poke(rng, tree):
-    """One field or list of a tree changed to something else that Thrift can hold."""
+    """Change one field or list of a tree to another valid value."""
     node, field_id = rng.choice(places(tree, []))
     if field_id is None:
         if node.items:
@@ -331,7 +338,7 @@ def poke(rng, tree):
 
 
 def poke_file(rng, data):
-    """Fields of the footer or of an index changed."""
+    """Change fields of the footer or of an index."""
     patient = Patient(data)
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
         cls = rng.choice([OffsetIndex, ColumnIndex])
@@ -348,14 +355,14 @@ def poke_file(rng, data):
 @settings(max_examples=examples(150))
 @given(seed=st.integers(0, 2**32), name=st.sampled_from(sorted(FILES)), where=st.sampled_from(WHERES))
 @pytest.mark.parametrize("change", [flip_bytes, poke_file])
-def test_fuzzed_file_gives_rows_or_an_error_of_ours(files, change, seed, name, where):
+def test_fuzzed_file_gives_rows_or_an_intarsia_error(files, change, seed, name, where):
     data = change(random.Random(seed), files[name])
     survives(data, where)
 
 
 @pytest.mark.parametrize("question", ["count", "aggregate", "scan", "plan"])
 def test_rows_that_no_column_has_values_for(tmp_path, question):
-    """Impala's huge_num_rows.parquet: the footer claims 4,294,967,294 rows, each chunk holds one value."""
+    """Like Impala's huge_num_rows.parquet: the footer claims 4,294,967,294 rows, and a chunk has one value."""
     path = tmp_path / "huge.parquet"
     pq.write_table(pa.table({"n": [1], "t": ["a"]}), path)
 
@@ -371,5 +378,6 @@ def test_rows_that_no_column_has_values_for(tmp_path, question):
         "scan": lambda: table.scan().to_arrow(),
         "plan": lambda: [split.to_arrow() for split in table.plan("n = 1")],
     }[question]
-    with pytest.raises(ia.CorruptFileError, match=r"huge\.parquet.*4294967294 rows"):
+    with pytest.raises(ia.CorruptFileError) as caught:
         ask()
+    assert caught.value.path == str(path)

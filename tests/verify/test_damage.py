@@ -551,7 +551,6 @@ class TestEmbedded:
         damage.append(bytes(8))
         damage.write()
         finding = self.only(path, "directory-stale", "warning")
-        assert "the footer starts at byte" in finding.message
         assert finding.consequence.startswith("readers ignore")
 
     def test_a_directory_of_a_later_version(self, path):

@@ -1,6 +1,6 @@
-"""Split-block Bloom filters: header and bits, where a value's block lies, and whether the block holds it.
+"""Split-block Bloom filters: header and bits, the location of a value's block, and probing of blocks.
 
-A probe needs one block of 32 bytes, so a filter of a megabyte is never read whole.
+A probe needs one block of 32 bytes, so a filter of a megabyte is never read completely.
 Source: ``BloomFilter.md`` of parquet-format; XXH64 with seed 0 over the PLAIN encoding of a value.
 """
 
@@ -25,17 +25,17 @@ from intarsia.format.structs import (
 
 BLOCK_BYTES = 32
 
-#: Larger filters are refused by Arrow C++ and parquet-java.
+#: Arrow C++ and parquet-java refuse larger filters.
 MAX_BYTES = 128 << 20
 
-#: Headers of today are about 15 bytes; this leaves room for fields to come.
+#: Upper bound for a header's size; current headers have about 15 bytes, and future fields may be added.
 HEADER_BYTES = 64
 
 SALT = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
 
 _SALTS = np.array(SALT, dtype=np.uint32)
 
-#: Words of 32 bits in a block, and bits that a value sets: one in each word.
+#: The number of 32-bit words in a block; a value sets one bit in each.
 _WORDS = len(SALT)
 
 _WORD_BITS = 32
@@ -43,14 +43,14 @@ _WORD_BITS = 32
 #: A row of words for each block.
 Blocks: TypeAlias = npt.NDArray[np.uint32]
 
-#: Hashes are put in so many at a time, which bounds the memory that it takes.
-_STEP_HASHES = 1 << 15
+#: The number of hashes added at a time, which limits the memory.
+STEP_HASHES = 1 << 15
 
 
 class FilterPlace(NamedTuple):
-    """Bytes ``start`` (included) to ``stop`` (excluded) of a file, in which a filter lies: header and bits.
+    """The byte range of a filter, header and bits, in a file.
 
-    Older writers do not say how long a filter is; ``stop`` is then where the file's body ends.
+    Older writers do not record the length of a filter; ``stop`` is then the end of the file's body.
     """
 
     start: int
@@ -58,53 +58,57 @@ class FilterPlace(NamedTuple):
 
     @classmethod
     def of(cls, meta: ColumnMetaData, body_stop: int) -> FilterPlace:
-        """Where a footer says that a chunk's filter lies; it is to say so.
+        """Return the range in the footer for a chunk that has a filter.
 
         Args:
-            meta: What it says of the chunk.
-            body_stop: Where the footer starts.
+            meta: The footer's metadata of the chunk.
+            body_stop: Offset of the footer.
 
         Raises:
-            CorruptFileError: If that is outside of the file's body.
+            CorruptFileError: If the range is outside the file's body.
         """
         start, stop = meta.bloom_filter_offset or 0, body_stop
         if meta.bloom_filter_length:
             stop = min(stop, start + meta.bloom_filter_length)
         if not 0 < start < stop:
             raise CorruptFileError(
-                f"bytes {start} to {stop} lie outside the file's body", struct="BloomFilterHeader"
+                f"bytes {start} to {stop} are outside the file's body",
+                reason="filter-outside-body",
+                struct="BloomFilterHeader",
             )
         return cls(start, stop)
 
     @property
     def head(self) -> tuple[int, int]:
-        """Start and stop of what is to be read to find the bits."""
+        """Start and stop of the bytes that contain the header."""
         return self.start, min(self.stop, self.start + HEADER_BYTES)
 
     def bits(self, head: bytes) -> tuple[int, int]:
-        """Start and stop of the bits.
+        """Return start and stop of the bits.
 
         Args:
             head: The bytes at `head`.
 
         Raises:
-            CorruptFileError: If there is no header, or the bits run over the end.
+            CorruptFileError: If there is no header, or the bits extend beyond ``stop``.
             UnsupportedFeatureError: As for `parse_bloom_header`.
         """
         header_bytes, num_bytes = parse_bloom_header(head)
         start = self.start + header_bytes
         if start + num_bytes > self.stop:
             raise CorruptFileError(
-                f"{num_bytes} bytes of bits end after byte {self.stop}", struct="BloomFilterHeader"
+                f"{num_bytes} bytes of bits extend beyond byte {self.stop}",
+                reason="filter-beyond-end",
+                struct="BloomFilterHeader",
             )
         return start, start + num_bytes
 
 
 def parse_bloom_header(data: bytes) -> tuple[int, int]:
-    """Sizes of a filter's header and of its bits, both in bytes.
+    """Parse a filter's header, and return the sizes of the header and of the bits in bytes.
 
     Raises:
-        CorruptFileError: If there is no header, or the bits are no whole number of blocks.
+        CorruptFileError: If there is no header, or the bits are not a whole number of blocks.
         UnsupportedFeatureError: If the algorithm, hash or compression is not the one that Parquet defines.
     """
     header, header_bytes = thrift.parse(BloomFilterHeader, data)
@@ -114,17 +118,21 @@ def parse_bloom_header(data: bytes) -> tuple[int, int]:
         or header.compression.UNCOMPRESSED is None
     ):
         raise UnsupportedFeatureError(
-            "the filter is not an uncompressed split-block filter over XXH64", struct="BloomFilterHeader"
+            "the filter is not an uncompressed split-block filter with XXH64",
+            reason="unknown-bloom-filter",
+            struct="BloomFilterHeader",
         )
     if header.numBytes < BLOCK_BYTES or header.numBytes % BLOCK_BYTES:
         raise CorruptFileError(
-            f"{header.numBytes} bytes are no whole number of blocks", struct="BloomFilterHeader"
+            f"{header.numBytes} bytes are not a whole number of blocks",
+            reason="not-whole-blocks",
+            struct="BloomFilterHeader",
         )
     return header_bytes, header.numBytes
 
 
 def block_ordinals(hashes: npt.NDArray[np.uint64], num_blocks: int) -> npt.NDArray[np.int64]:
-    """The block that each hash belongs to, in a filter of so many blocks.
+    """Return the ordinal of the block of each hash in a filter of ``num_blocks`` blocks.
 
     Example:
         >>> block_ordinals(np.array([0, 2**64 - 1], dtype=np.uint64), 32)
@@ -134,11 +142,11 @@ def block_ordinals(hashes: npt.NDArray[np.uint64], num_blocks: int) -> npt.NDArr
 
 
 def blocks_may_contain(blocks: Blocks, hashes: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-    """For each of several blocks, whether it may hold the value with a hash; False is certain.
+    """Return for each block whether it might contain the value with a hash; False is certain.
 
     Args:
         blocks: Blocks, see `blocks_of`.
-        hashes: For each block a hash, or one for all.
+        hashes: A hash for each block, or one hash for all.
 
     Example:
         >>> blocks = blocks_of(build(np.array([7], dtype=np.uint64), 32) + bytes(32))
@@ -150,7 +158,7 @@ def blocks_may_contain(blocks: Blocks, hashes: npt.ArrayLike) -> npt.NDArray[np.
 
 
 def might_contain(bits: bytes, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-    r"""For each hash, whether a filter may hold its value; False is certain.
+    r"""Return for each hash whether a filter might contain its value; False is certain.
 
     Example:
         >>> hashes = np.array([1, 2], dtype=np.uint64)
@@ -162,13 +170,13 @@ def might_contain(bits: bytes, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np
 
 
 def blocks_of(bits: bytes) -> Blocks:
-    """The blocks of a filter, or of a part of it: a row of words each."""
+    """View the bits of a filter, or of whole blocks of it, as one row of words per block."""
     return np.frombuffer(bits, dtype="<u4").reshape(-1, _WORDS)
 
 
 def _bits_of(hashes: npt.NDArray[np.uint64], salt: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """The bit that a hash sets in a word."""
-    # products of uint32 wrap around, as the specification wants
+    """Return the bit that each hash sets in a word."""
+    # products of uint32 wrap around, as the specification requires
     return np.uint32(1) << (hashes.astype(np.uint32) * salt >> np.uint32(27))
 
 
@@ -176,23 +184,22 @@ def _bits_of(hashes: npt.NDArray[np.uint64], salt: npt.NDArray[np.uint32]) -> np
 
 
 def bits_per_value(fpp: float) -> float:
-    """Bits that a filter needs for each value, so that the share ``fpp`` of other values is taken for held.
+    """Return the number of bits per value that a filter needs for a false-positive rate.
 
     Example:
         >>> round(bits_per_value(0.01), 1)
         9.7
     """
-    share_set = min(fpp ** (1 / _WORDS), 1 - 2**-53)  # what is all but 1 is rounded to 1
+    share_set = min(fpp ** (1 / _WORDS), 1 - 2**-53)  # the power may be rounded to 1
     return -_WORDS / math.log1p(-share_set)
 
 
 def optimal_bytes(num_distinct: int, fpp: float) -> int:
-    """Size of the bits of a filter, in bytes: a power of two, since Arrow C++, Velox and ClickHouse want it.
+    """Return the size of a filter's bits in bytes, a power of two as Arrow C++, Velox and ClickHouse require.
 
     Args:
-        num_distinct: How many different values it is to hold.
-        fpp: At most this share of the values that it does not hold are taken for held, unless that needs
-            more than `MAX_BYTES`.
+        num_distinct: The number of distinct values.
+        fpp: The maximum false-positive rate; it is exceeded if it would take more than `MAX_BYTES`.
 
     Example:
         >>> optimal_bytes(1_000, 0.01), optimal_bytes(1, 0.01)
@@ -203,10 +210,10 @@ def optimal_bytes(num_distinct: int, fpp: float) -> int:
 
 
 def build(hashes: npt.NDArray[np.uint64], num_bytes: int) -> bytes:
-    """The bits of a filter that holds some values.
+    """Build the bits of a filter.
 
     Args:
-        hashes: The values' hashes, in any order; sorted ones save sorting them here.
+        hashes: The hashes of the values, in any order; sorted hashes are faster.
         num_bytes: Size of the bits, a whole number of blocks; see `optimal_bytes`.
 
     Example:
@@ -217,10 +224,10 @@ def build(hashes: npt.NDArray[np.uint64], num_bytes: int) -> bytes:
     if (hashes[1:] < hashes[:-1]).any():
         hashes = np.sort(hashes)
     blocks = np.zeros((num_bytes // BLOCK_BYTES, _WORDS), dtype=np.uint32)
-    for start in range(0, len(hashes), _STEP_HASHES):
-        step = hashes[start : start + _STEP_HASHES]
+    for start in range(0, len(hashes), STEP_HASHES):
+        step = hashes[start : start + STEP_HASHES]
         place = block_ordinals(step, len(blocks))
-        firsts = np.flatnonzero(np.diff(place, prepend=-1))  # sorted hashes of one block are neighbours
+        firsts = np.flatnonzero(np.diff(place, prepend=-1))  # sorted hashes of one block are adjacent
         words = np.empty((len(firsts), _WORDS), dtype=np.uint32)
         for word in range(_WORDS):
             bits = _bits_of(step, _SALTS[word : word + 1])
@@ -230,7 +237,7 @@ def build(hashes: npt.NDArray[np.uint64], num_bytes: int) -> bytes:
 
 
 def serialize_bloom_filter(bits: bytes) -> bytes:
-    """A filter as it stands in a file: header and bits."""
+    """Serialize a filter: header and bits."""
     header = BloomFilterHeader(
         len(bits),
         BloomFilterAlgorithm(BLOCK=Empty()),
@@ -241,7 +248,7 @@ def serialize_bloom_filter(bits: bytes) -> bytes:
 
 
 def estimated_distinct(bits: bytes) -> float:
-    """About how many different values a filter holds, by how many of its bits are set; infinite if all are.
+    """Estimate the number of distinct values in a filter from its set bits; infinite if all are set.
 
     Example:
         >>> hashes = np.random.default_rng(1).integers(0, 2**64, 1_000, dtype=np.uint64)

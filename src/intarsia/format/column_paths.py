@@ -15,7 +15,7 @@ _ROW_GROUPS, _COLUMNS, _META_DATA, _PATH_IN_SCHEMA = 4, 1, 3, 3
 
 
 def with_column_paths(raw: bytes, leaves: Sequence[Leaf]) -> bytes | None:
-    """A footer with the path of its column in every chunk.
+    """Add the path of its column to every chunk of a footer.
 
     Args:
         raw: The footer's bytes, without length and magic.

@@ -1,9 +1,9 @@
-"""The directory of embedded indexes, and what ties it to the bytes of one file.
+"""The directory of embedded indexes, and the checks that it belongs to its file.
 
-The footer key ``intarsia`` holds a JSON document (`Directory`), which says where each index's blob lies,
-and which layout it was built from.  Other writers copy footer keys into files of their own, so nothing here
-is used before `belongs` has found no objection (contract C2); `find_directory` sees to that.  The bytes are
-specified in ``docs/format.md``.
+The footer key ``intarsia`` contains a JSON document (`Directory`) with the location of each index's blob and
+the fingerprint of the layout from which the indexes were built.  Other writers copy footer keys to new files,
+so a directory is used only if `belongs` finds no contradiction (contract C2); `find_directory` checks that.
+``docs/format.md`` specifies the bytes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from intarsia.format.footer import Footer
 
 T = TypeVar("T")
 
-#: The footer key under which the directory lies.
+#: The footer key of the directory.
 KEY = b"intarsia"
 
 DIRECTORY_VERSION = 1
 
-#: A directory is a few hundred bytes an entry; more than this is no directory.
+#: Limits on a directory, which has a few hundred bytes per entry.
 MAX_DIRECTORY_BYTES = 1 << 24
 MAX_ENTRIES = 10_000
 
@@ -38,18 +38,18 @@ class Entry:
     """One embedded index.
 
     Attributes:
-        name: Unique within the directory; shown to people.
-        kind: The index class's ``kind``.
+        name: Unique name within the directory, shown to users.
+        kind: The ``kind`` of the index class.
         kind_version: The ``version`` of the class that wrote the payload.
-        columns: The columns that it is about, each a path of names.
+        columns: The indexed columns, each a path of names.
         granularity: ``"file"``, ``"row_group"``, ``"page"`` or a number of rows.
         parameters: The fields of the index object.
-        offset: Byte offset of the blob in the file; 0 if the payload stands here.
-        length: Length of the blob in bytes, header included; 0 if the payload stands here.
+        offset: Byte offset of the blob in the file; 0 if the payload is inline.
+        length: Length of the blob in bytes, including its header; 0 if the payload is inline.
         xxh3: XXH3-64 of the payload, 16 hexadecimal digits.
-        inline: The payload, if it is so small that it stands in the directory.
-        int96_unit: ``"us"`` or ``"ns"``, if 64 bits of nanoseconds hold every value of its INT96 columns,
-            and whole microseconds are all that there is, or not; None if they do not, or nobody has looked.
+        inline: The payload, if it is small enough to be stored in the directory.
+        int96_unit: ``"ns"`` if every value of its INT96 columns fits into 64 bits of nanoseconds, ``"us"`` if
+            all values are also whole microseconds; None if they do not fit, or if that is unknown.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Entry:
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """The columns, dotted, for people."""
+        """The dotted paths of the columns."""
         return tuple(".".join(path) for path in self.columns)
 
     @property
@@ -76,23 +76,23 @@ class Entry:
 
     @property
     def identity(self) -> tuple[str, tuple[tuple[str, ...], ...], str | int]:
-        """What makes two entries the same index: attaching one takes the place of the other."""
+        """Entries with equal identities are the same index: attaching one replaces the other."""
         return self.kind, self.columns, self.granularity
 
     def moved(self, offset: int) -> Entry:
-        """The same entry with its blob elsewhere."""
+        """Return a copy with another offset of the blob."""
         return replace(self, offset=offset)
 
 
 @dataclass(frozen=True)
 class Directory:
-    """What is embedded in a file.
+    """The embedded indexes of a file.
 
     Attributes:
-        version: Version of this document's form.
-        original_length: Length in bytes of the file before anything was added.
+        version: Version of the document.
+        original_length: Length in bytes of the original file.
         fingerprint: `layout_fingerprint` of the original footer, 32 hexadecimal digits.
-        region_stop: Where the added bytes end, which is where the new footer starts.
+        region_stop: Byte offset of the end of the added bytes, where the new footer starts.
         entries: The embedded indexes.
     """
 
@@ -103,10 +103,10 @@ class Directory:
     entries: tuple[Entry, ...] = ()
 
     def to_json(self) -> bytes:
-        """The document, ASCII, the same for equal directories.
+        """Serialize the document in ASCII; equal directories give equal bytes.
 
         Raises:
-            IndexPayloadError: If it is too large, or a parameter has no JSON form.
+            IndexPayloadError: If it is too large, or a parameter cannot be stored as JSON.
         """
         document = {
             "version": self.version,
@@ -131,9 +131,13 @@ class Directory:
         try:
             data = json.dumps(document, separators=(",", ":"), allow_nan=False).encode("ascii")
         except (TypeError, ValueError, RecursionError) as error:
-            raise IndexPayloadError(f"the parameters of an index have no JSON form: {error}") from error
+            raise IndexPayloadError(
+                f"the parameters of an index cannot be stored as JSON: {error}", reason="parameters-not-json"
+            ) from error
         if len(data) > MAX_DIRECTORY_BYTES or len(self.entries) > MAX_ENTRIES:
-            raise IndexPayloadError(f"{len(self.entries)} indexes are too many for one file")
+            raise IndexPayloadError(
+                f"{len(self.entries)} indexes are too many for one file", reason="directory-too-large"
+            )
         return data
 
 
@@ -147,27 +151,37 @@ def _where(entry: Entry) -> dict[str, Any]:
 
 
 def parse_directory(data: bytes) -> Directory:
-    """Parse and check a directory; whether it belongs to a file is for `belongs` to say.
+    """Parse and check a directory; `belongs` checks that it belongs to its file.
 
     Raises:
-        NewerDirectoryError: If its version is not known here.
-        IndexPayloadError: If it is damaged; the message says where.
+        NewerDirectoryError: If its version is newer than this version of Intarsia.
+        IndexPayloadError: If it is damaged.
     """
     if len(data) > MAX_DIRECTORY_BYTES:
-        raise IndexPayloadError(f"the directory has {len(data)} bytes; {MAX_DIRECTORY_BYTES} is the most")
+        raise IndexPayloadError(
+            f"the directory has {len(data)} bytes; the limit is {MAX_DIRECTORY_BYTES}",
+            reason="directory-too-large",
+        )
     try:
         document = json.loads(data, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise IndexPayloadError(f"the directory is no JSON document: {error}") from error
+        raise IndexPayloadError(
+            f"the directory is not a JSON document: {error}", reason="directory-not-json"
+        ) from error
     fields = _Fields(document, "the directory")
     version = fields.integer("version", 1)
     if version != DIRECTORY_VERSION:
         raise NewerDirectoryError(
-            f"the directory has version {version}, this Intarsia knows {DIRECTORY_VERSION}: upgrade Intarsia"
+            f"the directory has version {version}, and this version of Intarsia reads version "
+            f"{DIRECTORY_VERSION}; upgrade Intarsia",
+            reason="newer-directory",
         )
     listed = fields.value("entries", list)
     if len(listed) > MAX_ENTRIES:
-        raise IndexPayloadError(f"the directory has {len(listed)} entries; {MAX_ENTRIES} is the most")
+        raise IndexPayloadError(
+            f"the directory has {len(listed)} entries; the limit is {MAX_ENTRIES}",
+            reason="directory-too-large",
+        )
     directory = Directory(
         version=version,
         original_length=fields.integer("original_length", 12),
@@ -176,16 +190,22 @@ def parse_directory(data: bytes) -> Directory:
         entries=tuple(_entry(item, f"entry {place}") for place, item in enumerate(listed)),
     )
     if directory.region_stop < directory.original_length:
-        raise IndexPayloadError("the directory ends before the original file does")
+        raise IndexPayloadError(
+            "the added bytes end before the original file does", reason="region-before-original-end"
+        )
     names = set()
     for entry in directory.entries:
         if entry.name in names:
-            raise IndexPayloadError(f"two entries of the directory are called {entry.name!r}")
+            raise IndexPayloadError(
+                f"two entries of the directory have the name {entry.name!r}", reason="duplicate-entry"
+            )
         names.add(entry.name)
         if entry.inline is None and (
             entry.offset < directory.original_length or entry.offset + entry.length > directory.region_stop
         ):
-            raise IndexPayloadError(f"the blob of {entry.name!r} lies outside the bytes that were added")
+            raise IndexPayloadError(
+                f"the blob of {entry.name!r} is outside the added bytes", reason="blob-outside-region"
+            )
     return directory
 
 
@@ -195,7 +215,7 @@ def _entry(item: Any, place: str) -> Entry:
     if not all(
         isinstance(path, list) and path and all(isinstance(name, str) for name in path) for path in columns
     ):
-        raise IndexPayloadError(f"{place}: columns are not all lists of names")
+        raise IndexPayloadError(f"{place}: columns are not all lists of names", reason="invalid-columns")
     granularity = fields.value("granularity", object)
     if not isinstance(granularity, str):
         granularity = fields.integer("granularity", 1)
@@ -204,7 +224,10 @@ def _entry(item: Any, place: str) -> Entry:
     if inline is None:
         offset, length = fields.integer("offset", 0), fields.integer("length", BLOB_HEADER_BYTES)
         if offset % BLOB_ALIGNMENT_BYTES:
-            raise IndexPayloadError(f"{place}: offset {offset} is no multiple of {BLOB_ALIGNMENT_BYTES}")
+            raise IndexPayloadError(
+                f"{place}: offset {offset} is not a multiple of {BLOB_ALIGNMENT_BYTES}",
+                reason="misaligned-blob",
+            )
     return Entry(
         name=fields.value("name", str),
         kind=fields.value("kind", str),
@@ -221,65 +244,68 @@ def _entry(item: Any, place: str) -> Entry:
 
 
 class _Fields:
-    """A JSON object whose fields are asked for by name and type; fields not asked for are ignored."""
+    """A JSON object with typed access to its fields; other fields are ignored."""
 
     def __init__(self, document: Any, place: str) -> None:
         if not isinstance(document, dict):
-            raise IndexPayloadError(f"{place} is no JSON object")
+            raise IndexPayloadError(f"{place} is not a JSON object", reason="not-a-json-object")
         self._document = document
         self._place = place
 
     def value(self, name: str, kind: type[T]) -> T:
         value = self._document.get(name)
         if value is None or not isinstance(value, kind):
-            fault = "missing" if value is None else "of a wrong type"
-            raise IndexPayloadError(f"{self._place}: {name} is {fault}")
+            fault = "missing" if value is None else "of the wrong type"
+            raise self._invalid(f"{name} is {fault}")
         return value
 
     def integer(self, name: str, least: int) -> int:
         value = self.value(name, int)
         if isinstance(value, bool) or not least <= value <= _MAX_INT:
-            raise IndexPayloadError(f"{self._place}: {name} is {value!r}")
+            raise self._invalid(f"{name} is {value!r}")
         return value
 
     def one_of(self, name: str, known: tuple[str, ...]) -> str | None:
-        """One of the known words; None if there is no such field, or another word."""
+        """Return one of the known words; None if the field is absent or another word."""
         value = self._document.get(name)
         return value if isinstance(value, str) and value in known else None
 
     def base64(self, name: str) -> bytes | None:
-        """Bytes, or None if there is no such field."""
+        """Return bytes; None if the field is absent."""
         if self._document.get(name) is None:
             return None
         try:
             return base64.b64decode(self.value(name, str), validate=True)
         except ValueError as error:
-            raise IndexPayloadError(f"{self._place}: {name} is no base64: {error}") from error
+            raise self._invalid(f"{name} is not base64: {error}") from error
 
     def hexadecimal(self, name: str, digits: int) -> str:
         value = self.value(name, str)
         if len(value) != digits or not set(value) <= set("0123456789abcdef"):
-            raise IndexPayloadError(f"{self._place}: {name} is not {digits} hexadecimal digits")
+            raise self._invalid(f"{name} does not have {digits} hexadecimal digits")
         return value
+
+    def _invalid(self, fault: str) -> IndexPayloadError:
+        return IndexPayloadError(f"{self._place}: {fault}", reason="invalid-field")
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
-# --- does it belong? -------------------------------------------------------------------------------
+# --- whether it belongs to the file ----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class FoundDirectory:
-    """The directory that a footer holds, and what keeps it from being used.
+    """The directory in a footer, and the reason if it cannot be used.
 
     Attributes:
-        directory: What could be parsed; None if it is damaged or newer.
-        fault: None if it may be used; ``"newer"`` and ``"damaged"`` as `parse_directory` finds it;
-            ``"foreign"`` if it was built from another layout, ``"stale"`` if the layout is the same, but
-            the file is another, or was changed.
-        reason: What is wrong, in words; None if nothing is.
+        directory: The parsed directory; None if it is damaged or newer.
+        fault: None if it can be used; ``"newer"`` and ``"damaged"`` are found by `parse_directory`;
+            ``"foreign"`` if it was built from another layout; ``"stale"`` if the layout is the same, but
+            the file is another or has changed.
+        reason: The fault in words; None if there is none.
     """
 
     directory: Directory | None
@@ -288,7 +314,7 @@ class FoundDirectory:
 
 
 def find_directory(footer: Footer) -> FoundDirectory | None:
-    """The directory in a footer, checked to be about the footer's file; None if there is none."""
+    """Return the directory in a footer, checked against the footer; None if there is none."""
     raw = footer.key_values.get(KEY)
     if raw is None:
         return None
@@ -306,21 +332,21 @@ def find_directory(footer: Footer) -> FoundDirectory | None:
 
 
 def belongs(directory: Directory, footer: Footer) -> str | None:
-    """Why a directory is not about the file whose footer holds it; None if it is.
+    """Return the reason why a directory does not belong to the file of a footer; None if it does.
 
-    A directory that another writer copied along with the keys fails twice: the layout is another, and even
-    where a table of the same shape was written, its footer does not start where the added bytes end.
+    A directory that another writer copied with the footer keys fails two checks.  The layout differs, and
+    even if it is the same, the footer does not start where the added bytes end.
     """
     if directory.original_length > footer.start:
         return (
-            f"it says that the original file had {directory.original_length} bytes, but this one has only "
-            f"{footer.start} before its footer"
+            f"it expects an original file of {directory.original_length} bytes, but this file has only "
+            f"{footer.start} bytes before its footer"
         )
     if directory.region_stop != footer.start:
         return (
-            f"it says that the footer starts at byte {directory.region_stop}, but it starts at "
-            f"{footer.start}: another writer copied it, or changed the file"
+            f"it expects the footer at byte {directory.region_stop}, but the footer is at byte "
+            f"{footer.start}: another writer copied the directory or changed the file"
         )
     if directory.fingerprint != layout_fingerprint(footer.metadata):
-        return "it was built from another layout of row groups and chunks"
+        return "it was built from a different layout of row groups and chunks"
     return None

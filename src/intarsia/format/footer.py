@@ -1,4 +1,4 @@
-"""The footer: where it lies, what it says, and the leaves of its schema."""
+"""The footer: its location, its contents, and the leaves of its schema."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ ENCRYPTED_MAGIC = b"PARE"
 #: Proposed for files whose only footer is in FlatBuffers.
 FLATBUFFERS_MAGIC = b"PAR3"
 
-#: The footer's length and the closing magic.
+#: Size of the footer's length and the closing magic.
 TRAILER_BYTES = 8
 
-#: The shortest Parquet file: two magics and a footer's length.
+#: The size of the smallest Parquet file: two magics and a footer's length.
 SMALLEST_FILE_BYTES = 12
 
-#: Logical types whose bytes are UTF-8.
+#: Logical types whose values are UTF-8.
 _TEXT_NAMES = frozenset(("STRING", "ENUM", "JSON"))
 
-#: Deeper schemas than any writer makes; stops hostile ones.
+#: The limit on the depth of a schema, higher than any real one; stops hostile schemas.
 MAX_SCHEMA_DEPTH = 100
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """One leaf of the schema: a column that has chunks and pages.
+    """A leaf of the schema: a column that has chunks and pages.
 
     Attributes:
         ordinal: Position among the leaves, which is the position of its chunk in each row group.
         path: Names from the root's child down to the leaf.
-        element: The leaf's own schema element.
-        logical: Its logical type, taken from ``LogicalType`` or from the older ``ConvertedType``.
-        max_definition_level: Optional and repeated fields on the path.
-        max_repetition_level: Repeated fields on the path; 0 for a leaf that is not in any list or map.
+        element: The schema element of the leaf.
+        logical: The logical type, from ``LogicalType`` or the older ``ConvertedType``.
+        max_definition_level: Number of optional and repeated fields on the path.
+        max_repetition_level: Number of repeated fields on the path; 0 for a leaf outside lists and maps.
         root_ordinal: Position of the path's first field among the root's children.
     """
 
@@ -81,17 +81,17 @@ class Leaf:
 
     @cached_property
     def logical_name(self) -> str | None:
-        """The name of the logical type, such as ``"TIMESTAMP"``; None where there is none."""
+        """The name of the logical type, such as ``"TIMESTAMP"``; None for a leaf without logical type."""
         return self.logical.name if self.logical else None
 
     @cached_property
     def is_flat(self) -> bool:
-        """Whether every row has exactly one value (or null)."""
+        """Whether every row has exactly one value or null."""
         return self.max_repetition_level == 0
 
     @cached_property
     def is_float(self) -> bool:
-        """Whether values may be NaN, and zero has two signs."""
+        """Whether values are floating-point numbers, with NaN and signed zeros."""
         return self.type in (Type.FLOAT, Type.DOUBLE) or self.logical_name == "FLOAT16"
 
     @cached_property
@@ -102,12 +102,12 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Footer:
-    """A parsed footer and what follows from it.
+    """A parsed footer, and values derived from it.
 
     Attributes:
         metadata: The footer as a struct.
-        raw: The bytes it was parsed from, without length and magic.
-        start: Byte offset in the file where ``raw`` begins.
+        raw: The bytes of the footer, without length and magic.
+        start: Byte offset of ``raw`` in the file.
         file_length: Length of the file in bytes.
     """
 
@@ -123,19 +123,19 @@ class Footer:
 
     @cached_property
     def row_group_starts(self) -> npt.NDArray[np.int64]:
-        """First row of each row group, and the number of rows at the end: length row groups + 1."""
+        """First row of each row group, and the number of rows at the end."""
         edges = np.zeros(len(self.metadata.row_groups) + 1, dtype=np.int64)
         np.cumsum([group.num_rows for group in self.metadata.row_groups], dtype=np.int64, out=edges[1:])
         return edges
 
     @cached_property
     def num_rows(self) -> int:
-        """Rows in the file."""
+        """Number of rows in the file."""
         return int(self.row_group_starts[-1])
 
     @cached_property
     def key_values(self) -> dict[bytes, bytes]:
-        """Key/value metadata; the first of equal keys counts, as in pyarrow."""
+        """Key/value metadata; of equal keys the first is used, as in pyarrow."""
         out: dict[bytes, bytes] = {}
         for key, value in self.metadata.key_value_metadata or ():
             out.setdefault(key, value or b"")
@@ -143,15 +143,15 @@ class Footer:
 
     @cached_property
     def created_by(self) -> str:
-        """Who wrote the file, or an empty string."""
+        """The writer of the file, or an empty string."""
         return (self.metadata.created_by or b"").decode("utf-8", "replace")
 
     def column_order(self, leaf: Leaf) -> str | None:
-        """The name of the order of a leaf's bounds, such as ``"TYPE_ORDER"``.
+        """Return the name of the order of a leaf's bounds, such as ``"TYPE_ORDER"``.
 
         Returns:
-            The name; an empty string for an order that is not known here or that the leaf's type cannot have;
-            None if the footer declares no order for any leaf.
+            The name; an empty string for an order that is unknown or does not apply to the leaf's type; None
+            if the footer declares no column orders.
         """
         orders = self.metadata.column_orders
         if orders is None:
@@ -169,55 +169,62 @@ class Footer:
         return names[0] if fits[names[0]] else ""
 
     def holds(self, start: int, stop: int) -> bool:
-        """Whether bytes, at least one, lie in the file's body: behind the magic and before the footer."""
+        """Whether a range of at least one byte is in the file's body, between the magic and the footer."""
         return len(MAGIC) <= start < stop <= self.start
 
     def chunk(self, row_group: int, leaf: Leaf) -> ColumnChunk:
-        """The column chunk of a leaf in a row group."""
+        """Return the column chunk of a leaf in a row group."""
         return self.metadata.row_groups[row_group].columns[leaf.ordinal]
 
     def chunk_metadata(self, row_group: int, leaf: Leaf) -> ColumnMetaData:
-        """What the footer says of a chunk.
+        """Return the metadata of a chunk.
 
         Raises:
-            UnsupportedFeatureError: If the column is encrypted or lies in another file.
+            UnsupportedFeatureError: If the column is encrypted or in another file.
         """
         chunk = self.metadata.row_groups[row_group].columns[leaf.ordinal]
         if chunk.file_path:
             raise UnsupportedFeatureError(
-                f"column {leaf.name!r} lies in another file "
+                f"column {leaf.name!r} is in another file "
                 f"({chunk.file_path.decode('utf-8', 'replace')}); open that file instead of the summary",
+                reason="column-in-another-file",
+                column=leaf.name,
                 struct="ColumnChunk",
             )
         if chunk.meta_data is None or chunk.crypto_metadata is not None:
             raise UnsupportedFeatureError(
-                f"column {leaf.name!r} is encrypted; Intarsia reads and indexes plain columns only",
+                f"column {leaf.name!r} is encrypted; decrypt the file first, because Intarsia reads and "
+                "indexes plain columns only",
+                reason="encrypted-column",
+                column=leaf.name,
                 struct="ColumnChunk",
             )
         return chunk.meta_data
 
 
 def footer_start(trailer: bytes, file_length: int) -> int:
-    """Byte offset of the footer, from the last 8 bytes of a file.
+    """Return the byte offset of the footer, computed from the last 8 bytes of a file.
 
     Args:
         trailer: The last `TRAILER_BYTES` bytes, or fewer if the file is shorter.
         file_length: Length of the file in bytes.
 
     Raises:
-        CorruptFileError: If this is no Parquet file, or a truncated one.
+        CorruptFileError: If the file is not a Parquet file, or is truncated.
         UnsupportedFeatureError: If the footer is encrypted.
     """
     if file_length == 0:
-        raise CorruptFileError("the file is empty: 0 bytes")
+        raise CorruptFileError("the file is empty: 0 bytes", reason="empty-file")
     if file_length < SMALLEST_FILE_BYTES:
         raise CorruptFileError(
-            f"{file_length} bytes are too few for a Parquet file (it needs {SMALLEST_FILE_BYTES})"
+            f"{file_length} bytes are too few for a Parquet file, which has at least {SMALLEST_FILE_BYTES}",
+            reason="file-too-short",
         )
     magic = trailer[4:]
     if magic == ENCRYPTED_MAGIC:
         raise UnsupportedFeatureError(
-            "the footer is encrypted; Intarsia reads plain footers only: decrypt the file first",
+            "the footer is encrypted; decrypt the file first, because Intarsia reads plain footers only",
+            reason="encrypted-footer",
             offset=file_length - 4,
             struct="FileCryptoMetaData",
         )
@@ -230,14 +237,16 @@ def footer_start(trailer: bytes, file_length: int) -> int:
         )
     if magic != MAGIC:
         raise CorruptFileError(
-            f"the file ends with {magic!r}, not with {MAGIC!r}: it is no Parquet file, or it is truncated",
+            f"the file ends with {magic!r}, not with {MAGIC!r}; it is not a Parquet file or it is truncated",
+            reason="wrong-magic",
             offset=file_length - 4,
         )
     length = int.from_bytes(trailer[:4], "little")
     start = file_length - TRAILER_BYTES - length
     if start < len(MAGIC):
         raise CorruptFileError(
-            f"the footer claims {length} bytes, but the file has {file_length}: it is truncated",
+            f"the footer claims {length} bytes, but the file has {file_length}; it is truncated",
+            reason="truncated-file",
             offset=file_length - TRAILER_BYTES,
             struct="FileMetaData",
         )
@@ -245,15 +254,15 @@ def footer_start(trailer: bytes, file_length: int) -> int:
 
 
 def parse_footer(raw: bytes, start: int, file_length: int) -> Footer:
-    """Parse and check a footer; a column chunk is parsed and checked when it is first looked at.
+    """Parse and check a footer, whose column chunks are parsed and checked on first access.
 
     Args:
-        raw: The footer's bytes, without length and magic.
-        start: Where they begin in the file.
+        raw: The bytes of the footer, without length and magic.
+        start: Their offset in the file.
         file_length: Length of the file in bytes.
 
     Raises:
-        CorruptFileError: If the bytes are no footer, or contradict themselves.
+        CorruptFileError: If the bytes are not a footer, or contradict themselves.
     """
     source = FooterBytes(raw, start, partial(_check_chunk, file_length=file_length))
     try:
@@ -272,38 +281,51 @@ def _check(footer: Footer) -> None:
     leaves = footer.leaves
     if metadata.num_rows != footer.num_rows:
         raise CorruptFileError(
-            f"the footer counts {metadata.num_rows} rows, its row groups {footer.num_rows}"
+            f"the footer claims {metadata.num_rows} rows, but its row groups have {footer.num_rows}",
+            reason="row-count-mismatch",
         )
     if metadata.column_orders is not None and len(metadata.column_orders) != len(leaves):
-        raise CorruptFileError(f"{len(metadata.column_orders)} column orders for {len(leaves)} leaves")
+        raise CorruptFileError(
+            f"the footer has {len(metadata.column_orders)} column orders for {len(leaves)} leaves",
+            reason="column-order-count-mismatch",
+        )
     for ordinal, group in enumerate(metadata.row_groups):
         if group.num_rows < 0:
-            raise CorruptFileError(f"row group {ordinal} claims {group.num_rows} rows")
+            raise CorruptFileError(
+                f"row group {ordinal} claims {group.num_rows} rows", reason="negative-row-count"
+            )
         if len(group.columns) != len(leaves):
             raise CorruptFileError(
-                f"row group {ordinal} has {len(group.columns)} columns, the schema {len(leaves)}"
+                f"row group {ordinal} has {len(group.columns)} columns, but the schema has {len(leaves)}",
+                reason="column-count-mismatch",
             )
 
 
 def _check_chunk(chunk: ColumnChunk, row_group: int, file_length: int) -> None:
-    """Refuse a chunk whose bytes lie outside the file, or that claims fewer values than none."""
+    """Refuse a chunk whose bytes are outside the file, or whose number of values is negative."""
     meta = chunk.meta_data
     if meta is None or chunk.file_path:
         return
     start, stop = chunk_range(meta)
-    lies_inside = 0 <= start <= stop <= file_length
-    if lies_inside and meta.num_values >= 0:
+    is_inside = 0 <= start <= stop <= file_length
+    if is_inside and meta.num_values >= 0:
         return
-    claim = f"{meta.num_values} values" if lies_inside else f"bytes {start} to {stop} of {file_length}"
-    name = repr(".".join(meta.path_in_schema)) if meta.path_in_schema else "without a path"
-    raise CorruptFileError(f"column {name} of row group {row_group} claims {claim}", struct="ColumnMetaData")
+    claim = f"{meta.num_values} values" if is_inside else f"bytes {start} to {stop} of {file_length}"
+    name = ".".join(meta.path_in_schema) if meta.path_in_schema else None
+    shown = "without a path" if name is None else repr(name)
+    raise CorruptFileError(
+        f"column {shown} of row group {row_group} claims {claim}",
+        reason="negative-value-count" if is_inside else "chunk-outside-file",
+        column=name,
+        struct="ColumnMetaData",
+    )
 
 
 def chunk_range(meta: ColumnMetaData) -> tuple[int, int]:
-    """Bytes ``start`` to ``stop`` of a column chunk: its dictionary page, if any, and its data pages."""
+    """Return start and stop of a column chunk: its dictionary page, if any, and its data pages."""
     start = meta.data_page_offset
     dictionary = meta.dictionary_page_offset
-    if dictionary is not None and 0 < dictionary < start:  # 0 is what some writers put for "absent"
+    if dictionary is not None and 0 < dictionary < start:  # some writers write 0 for "absent"
         start = dictionary
     return start, start + meta.total_compressed_size
 
@@ -313,33 +335,39 @@ def chunk_range(meta: ColumnMetaData) -> tuple[int, int]:
 
 @lru_cache(maxsize=64)
 def shared_leaves(schema: tuple[SchemaElement, ...]) -> tuple[Leaf, ...]:
-    """`schema_leaves`, made once for all files that share a schema."""
+    """Return `schema_leaves`, cached for files that share a schema."""
     return schema_leaves(schema)
 
 
 def schema_leaves(schema: Sequence[SchemaElement]) -> tuple[Leaf, ...]:
-    """The leaves of a flattened schema.
+    """Return the leaves of a flattened schema.
 
     Raises:
         CorruptFileError: If the elements do not form one tree.
     """
     if not schema:
-        raise CorruptFileError("the schema is empty", struct="SchemaElement")
+        raise CorruptFileError("the schema is empty", reason="empty-schema", struct="SchemaElement")
     leaves: list[Leaf] = []
     position = 1
 
     def visit(path: tuple[str, ...], definition: int, repetition: int, root: int) -> None:
         nonlocal position
         if position >= len(schema):
-            raise CorruptFileError("the schema ends before its tree does", struct="SchemaElement")
+            raise CorruptFileError(
+                "the schema has fewer elements than its tree",
+                reason="truncated-schema",
+                struct="SchemaElement",
+            )
         if len(path) > MAX_SCHEMA_DEPTH:
             raise CorruptFileError(
-                f"the schema is nested deeper than {MAX_SCHEMA_DEPTH}", struct="SchemaElement"
+                f"the schema is nested more than {MAX_SCHEMA_DEPTH} levels deep",
+                reason="schema-too-deep",
+                struct="SchemaElement",
             )
         element = schema[position]
         position += 1
         path = (*path, element.name)
-        # absent, it is "required" to Thrift, and so to pyarrow
+        # if it is absent, Thrift and therefore pyarrow take it as "required"
         if element.repetition_type not in (None, FieldRepetitionType.REQUIRED):
             definition += 1
         if element.repetition_type == FieldRepetitionType.REPEATED:
@@ -350,7 +378,10 @@ def schema_leaves(schema: Sequence[SchemaElement]) -> tuple[Leaf, ...]:
         elif element.type is not None:
             if not Type.BOOLEAN <= element.type <= Type.FIXED_LEN_BYTE_ARRAY:
                 raise CorruptFileError(
-                    f"{'.'.join(path)!r} has physical type {element.type}", struct="SchemaElement"
+                    f"{'.'.join(path)!r} has the unknown physical type {element.type}",
+                    reason="unknown-physical-type",
+                    column=".".join(path),
+                    struct="SchemaElement",
                 )
             leaves.append(
                 Leaf(len(leaves), path, element, _logical_type(element), definition, repetition, root)
@@ -359,7 +390,11 @@ def schema_leaves(schema: Sequence[SchemaElement]) -> tuple[Leaf, ...]:
     for root in range(schema[0].num_children or 0):
         visit((), 0, 0, root)
     if position != len(schema):
-        raise CorruptFileError(f"{len(schema) - position} schema elements hang loose", struct="SchemaElement")
+        raise CorruptFileError(
+            f"the schema has {len(schema) - position} elements outside its tree",
+            reason="surplus-schema-elements",
+            struct="SchemaElement",
+        )
     return tuple(leaves)
 
 

@@ -1,8 +1,8 @@
-"""Repetition and definition levels of a data page, counted without being spread out.
+"""Repetition and definition levels of a data page, counted without expanding them.
 
-A page of levels is a hybrid of runs: one level repeated, or levels packed bit by bit.  Whoever indexes a
-page wants to know how often each level occurs and which comes first, so that is what is computed: a few
-bytes that claim a billion levels cost neither memory nor time.
+Levels are encoded as a hybrid of runs: one level repeated, or levels packed bit by bit.  Indexing a page
+requires only the number of occurrences of each level and the first level.  Only these are computed, so a few
+bytes that claim a billion levels take neither memory nor time.
 
 Source: ``Encodings.md`` (RLE/bit-packing hybrid) and ``README.md`` (data pages) of parquet-format.
 """
@@ -20,41 +20,41 @@ from intarsia.format.structs import Encoding, PageHeader, PageType
 
 Counts = npt.NDArray[np.int64]
 
-#: Version 1 pages put the length of their levels before them.
+#: In version 1 pages, levels are preceded by their length.
 _LENGTH_BYTES = 4
 
 
 class LevelCounts(NamedTuple):
-    """How often each level occurs (``histogram[level]``), and the first level of the page."""
+    """The number of occurrences of each level (``histogram[level]``), and the first level of the page."""
 
     histogram: Counts
     first: int
 
 
 class PageLevels(NamedTuple):
-    """The levels of one data page; a leaf whose highest level is 0 has all its values at level 0."""
+    """The levels of one data page; for a leaf whose maximum level is 0, all values have level 0."""
 
     repetition: LevelCounts
     definition: LevelCounts
 
     @property
     def num_rows(self) -> int:
-        """Rows that start in the page."""
+        """Number of rows that start in the page."""
         return int(self.repetition.histogram[0])
 
     @property
     def num_present(self) -> int:
-        """Values that are there: neither null nor standing for an empty or null list."""
+        """Number of values that are neither null nor the place of an empty or null list."""
         return int(self.definition.histogram[-1])
 
     @property
     def starts_row(self) -> bool:
-        """Whether the page's first value is the first of a row."""
+        """Whether the first value of the page is the first of a row."""
         return self.repetition.first == 0
 
 
 def levels_are_compressed(header: PageHeader) -> bool:
-    """Whether the levels lie inside the compressed body (version 1), or before it (version 2)."""
+    """Whether the levels are inside the compressed body (version 1) or before it (version 2)."""
     return header.type == PageType.DATA_PAGE
 
 
@@ -62,21 +62,19 @@ def page_levels(body: bytes | memoryview, header: PageHeader, leaf: Leaf) -> Pag
     """Count the levels of one data page.
 
     Args:
-        body: For a version 1 page the uncompressed body, for version 2 the body as it is in the file.
+        body: For a version 1 page, the uncompressed body; for version 2, the body as stored in the file.
         header: The page's header.
-        leaf: Whose levels these are.
+        leaf: The page's column.
 
     Raises:
-        CorruptFileError: If the bytes are not as many levels as the header says.
-        UnsupportedFeatureError: If a version 1 page uses the deprecated BIT_PACKED levels.
+        CorruptFileError: If the number of levels differs from that in the header.
+        UnsupportedFeatureError: If a version 1 page uses the deprecated encoding BIT_PACKED for levels.
     """
     highest = leaf.max_repetition_level, leaf.max_definition_level
     if (two := header.data_page_header_v2) is not None:
         lengths = two.repetition_levels_byte_length, two.definition_levels_byte_length
         if min(lengths) < 0 or sum(lengths) > len(body):
-            raise CorruptFileError(
-                f"{sum(lengths)} bytes of levels in a page of {len(body)}", struct="PageHeader"
-            )
+            raise _beyond_page(sum(lengths), len(body), leaf)
         view = memoryview(body)
         pieces = view[: lengths[0]], view[lengths[0] : sum(lengths)]
         repetition, definition = (
@@ -85,43 +83,57 @@ def page_levels(body: bytes | memoryview, header: PageHeader, leaf: Leaf) -> Pag
         return PageLevels(repetition, definition)
     one = header.data_page_header
     if one is None:
-        raise CorruptFileError("a data page has no header of its kind", struct="PageHeader")
+        raise CorruptFileError(
+            "a data page has no data page header",
+            reason="no-data-page-header",
+            column=leaf.name,
+            struct="PageHeader",
+        )
     encodings = one.repetition_level_encoding, one.definition_level_encoding
     rest = memoryview(body)
     counts = []
     for top, encoding in zip(highest, encodings, strict=True):
         piece = rest[:0]
-        if top:  # levels that can only be 0 are not stored, whatever the header calls their encoding
+        if top:  # levels that can only be 0 are not stored, regardless of the encoding in the header
             if encoding != Encoding.RLE:
                 raise UnsupportedFeatureError(
-                    f"levels in the deprecated encoding {encoding}; rewrite the file with any current writer",
+                    f"levels have the deprecated encoding {encoding}; rewrite the file with a current writer",
+                    reason="deprecated-levels",
+                    column=leaf.name,
                     struct="DataPageHeader",
                 )
             length = int.from_bytes(rest[:_LENGTH_BYTES], "little")
             if len(rest) < _LENGTH_BYTES + length:
-                raise CorruptFileError(
-                    f"{length} bytes of levels in a page of {len(rest)}", struct="PageHeader"
-                )
+                raise _beyond_page(length, len(rest), leaf)
             piece, rest = rest[_LENGTH_BYTES : _LENGTH_BYTES + length], rest[_LENGTH_BYTES + length :]
         counts.append(count_levels(piece, top, one.num_values))
     return PageLevels(*counts)
+
+
+def _beyond_page(num_bytes: int, page_bytes: int, leaf: Leaf) -> CorruptFileError:
+    return CorruptFileError(
+        f"the levels claim {num_bytes} bytes of a page of {page_bytes}",
+        reason="levels-beyond-page",
+        column=leaf.name,
+        struct="PageHeader",
+    )
 
 
 def count_levels(data: bytes | memoryview, max_level: int, num_values: int) -> LevelCounts:
     r"""Count levels in the RLE/bit-packing hybrid.
 
     Args:
-        data: The runs, without a length before them.
-        max_level: The highest level, which gives the bit width.
-        num_values: How many levels there are; a last packed run is padded beyond it.
+        data: The runs, without their length.
+        max_level: The maximum level, which determines the bit width.
+        num_values: The number of levels; the last packed run may contain padding after them.
 
     Raises:
-        CorruptFileError: If there are fewer levels, or one is above ``max_level``.
+        CorruptFileError: If there are fewer levels, or a level exceeds ``max_level``.
 
     Example:
         >>> count_levels(b"\x06\x02\x03\x1b\x00", max_level=2, num_values=11)  # 2 2 2, then 3 2 1 0 0 0 0 0
         Traceback (most recent call last):
-        intarsia.errors.CorruptFileError: level 3 where the highest is 2
+        intarsia.errors.CorruptFileError: level 3 exceeds the maximum of 2
         >>> count_levels(b"\x06\x02\x03\x1a\x00", max_level=2, num_values=5)  # 2 2 2, then packed 2 2
         LevelCounts(histogram=array([0, 0, 5]), first=2)
     """
@@ -136,7 +148,7 @@ def count_levels(data: bytes | memoryview, max_level: int, num_values: int) -> L
     while left > 0:
         header, position = _varint(view, position)
         count = header >> 1
-        if count == 0:  # pointless, but not forbidden; a level to repeat is there all the same
+        if count == 0:  # useless but valid; a repeated level is stored nevertheless
             position += 0 if header & 1 else value_bytes
             continue
         if header & 1:
@@ -144,19 +156,19 @@ def count_levels(data: bytes | memoryview, max_level: int, num_values: int) -> L
             packed = np.frombuffer(view[position:stop], dtype=np.uint8)
             take = min(left, count * 8)
             if len(packed) * 8 < take * width:
-                raise CorruptFileError(f"the bytes end with {left} levels to come")
+                raise _truncated(left)
             found = np.bincount(unpack(packed, width, take), minlength=max_level + 1)
             if len(found) > max_level + 1:
-                raise CorruptFileError(f"level {len(found) - 1} where the highest is {max_level}")
+                raise _too_high(len(found) - 1, max_level)
             histogram += found
             first = int(packed[0]) & ((1 << width) - 1) if first < 0 else first
         else:
             stop = position + value_bytes
             if stop > len(view):
-                raise CorruptFileError(f"the bytes end with {left} levels to come")
+                raise _truncated(left)
             level = int.from_bytes(view[position:stop], "little")
             if level > max_level:
-                raise CorruptFileError(f"level {level} where the highest is {max_level}")
+                raise _too_high(level, max_level)
             take = min(left, count)
             histogram[level] += take
             first = level if first < 0 else first
@@ -165,8 +177,16 @@ def count_levels(data: bytes | memoryview, max_level: int, num_values: int) -> L
     return LevelCounts(histogram, max(first, 0))
 
 
+def _truncated(left: int) -> CorruptFileError:
+    return CorruptFileError(f"the levels end {left} values too early", reason="truncated-levels")
+
+
+def _too_high(level: int, max_level: int) -> CorruptFileError:
+    return CorruptFileError(f"level {level} exceeds the maximum of {max_level}", reason="level-too-high")
+
+
 def unpack(packed: npt.NDArray[np.uint8], width: int, count: int) -> npt.NDArray[np.intp]:
-    """The first ``count`` numbers of ``width`` bits each, least significant bit first.
+    """Unpack the first ``count`` numbers of ``width`` bits each, least significant bit first.
 
     Example:
         >>> unpack(np.array([0b11_10_01_00], dtype=np.uint8), width=2, count=4)
@@ -182,7 +202,7 @@ def _varint(view: memoryview, position: int) -> tuple[int, int]:
     result = shift = 0
     while True:
         if position >= len(view) or shift > 63:
-            raise CorruptFileError("the bytes end within the levels")
+            raise CorruptFileError("the bytes end within the levels", reason="truncated-levels")
         byte = view[position]
         position += 1
         result |= (byte & 0x7F) << shift

@@ -1,6 +1,6 @@
-"""ColumnIndex and OffsetIndex: parsed, and checked before anyone trusts them.
+"""Parsing and checking of ColumnIndex and OffsetIndex.
 
-Source: ``PageIndex.md`` of parquet-format, and the traps that files of several writers showed.
+Source: ``PageIndex.md`` of parquet-format, and errors in files of several writers.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class PageLocations:
-    """The data pages of one column chunk, as arrays of one length.
+    """The data pages of one column chunk, as arrays with one element per page.
 
     Attributes:
         offsets: Byte offset of each page in the file.
-        sizes_bytes: Size of each page, its header included.
+        sizes_bytes: Size of each page, including its header.
         row_starts: First row of each page, relative to the row group.
-        num_rows: Rows in the row group, which is where the last page ends.
+        num_rows: Number of rows in the row group.
     """
 
     offsets: Int64s
@@ -40,7 +40,7 @@ class PageLocations:
 
     @cached_property
     def row_stops(self) -> Int64s:
-        """The row after the last of each page, relative to the row group."""
+        """The row after the last row of each page, relative to the row group."""
         stops = np.empty_like(self.row_starts)
         stops[:-1] = self.row_starts[1:]
         stops[-1:] = self.num_rows
@@ -54,67 +54,78 @@ def parse_offset_index(
 
     Args:
         data: The bytes of the OffsetIndex.
-        num_rows: Rows in the row group.
+        num_rows: Number of rows in the row group.
         chunk_start: Byte offset of the column chunk.
         chunk_stop: Byte offset of its end.
-        table: What `location_tables` found in these bytes.
+        table: The result of `location_tables` for these bytes.
 
     Raises:
-        CorruptFileError: If it cannot describe these pages; the reason says why.
+        CorruptFileError: If it contradicts the row group or the chunk.
     """
     if table is None:
         index, _ = thrift.parse(OffsetIndex, data)
         table = np.array(index.page_locations, dtype=np.int64).reshape(-1, 3)
     offsets, sizes, row_starts = np.ascontiguousarray(table.T)
 
-    def refuse(reason: str) -> CorruptFileError:
-        return CorruptFileError(reason, struct="OffsetIndex")
+    def refuse(reason: str, message: str) -> CorruptFileError:
+        return CorruptFileError(message, reason=reason, struct="OffsetIndex")
 
     if not len(offsets):
-        raise refuse("it names no page")
+        raise refuse("no-pages", "it has no pages")
     if sizes.min() <= 0:
-        raise refuse("a page has no bytes")
+        raise refuse("empty-page", "a page has no bytes")
     if offsets.min() < chunk_start or offsets.max() >= chunk_stop:
-        raise refuse(f"a page starts outside the chunk, which is bytes {chunk_start} to {chunk_stop}")
-    ends = offsets + sizes  # no overflow, now that the offsets are known to be small
+        raise refuse(
+            "page-outside-chunk", f"a page starts outside the chunk at bytes {chunk_start} to {chunk_stop}"
+        )
+    ends = offsets + sizes  # no overflow, because all offsets are within the chunk
     if ends[-1] > chunk_stop:
         raise refuse(
-            f"pages at bytes {offsets[0]} to {ends[-1]} lie outside the chunk {chunk_start} to {chunk_stop}"
+            "page-outside-chunk",
+            f"pages at bytes {offsets[0]} to {ends[-1]} exceed the chunk at {chunk_start} to {chunk_stop}",
         )
     if (offsets[1:] < ends[:-1]).any():
-        raise refuse("pages overlap, or are out of order")
+        raise refuse("pages-overlap", "pages overlap or are out of order")
     if row_starts[0] != 0:
-        raise refuse(f"the first page starts at row {row_starts[0]}")
+        raise refuse("first-row-not-zero", f"the first page starts at row {row_starts[0]}")
     if (row_starts[1:] <= row_starts[:-1]).any():
-        raise refuse("first_row_index does not ascend (an empty page, or pages that start within a row)")
+        raise refuse(
+            "rows-not-ascending",
+            "first_row_index is not ascending (because of an empty page, or pages that start within a row)",
+        )
     if row_starts[-1] >= num_rows:
-        raise refuse(f"a page starts at row {row_starts[-1]} of {num_rows}")
+        raise refuse("row-beyond-row-group", f"a page starts at row {row_starts[-1]} of {num_rows}")
     return PageLocations(offsets, sizes, row_starts, num_rows)
 
 
 def parse_column_index(data: bytes, *, num_pages: int) -> ColumnIndex:
-    """Parse a ColumnIndex and check its shape; its bounds are judged by `intarsia.indexes.column_index`.
+    """Parse a ColumnIndex and check its lists; `intarsia.indexes.column_index` checks its bounds.
 
     Args:
         data: The bytes of the ColumnIndex.
-        num_pages: Pages in the OffsetIndex of the same chunk.
+        num_pages: Number of pages in the OffsetIndex of the same chunk.
 
     Raises:
-        CorruptFileError: If its lists differ in length, or a null page contradicts its null count.
+        CorruptFileError: If the length of a list differs, or a null page contradicts its null count.
     """
     index, _ = thrift.parse(ColumnIndex, data)
 
-    def refuse(reason: str) -> CorruptFileError:
-        return CorruptFileError(reason, struct="ColumnIndex")
+    def refuse(reason: str, message: str) -> CorruptFileError:
+        return CorruptFileError(message, reason=reason, struct="ColumnIndex")
 
     for name in ("null_pages", "min_values", "max_values", "null_counts", "nan_counts"):
         values = getattr(index, name)
         if values is not None and len(values) != num_pages:
-            raise refuse(f"{name} has {len(values)} entries for {num_pages} pages")
+            raise refuse(
+                f"wrong-length-{name.replace('_', '-')}",
+                f"{name} has {len(values)} entries for {num_pages} pages",
+            )
     if index.boundary_order not in tuple(BoundaryOrder):
-        raise refuse(f"there is no boundary order {index.boundary_order}")
+        raise refuse("unknown-boundary-order", f"boundary order {index.boundary_order} is unknown")
     if index.null_counts is not None and (True in index.null_pages or min(index.null_counts, default=0) < 0):
         for page, (is_null, nulls) in enumerate(zip(index.null_pages, index.null_counts, strict=True)):
             if nulls < 0 or (is_null and nulls == 0):
-                raise refuse(f"page {page} has null_page {is_null} and null_count {nulls}")
+                raise refuse(
+                    "contradictory-nulls", f"page {page} has null_page {is_null} and null_count {nulls}"
+                )
     return index

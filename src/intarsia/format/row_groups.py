@@ -1,7 +1,7 @@
-"""The row groups of a footer, of which a column chunk is parsed when it is first looked at.
+"""The row groups of a footer, whose column chunks are parsed on first access.
 
-A footer of 500 row groups and 50 columns has 25,000 chunks, and a lookup needs a few of them.  Passing over a
-chunk costs a tenth of parsing it.
+A footer of 500 row groups and 50 columns has 25,000 chunks, and a lookup needs a few of them.  Skipping a
+chunk takes a tenth of the time of parsing it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from intarsia.format.structs import (
     SchemaElement,
 )
 
-#: Headers of the fields of `FileMetaData` as all writers write them: version (i32), schema (a list), number
-#: of rows (i64), row groups (a list); and of the first field of `RowGroup`, the list of chunks.
+#: Headers of the fields of `FileMetaData` in the order of all known writers: version (i32), schema (a list),
+#: number of rows (i64), row groups (a list); and of the first field of `RowGroup`, the list of chunks.
 _VERSION, _SCHEMA, _NUM_ROWS, _ROW_GROUPS, _COLUMNS = 0x15, 0x19, 0x16, 0x19, 0x19
 
 _NO_SCHEMA, _NO_ROW_GROUPS = bytes([_SCHEMA, thrift.STRUCT]), bytes([_ROW_GROUPS, thrift.STRUCT])
@@ -31,12 +31,13 @@ _NO_SCHEMA, _NO_ROW_GROUPS = bytes([_SCHEMA, thrift.STRUCT]), bytes([_ROW_GROUPS
 
 @dataclass(frozen=True)
 class FooterBytes:
-    """The bytes of a footer, and where they are from.
+    """The bytes of a footer.
 
     Attributes:
         raw: The bytes, without length and magic.
-        start: Where they begin in the file.
-        check: Raises `CorruptFileError` if a chunk of a row group, given by its ordinal, cannot be.
+        start: Their offset in the file.
+        check: A function that takes a chunk and the ordinal of its row group, and raises `CorruptFileError`
+            if the chunk contradicts the file.
     """
 
     raw: bytes
@@ -47,13 +48,13 @@ class FooterBytes:
 class ColumnChunks(Sequence[ColumnChunk]):
     """The chunks of one row group, in the order of the leaves.
 
+    Access to a chunk raises `CorruptFileError` if its bytes are not a chunk, or contradict the file.
+
     Args:
         footer: The footer.
         row_group: Ordinal of the row group.
-        first: Where in the footer's bytes the first chunk starts.
-        count: How many chunks there are.
-
-    Looking at a chunk raises `CorruptFileError` if it is none, or contradicts the file.
+        first: Offset of the first chunk in the bytes of the footer.
+        count: Number of chunks.
     """
 
     __slots__ = ("_count", "_edges", "_footer", "_parsed", "_row_group")
@@ -86,10 +87,10 @@ class ColumnChunks(Sequence[ColumnChunk]):
     def __eq__(self, other: Any) -> bool:
         return list(self) == list(other) if isinstance(other, Sequence) else NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]  # as of any list
+    __hash__ = None  # type: ignore[assignment]  # like a list
 
     def encoding_stats(self, ordinals: Sequence[int]) -> list[Sequence[PageEncodingStats] | None]:
-        """How many pages some chunks have, by their ordinals; cheaper than looking at the chunks."""
+        """Return the ``encoding_stats`` of chunks, given by ordinal, without parsing the chunks."""
         edges = self._edges_up_to(max(ordinals, default=0))
         try:
             found = thrift.parse_structs_at(
@@ -101,13 +102,13 @@ class ColumnChunks(Sequence[ColumnChunk]):
         return [chunk.meta_data and chunk.meta_data.encoding_stats for chunk in found]
 
     def _edges_up_to(self, ordinal: int) -> list[int]:
-        """Where the chunks up to one of them start, at least: most of those behind it are not passed over."""
+        """Return the offsets of at least the chunks up to ``ordinal``, without skipping over all others."""
         edges = self._edges
         if len(edges) <= ordinal:
-            # at least twice as many as before, so that one by one, all together cost no more than all at once
+            # at least doubled each time, so that sequential access is as fast as finding all offsets at once
             length = min(self._count, max(ordinal + 1, 2 * len(edges)))
             more = thrift.struct_edges(self._footer.raw, edges[-1], length - len(edges))
-            edges = self._edges = [*edges, *more[1:]]  # not in place: several threads may do this
+            edges = self._edges = [*edges, *more[1:]]  # not in place, because several threads may do this
         return edges
 
     def _parse(self, ordinal: int) -> ColumnChunk:
@@ -125,7 +126,7 @@ class ColumnChunks(Sequence[ColumnChunk]):
 def encoding_stats(
     columns: Sequence[ColumnChunk], ordinals: Sequence[int]
 ) -> list[Sequence[PageEncodingStats] | None]:
-    """How many pages some chunks of a row group have, by their ordinals."""
+    """Return the ``encoding_stats`` of some chunks of a row group, given by ordinal."""
     if isinstance(columns, ColumnChunks):
         return columns.encoding_stats(ordinals)
     found = [columns[ordinal].meta_data for ordinal in ordinals]
@@ -133,7 +134,7 @@ def encoding_stats(
 
 
 def parse_file_metadata(footer: FooterBytes) -> FileMetaData:
-    """Parse a footer; its column chunks are parsed when they are looked at.
+    """Parse a footer, whose column chunks are parsed on first access.
 
     Raises:
         CorruptFileError: If the bytes are not a footer.
@@ -149,9 +150,11 @@ def parse_file_metadata(footer: FooterBytes) -> FileMetaData:
 
 
 def _parse_lazily(footer: FooterBytes) -> FileMetaData | None:
-    """The footer, if its fields are in the order of their ids, as all writers have them; else None.
+    """Parse a footer whose fields are in the order of their ids, as all known writers write them.
 
-    Then, and if it is damaged, the general codec has to say whether this is a footer.
+    Returns:
+        The footer; None if the fields have another order or the footer is damaged, so that the general codec
+        has to parse or refuse it.
     """
     raw = footer.raw
     reader = thrift.Reader(raw, 0)
@@ -175,18 +178,18 @@ def _parse_lazily(footer: FooterBytes) -> FileMetaData | None:
         groups = _parse_row_groups(footer, reader, num_groups)
         if groups is None:
             return None
-        # what was parsed is left out: empty lists stand for it
+        # the parsed lists are replaced by empty lists
         rest = raw[:schema_start] + _NO_SCHEMA + raw[schema_stop:groups_start] + _NO_ROW_GROUPS
         metadata, _ = thrift.parse(FileMetaData, rest + raw[reader.position :])
     except CorruptFileError:
         return None
-    if metadata.schema or metadata.row_groups:  # they are there twice
+    if metadata.schema or metadata.row_groups:  # the footer has these fields twice
         return None
     return metadata._replace(schema=schema, row_groups=groups)
 
 
 def _list_length(reader: thrift.Reader, header: int) -> int | None:
-    """The length of a list of structs that comes next; None if it is not the field with this header."""
+    """Read the header of a list of structs, and return its length; None if the next field is another one."""
     if reader.take(1)[0] != header:
         return None
     head = reader.list_head()
@@ -194,13 +197,13 @@ def _list_length(reader: thrift.Reader, header: int) -> int | None:
 
 
 def _parse_row_groups(footer: FooterBytes, reader: thrift.Reader, count: int) -> list[RowGroup] | None:
-    """The row groups that come next; None if one of them does not begin with its chunks."""
+    """Parse the next ``count`` row groups; None if one of them does not begin with its chunks."""
     raw = footer.raw
     totals, edges = thrift.parse_structs(RowGroupTotals, raw, reader.position, count)
     groups: list[RowGroup] = []
     head, num_chunks = b"", 0
     for ordinal, (of_group, start) in enumerate(zip(totals, edges, strict=False)):
-        # row groups of one schema begin with the same bytes, the head of the list of their chunks
+        # row groups of one schema begin with the same bytes, the header of the list of chunks
         if not head or not raw.startswith(head, start):
             reader.position = start
             length = _list_length(reader, _COLUMNS)
