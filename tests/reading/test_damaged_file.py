@@ -362,7 +362,7 @@ def test_fuzzed_file_gives_rows_or_an_intarsia_error(files, change, seed, name, 
 
 @pytest.mark.parametrize("question", ["count", "aggregate", "scan", "plan"])
 def test_rows_that_no_column_has_values_for(tmp_path, question):
-    """Like Impala's huge_num_rows.parquet: the footer claims 4,294,967,294 rows, and a chunk has one value."""
+    """Like Impala's huge_num_rows.parquet: the footer claims 4,294,967,294 rows; chunks have one."""
     path = tmp_path / "huge.parquet"
     pq.write_table(pa.table({"n": [1], "t": ["a"]}), path)
 
