@@ -8,13 +8,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from intarsia.predicate import And, Constant, Or, Path, Predicate
+import pyarrow.compute as pc
+
+from intarsia.predicate import And, Constant, Or, Path, Predicate, parse_expression
 from intarsia.read.report import ScanReport, warn_of_ignored
 from intarsia.spark.binding import SparkBinder
 from intarsia.spark.job import is_connect
 from intarsia.spark.listing import Listing, list_files, spark_path, uncached
 from intarsia.spark.planning import FilePlanner
 from intarsia.spark.spark_types import SparkColumn, resolve
+from intarsia.spark.sql_text import spark_sql
 from intarsia.spark.where import weaken
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ _LOCAL_HOSTS = frozenset(("localhost", "127.0.0.1", "::1", "0.0.0.0"))
 def read(
     spark: SparkSession,
     path: Source,
-    where: str | Column | None = None,
+    where: str | Column | pc.Expression | None = None,
     columns: Sequence[str] | None = None,
 ) -> DataFrame:
     """Return a frame over a lake that reads only the files that might contain matching rows.
@@ -46,7 +49,8 @@ def read(
         spark: The session; classic or Connect.
         path: A path as for ``spark.read.parquet``: a folder, a file, a glob, or a list of these.
         where: A predicate in Spark SQL. Conditions that Intarsia does not understand prune nothing, but other
-            conditions in the same AND still do. A ``Column`` prunes nothing.
+            conditions in the same AND still do. A ``Column`` prunes nothing. A pyarrow expression (see
+            docs/python.md) becomes Spark SQL, and Spark compares by its own rules.
         columns: Columns of the result; None for all.
 
     Returns:
@@ -54,6 +58,7 @@ def read(
 
     Raises:
         AnalysisException: If Spark rejects ``path``, ``where`` or ``columns``.
+        PredicateError: If a part of a pyarrow expression cannot be translated.
 
     Example:
         >>> from intarsia import spark as ias
@@ -61,6 +66,7 @@ def read(
         >>> flights.groupBy("dest").count().show()  # doctest: +SKIP
     """
     paths = _paths(path)
+    where = _as_spark_sql(where)
     whole = uncached(spark).parquet(*paths)
     frame = whole if where is None else whole.where(where)
     if isinstance(where, str):
@@ -78,7 +84,10 @@ def read(
 
 
 def explain(
-    spark: SparkSession, path: Source, where: str | None = None, columns: Sequence[str] | None = None
+    spark: SparkSession,
+    path: Source,
+    where: str | pc.Expression | None = None,
+    columns: Sequence[str] | None = None,
 ) -> ScanReport:
     """Report what `read` would read, and what each index excludes, without reading data pages.
 
@@ -88,7 +97,7 @@ def explain(
     Args:
         spark: The session.
         path: As for `read`.
-        where: A predicate in Spark SQL.
+        where: A predicate in Spark SQL, or a pyarrow expression.
         columns: Columns of the result; None for all.
 
     Example:
@@ -98,6 +107,7 @@ def explain(
     """
     started = time.perf_counter()
     paths = _paths(path)
+    where = _as_spark_sql(where)
     whole = uncached(spark).parquet(*paths)
     if where is not None:
         whole.where(where).schema  # noqa: B018  raises Spark's own errors first
@@ -109,6 +119,11 @@ def explain(
     planner.surviving(listing.files)
     planner.report.add_time(started)
     return planner.report
+
+
+def _as_spark_sql(where: Any) -> Any:
+    """Return a predicate as Spark takes it: a pyarrow expression becomes text."""
+    return spark_sql(parse_expression(where)) if isinstance(where, pc.Expression) else where
 
 
 def _paths(path: Source) -> list[str]:
