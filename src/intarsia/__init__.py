@@ -50,6 +50,7 @@ from intarsia.errors import (
     PredicateError,
     ReplacedWhileReadError,
     ReplaceError,
+    RunInterrupted,
     UnsupportedFeatureError,
     WriteError,
 )
@@ -154,6 +155,7 @@ __all__ = [
     "ReplacedWhileReadError",
     "RestoreReport",
     "RowMap",
+    "RunInterrupted",
     "Sample",
     "Scan",
     "ScanReport",

@@ -22,6 +22,7 @@
     ├── JavaNotFoundError               intarsia.spark found no Java that can run Spark
     └── UsageError                      the command line is wrong; raised only by the command
 
+    RunInterrupted (KeyboardInterrupt)  Ctrl-C in a run over many files; `report` has the files that are done
     IntarsiaWarning (UserWarning)       an optional index was ignored; results are still correct
 
 `JavaNotFoundError` is defined in `intarsia.spark.java`, and `UsageError` in `intarsia.cli`.
@@ -212,6 +213,27 @@ class FilesFailedError(IntarsiaError):
 
 class ReplacedWhileReadError(IntarsiaError, OSError):
     """The file was replaced or truncated while it was read; it is not necessarily damaged."""
+
+
+class RunInterrupted(KeyboardInterrupt):
+    """A run over many files was interrupted (Ctrl-C); the files that are done are complete.
+
+    Not an `Exception`, as `KeyboardInterrupt` is not.
+
+    Args:
+        files_done: The number of files that are done.
+        files_total: The number of files of the run.
+        report: The report of the files that are done; its class is the one that the run returns.
+    """
+
+    def __init__(self, files_done: int, files_total: int, report: object = None) -> None:
+        super().__init__(
+            f"interrupted after {files_done:,} of {files_total:,} files; run it again to continue, "
+            "files that are done are skipped"
+        )
+        self.files_done = files_done
+        self.files_total = files_total
+        self.report = report
 
 
 class IntarsiaWarning(UserWarning):

@@ -20,7 +20,8 @@ from intarsia.cli import (
     query_command,
     verify_command,
 )
-from intarsia.cli.failures import dim_warnings, tell
+from intarsia.cli.failures import INTERRUPTED, dim_warnings, say, tell
+from intarsia.cli.terminal import red
 
 
 @dataclass
@@ -31,7 +32,14 @@ class Run:
 
 
 class _Command(TyperCommand):
-    """A command whose epilog is a list of examples, shown as they are."""
+    """A command whose epilog is a list of examples, shown as they are; Ctrl-C ends it with one line."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:  # typer would exit without a word
+            say(str(stop) or "interrupted", red)
+            raise typer.Exit(INTERRUPTED) from None
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         if self.epilog:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from intarsia.cli.failures import say
 from intarsia.cli.terminal import ShowDone, count, printable, progress, red
 
 if TYPE_CHECKING:
+    from intarsia.errors import RunInterrupted
     from intarsia.lake.discovery import FoundFiles
     from intarsia.lake.each_file import FileFailure, FileResults
 
@@ -27,6 +28,19 @@ def for_each(label: str, paths: Sequence[str], act: Callable[[str, ShowDone], T]
 
     with progress(label, len(paths)) as show:
         return for_each_file(paths, act, show)
+
+
+def until_interrupted(run: Callable[[], T]) -> tuple[T, RunInterrupted | None]:
+    """Run over many files. After Ctrl-C, return the report of the files that are done, and the interruption.
+
+    The caller shows the report, and then raises the interruption.
+    """
+    from intarsia.errors import RunInterrupted
+
+    try:
+        return run(), None
+    except RunInterrupted as stop:
+        return cast(T, stop.report), stop
 
 
 def show_failures(failed: Iterable[FileFailure]) -> None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from intarsia.cli.arguments import AsJson, Paths
-from intarsia.cli.each_file import find, left_alone, show_failures
-from intarsia.cli.failures import UsageError
+from intarsia.cli.each_file import find, left_alone, show_failures, until_interrupted
+from intarsia.cli.failures import UsageError, say
 from intarsia.cli.index_calls import index_kinds, parse_index
-from intarsia.cli.terminal import count, print_json, printable, progress, size
+from intarsia.cli.terminal import count, print_json, printable, progress, red, size
 
 if TYPE_CHECKING:
     from intarsia.embed import Bloom, RestoreReport
@@ -102,13 +102,16 @@ def index(
     found = find(path)
     _check(found, asked)
     with progress("indexing", len(found.paths)) as show:
-        report, failed = attach_files(found, asked, show)
+        report, stop = until_interrupted(lambda: attach_files(found, asked, show)[0])
     if json:
-        print_json(report.to_dict())
+        print_json(report.to_dict() | ({"interrupted": True} if stop else {}))
     else:
-        show_failures(failed)
+        for failure in report.failed:
+            say(printable(f"{failure['path']}: {failure['error']}"), red)
         print("\n".join(map(printable, report.summary().splitlines())))
-    raise typer.Exit(1 if failed else 0)
+    if stop:
+        raise stop
+    raise typer.Exit(1 if report.failed else 0)
 
 
 def parse_distinct(text: str) -> Distinct:
@@ -176,12 +179,14 @@ def detach(path: Paths, json: AsJson = False) -> None:
 
     found = find(path)
     with progress("detaching", len(found.paths)) as show:
-        report = detach_files(found, show)
+        report, stop = until_interrupted(lambda: detach_files(found, show))
     if json:
-        print_json(report.to_dict())
+        print_json(report.to_dict() | ({"interrupted": True} if stop else {}))
     else:
         show_failures(report.failed)
         print(_summary(report))
+    if stop:
+        raise stop
     raise typer.Exit(1 if report.failed else 0)
 
 

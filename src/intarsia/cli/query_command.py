@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from intarsia.cli.arguments import ColumnNames, Paths, WhereText, split_names
-from intarsia.cli.failures import UsageError
+from intarsia.cli.failures import INTERRUPTED, UsageError, say
 from intarsia.cli.formats import Format, writer
 from intarsia.cli.sink import open_sink
-from intarsia.cli.terminal import dim
+from intarsia.cli.terminal import count, dim, red
 
 if TYPE_CHECKING:
     from intarsia.lake.table import Table
@@ -118,11 +118,18 @@ def query(
         is_look = form is Format.TABLE and where is None and limit is None  # nothing was asked
         answer = answers.matching_rows(table, where, names, TABLE_ROWS if is_look else limit)
     shown = TABLE_ROWS if limit is None and sample is None else None
-    with open_sink(output) as sink:
-        rows = writer(form, sink, answer.schema, is_file=output is not None, shown=shown)
-        for batch in answer.batches:
-            rows.write(batch)
-        rows.close()
+    num_rows = 0
+    try:
+        with open_sink(output) as sink:
+            rows = writer(form, sink, answer.schema, is_file=output is not None, shown=shown)
+            for batch in answer.batches:
+                rows.write(batch)
+                num_rows += batch.num_rows
+            rows.close()
+    except KeyboardInterrupt:
+        state = "the rows on stdout are incomplete" if output is None else f"{output} was not written"
+        say(f"interrupted after {count(num_rows, 'row')}; {state}; run the command again", red)
+        raise typer.Exit(INTERRUPTED) from None
     _tell(answer.reports(), report, to_file=output is not None)
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from intarsia.cli.arguments import AsJson, Paths
-from intarsia.cli.each_file import find, for_each, left_alone, show_failures
+from intarsia.cli.each_file import find, for_each, left_alone, show_failures, until_interrupted
+from intarsia.cli.failures import INTERRUPTED, say
 from intarsia.cli.terminal import ShowDone, count, dim, print_json, printable, red
 
 if TYPE_CHECKING:
@@ -57,12 +58,13 @@ def verify(
     """
     found = find(path)
     others = len(found.others)
-    outcome = for_each("verifying", found.paths, _verify)
+    outcome, stop = until_interrupted(lambda: for_each("verifying", found.paths, _verify))
     ok = not outcome.failed and all(report.ok for report in outcome.done)
     warned = any(finding.severity == "warning" for report in outcome.done for finding in report.findings)
     if json:
         print_json(
-            {
+            ({"interrupted": True} if stop else {})
+            | {
                 "files": outcome.num_files,
                 "other_files": others,
                 "ok": ok,
@@ -72,6 +74,11 @@ def verify(
         )
     else:
         _tell(outcome, others)
+    if stop:
+        is_rest = stop.files_done < stop.files_total
+        rest = f"; continue with {printable(found.paths[stop.files_done])}" if is_rest else ""
+        say(f"interrupted after {stop.files_done:,} of {stop.files_total:,} files{rest}", red)
+        raise typer.Exit(INTERRUPTED)
     raise typer.Exit(0 if ok and not (strict and warned) else 1)
 
 

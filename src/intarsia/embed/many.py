@@ -15,7 +15,7 @@ from intarsia.embed.named_columns import check_named_columns
 from intarsia.embed.progress import Progress, no_progress
 from intarsia.embed.report import AttachReport, DetachReport
 from intarsia.embed.restore_report import RestoreReport
-from intarsia.errors import FilesFailedError
+from intarsia.errors import FilesFailedError, RunInterrupted
 from intarsia.lake.discovery import FoundFiles, find_files
 from intarsia.lake.each_file import FileFailure, FileResults, ShowDone, for_each_file
 from intarsia.storage import local_path
@@ -62,6 +62,8 @@ def attach(
         ObjectStoreError: If a store behind a URL is unreachable, refuses access, or is unknown.
         FilesFailedError: If some of many files failed. The others are indexed; ``report`` is the combined
             report, and ``errors`` has the error of each file.
+        RunInterrupted: If a run over many files is interrupted (Ctrl-C). Another run skips the files that are
+            done; ``report`` is the report of these.
 
     A file for which an error is raised is unchanged.
 
@@ -120,6 +122,8 @@ def detach(path: Path | Sequence[Path]) -> DetachReport | RestoreReport:
         ObjectStoreError: If a store behind a URL is unreachable, refuses access, or is unknown.
         FilesFailedError: If some of many files failed. The others are restored; ``report`` is the combined
             report, and ``errors`` has the error of each file.
+        RunInterrupted: If a run over many files is interrupted (Ctrl-C). Another run skips the files that are
+            done; ``report`` is the report of these.
 
     A file for which an error is raised is unchanged.
 
@@ -152,19 +156,39 @@ def attach_files(
     def attach_one(path: str, show_part: ShowDone) -> AttachReport:
         return attach_file(path, indexes, progress=lambda done, total, _: show_part(done / max(1, total)))
 
-    results = for_each_file(found.paths, attach_one, show)
-    outcomes = [IndexedFile.of(report) for report in results.done]
-    outcomes += [IndexedFile(failure.path, error=failure.reason) for failure in results.failed]
-    per_file = tuple(sorted(outcomes, key=lambda outcome: outcome.path))
-    return IndexReport(per_file, time.perf_counter() - started, len(found.others)), results.failed
+    def report_of(results: FileResults[AttachReport]) -> IndexReport:
+        outcomes = [IndexedFile.of(report) for report in results.done]
+        outcomes += [IndexedFile(failure.path, error=failure.reason) for failure in results.failed]
+        per_file = tuple(sorted(outcomes, key=lambda outcome: outcome.path))
+        return IndexReport(per_file, time.perf_counter() - started, len(found.others))
+
+    results = _for_each_file(found, attach_one, show, report_of)
+    return report_of(results), results.failed
 
 
 def detach_files(found: FoundFiles, show: ShowDone) -> RestoreReport:
     """Restore each file; the report contains files that failed."""
     started = time.perf_counter()
-    results: FileResults[DetachReport] = for_each_file(found.paths, lambda path, _: detach_file(path), show)
-    seconds = time.perf_counter() - started
-    return RestoreReport(tuple(results.done), tuple(results.failed), seconds, len(found.others))
+
+    def report_of(results: FileResults[DetachReport]) -> RestoreReport:
+        seconds = time.perf_counter() - started
+        return RestoreReport(tuple(results.done), tuple(results.failed), seconds, len(found.others))
+
+    return report_of(_for_each_file(found, lambda path, _: detach_file(path), show, report_of))
+
+
+def _for_each_file(
+    found: FoundFiles,
+    act: Callable[[str, ShowDone], _Report],
+    show: ShowDone,
+    report_of: Callable[[FileResults[_Report]], object],
+) -> FileResults[_Report]:
+    """Run an action on each file; after Ctrl-C, the error has the report of the files that are done."""
+    try:
+        return for_each_file(found.paths, act, show)
+    except RunInterrupted as stop:
+        results: Any = stop.report
+        raise RunInterrupted(stop.files_done, stop.files_total, report_of(results)) from stop.__cause__
 
 
 def _find_many(path: Path | Sequence[Path], act: Callable[[str], _Report]) -> _Report | FoundFiles:

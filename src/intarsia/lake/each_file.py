@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from intarsia.errors import IntarsiaError
+from intarsia.errors import IntarsiaError, RunInterrupted
 
 _Result = TypeVar("_Result")
 
@@ -72,13 +72,19 @@ def for_each_file(
         paths: The files.
         act: The action. It takes a path, and a function that it may call with the fraction that is done.
         show: Called with the number of files that are done, between 0 and the number of files.
+
+    Raises:
+        RunInterrupted: At Ctrl-C; its ``report`` is the `FileResults` of the files that are done.
     """
     results: FileResults[_Result] = FileResults()
-    for ordinal, path in enumerate(paths):
-        show(ordinal)
-        try:
-            results.done.append(act(path, lambda part, ordinal=ordinal: show(ordinal + part)))  # type: ignore[misc]
-        except FILE_ERRORS as error:
-            results.failed.append(FileFailure(path, error))
-    show(len(paths))
+    try:
+        for ordinal, path in enumerate(paths):
+            show(ordinal)
+            try:
+                results.done.append(act(path, lambda part, ordinal=ordinal: show(ordinal + part)))  # type: ignore[misc]
+            except FILE_ERRORS as error:
+                results.failed.append(FileFailure(path, error))
+        show(len(paths))
+    except KeyboardInterrupt as stop:
+        raise RunInterrupted(results.num_files, len(paths), results) from stop
     return results
