@@ -106,6 +106,9 @@ def _parts(found: FileInspection, *, pages: bool) -> Iterator[RenderableType]:
             style="bold",
         )
         yield _chunks(group, types)
+        yield from _geometries(group)
+        if pages:
+            yield from _value_sizes(group)
         if pages:
             yield from _pages(group)
     if len(shown) < groups:
@@ -167,6 +170,26 @@ def _chunks(group: RowGroupInspection, types: dict[str, str]) -> RenderableType:
             _indexes(chunk),
         )
     return table
+
+
+def _geometries(group: RowGroupInspection) -> Iterator[RenderableType]:
+    """The extent and the types of geometries."""
+    for chunk in group.columns:
+        found = chunk.geospatial
+        if found is None:
+            continue
+        box = found.bounding_box or {}
+        axes = [axis for axis in "xyzm" if f"{axis}min" in box and f"{axis}max" in box]
+        limits = [f"{axis} {box[f'{axis}min']:g} to {box[f'{axis}max']:g}" for axis in axes]
+        extent = ", ".join(limits) or "no bounding box"
+        yield line(f"{chunk.column}: {extent}; {', '.join(found.types) or 'types not recorded'}")
+
+
+def _value_sizes(group: RowGroupInspection) -> Iterator[RenderableType]:
+    """The sizes of values, by the size statistics."""
+    for chunk in group.columns:
+        if chunk.sizes is not None and chunk.sizes.value_bytes is not None:
+            yield line(f"{chunk.column}: {size(chunk.sizes.value_bytes)} of values without encoding")
 
 
 def _encodings(chunk: ChunkInspection) -> str:

@@ -122,7 +122,9 @@ def _simple(ttype: int) -> Any:
     return lambda field_id: _Field(field_id, ttype)
 
 
-_bool, _i8, _i16, _i32, _i64 = (_simple(t) for t in (TType.BOOL, TType.BYTE, TType.I16, TType.I32, TType.I64))
+_bool, _i8, _i16, _i32, _i64, _double = (
+    _simple(t) for t in (TType.BOOL, TType.BYTE, TType.I16, TType.I32, TType.I64, TType.DOUBLE)
+)
 
 
 def _binary(field_id: int) -> _Field:
@@ -288,6 +290,28 @@ class SizeStatistics(NamedTuple):
 
 
 @declared
+class BoundingBox(NamedTuple):
+    """The extent of the geometries of a chunk; on X, ``xmin > xmax`` means across the antimeridian."""
+
+    xmin: Annotated[float, _double(1)]
+    xmax: Annotated[float, _double(2)]
+    ymin: Annotated[float, _double(3)]
+    ymax: Annotated[float, _double(4)]
+    zmin: Annotated[float | None, _double(5)] = None
+    zmax: Annotated[float | None, _double(6)] = None
+    mmin: Annotated[float | None, _double(7)] = None
+    mmax: Annotated[float | None, _double(8)] = None
+
+
+@declared
+class GeospatialStatistics(NamedTuple):
+    """The extent and the type codes of the geometries of a column chunk."""
+
+    bbox: Annotated[BoundingBox | None, _struct(1, BoundingBox)] = None
+    geospatial_types: Annotated[list[int] | None, _list(2, _i32)] = None
+
+
+@declared
 class KeyValue(NamedTuple):
     """One entry of the key/value metadata, as bytes, because not every writer uses UTF-8."""
 
@@ -330,6 +354,7 @@ class ColumnMetaData(NamedTuple):
     bloom_filter_offset: Annotated[int | None, _i64(14)] = None
     bloom_filter_length: Annotated[int | None, _i32(15)] = None
     size_statistics: Annotated[SizeStatistics | None, _struct(16, SizeStatistics)] = None
+    geospatial_statistics: Annotated[GeospatialStatistics | None, _struct(17, GeospatialStatistics)] = None
     path_in_schema: Annotated[list[str] | None, _list(3, _string)] = None  # some writers omit it
 
 

@@ -7,7 +7,13 @@ from enum import IntEnum
 
 import numpy as np
 
-from intarsia.check.inspection.report import BloomInspection, ChunkInspection, PageInspection
+from intarsia.check.inspection.report import (
+    BloomInspection,
+    ChunkInspection,
+    GeospatialInspection,
+    PageInspection,
+    SizeInspection,
+)
 from intarsia.check.inspection.values import human_value
 from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file import ChunkKey, ParquetInput
@@ -25,6 +31,7 @@ from intarsia.format.structs import (
     Encoding,
     Statistics,
 )
+from intarsia.format.wkb import type_name
 from intarsia.rows.ordering import Ordering
 
 
@@ -83,9 +90,31 @@ def inspect_chunk(file: ParquetInput, key: ChunkKey, *, pages: bool) -> ChunkIns
         offset_index_bytes=chunk.offset_index_length or 0,
         boundary_order=None if index is None else BoundaryOrder(index.boundary_order).name.lower(),
         bloom_filter=bloom,
+        sizes=_sizes(meta),
+        geospatial=_geospatial(meta),
         notes=(*notes, *_index_notes(file, key, leaf)),
         pages=listed,
     )
+
+
+def _sizes(meta: ColumnMetaData) -> SizeInspection | None:
+    found = meta.size_statistics
+    if found is None:
+        return None
+    histograms = found.repetition_level_histogram, found.definition_level_histogram
+    levels = (None if histogram is None else tuple(histogram) for histogram in histograms)
+    return SizeInspection(found.unencoded_byte_array_data_bytes, *levels)
+
+
+def _geospatial(meta: ColumnMetaData) -> GeospatialInspection | None:
+    found = meta.geospatial_statistics
+    if found is None:
+        return None
+    box = None
+    if found.bbox is not None:
+        limits = found.bbox._asdict()
+        box = {name: limit for name, limit in limits.items() if limit is not None}
+    return GeospatialInspection(box, tuple(map(type_name, found.geospatial_types or ())))
 
 
 def is_readable(chunk: ColumnChunk) -> bool:

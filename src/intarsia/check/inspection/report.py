@@ -116,6 +116,35 @@ class BloomInspection:
 
 
 @dataclass(frozen=True)
+class SizeInspection:
+    """The size statistics of a column chunk.
+
+    Attributes:
+        value_bytes: Bytes of its BYTE_ARRAY values, not encoded or compressed; None if not recorded.
+        repetition_levels: How often each repetition level occurs; None if not recorded.
+        definition_levels: How often each definition level occurs; None if not recorded.
+    """
+
+    value_bytes: int | None
+    repetition_levels: tuple[int, ...] | None
+    definition_levels: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class GeospatialInspection:
+    """The geospatial statistics of a column chunk.
+
+    Attributes:
+        bounding_box: The limits ``xmin``, ``xmax``, ``ymin``, ``ymax``, and perhaps those of Z and M; None if
+            there is none. ``xmin`` above ``xmax`` means across the antimeridian.
+        types: The types that occur, such as ``"Polygon"`` or ``"Point Z"``; empty if not recorded.
+    """
+
+    bounding_box: Mapping[str, float] | None
+    types: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class ChunkInspection:
     """One column of one row group.
 
@@ -140,6 +169,8 @@ class ChunkInspection:
         offset_index_bytes: Bytes of the OffsetIndex.
         boundary_order: ``"unordered"``, ``"ascending"`` or ``"descending"`` by the ColumnIndex.
         bloom_filter: Its Bloom filter.
+        sizes: Its size statistics; None if there are none.
+        geospatial: Its geospatial statistics; None if there are none.
         notes: What is there and is not believed, and why.
         pages: Its pages; only with ``pages=True``, and where there is an OffsetIndex.
     """
@@ -164,6 +195,8 @@ class ChunkInspection:
     offset_index_bytes: int = 0
     boundary_order: str | None = None
     bloom_filter: BloomInspection | None = None
+    sizes: SizeInspection | None = None
+    geospatial: GeospatialInspection | None = None
     notes: tuple[str, ...] = ()
     pages: tuple[PageInspection, ...] | None = None
 

@@ -17,6 +17,7 @@ from intarsia.check.verification.bloom_filters import check_bloom_filter
 from intarsia.check.verification.chunk import read_chunk
 from intarsia.check.verification.embedded import EntryCheck, blob_of, columns_of, find_entries
 from intarsia.check.verification.findings import RULES, Finding, Findings, VerifyReport
+from intarsia.check.verification.geospatial import check_geospatial_statistics
 from intarsia.check.verification.page_index import check_column_index, check_offset_index, read_page_index
 from intarsia.check.verification.pages import check_checksums, check_counts, check_encodings
 from intarsia.check.verification.sizes import (
@@ -177,6 +178,7 @@ def _verify_chunk(
     check_encodings(chunk, findings)
     check_chunk_size(chunk, findings)
     check_size_statistics(chunk, findings)
+    check_geospatial_statistics(chunk, findings)
     check_page_statistics(file, chunk, findings)
     if meta.statistics is not None:
         _note_writer("Statistics", _doubt_of_bounds(footer, leaf, meta), findings)

@@ -81,6 +81,11 @@ RULES: Mapping[str, tuple[Severity, str]] = {
     ),
     "level-histogram": ("warning", "estimates from it are wrong"),
     "unencoded-bytes": ("warning", "readers that plan memory by it take too little or too much"),
+    # GeospatialStatistics
+    "bounding-box-excludes-values": ("error", _LOSES_ROWS),
+    "bounding-box-incomplete": ("warning", "readers ignore it, or fail"),
+    "geospatial-types-incomplete": ("error", _LOSES_ROWS),
+    "geospatial-types-not-exact": ("warning", "readers that prune by the types skip less"),
     # Bloom filters
     "bloom-filter-unreadable": ("error", "readers ignore it, or fail"),
     "bloom-filter-length": ("warning", "readers that trust the length read too little or too much"),
@@ -121,7 +126,8 @@ class Finding:
         column: The column, dotted, or None.
         page: Ordinal of the data page in its chunk, or None.
         index: Which structure is meant: ``"ColumnIndex"``, ``"OffsetIndex"``, ``"Statistics"``,
-            ``"SizeStatistics"``, ``"PageHeader"``, ``"BloomFilter"``, ``"encodings"``, ``"encoding_stats"``,
+            ``"SizeStatistics"``, ``"GeospatialStatistics"``, ``"PageHeader"``, ``"BloomFilter"``,
+            ``"encodings"``, ``"encoding_stats"``,
             ``"sorting_columns"``, ``"directory"``, ``"distinct_index_offset"``, the name of an embedded
             index; None for the data itself, and for counts and sizes of chunks and row groups.
         message: What is wrong.
