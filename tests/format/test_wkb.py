@@ -1,5 +1,6 @@
 """Well-Known Binary: types and coordinates of every ISO geometry, and of damaged ones."""
 
+import contextlib
 import math
 import struct
 
@@ -99,10 +100,8 @@ def test_damaged_ones_are_refused(raw):
 def test_any_bytes_are_read_or_refused(tail, place, value):
     raw = bytearray(many([point(1.0, 2.0), polygon([RING])], 7) + tail)
     raw[place % len(raw)] = value
-    try:
+    with contextlib.suppress(CorruptFileError):  # any other error fails the test
         Geometry(bytes(raw))
-    except CorruptFileError as error:
-        assert error.reason == "not-wkb"
 
 
 def test_names():
