@@ -31,7 +31,7 @@ class PageIndex:
 
     Args:
         int96: ``"order"`` gives INT96 columns bounds in the ColumnIndex and in the statistics, and declares
-            ``INT96_TIMESTAMP_ORDER`` (parquet-format 2.14) for them.  Readers that do not support this order
+            ``INT96_TIMESTAMP_ORDER`` for them.  Readers that do not support this order
             ignore the bounds.  None gives them an OffsetIndex only.
 
     Raises:
