@@ -40,7 +40,7 @@ def assert_one_line(outcome, code, *words):
         (["index", "FILE", "--distinct", "cit"], ["did you mean 'city'"]),
         (["index", "FILE", "--distinct", "city:pages"], ["pages", "did you mean page?"]),
         (["index", "FILE", "--distinct", "city:0"], ["'0'", "row_group"]),
-        (["inspect"], ["FILE", "intarsia inspect --help"]),
+        (["inspect"], ["PATH", "intarsia inspect --help"]),
         (["inspect", "FILE", "--deep"], ["--deep"]),
     ],
     ids=lambda value: " ".join(value) if "FILE" in value else None,
@@ -59,10 +59,6 @@ def test_missing_file(run, tmp_path, command):
 @pytest.mark.parametrize("command", ["inspect", "explain", "query"])
 def test_bad_file(run, broken, command):
     assert_one_line(run(command, broken), 1, "broken.parquet", "truncated")
-
-
-def test_inspect_takes_one_file(run, lake):
-    assert_one_line(run("inspect", lake), 1, "folder")
 
 
 def test_output_into_a_folder_that_is_not_there(run, file, tmp_path):

@@ -245,8 +245,7 @@ def find_target(path: str | os.PathLike[str]) -> Target:
         return ObjectTarget(*find_store(name), name)
     if os.path.isdir(local):
         raise IsADirectoryError(
-            f"{name}: this is a folder, and a single file is expected; loop over the paths in "
-            "intarsia.open(folder).files, or use the command, such as intarsia index"
+            f"{name}: this is a folder, and a single file is expected; name one of its files"
         )
     return LocalTarget(local)
 
