@@ -49,3 +49,19 @@ def fixtures_dir():
 def data_dir():
     """Real data of some size."""
     return _shared_folder("data")
+
+
+@pytest.fixture
+def announce(tmp_path_factory, monkeypatch):
+    """Install a package that announces index classes by their entry points, for the duration of a test."""
+
+    def announce(entry_points):
+        folder = tmp_path_factory.mktemp("site")
+        info = folder / "announced-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: announced\nVersion: 1.0\n")
+        lines = [f"{kind} = {value}" for kind, value in entry_points.items()]
+        (info / "entry_points.txt").write_text("\n".join(["[intarsia.indexes]", *lines]) + "\n")
+        monkeypatch.syspath_prepend(folder)
+
+    return announce

@@ -1,4 +1,4 @@
-"""The example package, installed as an author's users would, into a folder of its own."""
+"""The example package, installed in a separate folder as its users would install it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ EXAMPLE = ROOT / "examples" / "intarsia-hosts"
 
 
 class Python:
-    """Runs this Python with some more folders to import from."""
+    """This Python with additional folders on its search path."""
 
     def __init__(self, *folders: Path) -> None:
         self.path = os.pathsep.join(map(str, [*folders, ROOT / "src"]))
 
     def run(self, *arguments, **options):
-        """Run it; what it wrote comes as text."""
+        """Run Python and capture its output as text."""
         variables = {**os.environ, "PYTHONPATH": self.path, "PYTHONDONTWRITEBYTECODE": "1"}
         variables.pop("INTARSIA_DEBUG", None)
         command = [sys.executable, *map(str, arguments)]
         return subprocess.run(command, check=False, env=variables, capture_output=True, text=True, **options)
 
     def intarsia(self, *arguments, code=0):
-        """Run the command, and look at its exit code."""
+        """Run the command and check its exit code."""
         done = self.run("-m", "intarsia", *arguments)
         assert done.returncode == code, done.stderr
         return done
@@ -37,7 +37,7 @@ class Python:
 
 @pytest.fixture(scope="session")
 def with_hosts(tmp_path_factory):
-    """A Python that has the example package, built and installed without the network."""
+    """A Python with the example package, built and installed without network access."""
     source = tmp_path_factory.mktemp("source") / EXAMPLE.name
     target = tmp_path_factory.mktemp("site")
     source.mkdir()
@@ -51,12 +51,12 @@ def with_hosts(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def without_hosts():
-    """A Python that has not."""
+    """A Python without the example package."""
     return Python()
 
 
 def pages():
-    """URLs of 40 sites, each in a few neighbouring pages of a file."""
+    """Return a table of URLs of 40 sites, each in a few adjacent pages."""
     urls = [f"https://site{row // 50}.example/page/{row}" for row in range(2000)]
     return pa.table({"id": range(2000), "url": urls, "text": ["word " * (row % 7) for row in range(2000)]})
 

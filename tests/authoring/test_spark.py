@@ -1,9 +1,8 @@
-"""An author's index on a lake: it goes to Spark's executors by kind and parameters; `ias.read` uses it."""
+"""An index of another package on a lake: executors get its kind and parameters; `ias.read` uses it."""
 
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -50,7 +49,7 @@ def write_lake(folder):
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_lake(with_hosts, tmp_path):
-    """In a process of its own: a session's workers get their path when it starts."""
+    """Runs in a separate process, because workers inherit the search path when the session starts."""
     lake = write_lake(tmp_path / "lake")
     done = with_hosts.run("-c", PROGRAM, lake, tmp_path / "spark", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -64,10 +63,11 @@ def test_a_lake(with_hosts, tmp_path):
     assert kinds == {"hosts"}
 
 
-def test_a_class_that_nobody_announces_is_refused_before_anything_runs(tmp_path):
+def test_a_class_that_is_not_announced_is_rejected_before_a_job_runs(tmp_path):
     lake = write_lake(tmp_path / "lake")
-    with pytest.raises(IndexBuildError, match=r"no installed package announces its class.*unannounced = "):
-        ias.index(None, lake, [Unannounced("url")], progress=False)  # no session is asked
+    with pytest.raises(IndexBuildError) as caught:
+        ias.index(None, lake, [Unannounced("url")], progress=False)  # without a session
+    assert caught.value.reason == "unregistered-kind"
 
 
 @pytest.mark.parametrize(
@@ -75,16 +75,18 @@ def test_a_class_that_nobody_announces_is_refused_before_anything_runs(tmp_path)
     [ia.Distinct("a.b", 500), ia.Bloom("x", 0.5), ia.Bloom(("a.b", "c")), ia.PageIndex(), ia.Statistics()],
     ids=repr,
 )
-def test_what_arrives_is_what_was_sent(index):
-    assert indexing._unpacked(indexing._shipped(index)) == index
+def test_an_index_survives_the_way_to_an_executor(index):
+    assert indexing.unpack_index(indexing.pack_index(index)) == index
 
 
-def test_a_package_that_executors_lack_is_named():
-    with pytest.raises(IndexBuildError, match="on Spark's executors, no installed package knows"):
-        indexing._unpacked(("nonesuch", "{}"))
+def test_a_kind_that_executors_lack_is_reported():
+    with pytest.raises(IndexBuildError) as caught:
+        indexing.unpack_index(("nonesuch", "{}"))
+    assert caught.value.reason == "unregistered-kind"
+    assert "nonesuch" in str(caught.value)
 
 
-def test_the_classes_themselves_do_not_travel(monkeypatch):
-    """A class that stands in a notebook would be sent by value, and its files be read by nobody."""
-    monkeypatch.setattr(sys.modules["intarsia.spark.indexing"], "find_index_class", lambda kind: Unannounced)
-    assert indexing._shipped(Unannounced("x"))[0] == "unannounced"
+def test_classes_are_sent_by_kind(announce):
+    """If a class of a notebook were sent by value, readers of its files would not have it."""
+    announce({"unannounced": f"{__name__}:Unannounced"})
+    assert indexing.pack_index(Unannounced("x"))[0] == "unannounced"

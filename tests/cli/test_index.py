@@ -200,7 +200,7 @@ def test_added(text, index):
             "missing a required argument: 'column'; it is distinct(column, granularity='page', max",
         ),
         ("distinct(a, b, 3, 4, 5, 6, 7)", "too many positional arguments"),
-        ("bloom(user, fpp=7)", "fpp is 7; use a share between 0.000001 and 1"),
+        ("bloom(user, fpp=7)", "fpp is 7; use a rate between 0.000001 and 1"),
         ("distinct(dest", "write a kind, its columns and its parameters"),
         ("distinct(column=a, column=b)", "write a kind, its columns"),
         ("distinct(**{'column': 'a'})", "write a kind, its columns"),
@@ -263,7 +263,7 @@ class TestAdd:
             ("histogram(km, buckets=0)", "buckets is 0; use an integer of 1 to"),
             ("histogram(km, buckets=true)", "buckets is True"),
             ("hll(city, lg_config_k=null)", "lg_config_k is None"),
-            ("bloom(km, fpp=7)", "fpp is 7; use a share between 0.000001 and 1"),
+            ("bloom(km, fpp=7)", "fpp is 7; use a rate between 0.000001 and 1"),
             ("zone_map(km, granularity=pages)", "granularity is 'pages'; use 'file', 'row_group', 'page'"),
         ],
     )

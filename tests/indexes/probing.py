@@ -1,20 +1,20 @@
-"""Payloads that are probed, and so tell by themselves what is damaged."""
+"""Probed payloads, which must detect damage without the checksum of the directory."""
 
 from intarsia.errors import IndexPayloadError
 from tests.indexes.test_distinct import Values, rows_where
 
 
 def pages_of(array, rows_per_page):
-    """A column of one row group, and its pages."""
+    """Return a column of one row group with pages."""
     edges = [*range(0, len(array), rows_per_page), len(array)]
     return Values(array, edges, [0, len(array)])
 
 
 def noticed_damage(index, data, questions, step=1):
-    """Flip a bit of each byte, or of each so-many-th; no flip may leave out a row that matches.
+    """Flip a bit of every ``step``-th byte, and check that no flip excludes a matching row.
 
     Returns:
-        How often a question was refused.
+        The number of times that damage was detected.
     """
     payload = index.build(data)
     noticed = 0

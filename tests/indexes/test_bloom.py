@@ -1,4 +1,4 @@
-"""Bloom filters in scans: what they are asked, what that costs, and that long lists stay cheap."""
+"""Bloom filters in scans: which conditions use them, their cost, and the cost of long lists."""
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ GROUPS, ROWS = 5, 10_000
 
 
 def write(path, values, num_groups=GROUPS, fpp=0.001):
-    """A column in no order, so that bounds exclude nothing."""
+    """Write a shuffled column, so that bounds exclude nothing."""
     pq.write_table(
         pa.table({"x": values}),
         path,
@@ -41,13 +41,13 @@ def index_bytes(scan):
     return scan.report.to_dict()["bytes"]["index"]
 
 
-def test_a_list_that_is_nowhere(even):
+def test_a_list_of_absent_values(even):
     scan = ia.open(even).scan([("x", "in", absent(20))])
     assert scan.to_arrow().num_rows == 0
     assert scan.report.row_groups_read == 0
 
 
-def test_a_list_of_which_one_is_there(even):
+def test_a_list_with_one_present_value(even):
     present = pq.ParquetFile(even).read_row_group(3, ["x"])["x"][77].as_py()
     scan = ia.open(even).scan([("x", "in", [*absent(20), present])])
     assert scan.to_arrow()["x"].to_pylist() == [present]
@@ -56,13 +56,13 @@ def test_a_list_of_which_one_is_there(even):
 
 @pytest.mark.parametrize(("count", "is_asked"), [(MAX_LOOKUPS, True), (MAX_LOOKUPS + 1, False)])
 def test_a_longer_list_is_not_looked_up(even, count, is_asked):
+
     scan = ia.open(even).scan([("x", "in", absent(count))])
     assert scan.to_arrow().num_rows == 0
     assert (index_bytes(scan) > 0) is is_asked
 
 
-def test_all_values_are_there(even):
-    """None of them is denied, however many are asked for at once."""
+def test_present_values_are_never_excluded(even):
     values = pq.read_table(even, columns=["x"])["x"].to_pylist()
     assert ia.open(even).count([("x", "in", values[:: len(values) // MAX_LOOKUPS + 1])]) > MAX_LOOKUPS // 2
 
@@ -98,7 +98,7 @@ def test_a_predicate_is_not_hashed_for_each_value(even, monkeypatch):
 
 @pytest.fixture
 def dear(tmp_path):
-    """A file whose filters have more bytes than the data."""
+    """A file whose filters are larger than the data."""
     path = tmp_path / "dear.parquet"
     write(path, np.random.default_rng(1).permutation(10_000) * 2, num_groups=10, fpp=1e-6)
     chunk = pq.read_metadata(path).row_group(0).column(0)
@@ -106,11 +106,11 @@ def dear(tmp_path):
 
 
 def odd(first, num_bytes):
-    """Numbers that are not there, one for each block of so many bytes."""
+    """Return absent numbers, one for each filter block in ``num_bytes``."""
     return list(range(2 * first + 1, 2 * (first + num_bytes // bloom.BLOCK_BYTES), 2))
 
 
-def test_what_costs_more_than_it_could_save_is_not_read(dear):
+def test_filters_that_cost_more_than_they_could_save_are_not_read(dear):
     path, data_bytes, filter_bytes = dear
     assert filter_bytes > 2 * data_bytes
     few, many = (
@@ -123,8 +123,8 @@ def test_what_costs_more_than_it_could_save_is_not_read(dear):
     assert index_bytes(many) <= 10 * bloom.HEADER_BYTES
 
 
-def test_two_conditions_share_what_a_row_group_could_save(dear):
-    """Each list alone is worth asking for; of both only the shorter is."""
+def test_two_conditions_share_the_possible_savings_of_a_row_group(dear):
+    """Each list on its own is worth its lookups. Of both lists, only the shorter one is."""
     path, data_bytes, _ = dear
     lists = odd(0, data_bytes * 6 // 10), odd(3000, data_bytes * 5 // 10)
     alone = [ia.open(path).scan([("x", "in", values)]) for values in lists]

@@ -1,4 +1,4 @@
-"""Every built-in index passes the tests that an author's index has to pass."""
+"""Every built-in index passes the tests for authors of indexes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORDS = ["Aarau", "Basel", "Bern", "Chur", "Genève", "Zürich", "", None] * 3
 NUMBERS = [*range(-5, 5), None, 10**9]
 DAYS = [dt.datetime(2020, 1, day, 12) for day in range(1, 20)]
 
-#: An index, values of its column, and predicates for which it skips some of them: one line for each kind.
+#: An index, values of its column, and predicates for which it excludes some of them.
 INDEXES = [
     (ia.Distinct("x"), pa.array(WORDS), ["x = 'Base'", "x LIKE 'Z%'", "x IS NULL"]),
     (ia.Distinct("x", max_values=3), pa.array(NUMBERS), ["x = 17"]),

@@ -14,7 +14,6 @@ import pytest
 import intarsia as ia
 from intarsia import testing
 from intarsia.errors import IndexPayloadError
-from intarsia.indexes import registry
 from intarsia.indexes.base import Layout, PayloadBytes
 from intarsia.indexes.distinct import Distinct, OpenDistinct
 from intarsia.predicate import BoundCompare
@@ -65,18 +64,6 @@ def opening(answers):
     return Opening("x")
 
 
-@pytest.fixture
-def known(monkeypatch):
-    """A function that announces a class, as an installed package would."""
-
-    def announce(cls):
-        monkeypatch.setattr(registry, "find_index_class", lambda kind: cls if kind == cls.kind else None)
-        for module in ("intarsia.indexes.embedded", "intarsia.testing.files"):
-            monkeypatch.setattr(f"{module}.find_index_class", registry.find_index_class)
-
-    return announce
-
-
 class LosesNotEqual(Answers):
     """Excludes one of the rows that match ``<>``."""
 
@@ -101,9 +88,9 @@ def test_matching_row_that_is_excluded_in_random_layouts(monkeypatch, hypothesis
     fails(testing.check_random_layouts, index, pa.array([True, False]), reason="excludes-matching-rows")
 
 
-def test_matching_row_that_is_excluded_in_a_file(known):
+def test_matching_row_that_is_excluded_in_a_file(announce_class):
     index = opening(LosesNotEqual)
-    known(type(index))
+    announce_class(type(index))
     assert "[100]" in fails(testing.check_file, index, NUMBERS, reason="scan-differs")
 
 

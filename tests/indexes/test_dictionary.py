@@ -1,4 +1,4 @@
-"""Dictionary pages tell what the rows say wherever all pages use them; elsewhere they tell nothing."""
+"""Dictionary pages prune exactly if all data pages use them; otherwise they are not used."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _read_however_small():
 
 
 def asked(file, wanted):
-    """The dictionaries of a file, after they were asked for all rows, whatever they cost."""
+    """Return the dictionaries of a file, evaluated for all rows at any cost."""
     found = Dictionaries(file)
     reach = {leaf: found.reach(leaf) for leaf in wanted}
     list(found.ask({leaf: groups for leaf, groups in reach.items() if groups is not None}, Everything(file)))
@@ -52,7 +52,7 @@ def asked(file, wanted):
 
 
 class Everything:
-    """All rows are at stake, and whatever it costs to save some is worth it."""
+    """Stakes where every row is a candidate and any cost is worth it."""
 
     def __init__(self, file):
         self.edges = file.footer.row_group_starts
@@ -72,7 +72,7 @@ def rows_where(leaf, array) -> RowSelection:
 
 
 def groups_of_dictionaries(file, leaf) -> list[bool]:
-    """Whether all data pages of each chunk use the dictionary, by their own headers."""
+    """Return whether all data pages of each chunk use the dictionary, according to their headers."""
     out = []
     for group in range(len(file.footer.metadata.row_groups)):
         meta = file.footer.chunk_metadata(group, leaf)
@@ -111,7 +111,7 @@ def files(draw):
 
 @settings(max_examples=examples(250))
 @given(st.data())
-def test_it_tells_what_the_rows_say(data):
+def test_its_rows_agree_with_the_data(data):
     table, options = data.draw(files(), label="file")
     try:
         file = open_table(table, **options)
@@ -142,7 +142,7 @@ def test_it_tells_what_the_rows_say(data):
                 assert possible.clip(start, stop).num_rows == stop - start
                 assert certain.clip(start, stop).is_empty
             elif not options["write_statistics"] and not pa.types.is_dictionary(leaf_at(table, path).type):
-                # else statistics may have told as much, or pyarrow wrote the array's whole dictionary
+                # otherwise statistics may exclude as much, or pyarrow wrote unused values
                 event("judged")
                 assert possible.clip(start, stop).is_empty == matching.clip(start, stop).is_empty
 
@@ -150,7 +150,7 @@ def test_it_tells_what_the_rows_say(data):
 @pytest.mark.parametrize("kind", [kind for kind in flat.TYPES if not pa.types.is_boolean(kind)], ids=str)
 @settings(max_examples=examples(8))
 @given(st.data())
-def test_values_of_every_type_are_found_where_they_are(kind, data):
+def test_values_of_every_type_are_found(kind, data):
     column = data.draw(tables.columns(kind, 12), label="column")
     try:
         file = open_table(pa.table({"x": column}), row_group_size=4, write_statistics=False)
@@ -171,13 +171,13 @@ def test_values_of_every_type_are_found_where_they_are(kind, data):
         groups = matching.overlaps([0, 4, 8], [4, 8, 12])
         possible = found.candidate_rows(leaf)
         assert (matching - possible).is_empty
-        if not pa.types.is_dictionary(kind):  # of these, pyarrow writes values that do not occur
+        if not pa.types.is_dictionary(kind):  # pyarrow writes unused values of these
             assert possible.covers([0, 4, 8], [4, 8, 12]).tolist() == groups.tolist()
 
 
 @pytest.mark.parametrize("count", [1, 7, 8, 255, 256, 257, 65536, 65537])
 @pytest.mark.parametrize("nullable", [False, True])
-def test_every_entry_is_decoded_however_many_there_are(count, nullable):
+def test_every_entry_is_decoded(count, nullable):
     values = pa.array(np.arange(count) * 3)
     table = pa.table([values], schema=pa.schema([pa.field("x", pa.int64(), nullable=nullable)]))
     file = open_table(table, write_statistics=False, dictionary_pagesize_limit=1 << 24, compression="snappy")
@@ -187,7 +187,7 @@ def test_every_entry_is_decoded_however_many_there_are(count, nullable):
         assert asked(file, [leaf]).candidate_rows(leaf).num_rows == (count if present else 0)
 
 
-def test_rows_are_only_certain_where_no_nulls_are_known():
+def test_rows_are_certain_only_if_the_null_count_is_known_to_be_0():
     table = pa.table({"x": ["a", "a", "b", "a", None, "a", None, None]})
     for statistics, certain in [(True, [(0, 2)]), (False, [])]:
         file = open_table(table, row_group_size=2, write_statistics=statistics)
@@ -228,7 +228,7 @@ _PLAIN, _OLD, _NEW, _RLE = Encoding.PLAIN, Encoding.PLAIN_DICTIONARY, Encoding.R
         ([_OLD, _RLE, _PLAIN], [], False),
     ],
 )
-def test_what_proves_that_all_pages_use_the_dictionary(encodings, stats, proven):
+def test_proof_that_all_pages_use_the_dictionary(encodings, stats, proven):
     given_stats = None if stats is None else [PageEncodingStats(*stat) for stat in stats]
     meta = ColumnMetaData(6, encodings, 0, 9, 9, 9, 4, 4, path_in_schema=["x"], encoding_stats=given_stats)
     assert is_all_dictionary(meta) is proven
@@ -243,7 +243,7 @@ def damaged(data: bytes, place: int, flip: int) -> bytes:
 
 @pytest.mark.parametrize("codec", ["none", "snappy", "zstd"])
 @pytest.mark.parametrize("flip", [0xFF, 0x01, 0x80])
-def test_a_damaged_dictionary_never_excludes_what_a_reader_would_find(codec, flip):
+def test_a_damaged_dictionary_never_excludes_matching_rows(codec, flip):
     table = pa.table({"x": [f"value {row % 5}" for row in range(100)]})
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression=codec, write_statistics=False)
@@ -273,7 +273,7 @@ def test_a_damaged_dictionary_never_excludes_what_a_reader_would_find(codec, fli
     assert noted
 
 
-def test_a_page_of_another_kind_is_no_dictionary():
+def test_a_page_of_another_type_is_not_a_dictionary():
     table = pa.table({"x": ["a", "b"] * 50})
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, write_statistics=False, compression="none")
@@ -292,8 +292,8 @@ def test_claims_of_a_page_are_bounded(monkeypatch):
     (leaf,) = conditions(bind(parse_sql("x = 'c'"), table.schema))
     monkeypatch.setattr(dictionary, "MAX_DICTIONARY_BYTES", 500)
     file = open_table(table, write_statistics=False, compression="zstd")
-    assert asked(file, [leaf]).candidate_rows(leaf) is None  # small to read, and large when decompressed
-    assert "it claims 50 values in 950 bytes" in file.ignored[0].reason
+    assert asked(file, [leaf]).candidate_rows(leaf) is None  # small to read, but large when decompressed
+    assert [note.index for note in file.ignored] == ["dictionary of x, row group 0"]
     file = open_table(table, write_statistics=False, compression="none")
     before = file.source.counts.bytes
     assert asked(file, [leaf]).candidate_rows(leaf) is None
@@ -301,7 +301,7 @@ def test_claims_of_a_page_are_bounded(monkeypatch):
     assert file.ignored == []
 
 
-def test_pages_are_read_in_parts_and_kept_up_to_a_limit(monkeypatch):
+def test_pages_are_read_in_batches_and_kept_up_to_a_limit(monkeypatch):
     table = pa.table({"x": [f"value {row // 10:09}" for row in range(100)]})
     file = open_table(table, row_group_size=10, write_statistics=False, compression="none")
     (leaf,) = conditions(bind(parse_sql("x <> 'value 000000003'"), table.schema))
@@ -313,7 +313,7 @@ def test_pages_are_read_in_parts_and_kept_up_to_a_limit(monkeypatch):
     assert sum(map(len, found.pages.values())) == 3 * page_bytes
 
 
-def test_each_place_is_looked_at_once_however_many_go_into_a_part():
+def test_splitting_into_batches_is_linear():
     looked = []
 
     class Place(ByteRange):
@@ -323,11 +323,11 @@ def test_each_place_is_looked_at_once_however_many_go_into_a_part():
             return super().length
 
     places = [Place(row, row + 1) for row in range(500)]
-    assert list(dictionary._parts(places)) == [places]
+    assert list(dictionary.split_batches(places)) == [places]
     assert len(looked) <= 2 * len(places)
 
 
-def test_what_is_encrypted_or_elsewhere_tells_nothing():
+def test_encrypted_and_external_chunks_are_not_used():
     table = pa.table({"x": ["a", "b"] * 50})
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, write_statistics=False)

@@ -1,4 +1,4 @@
-"""Distinct never leaves out a matching row, whatever the type, the predicate and the granularity."""
+"""Distinct never excludes a matching row, for every type, predicate and granularity."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def cases(draw):
 
 
 @given(cases())
-def test_candidates_hold_every_matching_row_and_certain_rows_all_match(case):
+def test_candidates_contain_every_matching_row_and_certain_rows_match(case):
     data, index, predicate = case
     bound = bind(predicate, pa.schema({"x": data.array.type}))
     distinct = opened(index, data)
@@ -92,15 +92,16 @@ def test_it_is_exact_at_its_granularity(where, rows):
     assert distinct.candidate_rows(find(where, pa.string())) == RowSelection.from_ranges(rows)
 
 
-def test_values_that_take_much_are_not_listed_and_all_together_are_limited(monkeypatch):
+def test_large_values_are_not_listed_and_their_total_size_is_limited(monkeypatch):
     monkeypatch.setattr("intarsia.indexes.distinct.MAX_GRANULE_BYTES", 1000)
     monkeypatch.setattr("intarsia.indexes.distinct.MAX_BYTES", 2500)
     long = ["a" * 600, "b" * 600, "c" * 100, "c" * 100, "d" * 900, "e" * 90]
     distinct = opened(ia.Distinct("x"), Values(pa.array(long), [0, 2, 4, 6], [0, 1, 4, 6]))
     leaf = bind(parse_sql("x = 'nowhere'"), pa.schema({"x": pa.string()}))
     assert distinct.candidate_rows(leaf) == RowSelection.from_ranges([(0, 2)])
-    with pytest.raises(IndexBuildError, match="use larger granules, a smaller max_values, or BloomGranule"):
+    with pytest.raises(IndexBuildError) as caught:
         opened(ia.Distinct("x"), Values(pa.array(long * 2), list(range(13)), [0, 12]))
+    assert caught.value.reason == "index-too-large"
 
 
 def test_a_granule_over_the_limit_cannot_be_skipped():
@@ -110,12 +111,12 @@ def test_a_granule_over_the_limit_cannot_be_skipped():
     assert distinct.certain_rows(find("x = 7", pa.int64())) == RowSelection.from_ranges([(3, 6)])
 
 
-def test_parameters_make_the_index_again():
+def test_an_index_equals_one_with_its_parameters():
     index = ia.Distinct("a.b", granularity=500, max_values=7)
     assert ia.Distinct(**parameters(index)) == index
 
 
-def test_a_damaged_payload_is_refused_wherever_the_damage_is():
+def test_a_damaged_payload_is_rejected():
     data = Values(pa.array(["a", "b", None, "a"]), [0, 2, 4], [0, 4])
     index = ia.Distinct("x")
     payload = index.build(data)
@@ -126,18 +127,20 @@ def test_a_damaged_payload_is_refused_wherever_the_damage_is():
             index.open(payload[:length], data.layout)
 
 
-def test_a_payload_about_other_rows_is_refused():
+def test_a_payload_of_other_rows_is_rejected():
     index = ia.Distinct("x")
     payload = index.build(Values(pa.array(["a", "b"]), [0, 2], [0, 2]))
     other = Values(pa.array(["a", "b", "c"]), [0, 3], [0, 3])
-    with pytest.raises(IndexPayloadError, match="other rows"):
+    with pytest.raises(IndexPayloadError) as caught:
         index.open(payload, other.layout)
+    assert caught.value.reason == "other-rows"
 
 
-def test_a_nested_column_is_refused():
+def test_a_nested_column_is_rejected():
     data = Values(pa.array([[1]], pa.list_(pa.int64())), [0, 1], [0, 1])
-    with pytest.raises(IndexBuildError, match="name one of its fields"):
+    with pytest.raises(IndexBuildError) as caught:
         ia.Distinct("x").build(data)
+    assert (caught.value.reason, caught.value.column) == ("nested-column", "x")
 
 
 def hostile_payload(values, granules):
@@ -161,7 +164,7 @@ def hostile_payload(values, granules):
     ],
     ids=str,
 )
-def test_granules_that_no_build_makes_are_refused(granules):
+def test_impossible_granules_are_rejected(granules):
     layout = Layout(10, np.array([0, 10], dtype=np.int64), {})
     with pytest.raises(IndexPayloadError):
         ia.Distinct("x").open(hostile_payload(pa.array([1, 2]), granules), layout)
@@ -169,7 +172,7 @@ def test_granules_that_no_build_makes_are_refused(granules):
 
 def test_values_that_do_not_compare_are_ignored_with_a_warning(tmp_path, monkeypatch):
     path = tmp_path / "t.parquet"
-    padding = [str(row) * 1000 for row in range(10)]  # makes it worth while to read the index
+    padding = [str(row) * 1000 for row in range(10)]  # makes the index worth reading
     pq.write_table(pa.table({"x": range(10), "padding": padding}), path, compression="none")
     payload = hostile_payload(pa.array(["zz"]), pa.array([[0]], pa.list_(pa.uint32())))
     with monkeypatch.context() as patched:
@@ -190,7 +193,7 @@ def test_values_that_do_not_compare_are_ignored_with_a_warning(tmp_path, monkeyp
     ],
     ids=str,
 )
-def test_parameters_without_a_meaning_leave_the_file_alone(tmp_path, parameters):
+def test_invalid_parameters_leave_the_file_unchanged(tmp_path, parameters):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"x": range(10)}), path)
     before = path.read_bytes()
@@ -200,7 +203,7 @@ def test_parameters_without_a_meaning_leave_the_file_alone(tmp_path, parameters)
 
 
 def test_values_that_hardly_repeat_are_not_listed(tmp_path):
-    """Else the index would weigh as much as its column."""
+    """Otherwise the index would be as large as its column."""
     path = tmp_path / "a.parquet"
     rows = 40_000
     columns = {"few": [row % 2000 for row in range(rows)], "unique": range(rows)}
@@ -216,14 +219,13 @@ def test_values_that_hardly_repeat_are_not_listed(tmp_path):
     assert table.explain("unique = 2001").rows_candidate == 2000
 
 
-def test_an_index_that_is_of_no_use_is_told(tmp_path):
+def test_an_index_that_is_unlikely_to_help_is_reported(tmp_path):
     path = tmp_path / "a.parquet"
     rows = 60_000
     pq.write_table(pa.table({"id": range(rows), "word": [f"{row:x}" for row in range(rows)]}), path)
     report = ia.attach(path, [ia.Distinct("id", 20_000), ia.Distinct("id", "file", max_values=rows)])
     assert [(note.column, note.index) for note in report.notes] == [("id", "distinct(id):20000")]
-    assert report.notes[0].reason.endswith("or too long ones")
-    assert "too many distinct values" in str(report)
+    assert report.notes[0].reason in str(report)
     (note,) = ia.attach(path, [ia.Ngram("word", 3, "file", max_grams=10)]).notes
     assert (note.index, "max_grams=10" in note.reason) == ("ngram(word):file", True)
     assert ia.attach(path, [ia.Ngram("word", 3, "file")]).notes == ()

@@ -1,4 +1,4 @@
-"""Granules that a footer claims: they are counted before anything is allocated for them."""
+"""The number of granules that a footer claims is checked before any allocation."""
 
 import tracemalloc
 
@@ -16,7 +16,7 @@ KINDS = (ia.Distinct, ia.ZoneMap, ia.Ngram, ia.Histogram, ia.Hll, ia.BloomGranul
 
 
 class Columns:
-    """One column of text in two row groups."""
+    """A text column in two row groups."""
 
     def __init__(self, values):
         self.values = pa.array(values, pa.string())
@@ -30,26 +30,27 @@ class Columns:
         yield 0, self.values
 
 
-#: `Ngram` says nothing of granules without text, so that there may be any number of them.
+#: The payload of `Ngram` has no entry for granules without text, so their number is not checked.
 CLAIMS = [(kind, CLAIMED) for kind in KINDS] + [(kind, 1 << 23) for kind in KINDS if kind is not ia.Ngram]
 
 
 @pytest.mark.parametrize(("kind", "num_rows"), CLAIMS)
-def test_a_footer_that_claims_many_rows_takes_no_memory(kind, num_rows):
+def test_a_footer_that_claims_many_rows_allocates_no_memory(kind, num_rows):
     index = kind("x", granularity=1)
     payload = index.build(Columns(["one", "two", "three"]))
     layout = Layout(num_rows, np.array([0, 3, num_rows]), {})
     tracemalloc.start()
     try:
-        with pytest.raises(IndexPayloadError, match=r"about other rows|is the most"):
+        with pytest.raises(IndexPayloadError) as caught:
             first_answer(index, payload, layout)
+        assert caught.value.reason in ("other-rows", "damaged-payload")
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
 
 
 def first_answer(index, payload, layout):
-    """One kind reads nothing before it is asked."""
+    """Open an index and evaluate a condition, because some kinds read nothing before."""
     return index.open(payload, layout).candidate_rows(
         BoundCompare(("x",), pa.string(), "=", pa.scalar("one"))
     )
@@ -59,13 +60,14 @@ def first_answer(index, payload, layout):
 def test_too_many_granules_are_not_built(kind):
     columns = Columns(["one", "two"])
     columns.layout = Layout(CLAIMED, np.array([0, CLAIMED]), {})
-    with pytest.raises(IndexBuildError, match="16,777,216 is the most"):
+    with pytest.raises(IndexBuildError) as caught:
         kind("x", granularity=1).build(columns)
+    assert caught.value.reason == "too-many-granules"
 
 
 @pytest.mark.parametrize("granularity", ["file", "row_group", "page", 1, 2, 3, 100])
 @pytest.mark.parametrize("num_rows", [0, 1, 2, 7, 50])
-def test_as_many_are_counted_as_there_are(granularity, num_rows):
+def test_the_number_of_granules_agrees_with_their_edges(granularity, num_rows):
     layout = Columns(["x"] * num_rows).layout
     assert layout.num_granules(granularity, "x") == len(layout.edges(granularity, "x")) - 1
 

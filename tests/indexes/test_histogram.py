@@ -1,4 +1,4 @@
-"""Histograms: estimates that are near the truth, exact where they can be, and never more than a hint."""
+"""Histograms: estimates are close, exact where possible, and never exclude rows."""
 
 import datetime as dt
 import math
@@ -136,7 +136,7 @@ def test_every_type_that_compares(values):
     st.sampled_from(["x < {}", "x <= {}", "x = {}", "x <> {}", "x > {}", "x >= {}", "x IN ({}, 9)"]),
     st.integers(-7, 7),
 )
-def test_estimates_stay_within_the_rows(values, buckets, where, value):
+def test_estimates_are_within_the_rows(values, buckets, where, value):
     array = pa.array(values, pa.int64())
     found, _ = estimate_and_truth(array, where.format(value), buckets=buckets)
     assert 0 <= found <= len(values) - array.null_count
@@ -145,13 +145,13 @@ def test_estimates_stay_within_the_rows(values, buckets, where, value):
 @pytest.mark.parametrize("where", ["x < 3", "x <= 0", "x > 3", "x >= 2.5", "x = 3"])
 @pytest.mark.parametrize("extremes", [[-math.inf], [math.inf], [-math.inf, math.inf], [-1.7e308, 1.7e308]])
 @pytest.mark.parametrize("buckets", [1, 2, 64])
-def test_estimates_stay_within_the_rows_where_values_are_infinitely_far_apart(extremes, buckets, where):
+def test_estimates_are_within_the_rows_for_infinite_ranges(extremes, buckets, where):
     values = pa.array([*extremes, 1.0, 2.0, 3.0, 4.0])
     estimate, _ = estimate_and_truth(values, where, buckets=buckets)
     assert 0 <= estimate <= len(values)
 
 
-def test_damage_is_noticed():
+def test_damage_is_detected():
     column = columns_of(UNIFORM[:100])
     index = Histogram("x", buckets=4)
     payload = index.build(column)
@@ -172,7 +172,7 @@ def test_damage_is_noticed():
             continue
 
 
-def test_in_a_file_it_estimates_and_prunes_nothing(tmp_path):
+def test_in_a_file_it_estimates_and_does_not_prune(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"x": UNIFORM, "y": SKEWED}), path, row_group_size=5000)
     ia.attach(path, [ia.Histogram("x"), ia.Histogram("y")])

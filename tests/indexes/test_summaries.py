@@ -1,4 +1,4 @@
-"""One run of numbers is summarized without grouping; it comes to the same as runs that are put together."""
+"""A single run of numbers is summarized without grouping, with the same result as merged runs."""
 
 from __future__ import annotations
 

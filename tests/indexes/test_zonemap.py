@@ -1,4 +1,4 @@
-"""ZoneMap never leaves out a matching row, and what it says of a granule is true."""
+"""ZoneMap never excludes a matching row, and its summaries of granules are correct."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def columns(draw, types=tuple(strategies.TYPES)):
 
 
 @given(st.data())
-def test_candidates_hold_every_matching_row_and_certain_rows_all_match(data):
+def test_candidates_contain_every_matching_row_and_certain_rows_match(data):
     values, index = data.draw(columns())
     kind = values.array.type
     bound = bind(data.draw(strategies.predicates({"x": kind})), pa.schema({"x": kind}))
@@ -101,7 +101,7 @@ NAN = math.nan
         ("x NOT IN (7, 8)", [(0, 6)], [(0, 2)]),
     ],
 )
-def test_it_knows_nulls_and_nan_granule_by_granule(where, candidates, certain):
+def test_nulls_and_nan_are_counted_per_granule(where, candidates, certain):
     array = pa.array([1.0, 2.0, 3.0, None, NAN, NAN, None, None])
     zone_map = opened(ia.ZoneMap("x", 2), Values(array, [0, 8], [0, 8]))
     leaf = find(where, pa.float64())
@@ -109,7 +109,7 @@ def test_it_knows_nulls_and_nan_granule_by_granule(where, candidates, certain):
     assert zone_map.certain_rows(leaf) == RowSelection.from_ranges(certain)
 
 
-def test_zeros_of_both_signs_are_one_value():
+def test_zeros_of_both_signs_are_equal():
     zone_map = opened(ia.ZoneMap("x", 2), Values(pa.array([-0.0, -0.0, 0.0, 0.0, 1.0, 1.0]), [0, 6], [0, 6]))
     zero = find("x = 0.0", pa.float64())
     assert zone_map.candidate_rows(zero) == zone_map.certain_rows(zero) == RowSelection.from_ranges([(0, 4)])
@@ -131,7 +131,7 @@ def test_long_bounds_are_cut_and_say_so(kind):
         assert zone_map.certain_rows(leaf).is_empty
 
 
-def test_a_bound_that_cannot_be_raised_stays_whole():
+def test_a_bound_that_cannot_be_incremented_is_not_truncated():
     array = pa.array([b"\xff" * 100])
     zone_map = opened(ia.ZoneMap("x", "file"), Values(array, [0, 1], [0, 1]))
     assert zone_map.summaries["max"].to_pylist() == [b"\xff" * 100]
@@ -145,31 +145,33 @@ def test_granules_without_rows_and_a_column_without_rows():
     assert zone_map.candidate_rows(find("x = 1", pa.int64())).is_empty
 
 
-def test_parameters_make_the_index_again():
+def test_an_index_equals_one_with_its_parameters():
     index = ia.ZoneMap("a.b", granularity=500)
     assert ia.ZoneMap(**parameters(index)) == index
 
 
-def test_a_damaged_payload_is_refused_wherever_the_damage_is():
+def test_a_damaged_payload_is_rejected():
     data = Values(pa.array(["a", "b", None, "a"]), [0, 2, 4], [0, 4])
     index = ia.ZoneMap("x")
     payload = index.build(data)
-    for length in range(0, len(payload) - 8, 16):  # the last 8 bytes only say that the stream ends
+    for length in range(0, len(payload) - 8, 16):  # the last 8 bytes are only the end of the stream
         with pytest.raises(IndexPayloadError):
             index.open(payload[:length], data.layout)
 
 
-def test_a_payload_about_other_rows_is_refused():
+def test_a_payload_of_other_rows_is_rejected():
     index = ia.ZoneMap("x", "file")
     payload = index.build(Values(pa.array([1, 2]), [0, 2], [0, 2]))
-    with pytest.raises(IndexPayloadError, match="other rows"):
+    with pytest.raises(IndexPayloadError) as caught:
         index.open(payload, Values(pa.array([1, 2, 3]), [0, 3], [0, 3]).layout)
+    assert caught.value.reason == "damaged-payload"
 
 
-def test_a_nested_column_is_refused():
+def test_a_nested_column_is_rejected():
     data = Values(pa.array([[1]], pa.list_(pa.int64())), [0, 1], [0, 1])
-    with pytest.raises(IndexBuildError, match="name one of its fields"):
+    with pytest.raises(IndexBuildError) as caught:
         ia.ZoneMap("x").build(data)
+    assert (caught.value.reason, caught.value.column) == ("nested-column", "x")
 
 
 def payload_with(**changes):
@@ -219,7 +221,7 @@ def test_the_payload_that_is_then_damaged_is_sound():
         {"nan_count": pa.array([1], pa.int32())},
     ],
 )
-def test_summaries_that_no_build_makes_are_refused(changes):
+def test_impossible_summaries_are_rejected(changes):
     with pytest.raises(IndexPayloadError):
         ia.ZoneMap("x", "file").open(payload_with(**changes), TEN_ROWS)
 
@@ -240,7 +242,7 @@ def test_parameters_without_a_meaning_leave_the_file_alone(tmp_path, granularity
     assert path.read_bytes() == before
 
 
-# --- in files: types that Parquet keeps no bounds of ---
+# --- in files: types without bounds in Parquet ---
 
 ROWS = 20_000
 
@@ -264,7 +266,7 @@ CASES = {
 
 @pytest.mark.parametrize("granularity", ["page", "row_group", 1000])
 @pytest.mark.parametrize("name", CASES)
-def test_it_prunes_what_parquet_does_not(tmp_path, name, granularity):
+def test_it_prunes_types_that_parquet_does_not(tmp_path, name, granularity):
     array, where, options = CASES[name]
     path = tmp_path / "t.parquet"
     padding = [str(row) * 5 for row in range(ROWS)]  # makes it worth while to read the index
@@ -293,7 +295,7 @@ def test_a_leaf_of_a_struct(tmp_path):
 
 
 @pytest.mark.parametrize("granularity", ["file", "page", 1000])
-def test_what_verify_finds_in_a_good_zone_map(tmp_path, granularity):
+def test_verify_accepts_a_good_zone_map(tmp_path, granularity):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"x": [*range(ROWS - 1), None]}), path, row_group_size=5000)
     ia.attach(path, [ia.ZoneMap("x", granularity)])

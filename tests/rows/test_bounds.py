@@ -1,6 +1,6 @@
-"""Verdicts from bounds: what might match is never left out, what surely matches always does.
+"""Evaluation of bounds: matching rows are never excluded, and certain rows always match.
 
-Judged against every row (random pages of every type) and every value between the bounds (small integers).
+Compared with every row (random pages of every type) and every value between the bounds (small integers).
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def cells(ordering, key):
 @pytest.mark.parametrize("type_", ORDERED, ids=str)
 @settings(max_examples=examples(40))
 @given(data=st.data())
-def test_verdicts_hold_for_every_row(type_, data):
+def test_results_are_correct_for_every_row(type_, data):
     items, bounds = data.draw(pages(type_), label="pages")
     read = bounds.ordering.arrow_type
     node = data.draw(flat.leaves({"x": read}), label="leaf")

@@ -1,20 +1,20 @@
-"""What an author of an index needs, in one import; ``docs/write-an-index.md`` builds one with it.
+"""The single import for authors of an index. ``docs/write-an-index.md`` builds an index with it.
 
 ====================  ====================================================================================
-to write              `Index`, whose `Index.build` gets a `ColumnData` with its `Layout`, and whose
-                      `Index.open` gives an `OpenIndex`
-what it may do more   `SureIndex`, `SureWithinBounds`; `PicksPredicates`, `ProbedIndex`, `ListsValues`;
+protocols             `Index`, whose `Index.build` gets a `ColumnData` with its `Layout`, and whose
+                      `Index.open` returns an `OpenIndex`
+optional protocols    `SureIndex`, `SureWithinBounds`; `PicksPredicates`, `ProbedIndex`, `ListsValues`;
                       `EstimatesRows` and `EstimatingIndex`; `Summarizes` and `SummarizingIndex`;
                       `Sketches` and `SketchingIndex`; `Samples` and `SamplingIndex`; `TellsShortfall`;
                       `HasFooterKeys` and `SharesFooterKeys`
-what it is asked      a `Condition`: `BoundCompare`, `BoundIn`, `BoundNull`, `BoundPrefix`, `BoundMatch`
-what it answers       a `RowSelection`; `GranuleSummaries`
+arguments             a `Condition`: `BoundCompare`, `BoundIn`, `BoundNull`, `BoundPrefix`, `BoundMatch`
+results               a `RowSelection`; `GranuleSummaries`
 granules              `cut_at_edges`, `granule_runs`, `serialize_granules`, `parse_granules`, `granule_rows`,
                       `covered_granules`
-what to raise         `IndexBuildError`, `IndexPayloadError`
+errors                `IndexBuildError`, `IndexPayloadError`
 ====================  ====================================================================================
 
-`intarsia.testing` tests what was written.
+`intarsia.testing` tests an index class.
 
 Example:
     >>> from intarsia.indexes import OpenIndex, SureIndex

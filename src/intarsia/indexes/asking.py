@@ -1,4 +1,4 @@
-"""Asking an index, whose class may be anybody's and whose payload may be anything."""
+"""Call an index safely. Its class may come from any package, and its payload may be damaged."""
 
 from __future__ import annotations
 
@@ -19,32 +19,34 @@ _Answer = TypeVar("_Answer")
 
 
 def ask_index(ask: Callable[[], _Answer]) -> _Answer:
-    """What an index answers.
+    """Call a method of an index, and turn its failures into `IndexPayloadError`.
 
     Args:
-        ask: Asks it.
+        ask: The call.
 
     Raises:
-        IndexPayloadError: If it fails: its class may be anybody's, and its payload anything.
-        FormatError: As it is, of the file, and so is OSError.
+        IndexPayloadError: The call failed for any other reason than those below.
+        FormatError: The file is not valid. It is raised unchanged, as is OSError.
     """
     try:
         return ask()
     except (IndexPayloadError, FormatError, OSError):
         raise
-    except (IntarsiaError, pa.ArrowException) as error:  # such as values that do not compare
-        raise IndexPayloadError(str(error)) from error
+    except (IntarsiaError, pa.ArrowException) as error:  # for example values of types that do not compare
+        raise IndexPayloadError(str(error), reason="index-failed") from error
     except Exception as error:
-        raise IndexPayloadError(f"it fails when it is asked: {type(error).__name__}: {error}") from error
+        raise IndexPayloadError(
+            f"it failed with {type(error).__name__}: {error}", reason="index-failed"
+        ) from error
 
 
 def answer_of(file: ParquetInput, name: str, ask: Callable[[], _Answer]) -> _Answer | None:
-    """What an index answers; None if it fails, which is noted: it is not trusted then (contract C2).
+    """Call a method of an index, or ignore the index with a note and return None (contract C2).
 
     Args:
-        file: The file.
+        file: The file, which records the note.
         name: The name of the index.
-        ask: Asks it.
+        ask: The call.
     """
     try:
         return ask_index(ask)
@@ -54,13 +56,13 @@ def answer_of(file: ParquetInput, name: str, ask: Callable[[], _Answer]) -> _Ans
 
 
 def judge(file: ParquetInput, name: str, index: OpenIndex, conditions: Iterable[Condition]) -> Iterator[Told]:
-    """What an index says of some conditions, up to the first one at which it fails.
+    """Evaluate conditions with an index, up to the first failure.
 
     Args:
-        file: The file.
+        file: The file, which records a failure.
         name: The name of the index.
         index: The index.
-        conditions: What it is asked.
+        conditions: The conditions.
     """
     for condition in conditions:
         told = answer_of(file, name, partial(_tell, index, condition))
@@ -71,6 +73,6 @@ def judge(file: ParquetInput, name: str, index: OpenIndex, conditions: Iterable[
 
 def _tell(index: OpenIndex, condition: Condition) -> Told:
     possible = index.candidate_rows(condition)
-    # to see whether it is a `SureIndex` by `isinstance` takes as long as many an answer
+    # `isinstance` with the protocol `SureIndex` is as slow as many evaluations
     ask_certain: Callable[[Condition], RowSelection | None] | None = getattr(index, "certain_rows", None)
     return Told(condition, possible, None if ask_certain is None else ask_certain(condition))

@@ -1,7 +1,7 @@
-"""The protocol that every index speaks, built in or yours.
+"""The protocols of indexes, for the built-in kinds and for those of other packages.
 
-An index class is a frozen dataclass: its fields are its parameters.  It says how to build a payload from
-the values of a file, and how to open one again::
+An index class is a frozen dataclass whose fields are its parameters. It builds a payload from the values of
+a file, and opens a payload::
 
     @dataclass(frozen=True)
     class Even:                                   # one class, one file, one entry point
@@ -12,13 +12,14 @@ the values of a file, and how to open one again::
         def build(self, chunk: ColumnData) -> bytes: ...
         def open(self, payload: bytes, layout: Layout) -> OpenIndex: ...
 
-What an open index owes its users, and what `intarsia.testing.IndexContract` checks: **if a row meets
-the predicate, the row is in** ``candidate_rows(predicate)``.  ``None`` means "cannot tell".
+The contract of an open index, which `intarsia.testing.IndexContract` checks: **if a row matches the
+condition, the row is in** ``candidate_rows(condition)``. ``None`` means that the index cannot decide.
 
-What an index can do beyond that, it says by small protocols, and nothing asks which kind it is.
-`PicksPredicates` keeps it from being read in vain, `ProbedIndex` from being read whole; `SureIndex` knows
-rows that surely match, and `EstimatesRows` and `EstimatingIndex` about how many do; `HasFooterKeys` lets
-other programs find it.  `intarsia.indexes.capabilities` has those that answer more than predicates.
+Everything else that an index can do is a small protocol. Callers never test the kind of an index.
+With `PicksPredicates` its payload is not read for conditions that it cannot evaluate, and with `ProbedIndex`
+only parts of it are read. A `SureIndex` also returns certain rows. `EstimatesRows` and `EstimatingIndex`
+estimate the number of matching rows. With `HasFooterKeys` other programs find the payload. The module
+`intarsia.indexes.capabilities` has the protocols that do not evaluate conditions.
 """
 
 from __future__ import annotations
@@ -36,22 +37,22 @@ from intarsia.predicate.bound import Condition
 from intarsia.rows.selection import Rows, RowSelection
 from intarsia.storage import ByteRange
 
-#: How finely an index knows its file: ``"file"``, ``"row_group"``, ``"page"``, or every so many rows.
+#: The size of a granule: ``"file"``, ``"row_group"``, ``"page"``, or a number of rows.
 Granularity: TypeAlias = "str | int"
 
-#: Rows are not divided more finely than this: an index of so many granules has a gigabyte.
+#: The maximum number of granules in a file. An index with this many granules takes about a gigabyte.
 MAX_GRANULES = 1 << 24
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where rows lie in a file.
+    """The row ranges of a file's row groups and pages.
 
     Attributes:
-        num_rows: Rows in the file.
-        row_group_edges: First row of each row group, and ``num_rows`` at the end.
-        page_edges: For a column (dotted), the first row of each of its data pages, and ``num_rows`` at the
-            end, in the file's numbering; absent for columns whose pages are not known.
+        num_rows: The number of rows in the file.
+        row_group_edges: The first row of each row group, then ``num_rows``; int64.
+        page_edges: By dotted column, the first row of each of its data pages, then ``num_rows``; int64, as
+            row ordinals of the file. Columns whose pages are unknown are absent.
     """
 
     num_rows: int
@@ -59,17 +60,17 @@ class Layout:
     page_edges: Mapping[str, Rows]
 
     def edges(self, granularity: Granularity, column: str) -> Rows:
-        """First row of each granule, and ``num_rows`` at the end.
+        """Return the first row of each granule, then ``num_rows``.
 
         Args:
-            granularity: ``"file"``, ``"row_group"``, ``"page"`` or a number of rows (granules of so many
-                rows then start anew in each row group).
-            column: The column whose pages count, dotted.
+            granularity: ``"file"``, ``"row_group"``, ``"page"`` or a number of rows. Granules of a number of
+                rows begin again at each row group.
+            column: The dotted column whose pages are the granules, if ``granularity`` is ``"page"``.
 
         Raises:
-            ColumnNotFoundError: If the pages of ``column`` are not known.
-            ValueError: If there is no such granularity.
-            IndexBuildError: If there were more than `MAX_GRANULES`.
+            ColumnNotFoundError: The pages of ``column`` are unknown.
+            ValueError: ``granularity`` is not valid.
+            IndexBuildError: The file would have more than `MAX_GRANULES` granules.
         """
         if granularity == "file":
             return np.array([0, self.num_rows], dtype=np.int64)
@@ -80,8 +81,9 @@ class Layout:
         num_granules = self.num_granules(granularity, column)
         if num_granules > MAX_GRANULES:
             raise IndexBuildError(
-                f"granularity {granularity} makes {num_granules:,} granules of {self.num_rows:,} rows, "
-                f"{MAX_GRANULES:,} is the most"
+                f"granularity {granularity} makes {num_granules:,} granules of {self.num_rows:,} rows, and "
+                f"the limit is {MAX_GRANULES:,}; use a larger number of rows",
+                reason="too-many-granules",
             )
         starts = [
             np.arange(start, stop, int(granularity), dtype=np.int64)
@@ -90,15 +92,15 @@ class Layout:
         return np.concatenate([*starts, [self.num_rows]]).astype(np.int64)
 
     def num_granules(self, granularity: Granularity, column: str) -> int:
-        """How many granules there are; nothing is allocated for as many as a footer claims.
+        """Return the number of granules, without an allocation of the size that a footer claims.
 
         Args:
             granularity: As for `edges`.
-            column: The same.
+            column: As for `edges`.
 
         Raises:
-            ColumnNotFoundError: If the pages of ``column`` are not known.
-            ValueError: If there is no such granularity.
+            ColumnNotFoundError: The pages of ``column`` are unknown.
+            ValueError: ``granularity`` is not valid.
 
         Example:
             >>> Layout(250, np.array([0, 200, 250]), {}).num_granules(100, "x")
@@ -124,165 +126,165 @@ class Layout:
 
 
 class ColumnData(Protocol):
-    """The values of a file's columns, as `Index.build` gets them.
+    """The values of a file's columns, the argument of `Index.build`.
 
     Attributes:
-        layout: Where the rows lie; it knows the pages of the index's columns.
+        layout: The row ranges of the file, including the pages of the index's columns.
     """
 
     layout: Layout
 
     @property
     def schema(self) -> pa.Schema:
-        """The file's schema, as `pyarrow.parquet.read_table` gives it."""
+        """The file's schema, as in `pyarrow.parquet.read_table`."""
         ...
 
     def rows(self, ordinals: Rows) -> pa.Table:
-        """Some whole rows, of all columns.
+        """Return rows of the file with all columns.
 
         Args:
-            ordinals: Ordinals of rows in the file's numbering, ascending; int64.
+            ordinals: Row ordinals of the file, ascending; int64.
 
         Returns:
-            A row for each ordinal, in their order, with the columns of `schema`.
+            One row per ordinal, in the same order, with the columns of `schema`.
         """
         ...
 
     def type_of(self, column: str) -> pa.DataType:
-        """Arrow's type of a column.
+        """Return the Arrow type of a column.
 
         Args:
             column: The column, dotted if it is nested.
 
         Raises:
-            ColumnNotFoundError: If there is no such column.
-            IndexBuildError: If it lies in a list or map.
+            ColumnNotFoundError: The column does not exist.
+            IndexBuildError: The column is inside a list or a map.
         """
         ...
 
     def batches(self, column: str) -> Iterator[tuple[int, pa.Array]]:
-        """A column from its first row to its last, a row group or less at a time.
+        """Read a column from its first row to its last, at most a row group at a time.
 
         Args:
             column: The column, dotted if it is nested.
 
         Yields:
-            The first row of the piece in the file's numbering, and the values.
+            The row ordinal of the first value in the file, and the values.
         """
         ...
 
 
 @runtime_checkable
 class EncodedColumns(Protocol):
-    """`ColumnData` that need not spread out what is encoded by a dictionary."""
+    """`ColumnData` that can return dictionary arrays without decoding them."""
 
     def encoded_batches(self, column: str) -> Iterator[tuple[int, pa.Array]]:
-        """The same as `ColumnData.batches`, but some pieces are dictionary arrays of the column's type.
+        """Read a column as `ColumnData.batches` does, but with some pieces as dictionary arrays.
 
         Args:
             column: The column, dotted if it is nested.
 
         Yields:
-            The first row of the piece in the file's numbering, and the values.
+            The row ordinal of the first value in the file, and the values.
         """
         ...
 
 
 def encoded_batches(chunk: ColumnData, column: str) -> Iterator[tuple[int, pa.Array]]:
-    """A column from its first row to its last, in dictionary arrays where that is faster.
+    """Read a column from its first row to its last, as dictionary arrays where that is faster.
 
-    It is for indexes that look at each different value once.
+    Use it for indexes that process each distinct value once.
 
     Args:
         chunk: The columns of the file.
         column: The column, dotted if it is nested.
 
     Yields:
-        The first row of the piece in the file's numbering, and the values.
+        The row ordinal of the first value in the file, and the values.
     """
     return chunk.encoded_batches(column) if isinstance(chunk, EncodedColumns) else chunk.batches(column)
 
 
 @runtime_checkable
 class OpenIndex(Protocol):
-    """An index that can be asked."""
+    """An index whose payload has been opened."""
 
     def candidate_rows(self, predicate: Condition) -> RowSelection | None:
-        """Rows that might meet a condition.
+        """Return the rows that might match a condition.
 
         Args:
-            predicate: One condition on one of the index's columns; see `intarsia.indexes` for its classes.
+            predicate: A condition on one of the index's columns. `intarsia.indexes` lists its classes.
 
         Returns:
-            A superset of the rows that meet it, in the file's numbering; None: cannot tell.
+            A superset of the matching rows, as row ordinals of the file. None if the index cannot decide.
 
         Raises:
-            IndexPayloadError: If the payload turns out to be damaged; the index is then not used.
+            IndexPayloadError: The payload is damaged. The index is then ignored.
         """
         ...
 
 
 @runtime_checkable
 class SureIndex(Protocol):
-    """An open index that also knows rows that need no second look."""
+    """An open index that also proves that rows match."""
 
     def certain_rows(self, predicate: Condition) -> RowSelection | None:
-        """Rows that surely meet a condition.
+        """Return rows that are proven to match a condition.
 
         Args:
             predicate: As for `OpenIndex.candidate_rows`.
 
         Returns:
-            Rows that all meet it, in the file's numbering, not necessarily all that do; None: cannot tell.
+            A subset of the matching rows, as row ordinals of the file. None if the index cannot decide.
 
         Raises:
-            IndexPayloadError: If the payload turns out to be damaged.
+            IndexPayloadError: The payload is damaged.
         """
         ...
 
 
 @runtime_checkable
 class SureWithinBounds(Protocol):
-    """An open index whose candidates surely match if the column has no value that it takes for another."""
+    """An open index that can exclude false positives among the integers of a range."""
 
     def is_sure_within(self, predicate: Condition, low: int, high: int) -> bool:
-        """Whether all candidates meet a condition about whole numbers.
+        """Return whether all candidate rows are proven to match a condition on an integer column.
 
         Args:
-            predicate: As for `OpenIndex.candidate_rows`, which gave rows for it.
-            low: No value of the column is below; null is none.
-            high: No value of the column is above.
+            predicate: A condition for which `OpenIndex.candidate_rows` returned rows.
+            low: A lower bound of the column's values other than null.
+            high: An upper bound of the column's values.
 
         Returns:
-            Whether each of ``candidate_rows(predicate)`` meets the condition; False: cannot tell.
+            True if every row of ``candidate_rows(predicate)`` matches. False if the index cannot decide.
         """
         ...
 
 
 @runtime_checkable
 class EstimatingIndex(Protocol):
-    """An open index that can tell about how many rows match."""
+    """An open index that can estimate the number of matching rows."""
 
     def estimated_rows(self, predicate: Condition) -> float | None:
-        """About how many rows meet a condition.
+        """Estimate the number of rows that match a condition.
 
         Args:
             predicate: A condition for which `EstimatesRows.can_estimate` is true.
 
         Returns:
-            About how many rows of the whole file meet it; None: cannot tell. Rows are read in another order
-            for it, and none is skipped.
+            The estimated number of matching rows in the file. None if the index cannot estimate it. The
+            estimate only affects the order in which columns are read; no rows are skipped.
         """
         ...
 
 
 @runtime_checkable
 class Index(Protocol):
-    """An index class's instance: its parameters, and how to build and open it.
+    """An index: its parameters, and the methods that build and open a payload.
 
     Attributes:
-        kind: What files call the class; also the name of its entry point in the group ``intarsia.indexes``.
-        version: Version of the payload's form. A file with a later one than is known is read without it.
+        kind: The name of the class in files, and of its entry point in the group ``intarsia.indexes``.
+        version: The version of the payload format. A payload of a later version is ignored.
     """
 
     kind: ClassVar[str]
@@ -290,101 +292,101 @@ class Index(Protocol):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it is about, dotted if they are nested; none, if it is about rows as a whole."""
+        """The indexed columns, dotted if they are nested. Empty if the index is on whole rows."""
         ...
 
     def build(self, chunk: ColumnData) -> bytes:
-        """The payload for a file.
+        """Build the payload for a file.
 
         Args:
-            chunk: The values of the file's columns, and where its rows lie.
+            chunk: The values of the file's columns, and the layout of its rows.
 
         Returns:
-            Any bytes, the same for the same values and layout.
+            Arbitrary bytes, the same for the same values and layout.
 
         Raises:
-            IndexBuildError: If these columns cannot have such an index.
+            IndexBuildError: The index cannot be built on these columns.
         """
         ...
 
     def open(self, payload: bytes, layout: Layout) -> OpenIndex:
-        """Open a payload that `build` made, perhaps an older version of it.
+        """Open a payload built by this or an earlier version of the class.
 
         Args:
-            payload: The bytes, compared with their checksum.
-            layout: Where the rows lie. Pages are not known here, so an index of pages keeps where they start.
+            payload: The bytes. Their checksum has been verified.
+            layout: The row ranges of the file. It has no page edges, so an index of pages must store them.
 
         Returns:
-            What can be asked, and perhaps is more: a `SureIndex`, an `EstimatingIndex` and so on.
+            An open index, which may also be a `SureIndex`, an `EstimatingIndex` and so on.
 
         Raises:
-            IndexPayloadError: If the payload is damaged.
+            IndexPayloadError: The payload is damaged.
         """
         ...
 
 
 @runtime_checkable
 class TellsShortfall(Protocol):
-    """An index that can tell when a payload that it built will hardly be of use."""
+    """An index that reports when a payload that it built is unlikely to be useful."""
 
     def shortfall(self, payload: bytes, layout: Layout) -> str | None:
-        """Why it will hardly skip anything, for whoever attaches it.
+        """Return why the index is unlikely to skip anything, for the report of `attach`.
 
         Args:
-            payload: What `Index.build` has just made.
-            layout: That of `Index.build`: it knows the pages.
+            payload: The result of `Index.build`.
+            layout: The layout passed to `Index.build`, including pages.
 
         Returns:
-            The reason, in words that continue a sentence; None if it may be of use.
+            The reason, as a sentence fragment. None if the index may be useful.
         """
         ...
 
 
 @runtime_checkable
 class PicksPredicates(Protocol):
-    """An index that tells, before its payload is read, which predicates it cannot judge."""
+    """An index that reports, before its payload is read, which conditions it cannot evaluate."""
 
     def can_prune(self, predicate: Condition) -> bool:
-        """Whether its payload is worth reading for a condition.
+        """Return whether the payload is worth reading for a condition.
 
         Args:
             predicate: A condition on one of the index's columns.
 
         Returns:
-            False where `OpenIndex.candidate_rows` would be None.
+            False if `OpenIndex.candidate_rows` would return None.
         """
         ...
 
 
 @runtime_checkable
 class EstimatesRows(Protocol):
-    """An index that estimates, and tells before its payload is read what it can estimate.
+    """An index that estimates, and reports before its payload is read which conditions it can estimate.
 
-    Its columns may be none: then it is about rows as a whole, and asked about every column.
+    If it has no columns, it is on whole rows and is used for conditions on every column.
     """
 
     def can_estimate(self, predicate: Condition) -> bool:
-        """Whether its payload is worth reading for an estimate.
+        """Return whether the payload is worth reading for an estimate.
 
         Args:
-            predicate: A condition on one of the index's columns, or on any, if it has none.
+            predicate: A condition on one of the index's columns, or on any column if it has none.
 
         Returns:
-            False where `EstimatingIndex.estimated_rows` would be None.
+            False if `EstimatingIndex.estimated_rows` would return None.
         """
         ...
 
 
 @runtime_checkable
 class HasFooterKeys(Protocol):
-    """An index whose payload other programs find by footer keys of their own."""
+    """An index whose payload other programs find by their own footer keys."""
 
     def footer_keys(self, payload_offset: int) -> Mapping[bytes, bytes]:
-        """What the footer's key/value metadata is to say; nothing, if this one needs no key.
+        """Return the entries to add to the footer's key/value metadata. May be empty.
 
         Args:
-            payload_offset: Where the payload starts in the file, in bytes. A payload that has keys never
-                stands in the directory.
+            payload_offset: The offset of the payload in the file, in bytes. A payload with footer keys is
+                never stored inline in the directory.
 
         Returns:
             Keys and their values.
@@ -397,49 +399,49 @@ class PayloadSource(Protocol):
 
     @property
     def num_bytes(self) -> int:
-        """Length of the payload in bytes."""
+        """The length of the payload in bytes."""
         ...
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
-        """The bytes of each range, in the order asked, all in one go.
+        """Read ranges of bytes in one request.
+
+        The bytes are not verified by a checksum. The format of the payload must detect damage.
 
         Args:
-            ranges: Ranges of bytes, counted from the payload's first byte.
+            ranges: Ranges of bytes, relative to the payload's first byte.
 
         Returns:
-            As many bytes objects as there are ranges.
-
-        Nothing has been compared with a checksum: the payload's own form has to tell what is damaged.
+            One bytes object per range, in the same order.
 
         Raises:
-            IndexPayloadError: If a range lies outside the payload, or this is no longer the payload.
+            IndexPayloadError: A range is outside the payload, or the payload has been replaced.
         """
         ...
 
 
 @runtime_checkable
 class ProbedIndex(Protocol):
-    """An index whose payload is large and is probed with small reads, not loaded whole."""
+    """An index with a large payload that is probed with small reads and not loaded whole."""
 
     def open_source(self, source: PayloadSource, layout: Layout) -> OpenIndex:
-        """Open a payload without reading it whole; `Index.open` takes the same payload as bytes.
+        """Open a payload without reading all of it. `Index.open` opens the same payload as bytes.
 
         Args:
-            source: The payload, of which nothing has been read.
+            source: The payload, not read yet.
             layout: As for `Index.open`.
 
         Returns:
-            What can be asked; it reads when it is asked.
+            An open index that reads the payload on demand.
 
         Raises:
-            IndexPayloadError: If it can be seen at once that this is no such payload.
+            IndexPayloadError: The payload is not valid, as far as that is evident without reading it.
         """
         ...
 
 
 @dataclass(frozen=True)
 class PayloadBytes:
-    """A payload in memory, as a `PayloadSource`; an index that is probed opens bytes with it.
+    """A payload in memory as a `PayloadSource`, with which a `ProbedIndex` opens bytes.
 
     Example:
         >>> PayloadBytes(b"payload").read_ranges([ByteRange(0, 3)])
@@ -450,16 +452,16 @@ class PayloadBytes:
 
     @property
     def num_bytes(self) -> int:
-        """Length of the payload in bytes."""
+        """The length of the payload in bytes."""
         return len(self.payload)
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
-        """The bytes of each range."""
+        """Return the bytes of each range."""
         if any(not 0 <= start <= stop <= len(self.payload) for start, stop in ranges):
-            raise IndexPayloadError("a range lies outside the payload")
+            raise IndexPayloadError("a range is outside the payload", reason="range-outside-payload")
         return [self.payload[start:stop] for start, stop in ranges]
 
 
 def parameters(index: Any) -> dict[str, Any]:
-    """An index's parameters, from which ``type(index)(**parameters)`` makes it again."""
+    """Return an index's parameters, such that ``type(index)(**parameters)`` equals the index."""
     return dataclasses.asdict(index)

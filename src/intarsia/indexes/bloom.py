@@ -1,4 +1,4 @@
-"""Bloom filters of column chunks: they answer ``=`` and ``IN``, a row group at a time."""
+"""Bloom filters of column chunks, which evaluate ``=`` and ``IN`` per row group."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from intarsia.storage import ByteRange
 
 
 class _Probe(NamedTuple):
-    """A filter, what it is asked for, and where the answer goes: for a row group, whether it may be there."""
+    """A filter, the hashes to look up, and the dict for the result: by row group, whether it may match."""
 
     key: ChunkKey
     place: FilterPlace
@@ -40,7 +40,7 @@ class _Probe(NamedTuple):
 
 
 class BloomFilters:
-    """The Bloom filters of a file, as an index and as a proof; what was not asked about cannot be told."""
+    """The Bloom filters of a file, as an index and as a proof. Row groups not probed yet are undecided."""
 
     name = "bloom_filter"
     is_lookup = True
@@ -54,7 +54,7 @@ class BloomFilters:
         self._known_hashes: dict[Condition, Hashes] = {}
 
     def reach(self, condition: Condition) -> Bools | None:
-        """The row groups in which the condition's column has a filter, if it is a lookup."""
+        """Return the row groups in which the condition's column has a filter, if it is a lookup."""
         leaf = self._file.leaves_by_path.get(condition.path)
         if leaf is None or not leaf.is_flat or not is_lookup(condition):
             return None
@@ -66,7 +66,7 @@ class BloomFilters:
         return reach if reach.any() and len(self._hashes(condition)) else None
 
     def cost(self, wanted: Wanted) -> Cost:
-        """The header of each filter, and a block for each value."""
+        """Return the cost of the header of each filter, and of a block per value."""
         num_bytes = requests = 0
         for condition, row_groups in wanted.items():
             num_groups = int(row_groups.sum())
@@ -75,7 +75,7 @@ class BloomFilters:
         return Cost(num_bytes, requests, part_bytes=HEADER_BYTES + BLOCK_BYTES)
 
     def ask(self, wanted: Wanted, stakes: Stakes) -> Iterator[Told]:
-        """Probe filters, as far as that costs less than it could save, and judge conditions by them."""
+        """Probe the filters that cost less than they could save, and evaluate conditions with them."""
         probes = self._probes(wanted)
         most_bytes = {
             row_group: stakes.bytes_of(row_group)
@@ -99,7 +99,7 @@ class BloomFilters:
         return judge(self._file, self.name, self, wanted)
 
     def _probes(self, wanted: Wanted) -> list[_Probe]:
-        """The filters that could deny a condition in row groups where that matters."""
+        """Return the filters that could exclude a condition in the row groups where that matters."""
         probes = []
         for condition, row_groups in wanted.items():
             leaf, hashes = self._file.leaves_by_path[condition.path], self._hashes(condition)
@@ -112,12 +112,12 @@ class BloomFilters:
         return probes
 
     def _cost_bytes(self, probe: _Probe, bits: ByteRange) -> int:
-        """What it takes to ask a filter, at most: its blocks, and what is read between them."""
+        """Return the maximum cost of probing a filter in bytes: its blocks and the coalesced gaps."""
         spread = (len(probe.hashes) - 1) * (BLOCK_BYTES + self._file.source.coalesce_bytes)
         return HEADER_BYTES + min(BLOCK_BYTES + spread, bits.length)
 
     def candidate_rows(self, predicate: Condition) -> RowSelection | None:
-        """Rows of the row groups whose filter does not deny every value."""
+        """Return the rows of the row groups whose filter may contain one of the values."""
         verdicts = self._verdicts.get(predicate)
         if not verdicts:
             return None
@@ -128,7 +128,7 @@ class BloomFilters:
         return RowSelection.union_of(edges[:-1][hit], edges[1:][hit])
 
     def _place(self, key: ChunkKey) -> FilterPlace | None:
-        """Where a chunk's filter lies; None if there is none, or it cannot lie there."""
+        """Return the location of a chunk's filter, or None if it has no filter or the location is invalid."""
         meta = self._file.footer.metadata.row_groups[key.row_group].columns[key.leaf].meta_data
         if meta is None or not meta.bloom_filter_offset:
             return None
@@ -153,7 +153,7 @@ class BloomFilters:
                 self._distrust(key, error)
 
     def _hashes(self, condition: Condition) -> Hashes:
-        """The hashes that a lookup asks for; none if equal values may be stored in several ways."""
+        """Return the hashes of a lookup, or none if equal values may have several encodings."""
         if condition not in self._known_hashes:
             self._known_hashes[condition] = self._hash(condition)
         return self._known_hashes[condition]
@@ -164,14 +164,14 @@ class BloomFilters:
         if values is None or ordering is None or Trust(self._file.footer, leaf).doubt(Claim.BLOOM_FILTER):
             return np.empty(0, dtype=np.uint64)
         keys = ordering.keys(values).tolist()
-        if ordering.is_float:  # zero is equal to minus zero, and hashed apart
+        if ordering.is_float:  # 0.0 equals -0.0, but their hashes differ
             keys += [-0.0 for key in keys if key == 0]
-        with np.errstate(over="ignore"):  # a greater float than there can be here
+        with np.errstate(over="ignore"):  # a literal may exceed the range of float32
             stored = [ordering.encode(key) for key in keys]
         return np.unique(xxh64(pa.array(stored, pa.binary())))
 
 
 def _blocks(probe: _Probe, bits: ByteRange) -> list[ByteRange]:
-    """Where the block of each hash lies."""
+    """Return the location of the block of each hash."""
     starts = bits.start + BLOCK_BYTES * block_ordinals(probe.hashes, bits.length // BLOCK_BYTES)
     return [ByteRange(start, start + BLOCK_BYTES) for start in starts.tolist()]

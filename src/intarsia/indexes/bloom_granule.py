@@ -1,9 +1,9 @@
-"""A Bloom filter for each granule: which pages may hold a value.
+"""A Bloom filter per granule, which finds the pages that may contain a value.
 
-All filters have the same number of blocks, and the payload has the first block of every granule, then the
-second of every granule, and so on: the blocks that one value asks for lie side by side, so it takes one
-read to find out about all granules.  Payloads are not compared with their checksum when they are probed, so
-each row of blocks has one of its own.  The bytes are specified in ``docs/format.md``.
+All filters have the same number of blocks. The payload contains the first block of every granule, then the
+second block of every granule, and so on. The blocks for one value are thus contiguous, and one read covers
+all granules. A probe does not verify the checksum of the payload, so each row of blocks has its own checksum.
+``docs/format.md`` specifies the bytes.
 """
 
 from __future__ import annotations
@@ -28,31 +28,30 @@ from intarsia.predicate.bound import Condition
 from intarsia.rows.selection import Rows, RowSelection
 from intarsia.storage import ByteRange
 
-#: Filters of more than this together are not built.
+#: The maximum size of a payload.
 MAX_BYTES = 256 << 20
 
-#: A lookup that would read more than this cannot be told.
+#: A lookup that would read more than this is not evaluated.
 MAX_PROBE_BYTES = 16 << 20
 
-#: So much is read before the number of granules is known; most edges are then there already.
+#: The size of the first read, before the number of granules is known. It covers most or all edges.
 HEAD_BYTES = 4096
 
-#: Number of granules, number of blocks of each filter, checksum of these and of the edges.
+#: The number of granules, the number of blocks per filter, and the checksum of both and of the edges.
 _HEAD = struct.Struct("<IIQ")
 _CHECKSUM = struct.Struct("<Q")
 
 
 @dataclass(frozen=True)
 class BloomGranule:
-    """A split-block Bloom filter per page, row group or so many rows: ``=`` and ``IN`` on rare values.
+    """A split-block Bloom filter per granule, for ``=`` and ``IN`` on rare values.
 
-    It takes a quarter of what `RowMap` does, and a lookup reads 32 bytes of it for each granule.  All filters
-    have the size that the granule with the most distinct values needs.
+    It takes a quarter of the space of `RowMap`, and a lookup reads 32 bytes per granule. All filters have the
+    size required by the granule with the most distinct values.
 
     Args:
-        column: The column, dotted if it is nested; it may not lie in a list or map.
-        fpp: About this share of the values that a granule does not hold are taken for held: 0.000001 or
-            more, below 1.
+        column: The column, dotted if it is nested. It must not be inside a list or a map.
+        fpp: The approximate false-positive rate of a filter, from 0.000001 to below 1.
         granularity: ``"page"``, ``"row_group"``, ``"file"``, or a number of rows.
 
     Example:
@@ -69,56 +68,59 @@ class BloomGranule:
     granularity: Granularity = "page"
 
     def __post_init__(self) -> None:
-        """Parameters are checked at once."""
+        """Check the parameters."""
         check_fpp(self)
         check_granularity(self)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The one column."""
+        """The indexed column."""
         return (self.column,)
 
     def can_prune(self, predicate: Condition) -> bool:
-        """Only equality, and lists of up to 1,024 values."""
+        """Return whether the condition is ``=`` or an IN with up to 1,024 values."""
         return is_lookup(predicate)
 
     def build(self, chunk: ColumnData) -> bytes:
-        """The payload for a file; see the module's text."""
+        """Build the payload. The module docstring describes it."""
         check_hashable(self, self.column, chunk.type_of(self.column))
         edges = chunk.layout.edges(self.granularity, self.column)
         blocks_per_value = bloom.bits_per_value(self.fpp) / 8 / bloom.BLOCK_BYTES
         most_rows = int(np.diff(edges).max(initial=0))
-        num_blocks = _foldable(math.ceil(most_rows * blocks_per_value))
+        num_blocks = foldable_blocks(math.ceil(most_rows * blocks_per_value))
         num_bytes = (len(edges) - 1) * num_blocks * bloom.BLOCK_BYTES
         if num_bytes > MAX_BYTES:
             raise IndexBuildError(
                 f"BloomGranule: {len(edges) - 1} filters for up to {most_rows:,} values take {num_bytes:,} "
-                f"bytes, {MAX_BYTES:,} is the most; name a number of rows as granularity, or a greater fpp"
+                f"bytes, and the limit is {MAX_BYTES:,}; use a number of rows as granularity, or a larger "
+                "fpp",
+                reason="index-too-large",
+                column=self.column,
             )
         filters = _filters(edges, num_blocks, chunk.batches(self.column))
         most_values = min(most_rows, max(map(_num_values, filters), default=0.0))
-        return _serialize(edges, _folded(filters, math.ceil(most_values * blocks_per_value)))
+        return _serialize(edges, fold_filters(filters, math.ceil(most_values * blocks_per_value)))
 
     def open(self, payload: bytes, layout: Layout) -> OpenBloomGranule:
-        """The filters, from a payload in memory."""
+        """Open a payload in memory."""
         return self.open_source(PayloadBytes(payload), layout)
 
     def open_source(self, source: PayloadSource, layout: Layout) -> OpenBloomGranule:
-        """The filters; nothing is read until they are asked."""
+        """Open a payload without reading it."""
         return OpenBloomGranule(source, layout.num_rows, f"BloomGranule({self.column!r})")
 
 
 # --- building ----------------------------------------------------------------------------------------
 
 
-def _foldable(num_blocks: int) -> int:
-    """A number of blocks that can be halved until few are left, at most a thirty-second more."""
+def foldable_blocks(num_blocks: int) -> int:
+    """Round up a number of blocks, by at most 1/32, so that it can be halved until few are left."""
     halvings = max(num_blocks.bit_length() - 6, 0)
     return max(-(-num_blocks >> halvings), 1) << halvings
 
 
 def _filters(edges: Rows, num_blocks: int, batches: Iterable[tuple[int, pa.Array]]) -> bloom.Blocks:
-    """A filter for each granule: granules, blocks, words."""
+    """Build a filter per granule, as an array of granules, blocks and words."""
     filters = np.zeros((len(edges) - 1, num_blocks, 8), dtype="<u4")
     for granule, piece in cut_at_edges(edges, batches):
         bits = bloom.build(hash_values(piece)[1], num_blocks * bloom.BLOCK_BYTES)
@@ -130,10 +132,10 @@ def _num_values(blocks: bloom.Blocks) -> float:
     return bloom.estimated_distinct(blocks.tobytes())
 
 
-def _folded(filters: bloom.Blocks, least: int) -> bloom.Blocks:
-    """The same filters in fewer blocks, but not in fewer than ``least``.
+def fold_filters(filters: bloom.Blocks, least: int) -> bloom.Blocks:
+    """Fold filters to fewer blocks, but at least ``least``.
 
-    The block of a hash is a share of their number, so two neighbours become one where there are half as many.
+    The block of a hash is proportional to the number of blocks, so halving it merges pairs of neighbours.
     """
     num_granules, num_blocks, _ = filters.shape
     while num_blocks % 2 == 0 and num_blocks // 2 >= least:
@@ -156,7 +158,7 @@ def _serialize(edges: Rows, filters: bloom.Blocks) -> bytes:
 
 
 class _Shape(NamedTuple):
-    """How many granules there are, and how many blocks each filter has."""
+    """The number of granules and the number of blocks per filter."""
 
     num_granules: int
     num_blocks: int
@@ -182,7 +184,7 @@ class _Shape(NamedTuple):
 
 
 def _row_checksum(head_checksum: int, block: int, row: bytes) -> int:
-    """Of the blocks of all granules, and of where they belong."""
+    """Return the checksum of the blocks of all granules and of their position."""
     return xxhash.xxh3_64_intdigest(struct.pack("<QQ", head_checksum, block) + row)
 
 
@@ -190,12 +192,12 @@ def _row_checksum(head_checksum: int, block: int, row: bytes) -> int:
 
 
 class OpenBloomGranule:
-    """Filters in their file.
+    """Filters that are read on demand.
 
     Args:
         source: The payload.
-        num_rows: Rows in the file.
-        name: The index, for messages.
+        num_rows: The number of rows in the file.
+        name: The name of the index, for messages.
     """
 
     def __init__(self, source: PayloadSource, num_rows: int, name: str) -> None:
@@ -206,10 +208,10 @@ class OpenBloomGranule:
         self._edges: Rows | None = None
 
     def candidate_rows(self, predicate: Condition) -> RowSelection | None:
-        """Rows of the granules whose filter does not deny every value that is asked for.
+        """Return the rows of the granules whose filter may contain one of the values.
 
         Raises:
-            IndexPayloadError: If what was read for it is damaged.
+            IndexPayloadError: The bytes that were read are damaged.
         """
         hashes = lookup_hashes(predicate)
         if hashes is None:
@@ -240,12 +242,12 @@ class OpenBloomGranule:
             raise self._damaged()
         num_granules, num_blocks, checksum = _HEAD.unpack_from(self._head)
         shape = _Shape(num_granules, num_blocks)
-        if num_blocks < 1 or shape.num_bytes != num_bytes:  # so nothing is allocated that is not there
+        if num_blocks < 1 or shape.num_bytes != num_bytes:  # bounds the allocations below
             raise self._damaged()
         return shape, checksum
 
     def _read(self, shape: _Shape, checksum: int, places: list[ByteRange]) -> list[bytes]:
-        """Some ranges, and in the same go what is missing of the edges."""
+        """Read ranges, and in the same request the edges that were not read yet."""
         if self._edges is not None:
             return self._source.read_ranges(places)
         missing = ByteRange(min(len(self._head), shape.head_bytes), shape.head_bytes)
@@ -255,9 +257,9 @@ class OpenBloomGranule:
             raise self._damaged()
         edges = np.frombuffer(edge_bytes, dtype="<i8").astype(np.int64)
         if edges[0] != 0 or edges[-1] != self._num_rows or (np.diff(edges) < 0).any():
-            raise IndexPayloadError(f"the payload of {self._name} is about other rows")
+            raise IndexPayloadError(f"the payload of {self._name} describes other rows", reason="other-rows")
         self._edges = edges
         return found
 
     def _damaged(self) -> IndexPayloadError:
-        return IndexPayloadError(f"the payload of {self._name} is damaged")
+        return IndexPayloadError(f"the payload of {self._name} is damaged", reason="damaged-payload")

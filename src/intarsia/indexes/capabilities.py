@@ -1,7 +1,7 @@
-"""What else an index can do: summarize granules, count distinct values, keep rows, agree with other programs.
+"""Further capabilities of indexes: summaries of granules, sketches, samples, shared footer keys.
 
-Of each pair, the first protocol is the index's, and is asked before a payload is read; the second is that of
-what it opens as.
+Most come as a pair of protocols. The first is for the index and is consulted before a payload is read. The
+second is for the open index.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class ListsValues(Protocol):
-    """An index that knows every value of its granules, so that a granule which it leaves holds a match.
+    """A lossless index: every granule among its candidates contains a match.
 
-    Then nothing is gained by dictionary pages, which hold the values of a row group.
+    Dictionary pages, which contain the values of a row group, could not exclude more.
     """
 
     def lists_values(self, predicate: Condition) -> bool:
-        """Whether it judges a condition by the values themselves.
+        """Return whether the index evaluates a condition on the values themselves.
 
         Args:
             predicate: A condition on one of the index's columns.
@@ -39,47 +39,47 @@ class ListsValues(Protocol):
 
 @runtime_checkable
 class Summarizes(Protocol):
-    """An index that knows what granules come to: it answers COUNT, SUM, MIN, MAX and AVG."""
+    """An index with summaries of granules, which answer COUNT, SUM, MIN, MAX and AVG."""
 
     def can_summarize(self, column: str) -> bool:
-        """Whether its payload is worth reading for the summaries of a column.
+        """Return whether the payload is worth reading for the summaries of a column.
 
         Args:
             column: One of `Index.columns`.
 
         Returns:
-            False where `SummarizingIndex.granule_summaries` would be None.
+            False if `SummarizingIndex.granule_summaries` would return None.
         """
         ...
 
 
 @runtime_checkable
 class SummarizingIndex(Protocol):
-    """What an index that `Summarizes` opens as."""
+    """The open index of a class that `Summarizes`."""
 
     def granule_summaries(self, column: str) -> GranuleSummaries | None:
-        """What the values of each granule come to.
+        """Return the summary of each granule.
 
-        It is taken for the answer where all rows of a granule are known to match, so it has to be right.
+        It must be correct: it replaces reading the rows of a granule that are all proven to match.
 
         Args:
             column: A column for which `Summarizes.can_summarize` is true.
 
         Returns:
-            A summary of each granule; None if that is not known after all.
+            A summary of each granule. None if this file has no summaries.
 
         Raises:
-            IndexPayloadError: If the payload turns out to be damaged.
+            IndexPayloadError: The payload is damaged.
         """
         ...
 
 
 @runtime_checkable
 class Sketches(Protocol):
-    """An index that has a sketch of the distinct values of each granule: it answers `approx_distinct`."""
+    """An index with a sketch of the distinct values of each granule, which answers `approx_distinct`."""
 
     def can_sketch(self, column: str) -> bool:
-        """Whether it has sketches of a column.
+        """Return whether the index has sketches of a column.
 
         Args:
             column: One of `Index.columns`.
@@ -89,69 +89,70 @@ class Sketches(Protocol):
 
 @runtime_checkable
 class SketchingIndex(Protocol):
-    """What an index that `Sketches` opens as."""
+    """The open index of a class that `Sketches`."""
 
     @property
     def edges(self) -> Rows:
-        """First row of each granule in the file's numbering, and the number of rows at the end; int64."""
+        """The first row of each granule, then the number of rows; int64."""
         ...
 
     def add_to(self, counter: DistinctCounter, granules: npt.NDArray[np.bool_]) -> None:
-        """Add the sketches of some granules to a count.
+        """Add the sketches of granules to a counter.
 
         Args:
-            counter: Counts distinct values; a sketch of Apache DataSketches goes to its ``add_sketch``.
-            granules: For each granule, whether its values are to be counted; one boolean a granule.
+            counter: The counter. Its ``add_sketch`` takes an Apache DataSketches sketch.
+            granules: One boolean per granule, whether to add its sketch.
 
         Raises:
-            IndexPayloadError: If a sketch is damaged; nothing was counted then.
+            IndexPayloadError: A sketch is damaged. The counter is then unchanged.
         """
         ...
 
 
 @runtime_checkable
 class Samples(Protocol):
-    """An index that keeps some rows of the file, drawn uniformly: it answers `Table.sample`."""
+    """An index with a uniform sample of the file's rows, which answers `Table.sample`."""
 
     def num_sampled(self, num_rows: int) -> int:
-        """How many rows it keeps, which has to be known before its payload is read.
+        """Return the size of the sample, without reading the payload.
 
         Args:
-            num_rows: Rows in the file.
+            num_rows: The number of rows in the file.
 
         Returns:
-            How many of them it keeps, ``num_rows`` at most.
+            The number of sampled rows, at most ``num_rows``.
         """
         ...
 
 
 @runtime_checkable
 class SamplingIndex(Protocol):
-    """What an index that `Samples` opens as."""
+    """The open index of a class that `Samples`."""
 
     @property
     def ordinals(self) -> Rows:
-        """Which rows of the file it keeps, ascending; int64, as many as `Samples.num_sampled` says."""
+        """The ordinals of the sampled rows, ascending; int64. `Samples.num_sampled` is their number."""
         ...
 
     @property
     def rows(self) -> pa.Table:
-        """Those rows, of all columns, as `pyarrow.parquet.read_table` would give them."""
+        """The sampled rows with all columns, as from `pyarrow.parquet.read_table`."""
         ...
 
 
 @runtime_checkable
 class SharesFooterKeys(Protocol):
-    """An index with footer keys that other programs write, too."""
+    """An index whose footer keys other programs also write."""
 
     def difference(self, payload: bytes, file: ParquetInput) -> str | None:
-        """Why a payload of another program, to which the file's own keys lead, is not like this one.
+        """Compare a payload with that of another program, to which the file's own keys point.
 
         Args:
-            payload: What `Index.build` made of the file.
-            file: The file as it was before anything was attached; it has one of the keys.
+            payload: The result of `Index.build` for the file.
+            file: The original file, which has one of the keys.
 
         Returns:
-            The reason, in words, and then the index is refused; None if the keys may stay as they are.
+            How they differ, as a sentence fragment; `attach` then rejects the index. None if the keys can
+            stay as they are.
         """
         ...

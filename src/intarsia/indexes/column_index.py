@@ -1,4 +1,4 @@
-"""The page index as bounds over the pages of a column, row group by row group."""
+"""The page index as bounds over the pages of a column."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from intarsia.rows.selection import RowSelection
 
 
 class _Pages(NamedTuple):
-    """What is known of a column.
+    """The bounds of a column.
 
     Attributes:
-        bounds: Its pages in all row groups whose column index was loaded, so that they are judged at once.
+        bounds: The bounds of its pages in all row groups whose ColumnIndex is loaded.
         others: The rows of the other row groups.
     """
 
@@ -36,7 +36,7 @@ class _Pages(NamedTuple):
 
 
 class ColumnIndexes:
-    """The column indexes of a file, as an index and as a proof; row groups without one cannot be told."""
+    """The ColumnIndexes of a file, as an index and as a proof. Row groups without one are undecided."""
 
     name = "column_index"
     is_lookup = False
@@ -48,7 +48,7 @@ class ColumnIndexes:
         self._columns: dict[int, _Pages | None] = {}
 
     def reach(self, condition: Condition) -> Bools | None:
-        """The row groups in which the condition's column has a column index."""
+        """Return the row groups in which the condition's column has a ColumnIndex."""
         leaf = self._leaf(condition)
         if leaf is None or not Trust(self._file.footer, leaf).order_is_known:
             return None
@@ -57,9 +57,9 @@ class ColumnIndexes:
         return self._reach[leaf.ordinal]
 
     def cost(self, wanted: Wanted) -> Cost:
-        """The column indexes and the offset indexes that say where their pages start.
+        """Return the cost of the ColumnIndexes and of their OffsetIndexes.
 
-        Those that cannot lie where the footer says cost nothing: they are not read, and that is noted.
+        Those with an invalid location cost nothing, because they are ignored with a note.
         """
         num_bytes = 0
         keys = self._keys(wanted)
@@ -74,7 +74,7 @@ class ColumnIndexes:
         return Cost(num_bytes, 2 * len(keys))
 
     def ask(self, wanted: Wanted, stakes: Stakes) -> Iterator[Told]:  # noqa: ARG002
-        """Read what is missing of the page index, and judge conditions by it."""
+        """Read the missing parts of the page index, and evaluate conditions with it."""
         keys = self._keys(wanted)
         self._file.load_page_index(keys, keys)
         self._columns.clear()
@@ -89,7 +89,7 @@ class ColumnIndexes:
         }
 
     def keys(self, predicate: Condition, scope: RowSelection) -> list[ChunkKey]:
-        """Chunks of the predicate's column that have a column index, in row groups that ``scope`` touches."""
+        """Return the chunks of the condition's column with a ColumnIndex, in row groups of ``scope``."""
         leaf, reach = self._leaf(predicate), self.reach(predicate)
         if leaf is None or reach is None:
             return []
@@ -98,17 +98,17 @@ class ColumnIndexes:
         return [ChunkKey(row_group, leaf.ordinal) for row_group in touched]
 
     def candidate_rows(self, predicate: Condition) -> RowSelection | None:
-        """Rows of the pages that might match, and of row groups whose column index was not loaded."""
+        """Return the rows of pages that might match, and of row groups whose ColumnIndex is not loaded."""
         pages = self._pages(predicate)
         return None if pages is None else _rows(might_match, predicate, pages.bounds) | pages.others
 
     def certain_rows(self, predicate: Condition) -> RowSelection | None:
-        """Rows of the pages that match as a whole."""
+        """Return the rows of pages in which all rows match."""
         pages = self._pages(predicate)
         return None if pages is None else _rows(surely_matches, predicate, pages.bounds)
 
     def _pages(self, predicate: Condition) -> _Pages | None:
-        """The pages of the predicate's column; None if no column index of it was loaded."""
+        """Return the pages of the condition's column, or None if none of its ColumnIndexes is loaded."""
         leaf = self._leaf(predicate)
         if leaf is None:
             return None
@@ -127,7 +127,7 @@ class ColumnIndexes:
         return leaf if leaf is not None and leaf.is_flat else None
 
     def bounds(self, key: ChunkKey) -> Bounds | None:
-        """What a loaded column index says of a chunk's pages."""
+        """Return the bounds of a chunk's pages from its loaded ColumnIndex."""
         if self._file.column_index(key) is None:
             return None
         return self._file.metadata.derived(("column index", key), lambda: self._read_bounds(key))
@@ -141,7 +141,7 @@ class ColumnIndexes:
         ordering = self._file.schema.ordering(leaf)
         if Trust(self._file.footer, leaf).doubt(Claim.NULL_COUNT) is not None:
             index = index._replace(null_counts=None)
-        if leaf.max_definition_level == 0:  # there is no way to write a null
+        if leaf.max_definition_level == 0:  # a required column has no nulls
             index = index._replace(null_counts=[0] * len(locations))
         try:
             return column_index_bounds(
@@ -155,16 +155,16 @@ class ColumnIndexes:
 def column_index_bounds(
     index: ColumnIndex, locations: PageLocations, ordering: Ordering | None, first_row: int
 ) -> Bounds:
-    """A column index as bounds.
+    """Convert a ColumnIndex to bounds.
 
     Args:
-        index: The column index.
-        locations: The pages that it is about.
-        ordering: How the leaf's keys compare, or None.
-        first_row: First row of the row group, in the file's numbering.
+        index: The ColumnIndex.
+        locations: The locations of its pages.
+        ordering: The order of the leaf's keys, or None.
+        first_row: The first row of the row group, as a row ordinal of the file.
 
     Raises:
-        CorruptFileError: If it contradicts itself or the pages, and is therefore not to be used at all.
+        CorruptFileError: The ColumnIndex contradicts itself or the pages, and must be ignored entirely.
     """
     rows = locations.row_stops - locations.row_starts
     null_counts = np.full(len(rows), UNKNOWN, dtype=np.int64)
@@ -175,10 +175,11 @@ def column_index_bounds(
         [not low and not high for low, high in zip(index.min_values, index.max_values, strict=True)],
         dtype=bool,
     )
-    _refuse(null_counts > rows, "counts more nulls than it has rows")
-    _refuse(null_pages & (null_counts != UNKNOWN) & (null_counts != rows), "is a null page, and not all null")
-    _refuse(null_pages & (null_counts == UNKNOWN) & ~no_bounds, "is a null page, and has bounds")
-    # a null page that carries bounds is not believed, though its nulls are counted
+    _reject(null_counts > rows, "has more nulls than rows", "null-count")
+    not_all_null = null_pages & (null_counts != UNKNOWN) & (null_counts != rows)
+    _reject(not_all_null, "is a null page, but not all of its rows are null", "null-page")
+    _reject(null_pages & (null_counts == UNKNOWN) & ~no_bounds, "is a null page with bounds", "null-page")
+    # a null page with bounds is not trusted to be all null, but its null count is
     all_null = null_pages & no_bounds
     nan_counts = np.zeros(len(rows), dtype=np.int64)
     if ordering is not None and ordering.is_float:
@@ -187,7 +188,8 @@ def column_index_bounds(
     low = high = np.empty(0, dtype=object)
     if ordering is not None:
         low, high = ordering.decode_pages(index, bounded.tolist())
-        _refuse(np.asarray(low > high, dtype=bool), "has a lower bound above its upper one", bounded)
+        is_reversed = np.asarray(low > high, dtype=bool)
+        _reject(is_reversed, "has a lower bound above its upper bound", "bounds-reversed", bounded)
     return bounds_of_keys(
         ordering,
         locations.row_starts + first_row,
@@ -201,13 +203,12 @@ def column_index_bounds(
     )
 
 
-def _refuse(wrong: Bools, what: str, pages: npt.NDArray[np.int64] | None = None) -> None:
-    """Raise if anything is wrong with a page, and say which page it is."""
+def _reject(wrong: Bools, problem: str, reason: str, pages: npt.NDArray[np.int64] | None = None) -> None:
+    """Raise an error that names the first wrong page."""
     if wrong.any():
         first = int(np.argmax(wrong))
-        raise CorruptFileError(
-            f"page {first if pages is None else pages[first]} {what}", struct="ColumnIndex"
-        )
+        page = first if pages is None else pages[first]
+        raise CorruptFileError(f"page {page} {problem}", reason=reason, struct="ColumnIndex")
 
 
 def _rows(judge: Callable[[Condition, Bounds], Bools], predicate: Condition, bounds: Bounds) -> RowSelection:
@@ -216,10 +217,10 @@ def _rows(judge: Callable[[Condition, Bounds], Bools], predicate: Condition, bou
 
 
 def concat_bounds(parts: Sequence[Bounds]) -> Bounds:
-    """Bounds of the granules of one leaf, one after the other.
+    """Concatenate bounds of consecutive granules of one leaf.
 
     Args:
-        parts: At least one; all of the same ordering.
+        parts: The bounds, at least one, all of the same ordering.
     """
     if len(parts) == 1:
         return parts[0]

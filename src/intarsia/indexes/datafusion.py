@@ -1,9 +1,9 @@
-"""Distinct values of a text column in the form of DataFusion's example, for the file as a whole.
+"""The distinct values of a text column, per file, in the format of DataFusion's example.
 
-See `intarsia.format.datafusion` for the bytes.  The form cannot tell a value with a newline from two values,
-nor say whether there are nulls, of which column it is, or whether it still holds: there is no checksum and no
-fingerprint.  What `Distinct` writes has no value with a newline, and is protected by its entry in the
-directory.  What another program wrote is used once it was attached: that reads the column and compares.
+`intarsia.format.datafusion` has the bytes. The format does not distinguish a value with a newline from two
+values. It does not contain the column or whether there are nulls, and has no checksum and no fingerprint.
+`Distinct` therefore rejects values with a newline, and its entry in the directory protects the payload. A
+block that another program wrote is used only once it is attached, which compares it with the column.
 """
 
 from __future__ import annotations
@@ -36,74 +36,85 @@ class OpenLines:
     """The lines of a block.
 
     Attributes:
-        lines: The lines, as strings; each is a value.
-        num_rows: Rows of the file.
+        lines: The lines as strings, one per value.
+        num_rows: The number of rows in the file.
     """
 
     lines: pa.Array
     num_rows: int
 
     def candidate_rows(self, predicate: Condition) -> RowSelection | None:
-        """No row, if no value can meet the predicate; else all. None where the form cannot tell."""
+        """Return no row if no value matches the condition, else all rows. None if it is on nulls."""
         if isinstance(predicate, BoundNull):
             return None
         if not compares_alike(self.lines.type, predicate.type):
-            raise IndexPayloadError(f"it is about text, and the column is {predicate.type}")
+            raise IndexPayloadError(
+                f"it contains text, and the column is {predicate.type}", reason="type-mismatch"
+            )
         matches = np.asarray(condition_mask(predicate, self.lines).to_numpy(zero_copy_only=False), dtype=bool)
         return RowSelection.all(self.num_rows) if matches.any() else RowSelection.none()
 
 
 def build_block(column: str, values: pa.Array) -> bytes:
-    """The block of a column.
+    """Build the block of a column.
 
     Args:
-        column: Its name, for messages.
-        values: Its distinct values, ascending; nulls are left out, as in DataFusion's example.
+        column: The name of the column, for messages.
+        values: Its distinct values, ascending. Nulls are dropped, as in DataFusion's example.
 
     Raises:
-        IndexBuildError: If DataFusion would read other values than these.
+        IndexBuildError: DataFusion would read different values.
     """
     if not pa.types.is_string(values.type):
         raise IndexBuildError(
-            f"Distinct: {column!r} is {values.type}, and DataFusion's form holds text only; leave layout out"
+            f"Distinct: {column!r} is {values.type}, and DataFusion's layout only contains text; omit layout",
+            reason="not-a-string-column",
+            column=column,
         )
-    remedy = "leave layout out, which takes every value"
     try:
         texts: list[str] = values.drop_null().to_pylist()
     except UnicodeDecodeError as error:
-        raise IndexBuildError(f"Distinct: {column!r} holds text that is no UTF-8; use RowMap") from error
+        raise IndexBuildError(
+            f"Distinct: {column!r} contains text that is not UTF-8; use RowMap",
+            reason="not-utf8",
+            column=column,
+        ) from error
     for text in texts:
         if "\n" in text or text.endswith("\r"):
             raise IndexBuildError(
-                f"Distinct: {column!r} holds {text[:40]!r}, and DataFusion's form puts newlines between "
-                f"values: one that holds a newline, or ends in a carriage return, would be lost; {remedy}"
+                f"Distinct: {column!r} contains {text[:40]!r}, and DataFusion's layout cannot store values "
+                "that contain a newline or end in a carriage return; omit layout",
+                reason="value-with-newline",
+                column=column,
             )
     if texts == [""]:
         raise IndexBuildError(
-            f"Distinct: the only value of {column!r} is the empty text, which DataFusion's form cannot tell "
-            f"from no value; {remedy}"
+            f"Distinct: the only value of {column!r} is the empty text, which DataFusion's layout cannot "
+            "distinguish from no value; omit layout",
+            reason="only-empty-text",
+            column=column,
         )
     return serialize_block(texts)
 
 
 def open_block(block: bytes, layout: Layout) -> OpenLines:
-    """Open what `build_block` made.
+    """Open a block from `build_block`.
 
     Raises:
-        IndexPayloadError: If it is damaged.
+        IndexPayloadError: The block is damaged.
     """
     return OpenLines(pa.array(parse_block(block), pa.string()), layout.num_rows)
 
 
 def difference(block: bytes, file: ParquetInput) -> str | None:
-    """What keeps the block of a file, which another program wrote, from saying what ours says.
+    """Compare a block with the one that another program wrote to the file.
 
     Args:
-        block: Ours, of the file's values.
+        block: The block built from the file's values.
         file: The file, whose footer has the key.
 
     Returns:
-        The reason, in words; None if both list the same values, in whatever order.
+        How they differ, as a sentence fragment. None if both list the same values, in any order.
     """
     try:
         theirs = _read_lines(file)
@@ -111,9 +122,9 @@ def difference(block: bytes, file: ParquetInput) -> str | None:
         return str(error)
     missing = set(parse_block(block)) - set(theirs)
     if missing:
-        return f"it lacks {min(missing)[:40]!r}: it is about another column, or the file was changed since"
+        return f"it lacks {min(missing)[:40]!r}, so it is of another column or out of date"
     if len(set(theirs)) > len(set(parse_block(block))):
-        return "it lists values that the column does not have: it is about another column, or out of date"
+        return "it lists values that the column does not have, so it is of another column or out of date"
     return None
 
 

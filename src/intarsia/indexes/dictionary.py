@@ -1,9 +1,8 @@
-"""Dictionary pages: where all pages of a chunk are dictionary-encoded, they hold every value that occurs.
+"""Dictionary pages. If all pages of a chunk are dictionary-encoded, the dictionary has every value.
 
-Such a dictionary answers like a set of distinct values, a row group at a time.  It may hold values that do
-not occur, which keeps row groups that could be skipped and skips none that could not.  Nulls are in no
-dictionary, so ``IS NULL`` is left to the statistics, and a row group only matches as a whole if its null
-count is known to be 0.
+The dictionary is then a superset of the distinct values of a row group. Unused values only make pruning less
+effective, never wrong. Dictionaries do not contain nulls, so ``IS NULL`` is evaluated on statistics, and all
+rows of a row group match only if its null count is known to be 0.
 """
 
 from __future__ import annotations
@@ -42,23 +41,22 @@ from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
 
-#: A dictionary page with more bytes than this, decompressed, is left alone.
+#: Larger dictionary pages, in decompressed bytes, are not read.
 MAX_DICTIONARY_BYTES = 1 << 26
 
-#: Pages are read together up to so many bytes, and as many bytes are kept for the scan that follows.
+#: The maximum number of bytes of pages in one batch of reads, and of pages kept for the subsequent scan.
 MAX_HELD_BYTES = 1 << 26
 
-#: Reading and decoding a page of a local file costs at least as much as reading so many bytes of data.
+#: Reading and decoding a page of a local file costs at least as much as reading this many bytes of data.
 PAGE_COST_BYTES = 1 << 14
 
-#: A dictionary page may well say that the value is there, so it must be so many times smaller than what it
-#: could save.
+#: A dictionary page may contain the value, so it must be this many times smaller than the possible savings.
 LEAST_GAIN = 4
 
-#: A row group of whose rows other indexes have left less than this part is as good as settled.
+#: A row group with a smaller share of candidate rows is not worth reading its dictionary page.
 LEAST_SHARE = 1 / 4
 
-#: The least bytes that a value takes in a dictionary page.
+#: The minimum size of a value in a dictionary page, in bytes.
 _VALUE_BYTES = {
     Type.BOOLEAN: 1,
     Type.INT32: 4,
@@ -71,7 +69,7 @@ _VALUE_BYTES = {
 
 
 class _DictionaryProbe(NamedTuple):
-    """A predicate on one column chunk, and the chunk's dictionary page."""
+    """A condition on one column chunk, and the chunk's dictionary page."""
 
     predicate: Condition
     leaf: Leaf
@@ -80,21 +78,21 @@ class _DictionaryProbe(NamedTuple):
 
 
 class _Verdict(NamedTuple):
-    """Whether any row of a row group might match, and whether all do."""
+    """Whether any row of a row group might match, and whether all rows are proven to match."""
 
     possible: bool
     certain: bool
 
 
 class Dictionaries:
-    """The dictionary pages of a file, as an index and as a proof; what was not asked about cannot be told.
+    """The dictionary pages of a file, as an index and as a proof. Pages not read yet are undecided.
 
     Args:
         file: The file.
-        is_listed: Whether an embedded index tells of a condition what dictionary pages would.
+        is_listed: Whether an embedded index evaluates a condition as exactly as dictionary pages would.
 
     Attributes:
-        pages: Pages that were read, by their offsets: should their row groups be read, they are needed again.
+        pages: The pages that were read, by offset. A scan of their row groups needs them again.
     """
 
     name = "dictionary"
@@ -112,10 +110,10 @@ class Dictionaries:
         self._kept_bytes = 0
 
     def reach(self, condition: Condition) -> Bools | None:
-        """The row groups whose dictionary could tell more of a condition than cheaper indexes of the chunk.
+        """Return the row groups whose dictionary could exclude more than cheaper indexes of the chunk.
 
-        A least and a greatest value that leave room for a match of ``<`` or ``<>`` are matches themselves.
-        What a Bloom filter lets through is most surely there.
+        If bounds admit a match of ``<`` or ``<>``, the minimum or the maximum itself is a match. A value that
+        a Bloom filter admits is most likely present.
         """
         leaf = self._file.leaves_by_path.get(condition.path)
         if leaf is None or not leaf.is_flat or isinstance(condition, BoundNull) or self._is_listed(condition):
@@ -134,7 +132,7 @@ class Dictionaries:
         return reach
 
     def cost(self, wanted: Wanted) -> Cost:
-        """The dictionary pages, whose lengths are guessed where only an OffsetIndex would tell."""
+        """Return the cost of the dictionary pages. Without an OffsetIndex their lengths may be estimates."""
         places = {
             (row_group, leaf.ordinal): self._place(leaf, row_group)
             for _, leaf, row_group in self._chunks(wanted)
@@ -143,19 +141,19 @@ class Dictionaries:
         return Cost(sum(lengths), len(lengths), pages=len(lengths), part_bytes=min(lengths))
 
     def ask(self, wanted: Wanted, stakes: Stakes) -> Iterator[Told]:
-        """Judge conditions by the dictionary pages that cost less than they could save."""
+        """Evaluate conditions on the dictionary pages that cost less than they could save."""
         probes = self._worthwhile(self._probes(wanted), stakes)
         by_place: dict[ByteRange, list[_DictionaryProbe]] = defaultdict(list)
         for probe in probes:
             by_place[probe.place].append(probe)
-        for places in _parts(list(by_place)):
+        for places in split_batches(list(by_place)):
             for place, data in zip(places, self._file.source.read_ranges(places), strict=True):
                 self._judge(by_place[place], data)
-        told = [condition for condition in wanted if condition in self._verdicts]
-        return judge(self._file, self.name, self, told)
+        decided = [condition for condition in wanted if condition in self._verdicts]
+        return judge(self._file, self.name, self, decided)
 
     def candidate_rows(self, predicate: Condition) -> RowSelection | None:
-        """Rows of the row groups whose dictionary holds a value that meets the predicate."""
+        """Return the rows of the row groups whose dictionary has a matching value."""
         verdicts = self._verdicts.get(predicate)
         if verdicts is None:
             return None
@@ -163,7 +161,7 @@ class Dictionaries:
         return RowSelection.all(self._file.footer.num_rows) - self._rows_of(denied)
 
     def certain_rows(self, predicate: Condition) -> RowSelection | None:
-        """Rows of the row groups without nulls whose dictionary holds no value but those which meet it."""
+        """Return the rows of the row groups without nulls in which all values of the dictionary match."""
         verdicts = self._verdicts.get(predicate, {})
         return self._rows_of([row_group for row_group, verdict in verdicts.items() if verdict.certain])
 
@@ -172,7 +170,7 @@ class Dictionaries:
         ordinals = np.array(sorted(row_groups), dtype=np.int64)
         return RowSelection.union_of(edges[ordinals], edges[ordinals + 1])
 
-    # --- which to read -----------------------------------------------------------------------------
+    # --- choosing pages ----------------------------------------------------------------------------
 
     def _chunks(self, wanted: Wanted) -> Iterator[tuple[Condition, Leaf, int]]:
         for condition, row_groups in wanted.items():
@@ -185,9 +183,9 @@ class Dictionaries:
         return dictionary_range(meta, self._file.locations(ChunkKey(row_group, leaf.ordinal)))
 
     def _probes(self, wanted: Wanted) -> list[_DictionaryProbe]:
-        """The dictionary pages that could tell, as far as it is known where they lie."""
+        """Return the dictionary pages to consider, if their locations are known."""
         chunks = list(self._chunks(wanted))
-        # some writers do not say where the dictionary page ends; then it is where the OffsetIndex starts
+        # some writers do not record the end of the dictionary page; the OffsetIndex has it
         self._file.load_page_index(
             ChunkKey(row_group, leaf.ordinal)
             for _, leaf, row_group in chunks
@@ -201,7 +199,7 @@ class Dictionaries:
         ]
 
     def _worthwhile(self, probes: Sequence[_DictionaryProbe], stakes: Stakes) -> list[_DictionaryProbe]:
-        """The probes of each row group, without the dearest of them until they cost less than they save."""
+        """Drop the most expensive probes of each row group until the rest costs less than it could save."""
         edges = self._file.footer.row_group_starts
         num_groups = len(edges) - 1
         page_cost = max(PAGE_COST_BYTES, self._file.source.coalesce_bytes)
@@ -214,22 +212,24 @@ class Dictionaries:
                 by_row_group[probe.row_group].append(probe)
             excluded = stakes.excluded_if(denied)
             probes = []
-            for row_group, asked in by_row_group.items():
+            for row_group, group_probes in by_row_group.items():
                 least_rows = LEAST_SHARE * int(edges[row_group + 1] - edges[row_group])
                 if not excluded[row_group] or stakes.rows_of(row_group) < least_rows:
                     continue
-                costs = {probe.place: max(LEAST_GAIN * probe.place.length, page_cost) for probe in asked}
+                costs = {
+                    probe.place: max(LEAST_GAIN * probe.place.length, page_cost) for probe in group_probes
+                }
                 kept = _affordable(costs, stakes.bytes_of(row_group))
                 if len(kept) == len(costs):
-                    chosen += asked
-                else:  # what is left may exclude nothing
-                    probes += [probe for probe in asked if probe.place in kept]
+                    chosen += group_probes
+                else:  # the rest may no longer exclude the row group
+                    probes += [probe for probe in group_probes if probe.place in kept]
         return chosen
 
-    # --- what they say -----------------------------------------------------------------------------
+    # --- evaluating pages --------------------------------------------------------------------------
 
     def _judge(self, probes: Sequence[_DictionaryProbe], data: bytes) -> None:
-        """Judge the predicates on one chunk, given the bytes of its dictionary page."""
+        """Evaluate the conditions on one chunk, given the bytes of its dictionary page."""
         leaf, row_group, place = probes[0].leaf, probes[0].row_group, probes[0].place
         try:
             values = self._values(leaf, row_group, data)
@@ -248,27 +248,35 @@ class Dictionaries:
             self.pages[place.start] = data
 
     def _nulls(self, probe: _DictionaryProbe) -> int:
-        """Nulls of a chunk; negative if that is not known."""
+        """Return the number of nulls in a chunk, negative if unknown."""
         if probe.leaf.max_definition_level == 0:
             return 0
         bounds = self._statistics.bounds(probe.predicate)
         return -1 if bounds is None else int(bounds.null_counts[probe.row_group])
 
     def _values(self, leaf: Leaf, row_group: int, data: bytes) -> pa.ChunkedArray | pa.Array:
-        """The values of a dictionary page, as a scan would give them.
+        """Decode the values of a dictionary page as a scan does.
 
         Raises:
-            FormatError: If it is no dictionary page, or pyarrow cannot decode it.
-            PageIndexMismatchError: Likewise.
+            FormatError: The page is not a dictionary page, or pyarrow cannot decode it.
+            PageIndexMismatchError: The page has another number of values than its header.
         """
         page = parse_page(data)
         if page.header.type != PageType.DICTIONARY_PAGE:
-            raise CorruptFileError("another page lies where the dictionary page should be")
+            raise CorruptFileError(
+                "the page at its location is not a dictionary page",
+                reason="not-a-dictionary-page",
+                column=leaf.name,
+            )
         count, num_bytes = page.num_values, page.header.uncompressed_page_size
         value_bytes = _VALUE_BYTES.get(leaf.type) or max(1, leaf.element.type_length or 0)
         if not count * value_bytes <= num_bytes <= MAX_DICTIONARY_BYTES:
-            raise CorruptFileError(f"it claims {count} values in {num_bytes} bytes")
-        if count == 0:  # the dictionary of a chunk of nulls
+            raise CorruptFileError(
+                f"it claims {count} values in {num_bytes} bytes",
+                reason="dictionary-value-count",
+                column=leaf.name,
+            )
+        if count == 0:  # all values of the chunk are null
             return pa.array([], self._file.leaf_types[leaf.ordinal])
         everything = every_entry_page(count, leaf.max_definition_level)
         place = ByteRange(0, len(everything))
@@ -288,14 +296,14 @@ class Dictionaries:
 
 
 def is_all_dictionary(meta: ColumnMetaData) -> bool:
-    """Whether all data pages of a chunk are proven to be dictionary-encoded.
+    """Return whether all data pages of a chunk are proven to be dictionary-encoded.
 
-    ``encoding_stats`` tell.  Without them, as in parquet-java, ``PLAIN_DICTIONARY`` with nothing but the
-    encodings of levels beside it tells, too; ``RLE_DICTIONARY`` does not, since ``PLAIN`` then stands for the
-    dictionary page as well.
+    ``encoding_stats`` prove it. Without them, as in parquet-java, ``PLAIN_DICTIONARY`` proves it if the only
+    other encodings are those of levels. ``RLE_DICTIONARY`` proves nothing, because its dictionary page is
+    ``PLAIN``.
 
     Args:
-        meta: What the footer says of the chunk.
+        meta: The metadata of the chunk.
     """
     if meta.encoding_stats:
         return dictionary_use(meta) is DictionaryUse.ALWAYS
@@ -307,14 +315,14 @@ _DICTIONARY_AND_LEVELS = {Encoding.PLAIN_DICTIONARY, Encoding.RLE, Encoding.BIT_
 
 
 def every_entry_page(count: int, max_definition_level: int) -> bytes:
-    """A data page whose values are all entries of a dictionary page, in their order.
+    """Build a data page whose values are all entries of a dictionary page, in order.
 
     Args:
-        count: Entries of the dictionary; 1 or more.
-        max_definition_level: Of the leaf; no value is null.
+        count: The number of entries in the dictionary, at least 1.
+        max_definition_level: The maximum definition level of the leaf. No value is null.
     """
     width = next(width for width in (8, 16, 32) if count <= 1 << width)
-    padded = -(-count // 8) * 8  # bit-packed runs are of eights, and so many whole bytes are as packed
+    padded = -(-count // 8) * 8  # bit-packed runs are multiples of 8 values; whole bytes need no packing
     ordinals = np.arange(padded, dtype=f"<u{width // 8}")
     ordinals[count:] = 0
     levels = bytearray()
@@ -325,21 +333,21 @@ def every_entry_page(count: int, max_definition_level: int) -> bytes:
     thrift.write_varint(values, padded // 8 << 1 | 1)  # one run of packed ordinals
     values += ordinals.tobytes()
     size = len(levels) + len(values)
-    # version 2, since its pages may stay uncompressed in a compressed chunk
+    # version 2, because such a page may be uncompressed in a compressed chunk
     header = DataPageHeaderV2(count, 0, count, Encoding.RLE_DICTIONARY, len(levels), 0, is_compressed=False)
     page = PageHeader(PageType.DATA_PAGE_V2, size, size, data_page_header_v2=header)
     return thrift.serialize(page) + levels + values
 
 
 def _can_be_read(chunk: ColumnChunk) -> bool:
-    """Whether a chunk lies in this file, in plain bytes, and its dictionary holds all of its values."""
+    """Return whether a chunk is in this file and unencrypted, and its dictionary has all of its values."""
     if chunk.meta_data is None or chunk.file_path or chunk.crypto_metadata is not None:
         return False
     return is_all_dictionary(chunk.meta_data)
 
 
 def _affordable(costs: Mapping[ByteRange, int], most: int) -> set[ByteRange]:
-    """What is left when the dearest go, one after the other, until the rest costs less than ``most``."""
+    """Drop the most expensive ranges until the rest costs less than ``most``."""
     total = sum(costs.values())
     kept = sorted(costs, key=lambda place: costs[place])
     while kept and total >= most:
@@ -347,8 +355,8 @@ def _affordable(costs: Mapping[ByteRange, int], most: int) -> set[ByteRange]:
     return set(kept)
 
 
-def _parts(places: Sequence[ByteRange]) -> Iterator[list[ByteRange]]:
-    """The places in their order, in lists of not too many bytes."""
+def split_batches(places: Sequence[ByteRange]) -> Iterator[list[ByteRange]]:
+    """Split ranges, in order, into lists of at most `MAX_HELD_BYTES` where possible."""
     part: list[ByteRange] = []
     part_bytes = 0
     for place in places:

@@ -1,14 +1,14 @@
-"""Distinct values: which values occur, and in which granules.
+"""The distinct values of a column, and the granules of each value.
 
-The payload (see `intarsia.indexes.granules`) has a row for each value::
+The payload (see `intarsia.indexes.granules`) has one row per value::
 
     value     the column's plain type   distinct values in ascending order, then null if any row is null
-    granules  list<uint32>              ordinals of the granules that hold the value, ascending
+    granules  list<uint32>              ordinals of the granules that contain the value, ascending
 
-The schema's metadata has the key ``unlisted``: uint32, the granules that hold more values than the limit, and
-therefore cannot be skipped.
+The schema's metadata has the key ``unlisted``: the ordinals, as uint32, of the granules with more values than
+the limit, which cannot be skipped.
 
-With the layout ``"datafusion"`` the payload is that of `intarsia.format.datafusion`.
+With the layout ``"datafusion"`` the payload is a block of `intarsia.format.datafusion`.
 """
 
 from __future__ import annotations
@@ -41,38 +41,37 @@ from intarsia.predicate.bound import BoundNull, Condition
 from intarsia.predicate.evaluate import condition_mask
 from intarsia.rows.selection import Rows, RowSelection
 
-#: A granule whose distinct values take more than this is recorded as "cannot skip", however few they are.
+#: A granule whose distinct values take more bytes is unlisted and cannot be skipped.
 MAX_GRANULE_BYTES = 16 << 20
 
-#: What all granules together may take; the index is built in six times as much memory.
+#: The maximum size of the values of all granules. Building takes six times as much memory.
 MAX_BYTES = 96 << 20
 
-#: If the user does not say, a granule lists so many distinct values, or as many as half of its rows, but not
-#: more than the greatest: where values hardly repeat, a list of them weighs as much as it could save.
-_FEW_VALUES, _PART_OF_ROWS, _MOST_VALUES = 1_000, 2, 10_000
+#: By default a granule lists half as many distinct values as it has rows, within this minimum and maximum. If
+#: values hardly repeat, a list of them is as large as the data that it could save.
+_MIN_LISTED, _ROWS_PER_LISTED, _MAX_LISTED = 1_000, 2, 10_000
 
 
 @dataclass(frozen=True)
 class Distinct:
-    """The distinct values of a column, per page, row group or file.
+    """The distinct values of a column, per granule.
 
-    It prunes every predicate on its column, since the predicate is evaluated on the values
-    themselves: ``=``, ``IN``, ``NOT IN``, ``<>``, ``IS NULL``, ranges and ``LIKE`` alike.
+    It prunes every condition on its column, because the condition is evaluated on the values themselves:
+    ``=``, ``IN``, ``NOT IN``, ``<>``, ``IS NULL``, ranges and ``LIKE``.
 
     Args:
-        column: The column, dotted if it is nested; it may not lie in a list or map.
+        column: The column, dotted if it is nested. It must not be inside a list or a map.
         granularity: ``"page"``, ``"row_group"``, ``"file"``, or a number of rows.
-        max_values: A granule with more distinct values than this is recorded as "cannot skip"; so is one
-            whose values take more than 16 MiB. None: half of the granule's rows, but 1,000 in any case
-            and 10,000 at most (DataFusion's form: 10,000). All granules together may list 96 MiB; beyond that
-            the index is refused.
-        layout: ``"granules"``; or ``"datafusion"``, the form that the example of DataFusion's blog reads: the
-            values of the file, whose offset stands in the footer key ``distinct_index_offset``. That form
-            is about a text column of the whole file (``granularity`` is then ``"file"``), says nothing of
-            nulls, so that it judges no ``IS NULL``, and a file has at most one. What it cannot hold is
-            refused: more than ``max_values`` values, values with a newline. A file in which another program
-            has laid such values keeps them and its key: attaching compares them with the column's, and
-            refuses if they are others.
+        max_values: The maximum number of distinct values of a granule. A granule with more values, or with
+            values of more than 16 MiB, cannot be skipped. By default the limit is half of the granule's rows,
+            at least 1,000 and at most 10,000 (10,000 in DataFusion's layout). If the values of all granules
+            take more than 96 MiB, the index is rejected.
+        layout: ``"granules"``, or ``"datafusion"`` for the format of the example in DataFusion's blog: the
+            values of the file, with their offset in the footer key ``distinct_index_offset``. This format
+            needs a text column, implies ``granularity="file"``, and does not evaluate ``IS NULL``. A file
+            has at most one. More than ``max_values`` values, or a value with a newline, are rejected. If
+            another program has already written the format to a file, its block and key are kept: `attach`
+            compares the values with the column, and rejects the index if they differ.
 
     Example:
         >>> import intarsia as ia
@@ -89,7 +88,7 @@ class Distinct:
     layout: str = "granules"
 
     def __post_init__(self) -> None:
-        """Parameters are checked at once; the default granularity is that of the layout."""
+        """Check the parameters, and replace the default granularity by that of the layout."""
         check_choice(self, "layout", "granules", "datafusion")
         check_granularity(self)
         if self._is_datafusion and self.granularity == "page":
@@ -98,7 +97,9 @@ class Distinct:
             check_integer(self, "max_values", 0)
         if self._is_datafusion and self.granularity != "file":
             raise IndexBuildError(
-                f"Distinct: granularity is {self.granularity!r}, and DataFusion's form knows 'file' only"
+                f"Distinct: granularity is {self.granularity!r}, and DataFusion's layout only has 'file'",
+                reason="invalid-granularity",
+                column=self.column,
             )
 
     @property
@@ -107,11 +108,11 @@ class Distinct:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The one column."""
+        """The indexed column."""
         return (self.column,)
 
     def build(self, chunk: ColumnData) -> bytes:
-        """The payload for a file; see the module's text."""
+        """Build the payload. The module docstring describes it."""
         edges = chunk.layout.edges(self.granularity, self.column)
         value_type = refuse_nested(self, self.column, chunk.type_of(self.column))
         granules = _Granules(self._limits(edges))
@@ -120,54 +121,56 @@ class Distinct:
             for row, piece in encoded_batches(chunk, self.column)
         )
         for granule, piece in cut_at_edges(edges, batches):
-            if pa.types.is_dictionary(piece.type):  # the entries that occur, two of them perhaps alike
+            if pa.types.is_dictionary(piece.type):  # keeps only used entries, which may have duplicates
                 piece = comparison_array(pc.unique(piece), value_type)
             granules.add(granule, piece)
         batch, unlisted = granules.finish(value_type)
         if self._is_datafusion:
             if unlisted:
                 raise IndexBuildError(
-                    f"Distinct: {self.column!r} has more than {granules.limits[0]} distinct values, or over "
-                    f"{MAX_GRANULE_BYTES:,} bytes of them, and DataFusion's form lists all or none: raise "
-                    "max_values, or leave layout out"
+                    f"Distinct: {self.column!r} has more than {granules.limits[0]} distinct values, or more "
+                    f"than {MAX_GRANULE_BYTES:,} bytes of them, and DataFusion's layout must list all; "
+                    "increase max_values, or omit layout",
+                    reason="too-many-values",
+                    column=self.column,
                 )
             return build_block(self.column, batch.column("value"))
         return serialize_granules(batch, edges, self.granularity, {b"unlisted": unlisted})
 
     def _limits(self, edges: Rows) -> Rows:
-        """How many distinct values each granule lists."""
+        """Return the maximum number of distinct values of each granule."""
         num_rows = np.diff(edges)
         if self.max_values is not None:
             return np.full_like(num_rows, self.max_values)
-        few = _MOST_VALUES if self._is_datafusion else _FEW_VALUES
-        return np.asarray(np.clip(num_rows // _PART_OF_ROWS, few, _MOST_VALUES), dtype=np.int64)
+        least = _MAX_LISTED if self._is_datafusion else _MIN_LISTED
+        return np.asarray(np.clip(num_rows // _ROWS_PER_LISTED, least, _MAX_LISTED), dtype=np.int64)
 
     def footer_keys(self, payload_offset: int) -> Mapping[bytes, bytes]:
-        """The key by which DataFusion's example finds the values."""
+        """Return the key by which DataFusion's example finds the values."""
         return {DATAFUSION_KEY: b"%d" % payload_offset} if self._is_datafusion else {}
 
     def difference(self, payload: bytes, file: ParquetInput) -> str | None:
-        """Why the values that another program laid into the file are not those of the column."""
+        """Compare the values of the column with those that another program wrote to the file."""
         reason = difference(payload, file)
-        return None if reason is None else f"{reason}; leave layout out, and no key is needed"
+        return None if reason is None else f"{reason}; omit layout, which needs no footer key"
 
     def shortfall(self, payload: bytes, layout: Layout) -> str | None:
-        """Why most rows are never skipped by it; None if they may be."""
+        """Return why most rows can never be skipped, or None."""
         if self._is_datafusion or not lists_little(payload, layout.edges(self.granularity, self.column)):
             return None
         limit = "" if self.max_values is None else f" (max_values={self.max_values})"
-        return f"most rows are in granules with too many distinct values to list, or too long ones{limit}"
+        return f"most rows are in granules with too many or too long distinct values to list{limit}"
 
     def can_prune(self, predicate: Condition) -> bool:
-        """DataFusion's form says nothing of nulls."""
+        """Return whether the condition can be evaluated. DataFusion's layout has no nulls."""
         return not (self._is_datafusion and isinstance(predicate, BoundNull))
 
     def lists_values(self, predicate: Condition) -> bool:
-        """Whatever it judges, it judges by the values."""
+        """Return whether the condition can be evaluated, because it is evaluated on the values."""
         return self.can_prune(predicate)
 
     def open(self, payload: bytes, layout: Layout) -> OpenDistinct | OpenLines:
-        """The values and where they occur."""
+        """Open the values and their granules."""
         if self._is_datafusion:
             return open_block(payload, layout)
         name = f"Distinct({self.column!r})"
@@ -176,22 +179,22 @@ class Distinct:
             unlisted = np.frombuffer(found.metadata[b"unlisted"], dtype="<u4")
             values, lists = found.batch.column("value"), found.batch.column("granules")
             if not pa.types.is_list(lists.type) or lists.type.value_type != pa.uint32() or lists.null_count:
-                raise ValueError(f"its granules are {lists.type}, or null")
+                raise ValueError(f"its granules have the type {lists.type}, or are null")
             granules = lists.flatten().to_numpy()
         except (pa.ArrowException, KeyError, ValueError) as error:
             raise found.damaged(error) from error
         highest = max(granules.max(initial=0), unlisted.max(initial=0))
-        num_told = len(granules) + len(unlisted)
-        # granules of so many rows have a value each, be it null
-        is_too_little = isinstance(self.granularity, int) and num_told < found.num_granules
-        if is_too_little or (num_told and highest >= found.num_granules):
+        num_entries = len(granules) + len(unlisted)
+        # granules of a number of rows are not empty, so each has at least one value, which may be null
+        has_gaps = isinstance(self.granularity, int) and num_entries < found.num_granules
+        if has_gaps or (num_entries and highest >= found.num_granules):
             raise found.other_rows()
         return OpenDistinct(found.edges, values, np.asarray(lists.offsets.to_numpy()), granules, unlisted)
 
 
 @dataclass(frozen=True)
 class OpenDistinct:
-    """Values, and for value ``i`` the granules ``granules[offsets[i]:offsets[i + 1]]``."""
+    """The distinct values. Value ``i`` occurs in the granules ``granules[offsets[i]:offsets[i + 1]]``."""
 
     edges: Rows
     values: pa.Array
@@ -200,22 +203,24 @@ class OpenDistinct:
     unlisted: npt.NDArray[np.uint32]
 
     def candidate_rows(self, predicate: Condition) -> RowSelection | None:
-        """Rows of the granules that hold a value which meets the predicate."""
+        """Return the rows of the granules with a matching value."""
         hit = self._granules_with(self._matches(predicate))
         hit[self.unlisted] = True
         return granule_rows(self.edges, hit)
 
     def certain_rows(self, predicate: Condition) -> RowSelection | None:
-        """Rows of the granules that hold no value but those which meet the predicate."""
+        """Return the rows of the granules in which all values match."""
         missed = self._granules_with(~self._matches(predicate))
         missed[self.unlisted] = True
         return granule_rows(self.edges, ~missed)
 
     def _matches(self, predicate: Condition) -> npt.NDArray[np.bool_]:
-        if isinstance(predicate, BoundNull):  # nulls are the same in every type
+        if isinstance(predicate, BoundNull):  # IS NULL does not depend on the type
             predicate = replace(predicate, type=self.values.type)
-        if not compares_alike(self.values.type, predicate.type):  # pyarrow may crash on casts of wild types
-            raise IndexPayloadError(f"it holds values of type {self.values.type}, not {predicate.type}")
+        if not compares_alike(self.values.type, predicate.type):  # pyarrow may crash on arbitrary casts
+            raise IndexPayloadError(
+                f"it contains values of type {self.values.type}, not {predicate.type}", reason="type-mismatch"
+            )
         return np.asarray(condition_mask(predicate, self.values).to_numpy(zero_copy_only=False), dtype=bool)
 
     def _granules_with(self, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
@@ -225,7 +230,7 @@ class OpenDistinct:
 
 
 class _Granules:
-    """Gathers ``(value, granule)`` pairs as the column goes by."""
+    """Collects ``(value, granule)`` pairs while the column is read."""
 
     def __init__(self, limits: Rows) -> None:
         self.limits = limits
@@ -233,12 +238,12 @@ class _Granules:
         self.ordinals: list[npt.NDArray[np.uint32]] = []
         self.unlisted: list[int] = []
         self.num_bytes = 0
-        self._pending: pa.Array | None = None  # distinct values so far of the granule that is still open
+        self._pending: pa.Array | None = None  # the distinct values of the current granule so far
         self._granule = 0
         self._is_too_much = False
 
     def add(self, granule: int, piece: pa.Array) -> None:
-        """Take values of a granule; granules come in order."""
+        """Add values of a granule. Granules must be in order."""
         if granule != self._granule:
             self._flush()
             self._granule = granule
@@ -248,7 +253,7 @@ class _Granules:
     def _take(self, found: pa.Array) -> None:
         if self._pending is not None and found.nbytes <= MAX_GRANULE_BYTES:
             found = pc.unique(pa.concat_arrays([self._pending, found]))
-        # more than the limit is not kept, so a granule as large as a file stays small in memory
+        # values beyond the limit are dropped, so memory stays bounded for a granule as large as a file
         self._is_too_much = len(found) > self.limits[self._granule] or found.nbytes > MAX_GRANULE_BYTES
         self._pending = None if self._is_too_much else found
 
@@ -263,11 +268,12 @@ class _Granules:
         if self.num_bytes > MAX_BYTES:
             raise IndexBuildError(
                 f"Distinct: the values of all granules take more than {MAX_BYTES:,} bytes; use larger "
-                "granules, a smaller max_values, or BloomGranule"
+                "granules, a smaller max_values, or BloomGranule",
+                reason="index-too-large",
             )
 
     def finish(self, value_type: pa.DataType) -> tuple[pa.RecordBatch, bytes]:
-        """The batch of the payload, and ``unlisted``."""
+        """Return the batch of the payload, and ``unlisted``."""
         self._flush()
         stored = sortable_type(value_type)
         values = pa.concat_arrays([pa.array([], stored), *self.values])
@@ -285,7 +291,7 @@ class _Granules:
 
 
 def _group(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Distinct values in ascending order (null last), where each one's run begins, and the sorting order."""
+    """Return the distinct values in ascending order (null last), the start of each run, and the order."""
     encoded = pc.dictionary_encode(values, null_encoding="encode")
     ranks = pc.array_sort_indices(encoded.dictionary).to_numpy()  # null comes last
     rank_of = np.empty(len(ranks), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The indexes inlaid in a file: found in its directory, checked, read and opened."""
+"""The embedded indexes of a file: find them in the directory, check, read and open them."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ from intarsia.predicate.bound import Condition, Path
 from intarsia.rows.bounds import Bools
 from intarsia.storage import ByteRange
 
-#: About what it costs to probe an index that is not read whole, and what each further value adds.
+#: The approximate cost of a lookup in a `ProbedIndex`, and of each further value.
 PROBE_BYTES = 8 * 1024
 PROBED_VALUE_BYTES = 1024
 
-#: Trying so many values takes less time than decoding them, which is what it saves in each row group.
+#: Testing this many integers takes less time than decoding a row group, which it may save.
 TRIED_VALUES_PER_ROW_GROUP = 1 << 15
 MAX_TRIED_VALUES = 1 << 20
 
@@ -53,11 +53,11 @@ MAX_TRIED_VALUES = 1 << 20
 class EmbeddedIndexes:
     """The embedded indexes of one file.
 
-    What is stale, damaged or unknown is noted in ``file.ignored`` and is then absent (contract C2).
+    Stale, damaged and unknown indexes are ignored, with a note in ``file.ignored`` (contract C2).
 
     Args:
         file: The file.
-        budget: How much memory the indexes that are opened may take; one of their own if it is left out.
+        budget: The memory budget of the opened indexes. By default they have a separate one.
     """
 
     def __init__(self, file: ParquetInput, budget: ExpansionBudget | None = None) -> None:
@@ -67,24 +67,24 @@ class EmbeddedIndexes:
         self._opened: dict[str, OpenIndex | None] = {}
 
     def close(self) -> None:
-        """Give back what the opened indexes took of the budget; they are not used again."""
+        """Drop the opened indexes and return their memory to the budget."""
         self._opened.clear()
         self._budget.give_back()
 
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
-        """The entries of the directory, those that cost least to read first."""
+        """The entries of the directory, the cheapest to read first."""
         directory = self._file.directory
         return () if directory is None else tuple(sorted(directory.entries, key=self.cost_bytes))
 
     def cost_bytes(self, entry: Entry) -> int:
-        """About how many bytes have to be read to ask an index."""
+        """Estimate the number of bytes that an evaluation of the index reads."""
         if entry.inline is not None:
             return 0
         return min(entry.length, PROBE_BYTES) if isinstance(self.index(entry), ProbedIndex) else entry.length
 
     def index(self, entry: Entry) -> Any:
-        """The object that was attached; None if its kind is unknown here, or newer than what is known."""
+        """Return the attached index object, or None if its kind or version is unknown."""
         if entry.name not in self._indexes:
             found = find_index(entry)
             if found.reason is not None:
@@ -93,7 +93,7 @@ class EmbeddedIndexes:
         return self._indexes[entry.name]
 
     def can_prune(self, entry: Entry, predicate: Condition) -> bool:
-        """Whether it is worth reading an index for a predicate."""
+        """Return whether an index is worth reading for a condition."""
         if predicate.path not in entry.columns:
             return False
         index = self.index(entry)
@@ -102,18 +102,18 @@ class EmbeddedIndexes:
         return bool(answer_of(self._file, entry.name, partial(index.can_prune, predicate)))
 
     def lists_values(self, predicate: Condition) -> bool:
-        """Whether an index knows the values that occur, so that dictionary pages tell no more."""
+        """Return whether an index has all distinct values, so that dictionary pages cannot exclude more."""
         return any(
             isinstance(index, ListsValues) and self._says(entry, partial(index.lists_values, predicate))
             for entry, index, _ in self._about(predicate.path)
         )
 
     def estimators(self, predicate: Condition, most_bytes: int) -> Iterator[tuple[str, EstimatingIndex]]:
-        """Indexes that estimate how many rows match: those about its column, then those about none.
+        """Open the indexes that estimate matching rows: those of the column first, then those of whole rows.
 
         Args:
-            predicate: What is asked for.
-            most_bytes: An index that takes more than so many bytes to read is left out.
+            predicate: The condition.
+            most_bytes: The maximum number of bytes to read for an index.
 
         Yields:
             The name of an entry, and the opened index.
@@ -129,19 +129,19 @@ class EmbeddedIndexes:
                     yield entry.name, opened
 
     def summarizers(self, path: Path) -> Iterator[tuple[Entry, str]]:
-        """Indexes that could say what granules of a column come to, and what they call the column."""
+        """Yield the indexes with summaries of a column, each with its name of the column."""
         for entry, index, column in self._about(path):
             if isinstance(index, Summarizes) and self._says(entry, partial(index.can_summarize, column)):
                 yield entry, column
 
     def sketchers(self, path: Path) -> Iterator[Entry]:
-        """Indexes that could have sketches of a column's distinct values."""
+        """Yield the indexes with sketches of a column's distinct values."""
         for entry, index, column in self._about(path):
             if isinstance(index, Sketches) and self._says(entry, partial(index.can_sketch, column)):
                 yield entry
 
     def sampler(self) -> tuple[Entry, int] | None:
-        """An index that keeps some rows, and how many; None if there is none."""
+        """Return the index with a sample of rows and the size of the sample, or None."""
         for entry in self.entries:
             index = self.index(entry)
             if isinstance(index, Samples):
@@ -151,14 +151,14 @@ class EmbeddedIndexes:
         return None
 
     def open_sketches(self, entry: Entry) -> SketchingIndex | None:
-        """One of `sketchers`, opened; None if it has no sketches of this file after all."""
+        """Open one of `sketchers`, or return None if its sketches are not of this file."""
         index = self.open(entry)
         if not isinstance(index, SketchingIndex):
             return None
         return answer_of(self._file, entry.name, partial(_checked_sketches, index, self._file))
 
     def open_sample(self, entry: Entry) -> SamplingIndex | None:
-        """The `sampler`, opened; None if it has no sample of this file after all."""
+        """Open the `sampler`, or return None if its sample is not of this file."""
         index = self.open(entry)
         if not isinstance(index, SamplingIndex):
             return None
@@ -173,10 +173,10 @@ class EmbeddedIndexes:
         return bool(answer_of(self._file, entry.name, ask))
 
     def read(self, entry: Entry) -> bytes:
-        """The payload of an entry.
+        """Read the payload of an entry.
 
         Raises:
-            IndexPayloadError: If its bytes are not those that were written.
+            IndexPayloadError: The bytes are not those that were written.
         """
         if entry.inline is not None:
             check_payload(entry.inline, entry.xxh3)
@@ -192,7 +192,7 @@ class EmbeddedIndexes:
         return directory
 
     def open(self, entry: Entry) -> OpenIndex | None:
-        """An entry as an index that can be asked; None if it cannot be believed or is of an unknown kind."""
+        """Open an entry, or return None if it is not trusted or its kind is unknown."""
         if entry.name not in self._opened:
             self._opened[entry.name] = self._open(entry)
         return self._opened[entry.name]
@@ -211,7 +211,7 @@ class EmbeddedIndexes:
             try:
                 self._budget.take(payload)
             except ValueError as error:
-                raise IndexPayloadError(str(error)) from error
+                raise IndexPayloadError(str(error), reason="over-budget") from error
             found: OpenIndex = index.open(payload, layout)
             return found
 
@@ -225,7 +225,7 @@ def _num_sampled(index: Samples, file: ParquetInput) -> int:
 def _checked_sketches(index: SketchingIndex, file: ParquetInput) -> SketchingIndex:
     edges = index.edges
     if edges[0] != 0 or edges[-1] != file.footer.num_rows or (np.diff(edges) < 0).any():
-        raise IndexPayloadError("its granules are not those of the file")
+        raise IndexPayloadError("its granules are not those of the file", reason="other-rows")
     return index
 
 
@@ -233,15 +233,17 @@ def _checked_sample(index: SamplingIndex, file: ParquetInput) -> SamplingIndex:
     ordinals, rows = index.ordinals, index.rows
     is_ascending = len(ordinals) == len(rows) and bool((np.diff(ordinals) > 0).all())
     if not is_ascending or (len(rows) and not 0 <= ordinals[0] <= ordinals[-1] < file.footer.num_rows):
-        raise IndexPayloadError("its rows are not those of the file")
+        raise IndexPayloadError("its rows are not those of the file", reason="other-rows")
     here = file.arrow_schema
     if (here.names, here.types) != (rows.schema.names, rows.schema.types):
-        raise IndexPayloadError("it has other columns than the file, or columns of other types")
+        raise IndexPayloadError(
+            "its columns, or their types, are not those of the file", reason="other-columns"
+        )
     return index
 
 
 class EntryProof:
-    """An embedded index as a proof; it is free if its payload stands in the directory.
+    """An embedded index as a proof. It is free if its payload is inline in the directory.
 
     Args:
         file: The file.
@@ -254,19 +256,19 @@ class EntryProof:
         self._embedded = embedded
         self._entry = entry
         self.name = entry.name
-        #: what is probed finds rows, and seldom knows of others that surely match
+        #: a probed index finds candidate rows, and rarely proves that rows match
         self.is_lookup = isinstance(embedded.index(entry), ProbedIndex)
-        #: granules of pages have the pages that were read when it was built
+        #: page granules are those read at build time, not those of the page index
         self.counts_pages = False
 
     def reach(self, condition: Condition) -> Bools | None:
-        """Every row group, if the index can judge the condition at all."""
+        """Return every row group, if the index can evaluate the condition."""
         if not self._embedded.can_prune(self._entry, condition):
             return None
         return np.ones(len(self._file.footer.metadata.row_groups), dtype=bool)
 
     def cost(self, wanted: Wanted) -> Cost:
-        """The payload, or what it takes to probe it for each value."""
+        """Return the cost of the payload, or of probing it for each value."""
         if self._entry.inline is not None:
             return Cost(0, 0)
         if not self.is_lookup:
@@ -276,14 +278,14 @@ class EntryProof:
         return Cost(min(num_bytes, self._entry.length), 2 * num_values)
 
     def ask(self, wanted: Wanted, stakes: Stakes) -> Iterator[Told]:  # noqa: ARG002
-        """Open the index, if that was not done yet, and judge conditions by it."""
+        """Open the index, unless it is open, and evaluate conditions with it."""
         index = self._embedded.open(self._entry)
         if index is not None:
             for told in judge(self._file, self.name, index, wanted):
                 yield self._made_sure(index, told)
 
     def _made_sure(self, index: OpenIndex, told: Told) -> Told:
-        """The same, its candidates certain if the column has no other value that could be taken for them."""
+        """Make the candidates certain if no other value in the column's range is a false positive."""
         possible = told.possible
         if possible is None or possible.is_empty or told.certain is not None:
             return told
@@ -303,12 +305,13 @@ class EntryProof:
 
 @dataclass(frozen=True)
 class FoundIndex:
-    """The object that was attached, or what keeps it from being made.
+    """The attached index object, or why it cannot be constructed.
 
     Attributes:
-        index: The object, of the class of the entry's kind and with its parameters; None if it cannot be.
-        fault: Why there is none: nobody knows its kind, a later version wrote it, or its parameters are none.
-        reason: The same in words.
+        index: The object, with the class of the entry's kind and the entry's parameters, or None.
+        fault: Why there is no object: the kind is unknown, a later version wrote the entry, or its parameters
+            are not valid.
+        reason: The same as a sentence fragment.
     """
 
     index: Any
@@ -317,38 +320,41 @@ class FoundIndex:
 
 
 def find_index(entry: Entry) -> FoundIndex:
-    """The object that was attached, out of its entry."""
+    """Construct the attached index object from its entry."""
     cls = find_index_class(entry.kind)
     if cls is None:
         return FoundIndex(None, "kind-unknown", why_unknown(entry.kind))
     if entry.kind_version > cls.version:
-        return FoundIndex(None, "newer", f"it has version {entry.kind_version}, known is {cls.version}")
+        detail = f"it has version {entry.kind_version}, and the latest known version is {cls.version}"
+        return FoundIndex(None, "newer", detail)
     try:
         index = cls(**entry.parameters)
         names = tuple(index.columns)
         granularity = getattr(index, "granularity", entry.granularity)
-    except Exception as error:  # noqa: BLE001 - the class may be anybody's
-        return FoundIndex(None, "damaged", f"its parameters are not those of its kind: {error}")
+    except Exception as error:  # noqa: BLE001 - the class may come from any package
+        return FoundIndex(None, "damaged", f"its parameters are not valid for its kind: {error}")
     if names != entry.column_names or granularity != entry.granularity:
-        reason = "its parameters are about other columns or granules than the directory says"
-        return FoundIndex(None, "damaged", reason)
+        detail = "its parameters name other columns or granules than the directory"
+        return FoundIndex(None, "damaged", detail)
     return FoundIndex(index)
 
 
 def blob_range(directory: Directory, entry: Entry) -> ByteRange:
-    """Where a blob lies.
+    """Return the location of a blob.
 
     Raises:
-        IndexPayloadError: If that is not among the bytes that were added.
+        IndexPayloadError: The location is outside the bytes that `attach` added.
     """
     stop = entry.offset + entry.length
     if not directory.original_length <= entry.offset < stop <= directory.region_stop:
-        raise IndexPayloadError(f"bytes {entry.offset} to {stop} lie outside the file's indexes")
+        raise IndexPayloadError(
+            f"bytes {entry.offset} to {stop} are outside the file's indexes", reason="range-outside-indexes"
+        )
     return ByteRange(entry.offset, stop)
 
 
 class _ProbedPayload:
-    """A payload in its file; the header before it is checked along with the first ranges that are read."""
+    """A payload that is read in parts. The first read also reads and checks the preceding header."""
 
     def __init__(self, file: ParquetInput, directory: Directory, entry: Entry) -> None:
         self._file = file
@@ -359,7 +365,7 @@ class _ProbedPayload:
         self.num_bytes = entry.payload_bytes
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
-        """The bytes of each range, counted from the payload's first byte."""
+        """Read ranges, relative to the payload's first byte."""
         places = [self._in_file(place) for place in ranges]
         if self._is_checked:
             return self._file.source.read_ranges(places)
@@ -371,5 +377,7 @@ class _ProbedPayload:
 
     def _in_file(self, place: ByteRange) -> ByteRange:
         if not 0 <= place.start <= place.stop <= self.num_bytes:
-            raise IndexPayloadError(f"bytes {place.start} to {place.stop} lie outside the payload")
+            raise IndexPayloadError(
+                f"bytes {place.start} to {place.stop} are outside the payload", reason="range-outside-payload"
+            )
         return ByteRange(place.start + self._start, place.stop + self._start)

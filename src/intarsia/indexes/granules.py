@@ -1,9 +1,9 @@
-"""Granules: what the indexes share that say something of each granule of a column.
+"""Shared code of the indexes with one entry per granule of a column.
 
-Their payload is an Arrow IPC stream (zstd) of one record batch.  Its schema's metadata has the key ``edges``
-where the granules are pages, since a footer does not tell those: int64, little-endian, the first row of
-each granule in the file's numbering, and the number of rows at the end.  Edges of other granules follow
-from the footer and the granularity.
+Their payload is an Arrow IPC stream (zstd) of one record batch. If the granules are pages, the schema
+metadata has the key ``edges``, because the footer does not contain page boundaries: the first row of each
+granule, then the number of rows, as little-endian int64. Edges of other granules follow from the footer and
+the granularity.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _EDGES = b"edges"
 
 @dataclass(frozen=True)
 class GranulePayload:
-    """A payload that was opened.
+    """An opened payload.
 
     Attributes:
-        batch: What the index keeps; validated in full.
+        batch: The contents of the index, fully validated.
         metadata: The schema's metadata.
-        num_granules: How many granules there are, by the payload where they are pages, else by the footer:
-            to be compared with what the payload has before `edges` is asked for.
+        num_granules: The number of granules, from the payload if they are pages, else from the footer.
+            Compare it with the contents before `edges` is used.
     """
 
     batch: pa.RecordBatch
@@ -45,10 +45,10 @@ class GranulePayload:
 
     @cached_property
     def edges(self) -> Rows:
-        """First row of each granule, and the number of rows at the end.
+        """The first row of each granule, then the number of rows.
 
         Raises:
-            IndexPayloadError: If the payload is about other rows, or there are too many granules.
+            IndexPayloadError: The payload describes other rows, or there are too many granules.
         """
         if self._granularity == "page":
             edges = np.frombuffer(self.metadata[_EDGES], dtype="<i8").astype(np.int64)
@@ -67,12 +67,14 @@ class GranulePayload:
         return edges
 
     def other_rows(self) -> IndexPayloadError:
-        """What to raise if the payload does not fit the granules."""
-        return IndexPayloadError(f"the payload of {self._name} is about other rows")
+        """Return the error for a payload that does not agree with the granules of the file."""
+        return IndexPayloadError(f"the payload of {self._name} describes other rows", reason="other-rows")
 
-    def damaged(self, reason: object) -> IndexPayloadError:
-        """What to raise if the payload is not as it was built."""
-        return IndexPayloadError(f"the payload of {self._name} is damaged: {reason}")
+    def damaged(self, detail: object) -> IndexPayloadError:
+        """Return the error for a payload that is not as it was built."""
+        return IndexPayloadError(
+            f"the payload of {self._name} is damaged: {detail}", reason="damaged-payload"
+        )
 
 
 def serialize_granules(
@@ -81,21 +83,24 @@ def serialize_granules(
     granularity: Granularity,
     metadata: Mapping[bytes, bytes] | None = None,
 ) -> bytes:
-    """The payload of an index.
+    """Serialize the payload of an index.
 
     Args:
-        batch: What it keeps.
+        batch: The contents of the index.
         edges: `Layout.edges` of its granularity.
-        granularity: Its granularity.
-        metadata: More for the schema's metadata.
+        granularity: The granularity of the index.
+        metadata: Further entries for the schema's metadata.
 
     Raises:
-        IndexBuildError: If `parse_granules` would not open it: text that is no UTF-8, or too much of all.
+        IndexBuildError: `parse_granules` would reject the payload, because text is not UTF-8 or the payload
+            is too large.
     """
     try:
         batch.validate(full=True)
     except pa.ArrowInvalid as error:
-        raise IndexBuildError(f"values cannot be kept in an index: {error}") from error
+        raise IndexBuildError(
+            f"values cannot be stored in an index: {error}", reason="invalid-values"
+        ) from error
     entries = dict(metadata or {})
     if granularity == "page":
         entries[_EDGES] = np.asarray(edges, dtype="<i8").tobytes()
@@ -108,7 +113,9 @@ def serialize_granules(
     try:
         check_expanded(payload)
     except ValueError as error:
-        raise IndexBuildError(f"an index is too large: {error}; use larger granules") from error
+        raise IndexBuildError(
+            f"an index is too large: {error}; use larger granules", reason="index-too-large"
+        ) from error
     return payload
 
 
@@ -121,18 +128,18 @@ def parse_granules(
     *,
     has_row_each: bool = False,
 ) -> GranulePayload:
-    """Open what `serialize_granules` made.
+    """Parse a payload from `serialize_granules`.
 
     Args:
         payload: The bytes.
-        layout: Where rows lie in the file.
+        layout: The row ranges of the file.
         granularity: The index's granularity.
-        name: The index, for messages.
-        schema: What its batches have, apart from metadata; None if that differs from file to file.
-        has_row_each: Whether the batch has a row for each granule.
+        name: The name of the index, for messages.
+        schema: The schema of the batch, apart from metadata. None if it differs between files.
+        has_row_each: Whether the batch has one row per granule.
 
     Raises:
-        IndexPayloadError: If the payload is damaged, or about other rows.
+        IndexPayloadError: The payload is damaged, or describes other rows.
     """
     try:
         check_expanded(payload)
@@ -140,14 +147,16 @@ def parse_granules(
             batch = reader.read_next_batch()
         batch.validate(full=True)
         if schema is not None and not batch.schema.equals(schema):
-            raise ValueError("its columns are others")
+            raise ValueError("it has other columns")
         metadata = batch.schema.metadata or {}
         if granularity == "page":
             num_granules = len(np.frombuffer(metadata[_EDGES], dtype="<i8")) - 1
         else:
             num_granules = layout.num_granules(granularity, "")
     except (pa.ArrowException, ColumnNotFoundError, KeyError, ValueError, OSError, StopIteration) as error:
-        raise IndexPayloadError(f"the payload of {name} is damaged: {error}") from error
+        raise IndexPayloadError(
+            f"the payload of {name} is damaged: {error}", reason="damaged-payload"
+        ) from error
     found = GranulePayload(batch, metadata, num_granules, layout, granularity, name)
     if has_row_each and batch.num_rows != num_granules:
         raise found.other_rows()
@@ -155,7 +164,7 @@ def parse_granules(
 
 
 def refuse_nested(index: object, column: str, type_: pa.DataType) -> pa.DataType:
-    """The type that values of a column are compared in; it may have no fields.
+    """Return the comparison type of a column that must not be nested.
 
     Args:
         index: The index, for the message.
@@ -163,23 +172,27 @@ def refuse_nested(index: object, column: str, type_: pa.DataType) -> pa.DataType
         type_: Its type.
 
     Raises:
-        IndexBuildError: If it is nested.
+        IndexBuildError: The type is nested.
     """
     plain = comparison_type(type_)
     if pa.types.is_nested(plain):
-        raise IndexBuildError(f"{type(index).__name__}: {column!r} is a {plain}; name one of its fields")
+        raise IndexBuildError(
+            f"{type(index).__name__}: {column!r} is a {plain}; name one of its fields",
+            reason="nested-column",
+            column=column,
+        )
     return plain
 
 
 def compared_batches(chunk: ColumnData, column: str) -> Iterator[tuple[int, pa.Array | pa.ChunkedArray]]:
-    """A column from its first row to its last, in the type that its values are compared in.
+    """Read a column from its first row to its last in its comparison type.
 
     Args:
         chunk: The columns of a file.
         column: The column, dotted.
 
     Yields:
-        The first row of a piece, and its values; see `intarsia.arrow.comparison.comparison_array`.
+        The first row of a piece, and the result of `intarsia.arrow.comparison.comparison_array`.
     """
     value_type = comparison_type(chunk.type_of(column))
     for row, piece in chunk.batches(column):
@@ -189,15 +202,15 @@ def compared_batches(chunk: ColumnData, column: str) -> Iterator[tuple[int, pa.A
 def cut_at_edges(
     edges: Rows, batches: Iterable[tuple[int, pa.Array | pa.ChunkedArray]]
 ) -> Iterator[tuple[int, pa.Array]]:
-    """A column cut at the edges of granules.
+    """Split a column at the edges of granules.
 
     Args:
-        edges: First row of each granule, and the number of rows at the end.
-        batches: What `ColumnData.batches` yields: the first row of a piece, and its values.
+        edges: The first row of each granule, then the number of rows.
+        batches: The results of `ColumnData.batches`: the first row of a piece, and its values.
 
     Yields:
-        The ordinal of a granule, and values of it: ascending, none twice; a granule that spans several
-        batches comes in several pieces, one after the other, and an empty one not at all.
+        The ordinal of a granule, ascending, and values of it. A granule that spans several batches is
+        yielded in several consecutive pieces. An empty granule is not yielded.
 
     Example:
         >>> pieces = cut_at_edges(np.array([0, 2, 5]), [(0, pa.array([1, 2, 3])), (3, pa.array([4, 5]))])
@@ -205,7 +218,7 @@ def cut_at_edges(
         [(0, [1, 2]), (1, [3]), (1, [4, 5])]
     """
     for first_row, piece in batches:
-        # text may be more than one array can hold
+        # text that exceeds one array is chunked
         for chunk in piece.chunks if isinstance(piece, pa.ChunkedArray) else [piece]:
             row, end = first_row, first_row + len(chunk)
             while row < end:
@@ -217,15 +230,15 @@ def cut_at_edges(
 
 
 def granule_runs(edges: Rows, first_row: int, num_rows: int) -> tuple[Rows, Rows]:
-    """The granules that a piece of a column lies in, for kinds that take it as a whole.
+    """Return the granules of a piece of a column, for kinds that process the piece as a whole.
 
     Args:
-        edges: First row of each granule, and the number of rows at the end.
-        first_row: First row of the piece.
-        num_rows: How many rows it has; at least one.
+        edges: The first row of each granule, then the number of rows.
+        first_row: The first row of the piece.
+        num_rows: The number of rows in the piece, at least one.
 
     Returns:
-        Ordinals of the granules that have rows in the piece, and where in the piece each one starts.
+        The ordinals of the granules that have rows in the piece, and the start of each within the piece.
 
     Example:
         >>> granule_runs(np.array([0, 2, 2, 5]), 1, 3)
@@ -237,18 +250,18 @@ def granule_runs(edges: Rows, first_row: int, num_rows: int) -> tuple[Rows, Rows
 
 
 def lists_little(payload: bytes, edges: Rows) -> bool:
-    """Whether more than half of the rows are in granules that a payload says are ``unlisted``."""
-    with pa.ipc.open_stream(payload) as stream:  # nothing but its schema is read
+    """Return whether more than half of the rows are in the ``unlisted`` granules of a payload."""
+    with pa.ipc.open_stream(payload) as stream:  # reads only the schema
         unlisted = np.frombuffer(stream.schema.metadata[b"unlisted"], dtype="<u4")
     return bool(2 * np.diff(edges)[unlisted].sum() > edges[-1])
 
 
 def granule_rows(edges: Rows, hit: npt.NDArray[np.bool_]) -> RowSelection:
-    """The rows of the granules that are hit.
+    """Return the rows of the selected granules.
 
     Args:
-        edges: First row of each granule, and the number of rows at the end.
-        hit: For each granule, whether its rows are wanted.
+        edges: The first row of each granule, then the number of rows.
+        hit: One boolean per granule, whether it is selected.
 
     Example:
         >>> granule_rows(np.array([0, 2, 5]), np.array([False, True]))
@@ -258,10 +271,10 @@ def granule_rows(edges: Rows, hit: npt.NDArray[np.bool_]) -> RowSelection:
 
 
 def covered_granules(edges: Rows, rows: RowSelection) -> npt.NDArray[np.bool_]:
-    """For each granule, whether it has rows and all of them are among some rows.
+    """Return for each granule whether it is not empty and all of its rows are in ``rows``.
 
     Args:
-        edges: First row of each granule, and the number of rows at the end.
+        edges: The first row of each granule, then the number of rows.
         rows: The rows.
 
     Example:

@@ -1,15 +1,15 @@
-"""Histogram: about how many rows a predicate matches, by equi-depth bounds of each granule.
+"""Equi-depth histograms per granule, which estimate the number of matching rows.
 
-The payload (see `intarsia.indexes.granules`) has a row for each granule::
+The payload (see `intarsia.indexes.granules`) has one row per granule::
 
-    count       uint64        rows with a value that is no NaN
+    count       uint64        rows with a value other than NaN
     null_count  uint64
     nan_count   uint64
-    bounds      list<scale>   least value, upper bound of each bucket; ascending; empty where count is 0
-    distinct    list<uint64>  distinct values in each bucket
+    bounds      list<scale>   minimum, then upper bound of each bucket; ascending; empty if count is 0
+    distinct    list<uint64>  number of distinct values in each bucket
 
-The *scale* is int64, uint64, float64, string or binary: what values of the column become to be compared.  So
-a timestamp is its number of units, and a decimal a float: an estimate needs no more.
+Values are compared on a *scale*: int64, uint64, float64, string or binary. A timestamp is a number of units,
+and a decimal is a float, which is sufficient for an estimate.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from intarsia.indexes.parameters import check_granularity, check_integer
 from intarsia.predicate.bound import BoundCompare, BoundIn, BoundNull, BoundPrefix, Condition
 from intarsia.rows.selection import RowSelection
 
-#: Bounds are cut to so many characters of text, or bytes of binary; an estimate needs no more.
+#: Bounds are truncated to this many characters of text or bytes of binary, sufficient for an estimate.
 MAX_BOUND_LENGTH = 64
 
 MAX_BUCKETS = 4096
@@ -39,16 +39,16 @@ MAX_BUCKETS = 4096
 
 @dataclass(frozen=True)
 class Histogram:
-    """How a column's values are spread, so that the rows of a predicate can be estimated.
+    """The distribution of a column's values, which estimates the number of matching rows.
 
-    Nothing is skipped by it: `explain` shows the estimate beside what was found, and a scan reads the
-    columns of the most selective conditions first.  Buckets of a granule hold about equally many rows
+    It does not skip rows. `explain` shows the estimate beside the actual number, and a scan reads the columns
+    of the most selective conditions first. The buckets of a granule have about equal numbers of rows
     (equi-depth; Piatetsky-Shapiro and Connell, SIGMOD 1984), each with its number of distinct values.
 
     Args:
-        column: The column, dotted if it is nested; it may not lie in a list or map.
+        column: The column, dotted if it is nested. It must not be inside a list or a map.
         granularity: ``"row_group"``, ``"page"``, or a number of rows.
-        buckets: Buckets of each granule, 1 to 4,096.
+        buckets: The number of buckets per granule, 1 to 4,096.
 
     Example:
         >>> import intarsia as ia
@@ -64,70 +64,76 @@ class Histogram:
     buckets: int = 64
 
     def __post_init__(self) -> None:
-        """Parameters are checked at once."""
+        """Check the parameters."""
         if self.granularity == "file":
             raise IndexBuildError(
                 "Histogram: granularity 'file' would need a whole column in memory; use 'row_group', whose "
-                "estimates are summed over the file"
+                "estimates are summed over the file",
+                reason="invalid-granularity",
+                column=self.column,
             )
         check_granularity(self, "row_group", "page")
         check_integer(self, "buckets", 1, MAX_BUCKETS)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The one column."""
+        """The indexed column."""
         return (self.column,)
 
     def can_prune(self, predicate: Condition) -> bool:  # noqa: ARG002
-        """Never: it estimates."""
+        """Return False: a histogram only estimates."""
         return False
 
     def can_estimate(self, predicate: Condition) -> bool:
-        """Whether the predicate is about order or equality."""
+        """Return whether the condition depends only on order and equality."""
         return isinstance(predicate, (BoundCompare, BoundIn, BoundNull, BoundPrefix))
 
     def build(self, chunk: ColumnData) -> bytes:
-        """The payload for a file; see the module's text."""
+        """Build the payload. The module docstring describes it."""
         value_type = comparison_type(chunk.type_of(self.column))
         scale = _scale_of(value_type)
         if scale is None:
-            raise IndexBuildError(f"Histogram: values of {self.column!r} ({value_type}) have no order")
+            raise IndexBuildError(
+                f"Histogram: values of {self.column!r} ({value_type}) have no order",
+                reason="type-not-ordered",
+                column=self.column,
+            )
         edges = chunk.layout.edges(self.granularity, self.column)
         pieces: list[list[pa.Array]] = [[] for _ in edges[1:]]
         rows = []
         done = 0
         for granule, piece in cut_at_edges(edges, compared_batches(chunk, self.column)):
-            while done < granule:  # values of at most one granule are held
+            while done < granule:  # keeps the values of at most one granule
                 rows.append(_summarize(pieces[done], scale, self.buckets))
                 pieces[done] = []
                 done += 1
             pieces[granule].append(_scaled(piece, scale))
-        rows += [_summarize(held, scale, self.buckets) for held in pieces[done:]]
+        rows += [_summarize(rest, scale, self.buckets) for rest in pieces[done:]]
         batch = pa.RecordBatch.from_pylist(rows, schema=_schema(scale))
         return serialize_granules(batch, edges, self.granularity)
 
     def open(self, payload: bytes, layout: Layout) -> OpenHistogram:
-        """The histograms of all granules."""
+        """Open the histograms of all granules."""
         name = f"Histogram({self.column!r})"
         found = parse_granules(payload, layout, self.granularity, name, has_row_each=True)
         batch = found.batch
         scales = (pa.int64(), pa.uint64(), pa.float64(), pa.string(), pa.binary())
         if not any(batch.schema.equals(_schema(scale)) for scale in scales):
-            raise found.damaged("its columns are others")
+            raise found.damaged("it has other columns")
         scale = batch.schema.field("bounds").type.value_type
-        if pa.types.is_string(scale):  # compared as bytes, as Parquet does
+        if pa.types.is_string(scale):  # compared as bytes, as in Parquet
             bounds = batch.column("bounds").cast(pa.list_(pa.binary())).to_pylist()
         else:
             bounds = batch.column("bounds").to_pylist()
         histograms = []
-        for row, (held, distinct) in enumerate(
+        for row, (edges, distinct) in enumerate(
             zip(bounds, batch.column("distinct").to_pylist(), strict=True)
         ):
             count, nulls, nans = (batch.column(place)[row].as_py() for place in range(3))
             expected = len(distinct) + 1 if count else 0
-            if len(held) != expected or None in held or held != sorted(held) or 0 in distinct:
+            if len(edges) != expected or None in edges or edges != sorted(edges) or 0 in distinct:
                 raise found.damaged(f"bounds of granule {row}")
-            histograms.append(_Granule(count, nulls, nans, held, distinct))
+            histograms.append(_Granule(count, nulls, nans, edges, distinct))
         return OpenHistogram(scale, tuple(histograms))
 
 
@@ -139,7 +145,7 @@ def _schema(scale: pa.DataType) -> pa.Schema:
 
 
 def _scale_of(data_type: pa.DataType) -> pa.DataType | None:
-    """What values of a type become to be compared."""
+    """Return the scale of a type, or None if it has no order."""
     if pa.types.is_string(data_type) or pa.types.is_binary(data_type):
         return data_type
     if pa.types.is_fixed_size_binary(data_type):
@@ -161,7 +167,7 @@ def _scaled(values: pa.Array, scale: pa.DataType) -> pa.Array:
 
 
 def _summarize(pieces: list[pa.Array], scale: pa.DataType, buckets: int) -> dict[str, Any]:
-    """One granule's row of the payload."""
+    """Build the row of the payload for one granule."""
     values = pa.concat_arrays([pa.array([], scale), *pieces])
     null_count, nan_count = values.null_count, 0
     values = values.drop_null()
@@ -176,11 +182,11 @@ def _summarize(pieces: list[pa.Array], scale: pa.DataType, buckets: int) -> dict
     distinct = counted.field("values")
     order = pc.array_sort_indices(distinct)
     ends = np.cumsum(counted.field("counts").to_numpy()[order.to_numpy()])
-    # the value at the end of each bucket, all of which hold about equally many rows
+    # the value at the end of each bucket, where all buckets have about equal numbers of rows
     wanted = np.unique(np.ceil(np.arange(1, buckets + 1) * len(values) / buckets).astype(np.int64))
     places = np.searchsorted(ends, wanted)
     bounds = distinct.take(order.take(pa.array(np.concatenate([[0], places]))))
-    new = np.diff(np.concatenate([[-1], places]))  # a bucket within a frequent value adds none
+    new = np.diff(np.concatenate([[-1], places]))  # a bucket inside a frequent value adds no distinct value
     return row | {"bounds": _cut(bounds).to_pylist(), "distinct": np.maximum(new, 1).tolist()}
 
 
@@ -192,17 +198,17 @@ def _cut(bounds: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True)
 class OpenHistogram:
-    """Histograms that can be asked for estimates."""
+    """The histograms of all granules."""
 
     scale: pa.DataType
     granules: tuple[_Granule, ...]
 
     def candidate_rows(self, predicate: Condition) -> RowSelection | None:  # noqa: ARG002
-        """None: it cannot tell which rows."""
+        """Return None: a histogram does not locate rows."""
         return None
 
     def estimated_rows(self, predicate: Condition) -> float | None:
-        """About how many rows of the file meet a predicate."""
+        """Estimate the number of rows of the file that match a condition."""
         if isinstance(predicate, BoundNull):
             nulls = float(sum(granule.null_count for granule in self.granules))
             return sum(granule.rows for granule in self.granules) - nulls if predicate.negated else nulls
@@ -229,7 +235,7 @@ class OpenHistogram:
 
 @dataclass(frozen=True)
 class _Granule:
-    """Rows, the bounds of their buckets, and how many values are distinct in each."""
+    """The row counts of a granule, the bounds of its buckets, and the number of distinct values in each."""
 
     count: int
     null_count: int
@@ -242,7 +248,7 @@ class _Granule:
         return self.count + self.null_count + self.nan_count
 
     def compared(self, op: str, value: Any) -> float:
-        """Rows whose value compares so."""
+        """Estimate the rows for which ``value op literal`` is true."""
         if not self.count:
             return 0.0
         equal, below = self.equal(value), self.below(value)
@@ -251,33 +257,33 @@ class _Granule:
         return min(max(parts[op], 0.0), self.count)
 
     def among(self, values: list[Any], *, negated: bool) -> float:
-        """Rows whose value is, or is not, one of several."""
+        """Estimate the rows whose value is, or is not, in a list."""
         if not self.count:
             return 0.0
         found = min(sum(map(self.equal, values)), self.count)
         return self.count - found if negated else found
 
     def prefixed(self, prefix: bytes) -> float:
-        """Rows whose text starts so."""
+        """Estimate the rows whose text starts with ``prefix``."""
         if not self.count:
             return 0.0
-        after = prefix + b"\xff"  # no text that starts so is greater, since UTF-8 has no such byte
+        after = prefix + b"\xff"  # above every text with the prefix, because UTF-8 never contains 0xFF
         return max(self.below(after) - self.below(prefix), self.equal(prefix))
 
     def equal(self, value: Any) -> float:
-        """Rows with a value: the buckets that it fills, or its share of the one that it lies in."""
+        """Estimate the rows with a value, from the buckets that it fills or its share of one bucket."""
         if not self.bounds[0] <= value <= self.bounds[-1]:
             return 0.0
         depth = self.count / len(self.distinct)
         first, last = bisect_left(self.bounds, value), bisect_right(self.bounds, value)
-        if last - first > 1:  # it fills buckets, and a part of the ones beside them
+        if last - first > 1:  # it fills whole buckets and parts of the adjacent ones
             beside = (first > 0) + (last < len(self.bounds))
             return (last - first - 1 + beside / 2) * depth
         bucket = min(max(first - 1, 0), len(self.distinct) - 1)
         return depth / self.distinct[bucket]
 
     def below(self, value: Any) -> float:
-        """Rows with a lesser value; within a bucket numbers are taken to be spread evenly."""
+        """Estimate the rows with a smaller value. Numbers are assumed to be uniform within a bucket."""
         place = bisect_left(self.bounds, value)
         if place == 0:
             return 0.0

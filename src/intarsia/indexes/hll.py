@@ -1,15 +1,15 @@
-"""HyperLogLog: about how many distinct values a column has, in sketches that add up.
+"""HyperLogLog sketches, which estimate the number of distinct values and can be merged.
 
-The payload (see `intarsia.indexes.granules`) has a row for each granule::
+The payload (see `intarsia.indexes.granules`) has one row per granule::
 
     sketch     binary   Apache DataSketches' HLL sketch of the values, compact, of type HLL_8
-    has_empty  bool     whether an empty text is among them, which DataSketches leaves out
+    has_empty  bool     whether the values include an empty text, which DataSketches ignores
 
-A value is hashed as Spark's ``hll_sketch_agg`` does it (MurmurHash3, seed 9001), so that Spark's sketches
-and these add up: integers as 8 bytes, text and binary as their bytes.  Types that Spark has no such sketch
-of are hashed as follows; in brackets what to give Spark for the same: booleans as 0 and 1 (a cast to
-``int``), dates, times and timestamps as their number of units (``unix_date``, ``unix_micros``), floats as 8
-bytes where -0.0 is 0.0 and every NaN the same, decimals as text with all digits of their scale (a cast to
+Values are hashed as in Spark's ``hll_sketch_agg`` (MurmurHash3, seed 9001), so that sketches of both can be
+merged: integers as 8 bytes, text and binary as their bytes. Spark's function does not support other types.
+They are hashed as follows, with the equivalent Spark expression in parentheses: booleans as 0 and 1 (a cast
+to ``int``); dates, times and timestamps as their number of units (``unix_date``, ``unix_micros``); floats as
+8 bytes, where -0.0 is 0.0 and all NaNs are equal; decimals as text with all digits of their scale (a cast to
 ``string``).
 """
 
@@ -44,20 +44,20 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Hll:
-    """About how many distinct values a column has, by HyperLogLog (Apache DataSketches).
+    """HyperLogLog sketches of a column's distinct values (Apache DataSketches).
 
-    `Table.approx_distinct` adds the sketches of files up without reading data.  Nothing is skipped by them.
-    With the default ``lg_config_k`` the error is about 1.6 % (two standard deviations: 3.2 %), and a sketch
-    of many values has 4 KiB.
+    `Table.approx_distinct` merges the sketches of files without reading data. Sketches do not skip rows. With
+    the default ``lg_config_k`` the standard error is about 1.6% (3.2% at two standard deviations), and a
+    sketch of many values takes 4 KiB.
 
-    Spark reads the sketches by ``hll_sketch_estimate`` and ``hll_union_agg``, and adds its own to them: see
-    `Table.sketches`.
+    Spark reads the sketches with ``hll_sketch_estimate`` and ``hll_union_agg``, and can merge its own with
+    them. See `Table.sketches`.
 
     Args:
-        column: The column, dotted if it is nested; it may not lie in a list or map.
-        granularity: ``"file"``, ``"row_group"``, ``"page"``, or a number of rows. Below ``"file"``, counts of
-            rows that meet a condition are answered from sketches, too, as far as whole granules meet it.
-        lg_config_k: Binary logarithm of the number of registers, 4 to 21; Spark's default is 12.
+        column: The column, dotted if it is nested. It must not be inside a list or a map.
+        granularity: ``"file"``, ``"row_group"``, ``"page"``, or a number of rows. With smaller granules,
+            sketches also answer counts with a condition, for granules in which all rows match.
+        lg_config_k: The binary logarithm of the number of registers, 4 to 21. Spark's default is 12.
 
     Example:
         >>> import intarsia as ia
@@ -73,29 +73,33 @@ class Hll:
     lg_config_k: int = 12
 
     def __post_init__(self) -> None:
-        """Parameters are checked at once."""
+        """Check the parameters."""
         check_granularity(self)
         check_integer(self, "lg_config_k", MIN_LG_CONFIG_K, MAX_LG_CONFIG_K)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The one column."""
+        """The indexed column."""
         return (self.column,)
 
     def can_prune(self, predicate: Condition) -> bool:  # noqa: ARG002
-        """Never: it counts."""
+        """Return False: sketches only count."""
         return False
 
     def can_sketch(self, column: str) -> bool:
-        """Its own column."""
+        """Return whether ``column`` is the indexed column."""
         return column == self.column
 
     def build(self, chunk: ColumnData) -> bytes:
-        """The payload for a file; see the module's text."""
+        """Build the payload. The module docstring describes it."""
         edges = chunk.layout.edges(self.granularity, self.column)
         value_type = comparison_type(chunk.type_of(self.column))
         if not is_counted(value_type):
-            raise IndexBuildError(f"Hll: values of {self.column!r} ({value_type}) have no hash")
+            raise IndexBuildError(
+                f"Hll: values of {self.column!r} ({value_type}) cannot be hashed",
+                reason="type-not-hashable",
+                column=self.column,
+            )
         finished: list[tuple[bytes, bool]] = []
         counter = DistinctCounter(self.lg_config_k)
         for granule, piece in cut_at_edges(edges, compared_batches(chunk, self.column)):
@@ -111,7 +115,7 @@ class Hll:
         return serialize_granules(pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA), edges, self.granularity)
 
     def open(self, payload: bytes, layout: Layout) -> OpenHll:
-        """The sketches of all granules."""
+        """Open the sketches of all granules."""
         name = f"Hll({self.column!r})"
         found = parse_granules(payload, layout, self.granularity, name, _SCHEMA, has_row_each=True)
         if any(column.null_count for column in found.batch.columns):
@@ -122,12 +126,12 @@ class Hll:
 
 @dataclass(frozen=True)
 class OpenHll:
-    """A sketch of each granule.
+    """The sketches of all granules.
 
     Attributes:
-        edges: First row of each granule, and the number of rows at the end.
-        sketches: For each granule a sketch as Apache DataSketches serializes it.
-        has_empty: For each granule, whether an empty text is among its values.
+        edges: The first row of each granule, then the number of rows.
+        sketches: One serialized Apache DataSketches sketch per granule.
+        has_empty: One boolean per granule, whether its values include an empty text.
     """
 
     edges: Rows
@@ -135,14 +139,14 @@ class OpenHll:
     has_empty: pa.BooleanArray
 
     def candidate_rows(self, predicate: Condition) -> RowSelection | None:  # noqa: ARG002
-        """None: it counts."""
+        """Return None: sketches do not locate rows."""
         return None
 
     def add_to(self, counter: DistinctCounter, granules: npt.NDArray[np.bool_]) -> None:
-        """Count the values of some granules.
+        """Add the sketches of granules to a counter.
 
         Raises:
-            IndexPayloadError: If a sketch is damaged; nothing was counted then.
+            IndexPayloadError: A sketch is damaged. The counter is then unchanged.
         """
         chosen = pa.array(granules)
         for sketch in [_parse(data.as_py()) for data in self.sketches.filter(chosen)]:
@@ -151,13 +155,14 @@ class OpenHll:
 
 
 class DistinctCounter:
-    """Counts distinct values, about: a HyperLogLog sketch that values and other sketches are added to.
+    """An approximate counter of distinct values, a HyperLogLog sketch to which values and sketches are added.
 
     Args:
-        lg_config_k: Binary logarithm of the most registers; it is that of the coarsest sketch that is added.
+        lg_config_k: The binary logarithm of the maximum number of registers. The coarsest sketch that is
+            added determines the result.
 
     Attributes:
-        has_empty: Whether an empty text was counted.
+        has_empty: Whether the counted values include an empty text.
 
     Example:
         >>> counter = DistinctCounter(12)
@@ -173,7 +178,7 @@ class DistinctCounter:
         self._union = hll_union(lg_config_k)
 
     def add(self, values: pa.Array) -> None:
-        """Count values of a comparison type; null is none."""
+        """Count values of a comparison type, except nulls."""
         for hashed in _pieces(_hashed(values)):
             distinct = pc.unique(hashed).drop_null()
             if pa.types.is_binary(distinct.type):
@@ -181,47 +186,47 @@ class DistinctCounter:
                 self.has_empty |= bool(pc.any(pc.equal(lengths, 0)).as_py())
                 distinct = distinct.filter(pc.greater(lengths, 0))
                 try:
-                    distinct = distinct.cast(pa.string())  # text of these bytes is hashed as they are
+                    distinct = distinct.cast(pa.string())  # the library hashes the bytes of a string
                 except pa.ArrowInvalid:
                     self._add_bytes(distinct.to_pylist())
                     continue
             deque(map(self._union.update, distinct.to_pylist()), maxlen=0)
 
     def _add_bytes(self, values: list[bytes]) -> None:
-        """Count byte arrays that are no text: the library takes them in other languages, but not in Python.
+        """Count byte arrays that are not text, which the library does not accept in Python.
 
-        What a sketch keeps of a value is a coupon of 32 bits, and a serialized sketch of a few values is a
-        list of their coupons. Lists keep the order of the values, which the library's estimator counts on.
+        A sketch keeps a 32-bit coupon of each value. A serialized sketch of a few values is a list of their
+        coupons, in the order of the values, which the library's estimator requires.
         """
         from datasketches import hll_sketch
 
         coupons = _coupons(values)
         for start in range(0, len(coupons), _LIST_COUPONS):
-            held = coupons[start : start + _LIST_COUPONS]
-            self._union.update(hll_sketch.deserialize(_LIST_HEADER % len(held) + held.tobytes()))
+            part = coupons[start : start + _LIST_COUPONS]
+            self._union.update(hll_sketch.deserialize(_LIST_HEADER % len(part) + part.tobytes()))
 
     def add_sketch(self, sketch: object) -> None:
-        """Count the values that a `datasketches.hll_sketch` has counted."""
+        """Add the values of a `datasketches.hll_sketch`."""
         self._union.update(sketch)
 
     def merge(self, other: DistinctCounter) -> None:
-        """Count the values that another one has counted."""
+        """Add the values of another counter."""
         self.add_sketch(other._to_sketch())
         self.has_empty |= other.has_empty
 
     @property
     def estimate(self) -> float:
-        """About how many distinct values there were."""
+        """The estimated number of distinct values."""
         return float(self._union.get_estimate()) + self.has_empty
 
     def bounds(self, num_std_devs: int) -> tuple[float, float]:
-        """Between which numbers the true one lies, with the confidence of 1, 2 or 3 standard deviations."""
+        """Return the confidence interval of the estimate, at 1, 2 or 3 standard deviations."""
         union = self._union
         bounds = union.get_lower_bound(num_std_devs), union.get_upper_bound(num_std_devs)
         return bounds[0] + self.has_empty, bounds[1] + self.has_empty
 
     def to_sketch(self) -> tuple[bytes, bool]:
-        """The sketch, serialized, and whether there is an empty text that it leaves out."""
+        """Return the serialized sketch, and whether an empty text was counted, which it ignores."""
         return self._to_sketch().serialize_compact(), self.has_empty
 
     def _to_sketch(self) -> Any:
@@ -230,11 +235,11 @@ class DistinctCounter:
         return self._union.get_result(tgt_hll_type.HLL_8)
 
 
-# --- what is hashed --------------------------------------------------------------------------------------
+# --- hashing ---------------------------------------------------------------------------------------------
 
 
 def is_counted(data_type: pa.DataType) -> bool:
-    """Whether values of a comparison type can be counted.
+    """Return whether values of a comparison type can be counted.
 
     Example:
         >>> is_counted(pa.date32()), is_counted(pa.list_(pa.int64()))
@@ -258,7 +263,7 @@ def is_counted(data_type: pa.DataType) -> bool:
 
 
 def _hashed(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Values as int64, float64 or binary: what of them is hashed."""
+    """Convert values to int64, float64 or binary, in which they are hashed."""
     data_type = values.type
     if pa.types.is_floating(data_type):
         return values.cast(sortable_type(data_type)).cast(pa.float64())
@@ -270,7 +275,7 @@ def _hashed(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
         or pa.types.is_fixed_size_binary(data_type)
     ):
         return values.cast(pa.binary())
-    if pa.types.is_uint64(data_type):  # Java has no unsigned numbers; their bytes are those of a signed one
+    if pa.types.is_uint64(data_type):  # Java has no unsigned integers; the signed one has the same bytes
         return values.view(pa.int64())
     if pa.types.is_temporal(data_type):
         return values.view(pa.int32() if data_type.bit_width == 32 else pa.int64()).cast(pa.int64())
@@ -281,9 +286,9 @@ def _pieces(values: pa.Array | pa.ChunkedArray) -> Iterable[pa.Array]:
     return values.chunks if isinstance(values, pa.ChunkedArray) else [values]
 
 
-# --- the library's bytes ---------------------------------------------------------------------------------
-# Source: HllSketch of Apache DataSketches; its list form: 3 bytes of preamble ints, version and family, then
-# lg_k, lg of the list's capacity, flags (8: compact), number of coupons, and mode (8: a list, of type HLL_8).
+# --- serialized sketches ---------------------------------------------------------------------------------
+# Source: HllSketch of Apache DataSketches. The header of a list: preamble ints, version, family, lg_k, lg of
+# the list's capacity, flags (8: compact), number of coupons, and mode (8: a list of type HLL_8), a byte each.
 
 _SEED = 9001
 _KEY_BITS = 26
@@ -295,7 +300,7 @@ _COMPACT, _MAX_FLAGS = 8, 0x1F
 
 
 def _coupons(values: list[bytes]) -> npt.NDArray[np.uint32]:
-    """For each value 26 bits of its hash, and above them the number of leading zeros of 64 others, plus 1."""
+    """Return for each value 26 bits of its hash, and above them 1 + the leading zeros of 64 other bits."""
     from mmh3 import mmh3_x64_128_digest
 
     digests = b"".join([mmh3_x64_128_digest(value, _SEED) for value in values])
@@ -308,23 +313,23 @@ def _coupons(values: list[bytes]) -> npt.NDArray[np.uint32]:
 
 
 def _parse(data: bytes) -> object:
-    """A sketch from its bytes.
+    """Parse a serialized sketch.
 
     Raises:
-        IndexPayloadError: If these are no sketch.
+        IndexPayloadError: The bytes are not a sketch.
     """
     from datasketches import hll_sketch
 
     try:
         if not _is_sound(data):
-            raise ValueError("its preamble and its length do not fit")
+            raise ValueError("its preamble does not agree with its length")
         return hll_sketch.deserialize(data)
     except (ValueError, IndexError, RuntimeError, MemoryError) as error:
-        raise IndexPayloadError(f"a sketch is damaged: {error}") from error
+        raise IndexPayloadError(f"a sketch is damaged: {error}", reason="damaged-payload") from error
 
 
 def _is_sound(data: bytes) -> bool:
-    """Whether these may be a sketch; the library trusts what the first bytes say, and reads on."""
+    """Return whether the bytes may be a sketch. The library trusts the header and may read beyond the end."""
     if len(data) < 8 or not MIN_LG_CONFIG_K <= data[3] <= MAX_LG_CONFIG_K:
         return False
     ints, version, family, lg_config_k, lg_array, flags, count, mode = data[:8]

@@ -1,15 +1,15 @@
-"""N-grams: which short pieces of text occur in which granules.
+"""N-grams of text, and the granules in which they occur.
 
-A gram is ``n`` bytes of UTF-8 that stand side by side in one value.  A pattern is judged by the grams of
-the texts that every match contains: a granule that lacks one of them is skipped.  Grams are of bytes, since
-whatever contains a text contains its bytes, in every script; and values are folded, if at all, before they
-are cut.
+A gram is ``n`` consecutive bytes of UTF-8 in a value. A pattern is evaluated with the grams of its required
+texts: a granule that lacks one of them is excluded. Grams are bytes rather than characters, which is correct
+in every script, because a value that contains a text contains its bytes. If case is ignored, values are
+folded before they are split.
 
-The byte 0xFF, which no UTF-8 has, stands before each value.  So no gram reaches from one value into the next,
-and how a value starts is told by grams, too.
+Each value is preceded by the byte 0xFF, which UTF-8 never contains. So no gram spans two values, and grams
+also cover the start of a value.
 
-The payload (see `intarsia.indexes.granules`) is one row of three lists, which are compressed better
-than a list for each gram; ``docs/format.md`` specifies them.
+The payload (see `intarsia.indexes.granules`) is one row of three lists, which compress better than a list per
+gram. ``docs/format.md`` specifies them.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ from intarsia.predicate.required import fold_case, ignores_case, required_texts
 from intarsia.predicate.skeleton import fold_text
 from intarsia.rows.selection import Rows, RowSelection
 
-#: Grams as big-endian numbers, ascending, each once.
+#: Distinct grams as big-endian numbers, ascending.
 Grams: TypeAlias = npt.NDArray[np.uint32]
 
-#: Stands before each value.
+#: Precedes each value.
 START = b"\xff"
 
-#: So many bytes of text are cut into grams at a time.
-_BLOCK_BYTES = 1 << 20
+#: The number of bytes of text that are split into grams at a time.
+BLOCK_BYTES = 1 << 20
 
-#: From so many on, grams of up to 3 bytes are marked in a table of all rather than sorted.
-_MANY_GRAMS = 1 << 16
+#: From this number on, grams of up to 3 bytes are marked in a table of all grams rather than sorted.
+MANY_GRAMS = 1 << 16
 
 _LISTS = ("gram_steps", "counts", "granule_steps")
 _LIST_TYPE = pa.list_(pa.field("item", pa.uint32(), nullable=False))
@@ -60,18 +60,19 @@ _LIST_TYPE = pa.list_(pa.field("item", pa.uint32(), nullable=False))
 
 @dataclass(frozen=True)
 class Ngram:
-    """The pieces of ``n`` bytes in text: for ``LIKE '%text%'``, ``'%end'``, ``'start%'`` and regexes.
+    """The n-grams of text, for ``LIKE '%text%'``, ``'%end'``, ``'start%'`` and regular expressions.
 
-    It also judges ``=`` and ``IN``.  A text that is looked for must have ``n`` bytes, or start the value and
-    have ``n - 1``; in ASCII a character is a byte.
+    It also evaluates ``=`` and ``IN``. A searched text needs at least ``n`` bytes, or ``n - 1`` bytes at the
+    start of the value. In ASCII, a character is a byte.
 
     Args:
-        column: A column of strings, dotted if it is nested; it may not lie in a list or map.
-        n: Bytes of a gram: 2, 3 or 4.  4 skips more, and takes about four times the room.
+        column: A string column, dotted if it is nested. It must not be inside a list or a map.
+        n: The number of bytes in a gram: 2, 3 or 4. 4 skips more, and takes about four times the space.
         granularity: ``"page"``, ``"row_group"``, ``"file"``, or a number of rows.
-        ignore_case: Whether case is folded (A to Z), so that ``ILIKE`` and regexes with ``(?i)`` are judged,
-            too; the others then skip a little less.  Without it, these are judged by what has no letters.
-        max_grams: A granule with more grams than this is recorded as "cannot skip".
+        ignore_case: Whether case is folded (A to Z) for ``ILIKE`` and regular expressions with ``(?i)``.
+            Other conditions then skip slightly less. If false, only the parts of these patterns without
+            letters are used.
+        max_grams: The maximum number of grams of a granule. A granule with more cannot be skipped.
 
     Example:
         >>> import intarsia as ia
@@ -89,7 +90,7 @@ class Ngram:
     max_grams: int = 100_000
 
     def __post_init__(self) -> None:
-        """Parameters are checked at once, since they tell how long it takes to judge a predicate."""
+        """Check the parameters, which bound the time to evaluate a condition."""
         check_integer(self, "n", 2, 4)
         check_granularity(self)
         check_choice(self, "ignore_case", True, False)
@@ -97,19 +98,21 @@ class Ngram:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The one column."""
+        """The indexed column."""
         return (self.column,)
 
     def can_prune(self, predicate: Condition) -> bool:
-        """Only what every match has a long enough text for."""
+        """Return whether the required texts of the condition are long enough."""
         return bool(self._required(predicate))
 
     def build(self, chunk: ColumnData) -> bytes:
-        """The payload for a file; see the module's text."""
+        """Build the payload. The module docstring describes it."""
         value_type = comparison_type(chunk.type_of(self.column))
         if not pa.types.is_string(value_type):
             raise IndexBuildError(
-                f"Ngram: {self.column!r} holds {value_type}, not strings; use Distinct or BloomGranule"
+                f"Ngram: {self.column!r} is {value_type}, not a string column; use Distinct or BloomGranule",
+                reason="not-a-string-column",
+                column=self.column,
             )
         edges = chunk.layout.edges(self.granularity, self.column)
         granules = _GramLists(self.n, self.max_grams)
@@ -120,13 +123,13 @@ class Ngram:
         return serialize_granules(batch, edges, self.granularity, {b"unlisted": unlisted})
 
     def shortfall(self, payload: bytes, layout: Layout) -> str | None:
-        """Why most rows are never skipped by it; None if they may be."""
+        """Return why most rows can never be skipped, or None."""
         if not lists_little(payload, layout.edges(self.granularity, self.column)):
             return None
         return f"most rows are in granules with too many grams to list (max_grams={self.max_grams})"
 
     def open(self, payload: bytes, layout: Layout) -> OpenNgram:
-        """The grams and where they occur."""
+        """Open the grams and their granules."""
         name = f"Ngram({self.column!r})"
         found = parse_granules(payload, layout, self.granularity, name)
         try:
@@ -138,25 +141,25 @@ class Ngram:
             raise found.damaged(error) from error
         offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         if len(counts) != len(gram_steps) or offsets[-1] != len(steps):
-            raise found.damaged("its lists do not fit together")
+            raise found.damaged("the lengths of its lists do not agree")
         if unlisted.max(initial=0) >= max(found.num_granules, 1):
             raise found.other_rows()
         return OpenNgram(self, found.edges, np.cumsum(gram_steps, dtype=np.int64), offsets, steps, unlisted)
 
     def _required(self, leaf: Condition) -> list[Grams]:
-        """The grams of each value that is asked for, or of every match; empty if there may be none."""
+        """Return the grams of each queried value, or of every match. Empty if there may be none."""
         try:
-            asked = self._texts(leaf)
-        except UnicodeDecodeError:  # a value of the column that is no UTF-8
+            alternatives = self._texts(leaf)
+        except UnicodeDecodeError:  # the literal is not UTF-8
             return []
         found = []
-        for texts in asked:
+        for texts in alternatives:
             grams = [_all_grams(np.frombuffer(text, dtype=np.uint8), self.n) for text in texts]
             found.append(np.unique(np.concatenate(grams)))
         return found if all(map(len, found)) else []
 
     def _texts(self, leaf: Condition) -> list[list[bytes]]:
-        """Texts that a match contains as it is indexed, one list for each of several values asked for."""
+        """Return the texts that an indexed match contains, in one list per queried value."""
         if not pa.types.is_string(leaf.type):
             return []
         fold = fold_text if self.ignore_case else str
@@ -168,24 +171,24 @@ class Ngram:
             return []
         texts = [fold(text) for text in required_texts(leaf)]
         if ignores_case(leaf) and not self.ignore_case:
-            # these hold of folded values; where there is no letter from a to z, folding changed nothing
+            # only folded values contain these texts, but folding does not change parts without a to z
             texts = [part for text in texts for part in re.split("[a-z]", text)]
         return [[START + fold(leaf.prefix.decode()).encode(), *(text.encode() for text in texts)]]
 
 
 def _numbers(lists: pa.Array) -> npt.NDArray[np.uint32]:
-    """The numbers of the only list."""
+    """Return the numbers of the only list."""
     if not pa.types.is_list(lists.type) or lists.type.value_type != pa.uint32() or lists.null_count:
-        raise ValueError(f"it holds {lists.type}, or null")
+        raise ValueError(f"it contains {lists.type}, or null")
     numbers = lists.flatten()
     if numbers.null_count:
-        raise ValueError("it holds null")
+        raise ValueError("it contains null")
     return np.asarray(numbers.to_numpy())
 
 
 @dataclass(frozen=True)
 class OpenNgram:
-    """Grams, and the differences of the granules of gram ``i`` in ``steps[offsets[i]:offsets[i + 1]]``."""
+    """The grams. The granules of gram ``i`` are delta-encoded in ``steps[offsets[i]:offsets[i + 1]]``."""
 
     index: Ngram
     edges: Rows
@@ -195,10 +198,10 @@ class OpenNgram:
     unlisted: npt.NDArray[np.uint32]
 
     def candidate_rows(self, predicate: Condition) -> RowSelection | None:
-        """Rows of the granules that have all grams of a text that is asked for.
+        """Return the rows of the granules that have all grams of a queried value or pattern.
 
         Raises:
-            IndexPayloadError: If a granule is named that there is not.
+            IndexPayloadError: The payload names a granule that does not exist.
         """
         required = self.index._required(predicate)
         if not required:
@@ -220,7 +223,9 @@ class OpenNgram:
             has = np.zeros(len(hit), dtype=bool)
             granules = np.cumsum(self.steps[self.offsets[place] : self.offsets[place + 1]], dtype=np.int64)
             if granules.max(initial=-1) >= len(hit):
-                raise IndexPayloadError(f"the payload of Ngram({self.index.column!r}) is about other rows")
+                raise IndexPayloadError(
+                    f"the payload of Ngram({self.index.column!r}) describes other rows", reason="other-rows"
+                )
             has[granules] = True
             hit &= has
             if not hit.any():
@@ -228,11 +233,11 @@ class OpenNgram:
         return hit
 
 
-# --- cutting text into grams -------------------------------------------------------------------------
+# --- splitting text into grams -----------------------------------------------------------------------
 
 
 def _all_grams(data: npt.NDArray[np.uint8], n: int) -> Grams:
-    """The gram at each place, but those that reach across the start of a value."""
+    """Return the gram at each position, except those that span the start of a value."""
     count = max(len(data) - n + 1, 0)
     grams = data[:count].astype(np.uint32)
     is_whole = np.ones(count, dtype=bool)
@@ -244,7 +249,7 @@ def _all_grams(data: npt.NDArray[np.uint8], n: int) -> Grams:
 
 
 def _marked(texts: pa.Array) -> npt.NDArray[np.uint8]:
-    """The bytes of all texts, one after the other, each with its mark in front."""
+    """Concatenate the bytes of all texts, each preceded by `START`."""
     _, offset_buffer, data_buffer = texts.buffers()
     offsets = np.frombuffer(offset_buffer, dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
     data = np.frombuffer(data_buffer or b"", dtype=np.uint8)[offsets[0] : offsets[-1]]
@@ -256,7 +261,7 @@ def _marked(texts: pa.Array) -> npt.NDArray[np.uint8]:
 
 
 class _GramLists:
-    """Gathers the grams of each granule as the column goes by."""
+    """Collects the grams of each granule while the column is read."""
 
     def __init__(self, n: int, max_grams: int) -> None:
         self.n = n
@@ -266,12 +271,12 @@ class _GramLists:
         self._seen = np.empty(0, dtype=bool)
 
     def add(self, granule: int, texts: pa.Array) -> None:
-        """Take texts of a granule, without nulls."""
+        """Add texts of a granule, without nulls."""
         if len(texts) == 0 or granule in self.unlisted:
             return
         marked = _marked(texts)
-        for start in range(0, len(marked), _BLOCK_BYTES):
-            grams = self._distinct(_all_grams(marked[start : start + _BLOCK_BYTES + self.n - 1], self.n))
+        for start in range(0, len(marked), BLOCK_BYTES):
+            grams = self._distinct(_all_grams(marked[start : start + BLOCK_BYTES + self.n - 1], self.n))
             if granule in self.found:
                 grams = np.union1d(self.found[granule], grams)
             self.found[granule] = grams
@@ -281,7 +286,7 @@ class _GramLists:
                 return
 
     def _distinct(self, grams: Grams) -> Grams:
-        if len(grams) < _MANY_GRAMS:
+        if len(grams) < MANY_GRAMS:
             return np.unique(grams)
         if self.n > 3:
             return np.sort(pc.unique(pa.array(grams)).to_numpy())
@@ -293,7 +298,7 @@ class _GramLists:
         return found
 
     def finish(self) -> tuple[pa.RecordBatch, bytes]:
-        """The batch of the payload, and ``unlisted``."""
+        """Return the batch of the payload, and ``unlisted``."""
         grams_of, counts, steps = ([np.empty(0, np.uint32)] for _ in _LISTS)
         for keys in self._sorted_keys():
             grams = (keys >> np.uint64(32)).astype(np.uint32)
@@ -307,7 +312,10 @@ class _GramLists:
         lists = [np.concatenate(parts) for parts in (grams_of, counts, steps)]
         lists[0] = np.diff(lists[0], prepend=np.uint32(0))
         if len(lists[2]) >= 1 << 31:
-            raise IndexBuildError("Ngram: there are too many grams; use a smaller n, or larger granules")
+            raise IndexBuildError(
+                "Ngram: there are too many grams; use a smaller n, or larger granules",
+                reason="index-too-large",
+            )
         schema = pa.schema([pa.field(name, _LIST_TYPE) for name in _LISTS])
         columns = [
             pa.ListArray.from_arrays(pa.array([0, len(part)], pa.int32()), pa.array(part), type=_LIST_TYPE)
@@ -317,7 +325,7 @@ class _GramLists:
         return batch, np.array(list(self.unlisted), dtype="<u4").tobytes()
 
     def _sorted_keys(self) -> Iterator[npt.NDArray[np.uint64]]:
-        """Gram and granule in one number, ascending; a part of them at a time, which bounds the memory."""
+        """Yield pairs of gram and granule as ascending numbers, in parts, which bounds the memory."""
         for part in range(16):
             low, high = (edge << 8 * self.n - 4 for edge in (part, part + 1))
             parts = [np.empty(0, np.uint64)]

@@ -1,4 +1,4 @@
-"""Parameters of indexes, checked when an index is named: once for all files, before any is opened."""
+"""Check the parameters of an index when it is constructed, before any file is opened."""
 
 from __future__ import annotations
 
@@ -6,68 +6,71 @@ from typing import Any
 
 from intarsia.errors import IndexBuildError
 
-#: Such a filter takes 41 bits for each value; less than that is out of proportion to what it could save.
-_LEAST_FPP = 1e-6
+#: A filter with this rate takes 41 bits per value. A lower rate would cost more than it could save.
+_MIN_FPP = 1e-6
 
 
 def check_granularity(index: Any, *names: str) -> None:
-    """Refuse what is no `intarsia.indexes.base.Granularity`.
+    """Check that ``granularity`` is a `intarsia.indexes.base.Granularity`.
 
     Args:
         index: An index with the attribute ``granularity``.
-        names: Those that it knows by name; all, if none are given.
+        names: The allowed names. By default all are allowed.
 
     Raises:
-        IndexBuildError: If it is another.
+        IndexBuildError: The granularity is not allowed.
     """
     value = index.granularity
     known = names or ("file", "row_group", "page")
     if value not in known and not _is_integer(value, 1, None):
-        raise _refusal(index, "granularity", f"{', '.join(map(repr, known))} or a number of rows")
+        raise _invalid(index, "granularity", f"{', '.join(map(repr, known))} or a number of rows")
 
 
 def check_integer(index: Any, name: str, least: int, most: int | None = None) -> None:
-    """Refuse what is no integer in a range.
+    """Check that a parameter is an integer in a range.
 
     Args:
         index: An index.
-        name: The parameter.
-        least: The least value.
-        most: The greatest; None: there is none.
+        name: The name of the parameter.
+        least: The minimum.
+        most: The maximum, or None.
 
     Raises:
-        IndexBuildError: If it is not in the range.
+        IndexBuildError: The parameter is not an integer in the range.
     """
     if not _is_integer(getattr(index, name), least, most):
         end = "or more" if most is None else f"to {most:,}"
-        raise _refusal(index, name, f"an integer of {least:,} {end}")
+        raise _invalid(index, name, f"an integer of {least:,} {end}")
 
 
 def check_fpp(index: Any) -> None:
-    """Refuse a share of false positives, ``fpp``, that no filter has.
+    """Check the false-positive rate ``fpp``.
 
     Raises:
-        IndexBuildError: If it is no share.
+        IndexBuildError: The rate is not a float in the valid range.
     """
-    if not isinstance(index.fpp, float) or not _LEAST_FPP <= index.fpp < 1:
-        raise _refusal(index, "fpp", f"a share between {_LEAST_FPP:f} and 1, such as 0.01")
+    if not isinstance(index.fpp, float) or not _MIN_FPP <= index.fpp < 1:
+        raise _invalid(index, "fpp", f"a rate between {_MIN_FPP:f} and 1, such as 0.01")
 
 
 def check_choice(index: Any, name: str, *choices: Any) -> None:
-    """Refuse what is none of a few values.
+    """Check that a parameter is one of the given values.
 
     Raises:
-        IndexBuildError: If it is another, or of another type.
+        IndexBuildError: The parameter has another value, or another type.
     """
     value = getattr(index, name)
     if not any(type(value) is type(choice) and value == choice for choice in choices):
-        raise _refusal(index, name, " or ".join(map(repr, choices)))
+        raise _invalid(index, name, " or ".join(map(repr, choices)))
 
 
 def _is_integer(value: Any, least: int, most: int | None) -> bool:
     return type(value) is int and least <= value and (most is None or value <= most)
 
 
-def _refusal(index: Any, name: str, allowed: str) -> IndexBuildError:
+def _invalid(index: Any, name: str, allowed: str) -> IndexBuildError:
     value = getattr(index, name)
-    return IndexBuildError(f"{type(index).__name__}: {name} is {value!r}; use {allowed}")
+    return IndexBuildError(
+        f"{type(index).__name__}: {name} is {value!r}; use {allowed}",
+        reason=f"invalid-{name.replace('_', '-')}",
+    )

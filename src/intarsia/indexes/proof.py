@@ -1,9 +1,8 @@
-"""The protocol by which everything that can exclude rows presents itself to `intarsia.read.prune`.
+"""The protocol of everything that can exclude rows, for `intarsia.read.prune`.
 
-A proof says, without any I/O, of which row groups it could deny a condition and what asking it would cost.
-What that could save follows from the rows that are still candidates, so that the cheapest proof can be asked
-next, and none that costs more than reading.  Row groups are the unit of these judgements; the answers
-themselves are exact rows.
+A proof reports, without I/O, in which row groups it could exclude a condition, and the cost of evaluating
+it. The possible savings follow from the remaining candidate rows. So pruning can evaluate the cheapest proof
+next, and skip every proof that costs more than reading. Costs are per row group; results are exact rows.
 """
 
 from __future__ import annotations
@@ -15,18 +14,19 @@ from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 
-#: For each condition that a proof is asked about, the row groups where the answer matters.
+#: The conditions to evaluate, each with the row groups in which its result matters.
 Wanted: TypeAlias = Mapping[Condition, Bools]
 
 
 class Cost(NamedTuple):
-    """What it takes to ask a proof.
+    """The cost of evaluating a proof.
 
     Attributes:
-        num_bytes: Bytes to read; 0 for what the footer holds.
-        requests: Requests for them, apart from what storage may join.
-        pages: Pages to decode.
-        part_bytes: Bytes of the smallest part that it can be asked for by itself; None: all of them.
+        num_bytes: The number of bytes to read, 0 for metadata in the footer.
+        requests: The number of requests, before storage coalesces them.
+        pages: The number of pages to decode.
+        part_bytes: The size of the smallest part that can be evaluated separately. None if there is only
+            the whole.
     """
 
     num_bytes: int
@@ -36,17 +36,17 @@ class Cost(NamedTuple):
 
     @property
     def least_bytes(self) -> int:
-        """Bytes that have to be read for any answer at all."""
+        """The minimum number of bytes to read for any result."""
         return self.num_bytes if self.part_bytes is None else self.part_bytes
 
 
 class Told(NamedTuple):
-    """What a proof says of a condition.
+    """The result of a proof for a condition.
 
     Attributes:
         condition: The condition.
-        possible: A superset of the rows that meet it; None: cannot tell.
-        certain: Rows that all meet it; None: cannot tell.
+        possible: A superset of the matching rows. None if unknown.
+        certain: A subset of the matching rows. None if unknown.
     """
 
     condition: Condition
@@ -55,28 +55,28 @@ class Told(NamedTuple):
 
 
 class Stakes(Protocol):
-    """What there is to save, for proofs that choose among their parts."""
+    """The possible savings, for proofs that choose among their parts."""
 
     def bytes_of(self, row_group: int) -> int:
-        """About how many bytes a scan of the candidates in a row group would read."""
+        """Estimate the number of bytes that a scan of the candidate rows in a row group would read."""
         ...
 
     def rows_of(self, row_group: int) -> int:
-        """How many candidates there are in a row group."""
+        """Return the number of candidate rows in a row group."""
         ...
 
     def excluded_if(self, denied: Wanted) -> Bools:
-        """The row groups that need not be read, if each condition is met nowhere in the row groups given."""
+        """Return the row groups that need not be read if no row in the given row groups matches."""
         ...
 
 
 class Proof(Protocol):
-    """A source of proof that rows do not meet a condition, and perhaps that others do.
+    """A source of proof that rows do not match a condition, and perhaps that others do.
 
     Attributes:
-        name: What reports call it.
-        is_lookup: Whether it only denies, so that asking it is in vain where denying changes nothing.
-        counts_pages: Whether it takes rows from the page index, which may miscount the rows of a page.
+        name: The name in reports.
+        is_lookup: Whether it only excludes rows. It need not be evaluated where excluding changes nothing.
+        counts_pages: Whether its rows come from the page index, which may have wrong row counts.
     """
 
     name: str
@@ -84,20 +84,20 @@ class Proof(Protocol):
     counts_pages: bool
 
     def reach(self, condition: Condition) -> Bools | None:
-        """For each row group, whether it could deny the condition there; None: nowhere. No I/O."""
+        """Return for each row group whether it could exclude the condition, None for nowhere. No I/O."""
         ...
 
     def cost(self, wanted: Wanted) -> Cost:
-        """What `ask` would take, about. No I/O."""
+        """Estimate the cost of `ask`. No I/O."""
         ...
 
     def ask(self, wanted: Wanted, stakes: Stakes) -> Iterator[Told]:
-        """Judge conditions, as far as that is worth what is at stake.
+        """Evaluate conditions, as far as the savings are worth the cost.
 
         Yields:
-            What is known of each condition; nothing of one that cannot be told.
+            The result for each condition that can be decided.
 
         Raises:
-            IndexPayloadError: If it turns out to be damaged; nothing that it told before is wrong.
+            IndexPayloadError: The index is damaged. Earlier results are still correct.
         """
         ...

@@ -1,22 +1,23 @@
-"""Index kinds and their classes: the built-in ones, and those that packages announce.
+"""Look up the class of an index kind, built in or announced by a package.
 
-A package announces a kind by an entry point in the group ``intarsia.indexes``, named as the kind.  A class is
+A package announces a kind by an entry point of the same name in the group ``intarsia.indexes``. A class is
 imported when a file or a caller names its kind.
 """
 
 from __future__ import annotations
 
-from functools import cache
+import sys
+from functools import cache, lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-#: Entry-point group in which packages announce their index classes.
+#: The entry-point group in which packages announce their index classes.
 GROUP = "intarsia.indexes"
 
-#: The built-in kinds, and where their classes are.
+#: The built-in kinds and the locations of their classes.
 _BUILT_IN = {
     "bloom_granule": "intarsia.indexes.bloom_granule:BloomGranule",
     "distinct": "intarsia.indexes.distinct:Distinct",
@@ -29,15 +30,20 @@ _BUILT_IN = {
 }
 
 
-@cache
 def _announced() -> dict[str, EntryPoint]:
-    from importlib import metadata  # slow to import, and seldom needed
+    return _entry_points(tuple(sys.path))
+
+
+@lru_cache(maxsize=1)
+def _entry_points(search_path: tuple[str, ...]) -> dict[str, EntryPoint]:  # noqa: ARG001
+    """Return the announced kinds. The cache is keyed by ``sys.path``, because it may change."""
+    from importlib import metadata  # slow to import and rarely needed
 
     return {entry.name: entry for entry in metadata.entry_points(group=GROUP)}
 
 
 def known_kinds() -> tuple[str, ...]:
-    """The kinds that are built in or announced, in alphabetical order.
+    """Return the built-in and announced kinds in alphabetical order.
 
     Example:
         >>> "distinct" in known_kinds()
@@ -47,7 +53,7 @@ def known_kinds() -> tuple[str, ...]:
 
 
 def find_index_class(kind: str) -> type[Any] | None:
-    """The class of an index kind; None if no installed package knows it, or the one that does is broken.
+    """Return the class of an index kind, or None if no installed package has it or its import fails.
 
     Example:
         >>> find_index_class("distinct").__name__
@@ -58,36 +64,36 @@ def find_index_class(kind: str) -> type[Any] | None:
 
 
 def why_unknown(kind: str) -> str:
-    """Why there is no class of an index kind, in words.
+    """Return why the class of an index kind cannot be found, as a sentence fragment.
 
     Example:
         >>> why_unknown("nonesuch")
-        "no installed package knows indexes of kind 'nonesuch'"
+        "no installed package has indexes of kind 'nonesuch'"
     """
     found = _load(kind)
     return found if isinstance(found, str) else f"the class of kind {kind!r} is {found.__qualname__}"
 
 
 def _load(kind: str) -> type[Any] | str:
-    """The class of a kind, or why there is none."""
+    """Return the class of a kind, or why it cannot be found."""
     if kind in _BUILT_IN:
         module, _, name = _BUILT_IN[kind].partition(":")
         built_in: type[Any] = getattr(import_module(module), name)
         return built_in
     if kind not in _announced():
-        return f"no installed package knows indexes of kind {kind!r}"
+        return f"no installed package has indexes of kind {kind!r}"
     return _load_announced(_announced()[kind])
 
 
 @cache
 def _load_announced(entry: EntryPoint) -> type[Any] | str:
-    whose = f"indexes of kind {entry.name!r} are announced by {entry.value!r}, which "
+    announced = f"indexes of kind {entry.name!r} are announced by {entry.value!r}, which "
     try:
         found = entry.load()
-    except Exception as error:  # noqa: BLE001  another's package must not keep a file from being read
-        return f"{whose}cannot be imported: {type(error).__name__}: {error}"
+    except Exception as error:  # noqa: BLE001  a broken package must not prevent a file from being read
+        return f"{announced}cannot be imported: {type(error).__name__}: {error}"
     if not isinstance(found, type):
-        return f"{whose}is no class"
+        return f"{announced}is not a class"
     if getattr(found, "kind", None) != entry.name or not isinstance(getattr(found, "version", None), int):
-        return f"{whose}has the kind {getattr(found, 'kind', None)!r}, or no version"
+        return f"{announced}has the kind {getattr(found, 'kind', None)!r}, or has no version"
     return found

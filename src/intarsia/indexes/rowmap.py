@@ -1,10 +1,9 @@
-"""Row map: value -> the rows that hold it, found with two small reads however large the file is.
+"""A map from values to rows, probed with two small reads for a file of any size.
 
-The payload is a table of buckets and the entries of each bucket, see ``docs/format.md``.  An entry is some
-bits of a value's hash above the row's ordinal; the upper bits of the hash choose the bucket.  Widths follow
-from the number of rows, which the footer tells, so there is no header that could be damaged.  Payloads are
-not compared with their checksum when they are probed, so each bucket has one of its own, next to where the
-table says that it starts.
+The payload is a table of buckets and the entries of each bucket, as specified in ``docs/format.md``. The
+upper bits of a value's hash select the bucket. An entry has further bits of the hash above the row's ordinal.
+Bit widths follow from the number of rows in the footer, so the payload needs no header. A probe does not
+verify the checksum of the payload, so each bucket has its own checksum in the table, next to its start.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ from intarsia.predicate.bound import Condition
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
 
-#: A bucket with more entries is not kept: a value that occurs so often is no needle.
+#: Larger buckets are dropped, because a RowMap is for rare values.
 MAX_BUCKET_ENTRIES = 8192
 
 _MAX_ROWS = 1 << 32
 
-#: Where a bucket's entries start, and their checksum; after the last bucket only where they end.
+#: The start of a bucket's entries, and their checksum. After the last bucket, the end of the entries.
 _SLOT = struct.Struct("<QQ")
 _END = struct.Struct("<Q")
 
-#: At least so many bits of the hash stand in an entry: one bucket in 256 finds a row that is none.
+#: The minimum number of hash bits in an entry. One lookup in 256 finds a false positive.
 _CHECK_BITS = 16
 
 _BLOCK_ENTRIES = 1 << 16
@@ -45,13 +44,13 @@ _BLOCK_ENTRIES = 1 << 16
 
 @dataclass(frozen=True)
 class RowMap:
-    """Which rows hold a value: point lookups (``=``, ``IN``) in columns that are not sorted.
+    """A map from values to rows, for point lookups (``=``, ``IN``) in unsorted columns.
 
-    It takes 5 to 6 bytes a row, and a lookup reads about 1.5 KB of it, so it is for columns whose values
-    seldom repeat.  A value that occurs in more than 8,192 rows is not found by it.
+    It takes 5 to 6 bytes per row, and a lookup reads about 1.5 kB of it. It suits columns whose values rarely
+    repeat. It cannot look up a value that occurs in more than 8,192 rows.
 
     Args:
-        column: The column, dotted if it is nested; it may not lie in a list or map.
+        column: The column, dotted if it is nested. It must not be inside a list or a map.
 
     Example:
         >>> import intarsia as ia
@@ -66,42 +65,44 @@ class RowMap:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The one column."""
+        """The indexed column."""
         return (self.column,)
 
     def can_prune(self, predicate: Condition) -> bool:
-        """Only equality, and lists of up to 1,024 values."""
+        """Return whether the condition is ``=`` or an IN with up to 1,024 values."""
         return is_lookup(predicate)
 
     def build(self, chunk: ColumnData) -> bytes:
-        """The payload for a file; see the module's text.
+        """Build the payload. The module docstring describes it.
 
-        It takes 8 bytes of memory a row.
+        Building takes 8 bytes of memory per row.
         """
         check_hashable(self, self.column, chunk.type_of(self.column))
         num_rows = chunk.layout.num_rows
         if num_rows > _MAX_ROWS:
             raise IndexBuildError(
-                f"RowMap: the file has {num_rows:,} rows, {_MAX_ROWS:,} is the most; split it, or use "
-                "BloomGranule"
+                f"RowMap: the file has {num_rows:,} rows, and the limit is {_MAX_ROWS:,}; split it, or use "
+                "BloomGranule",
+                reason="too-many-rows",
+                column=self.column,
             )
-        widths = _Widths.of(num_rows)
+        widths = Widths.of(num_rows)
         sink = io.BytesIO(bytes(widths.table_bytes + 8 * num_rows))
         num_bytes = _write(sink.getbuffer(), widths, chunk.batches(self.column))
         sink.truncate(num_bytes)
         return sink.getvalue()
 
     def open(self, payload: bytes, layout: Layout) -> OpenRowMap:
-        """The map, from a payload in memory."""
+        """Open a payload in memory."""
         return self.open_source(PayloadBytes(payload), layout)
 
     def open_source(self, source: PayloadSource, layout: Layout) -> OpenRowMap:
-        """The map; nothing is read until it is asked."""
-        return OpenRowMap.of(source, _Widths.of(layout.num_rows), f"RowMap({self.column!r})")
+        """Open a payload without reading it."""
+        return OpenRowMap.of(source, Widths.of(layout.num_rows), f"RowMap({self.column!r})")
 
 
-class _Widths(NamedTuple):
-    """How many bits and bytes everything has; all of it follows from the number of rows."""
+class Widths(NamedTuple):
+    """The widths of all fields in bits and bytes, which follow from the number of rows."""
 
     num_rows: int
     row_bits: int
@@ -110,41 +111,45 @@ class _Widths(NamedTuple):
     entry_bytes: int
 
     @classmethod
-    def of(cls, num_rows: int) -> _Widths:
+    def of(cls, num_rows: int) -> Widths:
+        """Return the widths for a number of rows."""
         row_bits = max(num_rows - 1, 1).bit_length()
-        bucket_bits = max(row_bits - 8, 0)  # 128 to 256 rows a bucket
+        bucket_bits = max(row_bits - 8, 0)  # 128 to 256 rows per bucket
         entry_bytes = -(-(row_bits + _CHECK_BITS) // 8)
-        # a key is one integer of 64 bits, and what fills up an entry's last byte is of use
+        # a key fits in 64 bits, and further hash bits fill the last byte of an entry
         hash_bits = min(bucket_bits + 8 * entry_bytes, 64) - row_bits
         return cls(num_rows, row_bits, hash_bits, bucket_bits, entry_bytes)
 
     @property
     def entry_bits(self) -> int:
+        """The number of bits in an entry: hash bits above row bits."""
         return self.hash_bits - self.bucket_bits + self.row_bits
 
     @property
     def num_buckets(self) -> int:
+        """The number of buckets."""
         return 1 << self.bucket_bits
 
     @property
     def table_bytes(self) -> int:
+        """The size of the table of buckets, in bytes."""
         return self.num_buckets * _SLOT.size + _END.size
 
     def keys(self, hashes: Hashes, rows: npt.NDArray[np.int64] | int) -> Hashes:
-        """The hash's bits above the row's: first those of the bucket, then those of the entry."""
+        """Return keys: the hash bits of the bucket, then those of the entry, then the row ordinal."""
         upper = hashes >> np.uint64(64 - self.hash_bits) << np.uint64(self.row_bits)
         return np.asarray(upper | np.asarray(rows).astype(np.uint64))
 
     def checksum(self, bucket: int, entries: bytes, *, is_kept: bool = True) -> int:
-        """Of a bucket's bytes, and of what they are about."""
+        """Return the checksum of a bucket's bytes, its number and the number of rows."""
         return xxhash.xxh3_64_intdigest(struct.pack("<QQQ", self.num_rows, bucket, is_kept) + entries)
 
 
 # --- building ----------------------------------------------------------------------------------------
 
 
-def _write(memory: memoryview, widths: _Widths, batches: Iterable[tuple[int, pa.Array]]) -> int:
-    """Gather, sort and pack keys in one place, which becomes the payload; gives its length in bytes."""
+def _write(memory: memoryview, widths: Widths, batches: Iterable[tuple[int, pa.Array]]) -> int:
+    """Collect, sort and pack keys in place, and return the length of the payload in bytes."""
     keys = np.frombuffer(memory, dtype="<u8", offset=widths.table_bytes)
     num_keys = 0
     for first_row, values in batches:
@@ -154,8 +159,8 @@ def _write(memory: memoryview, widths: _Widths, batches: Iterable[tuple[int, pa.
     return _pack(memory, keys[:num_keys], widths)
 
 
-def _pack(memory: memoryview, keys: Hashes, widths: _Widths) -> int:
-    """Sort the keys and write table and entries over them; gives the length of it all in bytes."""
+def _pack(memory: memoryview, keys: Hashes, widths: Widths) -> int:
+    """Sort the keys, overwrite them with table and entries, and return the total length in bytes."""
     keys.sort()
     firsts = np.arange(widths.num_buckets, dtype=np.uint64) << np.uint64(widths.entry_bits)
     edges = np.append(np.searchsorted(keys, firsts), len(keys))
@@ -166,7 +171,9 @@ def _pack(memory: memoryview, keys: Hashes, widths: _Widths) -> int:
     mask = np.uint64((1 << widths.entry_bits) - 1)
     packed = np.frombuffer(memory, dtype=np.uint8, offset=base)
     for first in range(0, num_entries, _BLOCK_ENTRIES):
-        block = keys[first : min(first + _BLOCK_ENTRIES, num_entries)] & mask  # a copy: it is written over
+        block = (
+            keys[first : min(first + _BLOCK_ENTRIES, num_entries)] & mask
+        )  # a copy, because the keys are overwritten
         target = packed[first * width : (first + len(block)) * width]
         target[:] = block.view(np.uint8).reshape(-1, 8)[:, :width].reshape(-1)
     for bucket, (start, stop) in enumerate(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)):
@@ -178,7 +185,7 @@ def _pack(memory: memoryview, keys: Hashes, widths: _Widths) -> int:
 
 
 def _drop(keys: Hashes, edges: npt.NDArray[np.int64], is_kept: npt.NDArray[np.bool_]) -> int:
-    """Move the keys of the buckets that are kept together; gives their number."""
+    """Move the keys of kept buckets together, and return their number."""
     first, num_kept = 0, 0
     for bucket in [*np.flatnonzero(~is_kept).tolist(), len(is_kept)]:
         stop = int(edges[bucket])
@@ -193,30 +200,32 @@ def _drop(keys: Hashes, edges: npt.NDArray[np.int64], is_kept: npt.NDArray[np.bo
 
 @dataclass(frozen=True)
 class OpenRowMap:
-    """A row map in its file."""
+    """A row map that is read on demand."""
 
     source: PayloadSource
-    widths: _Widths
+    widths: Widths
     num_entries: int
     name: str
 
     @classmethod
-    def of(cls, source: PayloadSource, widths: _Widths, name: str) -> OpenRowMap:
-        """Check a payload's length.
+    def of(cls, source: PayloadSource, widths: Widths, name: str) -> OpenRowMap:
+        """Check the length of a payload and open it.
 
         Raises:
-            IndexPayloadError: If no map for so many rows has it.
+            IndexPayloadError: The length is not possible for this number of rows.
         """
         num_entries, rest = divmod(source.num_bytes - widths.table_bytes, widths.entry_bytes)
         if rest or not 0 <= num_entries <= widths.num_rows:
-            raise IndexPayloadError(f"the payload of {name} is truncated, or about other rows")
+            raise IndexPayloadError(
+                f"the payload of {name} is truncated, or describes other rows", reason="other-rows"
+            )
         return cls(source, widths, num_entries, name)
 
     def candidate_rows(self, predicate: Condition) -> RowSelection | None:
-        """Rows whose value has the hash of a value that is asked for.
+        """Return the rows whose value has the hash of one of the queried values.
 
         Raises:
-            IndexPayloadError: If what was read for it is damaged.
+            IndexPayloadError: The bytes that were read are damaged.
         """
         hashes = lookup_hashes(predicate)
         if hashes is None:
@@ -235,22 +244,22 @@ class OpenRowMap:
             rows.append(entries[start:stop] & step)
         ordinals = np.unique(np.concatenate(rows)).astype(np.int64)
         if len(ordinals) and ordinals[-1] >= widths.num_rows:
-            raise IndexPayloadError(f"the payload of {self.name} is about other rows")
+            raise IndexPayloadError(f"the payload of {self.name} describes other rows", reason="other-rows")
         return RowSelection.from_rows(ordinals)
 
     def is_sure_within(self, predicate: Condition, low: int, high: int) -> bool:
-        """Whether no other whole number from ``low`` to ``high`` has the bits of a hash that is asked for."""
-        asked, hashes = looked_up(predicate), lookup_hashes(predicate)
-        if asked is None or hashes is None or not pa.types.is_integer(asked.type):
+        """Return whether no other integer from ``low`` to ``high`` has the hash bits of a queried value."""
+        values, hashes = looked_up(predicate), lookup_hashes(predicate)
+        if values is None or hashes is None or not pa.types.is_integer(values.type):
             return False
-        data_type = pa.int64() if pa.types.is_signed_integer(asked.type) else pa.uint64()
+        data_type = pa.int64() if pa.types.is_signed_integer(values.type) else pa.uint64()
         numbers = np.arange(low, high + 1, dtype=data_type.to_pandas_dtype())
         keys = self.widths.keys(hash_values(pa.array(numbers))[1], 0)
         alike = numbers[np.isin(keys, self.widths.keys(hashes, 0))]
-        return bool(np.isin(alike, asked.cast(data_type).to_numpy(zero_copy_only=False)).all())
+        return bool(np.isin(alike, values.cast(data_type).to_numpy(zero_copy_only=False)).all())
 
     def _buckets(self, wanted: list[int]) -> dict[int, Hashes | None]:
-        """The entries of some buckets, ascending; None for one that was not kept."""
+        """Read the entries of buckets, ascending, or None for a bucket that was dropped."""
         slot_bytes = _SLOT.size + _END.size
         slots = self.source.read_ranges(
             [ByteRange(bucket * _SLOT.size, bucket * _SLOT.size + slot_bytes) for bucket in wanted]
@@ -281,4 +290,4 @@ class OpenRowMap:
         return entries.view("<u8").reshape(-1)
 
     def _damaged(self) -> IndexPayloadError:
-        return IndexPayloadError(f"the payload of {self.name} is damaged")
+        return IndexPayloadError(f"the payload of {self.name} is damaged", reason="damaged-payload")

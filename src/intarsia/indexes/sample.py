@@ -1,8 +1,8 @@
-"""Sample: some rows of the file, drawn at random, all columns of them.
+"""A random sample of the file's rows, with all columns.
 
-The payload is an Arrow IPC stream, buffers compressed with Zstandard: the first column has the ordinals of
-the rows in the file, int64, ascending; the others are the file's, in its order, of the types that
-``pyarrow.parquet.read_table`` gives them.
+The payload is an Arrow IPC stream with Zstandard-compressed buffers. The first column has the row ordinals in
+the file, int64, ascending. The others are the columns of the file, in its order, with the types from
+``pyarrow.parquet.read_table``.
 """
 
 from __future__ import annotations
@@ -31,13 +31,12 @@ _ORDINAL = "ordinal"
 class Sample:
     """A uniform sample of the file's rows, drawn without replacement.
 
-    `Table.sample` puts the samples of files together without reading data. Any predicate can be tried on
-    the sample, so that the rows it keeps can be estimated where no histogram can judge it. Nothing is skipped
-    by it.
+    `Table.sample` merges the samples of files without reading data. A sample can estimate the matching rows
+    of any predicate, including those that a histogram cannot. It does not skip rows.
 
     Args:
-        n: How many rows; all of them, if the file has no more.
-        seed: The same seed draws the same rows of a file (as long as NumPy's ``default_rng`` stays as it is).
+        n: The number of rows. A file with fewer rows is sampled as a whole.
+        seed: The same seed draws the same rows of a file, as long as NumPy's ``default_rng`` does not change.
 
     Example:
         >>> import intarsia as ia
@@ -52,32 +51,32 @@ class Sample:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Parameters are checked at once: who draws rows goes by them before a payload is read."""
+        """Check the parameters, which are used before a payload is read."""
         for name in ("n", "seed"):
             check_integer(self, name, 0)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """None: it is about rows."""
+        """Empty: a sample is of whole rows."""
         return ()
 
     def can_estimate(self, predicate: Condition) -> bool:  # noqa: ARG002
-        """Always: it has every column."""
+        """Return True: a sample has every column."""
         return True
 
     def num_sampled(self, num_rows: int) -> int:
-        """``n``, or all rows."""
+        """Return the size of the sample: ``n``, or all rows."""
         return min(self.n, num_rows)
 
     def build(self, chunk: ColumnData) -> bytes:
-        """The payload for a file; see the module's text."""
+        """Build the payload. The module docstring describes it."""
         ordinals = draw(chunk.layout.num_rows, self.n, np.random.default_rng(self.seed))
         found = chunk.rows(ordinals)
         try:
             rows = _compacted(found.combine_chunks())
             fields = [pa.field(_ORDINAL, pa.int64(), nullable=False), *rows.schema]
             table = pa.Table.from_arrays([pa.array(ordinals), *rows.columns], schema=pa.schema(fields))
-            table.validate(full=True)  # as it is when it is opened: text may be no UTF-8
+            table.validate(full=True)  # as `open` does: text may not be UTF-8
             sink = pa.BufferOutputStream()
             options = pa.ipc.IpcWriteOptions(compression="zstd")
             with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
@@ -86,14 +85,20 @@ class Sample:
             check_expanded(payload)
             kept = pa.ipc.open_stream(payload).schema
         except (pa.ArrowException, ValueError) as error:
-            raise IndexBuildError(f"Sample: rows of these types cannot be kept: {error}") from error
+            raise IndexBuildError(
+                f"Sample: rows of these types cannot be stored: {error}", reason="type-not-storable"
+            ) from error
         changed = [field.name for field, there in zip(fields, kept, strict=True) if field.type != there.type]
         if changed:
-            raise IndexBuildError(f"Sample: the types of {', '.join(changed)} are not kept by Arrow IPC")
+            raise IndexBuildError(
+                f"Sample: Arrow IPC does not preserve the types of {', '.join(changed)}",
+                reason="type-not-storable",
+                column=changed[0],
+            )
         return payload
 
     def open(self, payload: bytes, layout: Layout) -> OpenSample:
-        """The rows."""
+        """Open the sampled rows."""
         try:
             check_expanded(payload)
             with pa.ipc.open_stream(payload) as reader:
@@ -101,25 +106,27 @@ class Sample:
             table.validate(full=True)
             is_ordinal = table.num_columns > 0 and table.schema.field(0).type == pa.int64()
             if not is_ordinal or table.column(0).null_count:
-                raise ValueError("its first column has no ordinals of rows")
+                raise ValueError("its first column is not row ordinals")
         except (pa.ArrowException, ValueError, OSError) as error:
-            raise IndexPayloadError(f"the payload of Sample is damaged: {error}") from error
+            raise IndexPayloadError(
+                f"the payload of Sample is damaged: {error}", reason="damaged-payload"
+            ) from error
         ordinals = table.column(0).to_numpy()
         is_ascending = bool((np.diff(ordinals) > 0).all())
         is_inside = not len(ordinals) or (ordinals[0] >= 0 and ordinals[-1] < layout.num_rows)
         if not is_ascending or not is_inside or len(ordinals) != min(self.n, layout.num_rows):
-            raise IndexPayloadError("the payload of Sample is about other rows")
+            raise IndexPayloadError("the payload of Sample describes other rows", reason="other-rows")
         return OpenSample(layout.num_rows, ordinals, table.remove_column(0))
 
 
 @dataclass(frozen=True)
 class OpenSample:
-    """Some rows of a file.
+    """A sample of the rows of a file.
 
     Attributes:
-        num_rows: How many rows the file has.
-        ordinals: Which of them are here, ascending.
-        rows: Those rows, all columns.
+        num_rows: The number of rows in the file.
+        ordinals: The ordinals of the sampled rows, ascending.
+        rows: The sampled rows, with all columns.
     """
 
     num_rows: int
@@ -127,15 +134,14 @@ class OpenSample:
     rows: pa.Table
 
     def candidate_rows(self, predicate: Condition) -> RowSelection | None:  # noqa: ARG002
-        """None: it estimates."""
+        """Return None: a sample only estimates."""
         return None
 
     def estimated_rows(self, predicate: Condition) -> float | None:
-        """About how many rows of the file meet a predicate; None if it is about no column of these.
+        """Estimate the number of rows of the file that match a condition, or None if the column is missing.
 
-        Rows of the sample are known. Of the others, if ``k`` of ``n`` match here, a share of
-        ``(k + 1) / (n + 2)`` is taken to (Laplace's rule of succession), so what is rare is not taken to be
-        absent.
+        If ``k`` of the ``n`` sampled rows match, the estimated share of matches among the other rows is
+        ``(k + 1) / (n + 2)`` (Laplace's rule of succession). So rare values are not estimated to be absent.
         """
         values = self._values(predicate.path)
         if values is None:
@@ -143,7 +149,7 @@ class OpenSample:
         plain = comparison_array(values, comparison_type(values.type))
         try:
             compared = plain if plain.type == predicate.type else plain.cast(predicate.type)
-        except pa.ArrowException:  # a predicate of a table whose other files have another type
+        except pa.ArrowException:  # the column has another type in other files of the table
             return None
         hits = sum(condition_mask(predicate, chunk).true_count for chunk in compared.chunks)
         unseen = self.num_rows - len(self.ordinals)
@@ -158,7 +164,7 @@ class OpenSample:
 
 
 def draw(num_rows: int, n: int, rng: np.random.Generator) -> Rows:
-    """Ordinals of rows drawn uniformly and without replacement, ascending; all of them, if there are no more.
+    """Draw row ordinals uniformly and without replacement, in ascending order, or all if ``n`` is larger.
 
     Example:
         >>> draw(3, 5, np.random.default_rng(0))
@@ -170,7 +176,7 @@ def draw(num_rows: int, n: int, rng: np.random.Generator) -> Rows:
 
 
 def take_rows(table: pa.Table, ordinals: Rows) -> pa.Table:
-    """Some rows of a table, also where pyarrow has no `take` for a column's type (views, in 2026).
+    """Take rows of a table, even if pyarrow has no `take` for a column's type (views, as of 2026).
 
     Example:
         >>> table = pa.table({"x": pa.array(["a", "b", "c"], pa.string_view())})
@@ -185,7 +191,7 @@ def take_rows(table: pa.Table, ordinals: Rows) -> pa.Table:
 
 
 def _compacted(rows: pa.Table) -> pa.Table:
-    """Rows whose dictionaries hold no value that is not used."""
+    """Drop unused values from dictionaries."""
     for place, field in enumerate(rows.schema):
         if pa.types.is_dictionary(field.type):
             chunks = [_with_used_values(chunk) for chunk in rows.column(place).chunks]

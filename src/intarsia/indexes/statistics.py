@@ -1,4 +1,4 @@
-"""Row-group statistics as bounds over the row groups of a file; they cost no I/O, the footer holds them."""
+"""Row-group statistics as bounds over the row groups of a file. They are in the footer, so they are free."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from intarsia.rows.selection import RowSelection
 
 
 class RowGroupStatistics:
-    """The statistics of a file's row groups, as an index and as a proof that is free."""
+    """The statistics of a file's row groups, as an index and as a proof without cost."""
 
     name = "statistics"
     is_lookup = False
@@ -30,30 +30,30 @@ class RowGroupStatistics:
         self._file = file
 
     def reach(self, condition: Condition) -> Bools | None:
-        """Every row group, if the column's statistics can be read."""
+        """Return every row group, if the column has usable statistics."""
         bounds = self.bounds(condition)
         return None if bounds is None else np.ones(len(bounds), dtype=bool)
 
     def cost(self, wanted: Wanted) -> Cost:  # noqa: ARG002
-        """Nothing: the footer holds them."""
+        """Return zero, because the statistics are in the footer."""
         return Cost(0, 0)
 
     def ask(self, wanted: Wanted, stakes: Stakes) -> Iterator[Told]:  # noqa: ARG002
-        """Judge conditions."""
+        """Evaluate conditions with the statistics."""
         return judge(self._file, self.name, self, wanted)
 
     def candidate_rows(self, predicate: Condition) -> RowSelection | None:
-        """Rows of the row groups that might match."""
+        """Return the rows of the row groups that might match."""
         bounds = self.bounds(predicate)
         return None if bounds is None else _rows(bounds, might_match(predicate, bounds))
 
     def certain_rows(self, predicate: Condition) -> RowSelection | None:
-        """Rows of the row groups that match as a whole."""
+        """Return the rows of the row groups in which all rows match."""
         bounds = self.bounds(predicate)
         return None if bounds is None else _rows(bounds, surely_matches(predicate, bounds))
 
     def bounds(self, predicate: Condition) -> Bounds | None:
-        """What the statistics say of the predicate's column."""
+        """Return the statistics of the condition's column as bounds."""
         leaf = self._file.leaves_by_path.get(predicate.path)
         if leaf is None or not leaf.is_flat:
             return None
@@ -64,7 +64,7 @@ class RowGroupStatistics:
 
 
 def statistics_bounds(footer: Footer, leaf: Leaf, ordering: Ordering | None) -> Bounds:
-    """The statistics of a flat leaf, over all row groups."""
+    """Convert the statistics of a flat leaf, over all row groups, to bounds."""
     groups = len(footer.metadata.row_groups)
     null_counts = np.full(groups, UNKNOWN, dtype=np.int64)
     nan_counts = np.full(groups, UNKNOWN if ordering and ordering.is_float else 0, dtype=np.int64)
@@ -102,7 +102,7 @@ def statistics_bounds(footer: Footer, leaf: Leaf, ordering: Ordering | None) -> 
 
 
 def _decoded(ordering: Ordering | None, lows: list[bytes], highs: list[bytes]) -> tuple[Keys, Keys]:
-    """Bounds as keys; none, if there are some of a wrong length."""
+    """Decode bounds to keys. If any bound has a wrong length, return none."""
     nothing = np.empty(0, dtype=object)
     if ordering is None:
         return nothing, nothing
@@ -123,15 +123,15 @@ def bounds_of_keys(
     nan_counts: np.ndarray,
     all_null: np.ndarray,
 ) -> Bounds:
-    """Bounds over granules; those that are NaN or contradict each other are left out.
+    """Build `Bounds` over granules, without bounds that are NaN or contradict each other.
 
     Args:
-        ordering: How the leaf's keys compare, or None.
-        starts: First row of each granule.
-        stops: Row after the last of each granule.
-        bounded: Ordinals of the granules that have bounds.
-        low: Lower bounds of those granules.
-        high: Upper bounds, likewise.
+        ordering: The order of the leaf's keys, or None.
+        starts: The first row of each granule.
+        stops: The row after the last row of each granule.
+        bounded: The ordinals of the granules that have bounds.
+        low: The lower bounds of these granules.
+        high: The upper bounds of these granules.
         null_counts: See `Bounds`.
         nan_counts: See `Bounds`.
         all_null: See `Bounds`.

@@ -1,10 +1,10 @@
-"""Summaries: least and greatest value, sum and counts of runs of values, and of runs of summaries.
+"""Summaries of runs of values: minimum, maximum, sum and counts.
 
-A summary is a row of a table (see `summary_schema`).  Two of them make one, so granules that come in pieces,
-row groups and files are added up by the code that summarizes values: a value is a summary of itself.
+A summary is a row of a table with the columns of `summary_schema`. The code that summarizes values also
+merges the summaries of pieces of granules, row groups and files, because a value is its own summary.
 
-Sums of integers and decimals are exact.  A sum of floats is that of NumPy in ``float64``: pairwise within a
-run, so that its error is at most about ``log2(n)`` roundings of the sum of the absolute values.
+Sums of integers and decimals are exact. Sums of floats are NumPy's ``float64`` sums, pairwise within a run,
+with an error of at most about ``log2(n)`` roundings of the sum of the absolute values.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from intarsia.errors import IndexPayloadError
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import Rows
 
-#: Decimal digits to spare, so that sums of as many rows as there can be do not overflow.
+#: Additional digits of a decimal sum, so that it does not overflow for any possible number of rows.
 _SPARE_DIGITS = 10
 _COUNTS = ("num_rows", "null_count", "nan_count")
 
 
 @dataclass(frozen=True)
 class GranuleSummaries:
-    """What the values of each granule of a column come to.
+    """The summaries of the granules of a column.
 
     Args:
-        edges: First row of each granule in the file's numbering, and the number of rows at the end; int64,
-            one more than there are granules.
-        summaries: A row for each granule, of `summary_schema` of the type that the column's values are
-            compared in (see `intarsia.arrow.comparison.comparison_type`).
-        exact: For each granule, whether ``min`` and ``max`` are values of the column, and not only bounds.
+        edges: The first row of each granule, then the number of rows of the file; int64.
+        summaries: One row per granule, with the `summary_schema` of the column's comparison type (see
+            `intarsia.arrow.comparison.comparison_type`).
+        exact: One boolean per granule, whether ``min`` and ``max`` are values of the column rather than
+            bounds.
     """
 
     edges: Rows
@@ -46,36 +46,43 @@ class GranuleSummaries:
 
     @property
     def data_type(self) -> pa.DataType:
-        """The type of the values."""
+        """The comparison type of the values."""
         return self.summaries.schema.field("min").type
 
     def check(self, num_rows: int) -> None:
-        """Refuse what cannot be about a file.
+        """Check that the summaries agree with a file.
 
         Args:
-            num_rows: Rows in the file.
+            num_rows: The number of rows in the file.
 
         Raises:
-            IndexPayloadError: If granules and summaries do not fit each other, or the file.
+            IndexPayloadError: The granules do not agree with the summaries or with the file.
         """
         num_granules = len(self.edges) - 1
         if len(self.summaries) != num_granules or len(self.exact) != num_granules:
             raise IndexPayloadError(
-                f"it has {num_granules} granules, {len(self.summaries)} summaries of them, and of "
-                f"{len(self.exact)} it says whether they are exact"
+                f"it has {num_granules} granules, {len(self.summaries)} summaries and {len(self.exact)} "
+                "flags of exactness",
+                reason="damaged-payload",
             )
         if "min" not in self.summaries.column_names or self.summaries.schema != summary_schema(
             self.data_type
         ):
-            raise IndexPayloadError(f"its summaries are {self.summaries.schema.to_string()}")
+            raise IndexPayloadError(
+                f"its summaries have the schema {self.summaries.schema.to_string()}", reason="damaged-payload"
+            )
         if self.edges[0] != 0 or self.edges[-1] != num_rows:
-            raise IndexPayloadError(f"it is about rows {self.edges[0]} to {self.edges[-1]} of {num_rows}")
+            raise IndexPayloadError(
+                f"it describes rows {self.edges[0]} to {self.edges[-1]} of {num_rows}", reason="other-rows"
+            )
         if not np.array_equal(self.summaries["num_rows"].to_numpy(), np.diff(self.edges)):
-            raise IndexPayloadError("its summaries count other rows than its granules have")
+            raise IndexPayloadError(
+                "the row counts of its summaries are not those of its granules", reason="other-rows"
+            )
 
 
 def sum_type(data_type: pa.DataType) -> pa.DataType:
-    """The type of sums over values of a comparison type; null for those that are not added up.
+    """Return the type of sums of a comparison type, or the null type if its values have no sum.
 
     Example:
         >>> sum_type(pa.int32()), sum_type(pa.float32()), sum_type(pa.string())
@@ -92,10 +99,10 @@ def sum_type(data_type: pa.DataType) -> pa.DataType:
 
 
 def summary_schema(data_type: pa.DataType) -> pa.Schema:
-    """The columns of summaries over values of a comparison type.
+    """Return the schema of summaries of a comparison type.
 
-    ``min`` and ``max`` leave nulls and NaN out, and are null where nothing is left; ``sum`` leaves nulls out,
-    and is that of no values (0) where nothing is left.
+    ``min`` and ``max`` ignore nulls and NaN, and are null if there is no other value. ``sum`` ignores nulls,
+    and is 0 if there is no value.
     """
     return pa.schema(
         [
@@ -108,11 +115,11 @@ def summary_schema(data_type: pa.DataType) -> pa.Schema:
 
 
 def summarize(values: pa.Array, starts: Rows) -> pa.Table:
-    """A summary of each run of values.
+    """Summarize each run of values.
 
     Args:
-        values: Of a comparison type.
-        starts: Where each run starts; the first at 0, each one before the next, the last before the end.
+        values: Values of a comparison type.
+        starts: The start of each run, strictly ascending from 0, below ``len(values)``.
 
     Example:
         >>> summarize(pa.array([5, 3, None, 8]), np.array([0, 2])).drop(["nan_count"]).to_pylist()
@@ -147,7 +154,7 @@ def summarize(values: pa.Array, starts: Rows) -> pa.Table:
 
 
 def _summarize_numbers(values: pa.Array) -> pa.Table:
-    """One run of numbers, without grouping: the same, several times as fast."""
+    """Summarize a single run of numbers, several times as fast as by grouping."""
     data_type = values.type
     comparable = values.cast(sortable_type(data_type))
     num_nans = 0
@@ -160,7 +167,7 @@ def _summarize_numbers(values: pa.Array) -> pa.Table:
         if num_nans:
             comparable = pc.if_else(is_nan, pa.scalar(None, comparable.type), comparable)
     else:
-        # the upper and the lower halves by themselves, since sums of whole numbers of 64 bits overflow
+        # sums of 64-bit integers overflow, so the upper and lower halves are summed separately
         numbers = _numbers(values.cast(pa.int64() if pa.types.is_signed_integer(data_type) else pa.uint64()))
         upper, lower = np.add.reduce(numbers >> 32), np.add.reduce(numbers & 0xFFFFFFFF)
         total = Decimal((int(upper) << 32) + int(lower))
@@ -172,10 +179,10 @@ def _summarize_numbers(values: pa.Array) -> pa.Table:
 
 
 def merge_summaries(summaries: pa.Table, starts: Rows) -> pa.Table:
-    """The summary of each run of summaries.
+    """Merge each run of summaries.
 
     Args:
-        summaries: Of `summary_schema`.
+        summaries: Summaries with a `summary_schema`.
         starts: As for `summarize`.
 
     Example:
@@ -197,14 +204,14 @@ def merge_summaries(summaries: pa.Table, starts: Rows) -> pa.Table:
 def one_summary(
     data_type: pa.DataType, value: pa.Scalar | None, num_rows: int, null_count: int, nan_count: int = 0
 ) -> pa.Table:
-    """The summary of rows that all hold one value, or of which only the counts matter.
+    """Return the summary of rows that all have one value, or whose values do not matter.
 
     Args:
         data_type: The comparison type.
-        value: The value, of that type; None or null if there is none, or it does not matter.
-        num_rows: How many rows.
-        null_count: How many of them are null.
-        nan_count: How many are NaN.
+        value: The value, of this type. None or null if the rows have no value, or it does not matter.
+        num_rows: The number of rows.
+        null_count: The number of nulls.
+        nan_count: The number of NaNs.
 
     Example:
         >>> one_summary(pa.int8(), pa.scalar(7, pa.int8()), 1000, 0).to_pylist()
@@ -214,28 +221,28 @@ def one_summary(
         return _counts_alone(num_rows, null_count, nan_count)
     total = sum_type(data_type)
     counts = [pa.array([count], pa.int64()) for count in (num_rows, null_count, nan_count)]
-    is_held = value is not None and value.is_valid and num_rows > 0
-    held = pa.array([value], data_type) if is_held else pa.nulls(1, data_type)
+    has_value = value is not None and value.is_valid and num_rows > 0
+    extreme = pa.array([value], data_type) if has_value else pa.nulls(1, data_type)
     summed = pa.nulls(1, total)
     if total != pa.null():
-        one = pc.fill_null(held.cast(sortable_type(data_type)).cast(total), 0)[0].as_py()
+        one = pc.fill_null(extreme.cast(sortable_type(data_type)).cast(total), 0)[0].as_py()
         exact = Context(prec=total.precision) if pa.types.is_decimal(total) else None
         summed = pa.array(
             [one * num_rows if exact is None else exact.multiply(one, Decimal(num_rows))], total
         )
     if nan_count:
-        held = pa.nulls(1, data_type)
-    return pa.table([held, held, summed, *counts], schema=summary_schema(data_type))
+        extreme = pa.nulls(1, data_type)
+    return pa.table([extreme, extreme, summed, *counts], schema=summary_schema(data_type))
 
 
 def _counts_alone(*counts: int) -> pa.Table:
-    """The summary of rows of which only the counts matter."""
+    """Return the summary of rows whose values do not matter."""
     arrays = [pa.nulls(1)] * 3 + [pa.array([count], pa.int64()) for count in counts]
     return pa.table(arrays, schema=summary_schema(pa.null()))
 
 
 def _add_up(columns: dict[str, Any], starts: Rows, data_type: pa.DataType) -> pa.Table:
-    """Add up runs of summaries; ``min`` and ``max`` are of the sortable type, counts are NumPy's."""
+    """Merge runs of summaries. ``min`` and ``max`` have the sortable type; counts are NumPy arrays."""
     schema = summary_schema(data_type)
     if len(starts) == 0:
         return schema.empty_table()
@@ -261,5 +268,5 @@ def _add_up(columns: dict[str, Any], starts: Rows, data_type: pa.DataType) -> pa
 
 
 def _numbers(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
-    """Numbers as NumPy has them, 0 for null."""
+    """Convert numbers to NumPy, with 0 for null."""
     return np.asarray(pc.fill_null(array, 0).to_numpy())

@@ -1,9 +1,8 @@
-"""One hash for equal values, however a file stores them: what indexes that look values up agree on.
+"""The value hash of lookup indexes. Equal values have equal hashes, independent of their storage type.
 
-The hash is XXH64 (seed 0) of a value's PLAIN encoding, once it is in its widest type: integers of any width
-in 8 bytes, floats as doubles (``-0.0`` as ``0.0``), decimals as fixed-length bytes of the least width for
-their precision, temporal values as the integer that Arrow has.  So a literal hashes as the value that
-equals it.
+The hash is XXH64 (seed 0) of a value's PLAIN encoding in its widest type: integers in 8 bytes, floats as
+doubles (``-0.0`` as ``0.0``), decimals as fixed-length bytes of the smallest width for their precision,
+temporal values as Arrow's integer. So the hash of a literal equals the hash of an equal value.
 """
 
 from __future__ import annotations
@@ -19,33 +18,35 @@ from intarsia.errors import IndexBuildError
 from intarsia.indexes.granules import refuse_nested
 from intarsia.predicate.bound import BoundCompare, BoundIn, Condition
 
-#: A longer list of values is not looked up one by one.
+#: The maximum number of values in a list that is evaluated as lookups.
 MAX_LOOKUPS = 1024
 
 
 def check_hashable(index: object, column: str, type_: pa.DataType) -> None:
-    """Refuse a column whose values are not hashed.
+    """Check that the values of a column can be hashed.
 
     Raises:
-        IndexBuildError: If they are booleans, nested, or of a type that does not compare.
+        IndexBuildError: The type is boolean, nested, or cannot be compared.
     """
     plain = refuse_nested(index, column, type_)
     try:
         hash_values(pa.array([], plain))
     except (TypeError, pa.ArrowException) as error:
         raise IndexBuildError(
-            f"{type(index).__name__}: values of {column!r} ({plain}) are not hashed; use Distinct"
+            f"{type(index).__name__}: values of {column!r} ({plain}) cannot be hashed; use Distinct",
+            reason="type-not-hashable",
+            column=column,
         ) from error
 
 
 def hash_values(values: pa.Array | pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], Hashes]:
-    """Hashes of the values that a predicate with ``=`` can find: not of null and NaN.
+    """Hash the values that ``=`` can match, that is, all but nulls and NaN.
 
     Args:
-        values: Of any type that `check_hashable` lets pass.
+        values: Values of a type that `check_hashable` accepts.
 
     Returns:
-        The ordinals of those values, ascending, and a hash for each.
+        The ordinals of these values, ascending, and their hashes.
 
     Example:
         >>> ordinals, hashes = hash_values(pa.array([7, None, 8], pa.int8()))
@@ -57,12 +58,12 @@ def hash_values(values: pa.Array | pa.ChunkedArray) -> tuple[npt.NDArray[np.int6
     if isinstance(values, pa.DictionaryArray):
         return _of_dictionary(values)
     plain = comparison_array(values, comparison_type(values.type))
-    if isinstance(plain, pa.ChunkedArray):  # more text than one array can hold
+    if isinstance(plain, pa.ChunkedArray):  # the text exceeds one array
         return hash_values(plain)
     data_type = plain.type
     if pa.types.is_floating(data_type):
         present = pc.is_valid(plain).to_numpy(zero_copy_only=False)
-        # np.float64(0) makes the one zero of two; what is null is NaN here
+        # adding np.float64(0) turns -0.0 into 0.0; nulls are NaN here
         numbers = plain.to_numpy(zero_copy_only=False).astype(np.float64) + np.float64(0)
         ordinals = np.flatnonzero(present & ~np.isnan(numbers))
         return ordinals, xxh64(pa.array(numbers[ordinals]))
@@ -80,7 +81,7 @@ def _of_dictionary(values: pa.DictionaryArray) -> tuple[npt.NDArray[np.int64], H
     known, hashes = hash_values(values.dictionary)
     hash_of = np.zeros(len(values.dictionary) + 1, dtype=np.uint64)
     hash_of[known] = hashes
-    is_known = np.zeros(len(values.dictionary) + 1, dtype=bool)  # the last one stands for null
+    is_known = np.zeros(len(values.dictionary) + 1, dtype=bool)  # the last entry is for null
     is_known[known] = True
     places = pc.fill_null(values.indices.cast(pa.int64()), len(values.dictionary)).to_numpy()
     ordinals = np.flatnonzero(is_known[places])
@@ -100,7 +101,7 @@ def _joined(
 
 
 def is_lookup(predicate: Condition) -> bool:
-    """Whether a predicate asks for values by equality, and for few enough.
+    """Return whether a condition is ``=`` or IN with at most `MAX_LOOKUPS` values.
 
     Example:
         >>> is_lookup(BoundCompare(("x",), pa.int64(), "=", pa.scalar(7)))
@@ -112,7 +113,7 @@ def is_lookup(predicate: Condition) -> bool:
 
 
 def num_looked_up(predicate: Condition) -> int:
-    """How many values a predicate asks for by equality; 1 if it is no lookup.
+    """Return the number of values in a lookup, 1 if the condition is not a lookup.
 
     Example:
         >>> num_looked_up(BoundCompare(("x",), pa.int64(), "=", pa.scalar(7)))
@@ -122,7 +123,7 @@ def num_looked_up(predicate: Condition) -> int:
 
 
 def looked_up(predicate: Condition) -> pa.Array | None:
-    """The values that a predicate asks for by equality; None if it is no lookup.
+    """Return the values in a lookup, or None if the condition is not a lookup.
 
     Example:
         >>> looked_up(BoundCompare(("x",), pa.int64(), "=", pa.scalar(7))).to_pylist()
@@ -137,6 +138,6 @@ def looked_up(predicate: Condition) -> pa.Array | None:
 
 
 def lookup_hashes(predicate: Condition) -> Hashes | None:
-    """The hashes of the values that are asked for, each once; None if it is no lookup."""
+    """Return the distinct hashes of the values in a lookup, or None if the condition is not a lookup."""
     values = looked_up(predicate)
     return None if values is None else np.unique(hash_values(values)[1])

@@ -1,10 +1,10 @@
-"""Zone map: minimum, maximum, sum and counts of each granule.
+"""Zone maps: minimum, maximum, sum and counts of each granule.
 
-The payload (see `intarsia.indexes.granules`) has a row for each granule::
+The payload (see `intarsia.indexes.granules`) has one row per granule::
 
-    min, max    the column's plain type   least and greatest value, nulls and NaN aside; null if there is none
-    exact       bool                      whether both are values of the column; false where one was cut
-    sum         see `summaries.sum_type`  sum of what is not null; 0 if there is nothing
+    min, max    the column's plain type   minimum and maximum, ignoring nulls and NaN; null without values
+    exact       bool                      whether both are values of the column; false if one is truncated
+    sum         see `summaries.sum_type`  sum of the values that are not null; 0 without values
     num_rows    int64                     rows
     null_count  int64                     nulls
     nan_count   int64                     NaNs
@@ -49,14 +49,14 @@ from intarsia.rows.selection import Rows, RowSelection
 
 @dataclass(frozen=True)
 class ZoneMap:
-    """Minimum, maximum, sum and counts of a column, per page, row group, file or so many rows.
+    """Minimum, maximum, sum and counts of a column, per granule.
 
-    It prunes comparisons, ranges, ``IN``, prefixes and ``IS [NOT] NULL``, also on types that Parquet keeps no
-    usable bounds of (timestamps as INT96, decimals as BYTE_ARRAY), and floats among which there is NaN.
-    `Table.aggregate` answers whole granules from it without reading them.
+    It prunes comparisons, ranges, ``IN``, prefixes and ``IS [NOT] NULL``. It also works for types without
+    usable bounds in Parquet (timestamps as INT96, decimals as BYTE_ARRAY), and for floats with NaN.
+    `Table.aggregate` uses it to answer for whole granules without reading them.
 
     Args:
-        column: The column, dotted if it is nested; it may not lie in a list or map.
+        column: The column, dotted if it is nested. It must not be inside a list or a map.
         granularity: ``"page"``, ``"row_group"``, ``"file"``, or a number of rows.
 
     Example:
@@ -77,23 +77,23 @@ class ZoneMap:
     granularity: Granularity = "page"
 
     def __post_init__(self) -> None:
-        """Parameters are checked at once."""
+        """Check the parameters."""
         check_granularity(self)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The one column."""
+        """The indexed column."""
         return (self.column,)
 
     def build(self, chunk: ColumnData) -> bytes:
-        """The payload for a file; see the module's text."""
+        """Build the payload. The module docstring describes it."""
         edges = chunk.layout.edges(self.granularity, self.column)
         data_type = refuse_nested(self, self.column, chunk.type_of(self.column))
         summaries = _granule_summaries(edges, compared_batches(chunk, self.column), data_type)
         return serialize_granules(_cut_bounds(summaries), edges, self.granularity)
 
     def open(self, payload: bytes, layout: Layout) -> OpenZoneMap:
-        """The summaries and where they apply."""
+        """Open the summaries of all granules."""
         name = f"ZoneMap({self.column!r})"
         found = parse_granules(payload, layout, self.granularity, name, has_row_each=True)
         try:
@@ -106,24 +106,24 @@ class ZoneMap:
         return zone_map
 
     def can_prune(self, predicate: Condition) -> bool:
-        """Whether bounds say anything of a predicate."""
+        """Return whether bounds can evaluate the condition."""
         if isinstance(predicate, BoundMatch):
             return bool(predicate.prefix) and not predicate.negated
         return True
 
     def can_summarize(self, column: str) -> bool:
-        """Its own column."""
+        """Return whether ``column`` is the indexed column."""
         return column == self.column
 
 
 @dataclass(frozen=True)
 class OpenZoneMap:
-    """What is known of each granule.
+    """The summaries of all granules.
 
     Attributes:
-        edges: First row of each granule, and the number of rows at the end.
-        summaries: A row for each granule, see `intarsia.indexes.summaries.summary_schema`.
-        exact: For each granule, whether ``min`` and ``max`` are values of the column.
+        edges: The first row of each granule, then the number of rows.
+        summaries: One row per granule. See `intarsia.indexes.summaries.summary_schema`.
+        exact: One boolean per granule, whether ``min`` and ``max`` are values of the column.
     """
 
     edges: Rows
@@ -131,15 +131,15 @@ class OpenZoneMap:
     exact: Bools
 
     def candidate_rows(self, predicate: Condition) -> RowSelection | None:
-        """Rows of the granules that might match."""
+        """Return the rows of the granules that might match."""
         return self._judge(predicate, might_match)
 
     def certain_rows(self, predicate: Condition) -> RowSelection | None:
-        """Rows of the granules that match as a whole."""
+        """Return the rows of the granules in which all rows match."""
         return self._judge(predicate, surely_matches)
 
     def granule_summaries(self, column: str) -> GranuleSummaries:  # noqa: ARG002
-        """The summaries as they are."""
+        """Return the summaries."""
         return GranuleSummaries(self.edges, self.summaries, self.exact)
 
     def _judge(
@@ -152,13 +152,13 @@ class OpenZoneMap:
 
     @property
     def is_contradictory(self) -> bool:
-        """Whether some minimum is above its maximum."""
-        upside_down = np.asarray(self.bounds.minima > self.bounds.maxima, dtype=bool)
-        return bool((upside_down & self.summaries["min"].is_valid().to_numpy()).any())
+        """Whether any minimum is above its maximum."""
+        is_reversed = np.asarray(self.bounds.minima > self.bounds.maxima, dtype=bool)
+        return bool((is_reversed & self.summaries["min"].is_valid().to_numpy()).any())
 
     @cached_property
     def bounds(self) -> Bounds:
-        """The same in the form in which all bounds are judged."""
+        """The summaries as `Bounds`."""
         low, high = self.summaries["min"], self.summaries["max"]
         num_rows, nulls, nans = (
             self.summaries[name].to_numpy() for name in ("num_rows", "null_count", "nan_count")
@@ -170,7 +170,7 @@ class OpenZoneMap:
         if ordering is None:
             known = np.zeros(len(known), dtype=bool)
         else:
-            # of nothing but NaN the bounds are an empty interval: least above greatest
+            # a granule of only NaN has an empty interval as bounds, with the minimum above the maximum
             floor, ceiling = (
                 (np.inf, -np.inf) if ordering.is_float else (b"", b"") if ordering.is_bytes else (0, 0)
             )
@@ -193,7 +193,7 @@ class OpenZoneMap:
 
 
 def _spread(ordering: ArrowOrdering, values: pa.ChunkedArray, known: Bools, filler: object) -> Keys:
-    """Keys of the values that are known, and a filler in the place of the others."""
+    """Return the keys of the known values, and ``filler`` in place of the others."""
     keys = np.empty(len(known), dtype=ordering.dtype)
     keys[:] = filler
     keys[known] = ordering.keys(values.combine_chunks())
@@ -203,7 +203,7 @@ def _spread(ordering: ArrowOrdering, values: pa.ChunkedArray, known: Bools, fill
 def _granule_summaries(
     edges: Rows, batches: Iterable[tuple[int, pa.Array | pa.ChunkedArray]], data_type: pa.DataType
 ) -> pa.Table:
-    """A summary for each granule, those without rows among them."""
+    """Summarize each granule, including those without rows."""
     parts, ordinals = [summary_schema(data_type).empty_table()], [np.empty(0, dtype=np.int64)]
     for first_row, piece in batches:
         for chunk in piece.chunks if isinstance(piece, pa.ChunkedArray) else [piece]:
@@ -225,7 +225,7 @@ def _granule_summaries(
 
 
 def _cut_bounds(summaries: pa.Table) -> pa.RecordBatch:
-    """The batch of the payload: long bounds of text and binary are cut."""
+    """Build the batch of the payload, with long bounds of text and binary truncated."""
     data_type = summaries.schema.field("min").type
     exact = np.ones(len(summaries), dtype=bool)
     arrays = {name: summaries[name].combine_chunks() for name in summaries.column_names}
@@ -248,31 +248,31 @@ def _cut_bounds(summaries: pa.Table) -> pa.RecordBatch:
 
 
 def _checked(batch: pa.RecordBatch, edges: Rows) -> tuple[pa.Table, Bools]:
-    """The summaries of a payload and whether they are exact.
+    """Check the batch of a payload, and return its summaries and whether they are exact.
 
     Raises:
-        ValueError: If no `ZoneMap.build` made them.
+        ValueError: The batch cannot be a result of `ZoneMap.build`.
     """
     table = pa.table(batch).replace_schema_metadata(None)
     schema = summary_schema(table.schema.field("min").type)
     exact = table["exact"]
     table = table.select(schema.names)
     if table.schema != schema or exact.type != pa.bool_() or exact.null_count:
-        raise ValueError(f"its columns are {batch.schema.to_string(show_schema_metadata=False)}")
+        raise ValueError(f"it has the columns {batch.schema.to_string(show_schema_metadata=False)}")
     counts = [table[name] for name in ("num_rows", "null_count", "nan_count")]
     if any(column.null_count for column in counts):
         raise ValueError("a count is null")
     num_rows, nulls, nans = (column.to_numpy() for column in counts)
     if not np.array_equal(num_rows, np.diff(edges)):
-        raise ValueError("its granules have other rows")
+        raise ValueError("its row counts are not those of its granules")
     present = num_rows - nulls - nans
     if (nulls < 0).any() or (nans < 0).any() or (nulls > num_rows).any() or (present < 0).any():
-        raise ValueError("a granule has more nulls and NaN than rows")
+        raise ValueError("a granule has more nulls and NaNs than rows")
     for name in ("min", "max"):
         if table[name].type != pa.null() and not np.array_equal(
             table[name].is_valid().to_numpy(), present > 0
         ):
-            raise ValueError(f"{name} is there without values, or the other way round")
+            raise ValueError(f"{name} is null in a granule with values, or is not null in one without")
     if table["sum"].type != pa.null() and table["sum"].null_count:
         raise ValueError("a sum is null")
     return table, np.asarray(exact.to_numpy(), dtype=bool)

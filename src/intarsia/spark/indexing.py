@@ -79,7 +79,7 @@ def index(
     """
     started = time.perf_counter()
     asked = checked_indexes(indexes)
-    shipped = tuple(map(_shipped, asked))
+    shipped = tuple(map(pack_index, asked))
     files, others = _list(spark, path)
     check_named_columns(list(files.values()), asked)
     report = _reporter(progress)
@@ -101,7 +101,7 @@ def _attach_one(path: str, shipped: Sequence[Shipped]) -> IndexedFile:
     """Attach indexes to one file, on an executor."""
     started = time.perf_counter()
     try:
-        report = attach_file(path, [_unpacked(item) for item in shipped])
+        report = attach_file(path, [unpack_index(item) for item in shipped])
     except Exception as error:  # noqa: BLE001  one bad file must not stop the others
         size = os.path.getsize(path) if os.path.isfile(path) else 0
         text = f"{type(error).__name__}: {str(error).removeprefix(f'{path}: ')}"
@@ -109,11 +109,14 @@ def _attach_one(path: str, shipped: Sequence[Shipped]) -> IndexedFile:
     return IndexedFile.of(report)
 
 
-def _shipped(index: Attachable) -> Shipped:
+def pack_index(index: Attachable) -> Shipped:
     """Return an index in the form that is sent to the executors.
 
     The class may belong to a third-party package. So only kind and parameters are sent, as they are stored
     in a file, and each executor finds the class in its own packages, like later readers of the files.
+
+    Raises:
+        IndexBuildError: No installed package announces the class.
     """
     if isinstance(index, STANDARD):
         return index
@@ -129,8 +132,12 @@ def _shipped(index: Attachable) -> Shipped:
     return index.kind, json.dumps(parameters(index))
 
 
-def _unpacked(shipped: Shipped) -> Attachable:
-    """Restore the index on an executor."""
+def unpack_index(shipped: Shipped) -> Attachable:
+    """Restore an index from the result of `pack_index`, on an executor.
+
+    Raises:
+        IndexBuildError: No package on the executor has the kind.
+    """
     if not isinstance(shipped, tuple):
         return shipped
     kind, stored = shipped

@@ -1,4 +1,4 @@
-"""Which predicates an index is asked: those on its own column, as the file's own type compares."""
+"""An index evaluates conditions on its own column, compared in the file's own type."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_nulls_of_a_column_of_another_type_in_a_later_file(tmp_path):
     assert not report.ignored
 
 
-def test_types_that_compare_alike():
+def test_types_that_compare_without_a_cast():
     assert compares_alike(pa.dictionary(pa.int8(), pa.large_string()), pa.string())
     assert compares_alike(pa.int16(), pa.int64())
     assert compares_alike(pa.timestamp("us", "UTC"), pa.timestamp("us", "Europe/Berlin"))

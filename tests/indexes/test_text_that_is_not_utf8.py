@@ -1,4 +1,4 @@
-"""Text that is no UTF-8: an index that cannot keep it is refused when it is built, and the others work."""
+"""Text that is not UTF-8: an index that cannot store it is rejected when it is built; the others work."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,17 +19,18 @@ def path(tmp_path):
 @pytest.mark.parametrize(
     "index", [ia.Distinct("s"), ia.ZoneMap("s"), ia.Histogram("s"), ia.Sample(60)], ids=lambda i: i.kind
 )
-def test_refused(path, index):
+def test_rejected(path, index):
     before = path.read_bytes()
-    with pytest.raises(ia.IndexBuildError, match="UTF"):
+    with pytest.raises(ia.IndexBuildError) as caught:
         ia.attach(path, [index])
+    assert caught.value.reason in ("invalid-values", "type-not-storable")
     assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize(
     "index", [ia.RowMap("s"), ia.BloomGranule("s"), ia.Hll("s"), ia.Ngram("s")], ids=lambda i: i.kind
 )
-def test_taken(path, index):
+def test_accepted(path, index):
     ia.attach(path, [index])
     table = ia.open(path)
     assert table.count("s = 'zz'") == table.count("s LIKE '%zz%'") == 10
