@@ -43,11 +43,15 @@ def _read_however_small():
         yield
 
 
-def asked(file, wanted):
+def evaluated(file, wanted):
     """Return the dictionaries of a file, evaluated for all rows at any cost."""
     found = Dictionaries(file)
     reach = {leaf: found.reach(leaf) for leaf in wanted}
-    list(found.ask({leaf: groups for leaf, groups in reach.items() if groups is not None}, Everything(file)))
+    list(
+        found.evaluate(
+            {leaf: groups for leaf, groups in reach.items() if groups is not None}, Everything(file)
+        )
+    )
     return found
 
 
@@ -123,7 +127,7 @@ def test_its_rows_agree_with_the_data(data):
     column = leaf_at(read, path)
     bound = bind(data.draw(flat.predicates({path: column.type}), label="where"), file.arrow_schema)
     wanted = list(dict.fromkeys(conditions(bound)))
-    found = asked(file, wanted)
+    found = evaluated(file, wanted)
     assert file.ignored == []
     edges = file.footer.row_group_starts.tolist()
     proven = groups_of_dictionaries(file, file.footer.leaves[0])
@@ -164,7 +168,7 @@ def test_values_of_every_type_are_found(kind, data):
         for value in dict.fromkeys(values)
         if not (pa.types.is_floating(plain) and (value.as_py() == 0 or value.as_py() != value.as_py()))
     ]
-    found = asked(file, wanted)
+    found = evaluated(file, wanted)
     assert file.ignored == []
     for leaf in wanted:
         matching = rows_where(leaf, read)
@@ -184,7 +188,7 @@ def test_every_entry_is_decoded(count, nullable):
     assert groups_of_dictionaries(file, file.footer.leaves[0]) == [True]
     for value, present in [(0, True), ((count - 1) * 3, True), (1, False), (count * 3, False)]:
         (leaf,) = conditions(bind(parse_sql(f"x = {value}"), table.schema))
-        assert asked(file, [leaf]).candidate_rows(leaf).num_rows == (count if present else 0)
+        assert evaluated(file, [leaf]).candidate_rows(leaf).num_rows == (count if present else 0)
 
 
 def test_rows_are_certain_only_if_the_null_count_is_known_to_be_0():
@@ -192,7 +196,7 @@ def test_rows_are_certain_only_if_the_null_count_is_known_to_be_0():
     for statistics, certain in [(True, [(0, 2)]), (False, [])]:
         file = open_table(table, row_group_size=2, write_statistics=statistics)
         (leaf,) = conditions(bind(parse_sql("x = 'a'"), table.schema))
-        found = asked(file, [leaf])
+        found = evaluated(file, [leaf])
         assert found.candidate_rows(leaf) == RowSelection.from_ranges([(0, 6)])
         assert found.certain_rows(leaf) == RowSelection.from_ranges(certain)
     (leaf,) = conditions(bind(parse_sql("x IN ('a', 'b')"), table.schema))
@@ -258,7 +262,7 @@ def test_a_damaged_dictionary_never_excludes_matching_rows(codec, flip):
     for place in range(meta.dictionary_page_offset, meta.data_page_offset):
         broken = damaged(data, place, flip)
         file = ParquetInput(MemorySource(broken))
-        found = asked(file, wanted)
+        found = evaluated(file, wanted)
         try:
             read = pq.read_table(pa.BufferReader(broken))["x"]
         except (pa.ArrowException, OSError):
@@ -283,7 +287,7 @@ def test_a_page_of_another_type_is_not_a_dictionary():
     meta.set(9, 6, meta.get(9) + 5)
     file = ParquetInput(MemorySource(patient.bytes()))
     (leaf,) = conditions(bind(parse_sql("x = 'c'"), table.schema))
-    assert asked(file, [leaf]).candidate_rows(leaf) is None
+    assert evaluated(file, [leaf]).candidate_rows(leaf) is None
     assert [note.index for note in file.ignored] == ["dictionary of x, row group 0"]
 
 
@@ -292,11 +296,11 @@ def test_claims_of_a_page_are_bounded(monkeypatch):
     (leaf,) = conditions(bind(parse_sql("x = 'c'"), table.schema))
     monkeypatch.setattr(dictionary, "MAX_DICTIONARY_BYTES", 500)
     file = open_table(table, write_statistics=False, compression="zstd")
-    assert asked(file, [leaf]).candidate_rows(leaf) is None  # small to read, but large when decompressed
+    assert evaluated(file, [leaf]).candidate_rows(leaf) is None  # small to read, but large when decompressed
     assert [note.index for note in file.ignored] == ["dictionary of x, row group 0"]
     file = open_table(table, write_statistics=False, compression="none")
     before = file.source.counts.bytes
-    assert asked(file, [leaf]).candidate_rows(leaf) is None
+    assert evaluated(file, [leaf]).candidate_rows(leaf) is None
     assert file.source.counts.bytes == before
     assert file.ignored == []
 
@@ -308,7 +312,7 @@ def test_pages_are_read_in_batches_and_kept_up_to_a_limit(monkeypatch):
     meta = file.footer.metadata.row_groups[0].columns[0].meta_data
     page_bytes = meta.data_page_offset - meta.dictionary_page_offset
     monkeypatch.setattr(dictionary, "MAX_HELD_BYTES", 3 * page_bytes)
-    found = asked(file, [leaf])
+    found = evaluated(file, [leaf])
     assert found.candidate_rows(leaf) == RowSelection.from_ranges([(0, 30), (40, 100)])
     assert sum(map(len, found.pages.values())) == 3 * page_bytes
 
@@ -335,6 +339,6 @@ def test_encrypted_and_external_chunks_are_not_used():
     patient.chunk(0, 0).set(1, 8, b"elsewhere.parquet")
     file = ParquetInput(MemorySource(patient.bytes()))
     (leaf,) = conditions(bind(parse_sql("x = 'c'"), table.schema))
-    assert asked(file, [leaf]).candidate_rows(leaf) is None
+    assert evaluated(file, [leaf]).candidate_rows(leaf) is None
     with pytest.raises(FormatError):
         file.footer.chunk_metadata(0, file.footer.leaves[0])

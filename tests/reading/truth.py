@@ -103,7 +103,7 @@ def check_bloom_filters(file, leaf, column):
             if reach is None:
                 continue
             here = np.asarray(edges[:-1]) == start
-            list(filters.ask({predicate: reach & here}, _EverythingAtStake()))
+            list(filters.evaluate({predicate: reach & here}, _EverythingAtStake()))
             kept = filters.candidate_rows(predicate)
             told = f"the Bloom filter of {leaf.name}, rows {start} to {stop}, denies {exact(value, kind)!r}"
             assert kept is None or (kept & scope).num_rows == stop - start, told

@@ -33,7 +33,7 @@ from intarsia.predicate import (
     bind,
     conditions,
 )
-from intarsia.rows.bounds import UNKNOWN, boundary_order, might_match, surely_matches
+from intarsia.rows.bounds import UNKNOWN, boundary_order, certainly_matches, might_match
 from intarsia.rows.selection import RowSelection
 from tests.effort import examples
 from tests.leaves import ordering_of
@@ -104,7 +104,7 @@ def test_results_are_correct_for_every_row(type_, data):
     bound = bind(node, pa.schema({"x": read}))
     for leaf in conditions(bound):
         assert not isinstance(leaf, BoundConstant)
-        might, sure = might_match(leaf, bounds), surely_matches(leaf, bounds)
+        might, sure = might_match(leaf, bounds), certainly_matches(leaf, bounds)
         assert might.dtype == sure.dtype == bool
         for page, values in enumerate(items):
             matched = oracle.selected(node, {"x": flat.make_array(read, values)}, len(values))
@@ -148,7 +148,7 @@ def test_comparisons_are_as_tight_as_bounds_allow(bounds, op, value):
     for page, (low, high) in enumerate(zip(bounds.minima, bounds.maxima, strict=True)):
         found = [oracle.OPS[op](key, value) for key in range(int(low), int(high) + 1)]
         assert might_match(leaf, bounds)[page] == any(found)
-        assert surely_matches(leaf, bounds)[page] == all(found)
+        assert certainly_matches(leaf, bounds)[page] == all(found)
 
 
 @settings(max_examples=examples(200))
@@ -157,7 +157,7 @@ def test_lists_are_as_tight_as_their_values(bounds, values, negated):
     (leaf,) = conditions(bind(In("x", tuple(values), negated), pa.schema({"x": pa.int8()})))
     for page, (low, high) in enumerate(zip(bounds.minima, bounds.maxima, strict=True)):
         found = [(key in values) != negated for key in range(int(low), int(high) + 1)]
-        might, sure = might_match(leaf, bounds)[page], surely_matches(leaf, bounds)[page]
+        might, sure = might_match(leaf, bounds)[page], certainly_matches(leaf, bounds)[page]
         if negated:
             assert might or not any(found)
             assert sure == all(found)
@@ -185,7 +185,7 @@ def bounds_of(type_, low, high, nulls=0, nans=0, rows=10):
 
 def verdict(node, bounds):
     (leaf,) = conditions(bind(node, pa.schema({"x": bounds.ordering.arrow_type})))
-    return bool(might_match(leaf, bounds)[0]), bool(surely_matches(leaf, bounds)[0])
+    return bool(might_match(leaf, bounds)[0]), bool(certainly_matches(leaf, bounds)[0])
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_unknown_bounds_exclude_nothing():
     without_order = dataclasses.replace(bounds, ordering=None)
     (leaf,) = conditions(bind(Comparison("x", "=", 5), pa.schema({"x": pa.int32()})))
     assert might_match(leaf, without_order).tolist() == [True]
-    assert surely_matches(leaf, without_order).tolist() == [False]
+    assert certainly_matches(leaf, without_order).tolist() == [False]
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=5))

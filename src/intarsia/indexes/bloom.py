@@ -20,8 +20,8 @@ from intarsia.format.bloom import (
     blocks_may_contain,
     blocks_of,
 )
-from intarsia.indexes.asking import judge
-from intarsia.indexes.proof import Cost, Stakes, Told, Wanted
+from intarsia.indexes.calling import evaluate_conditions
+from intarsia.indexes.proof import Cost, Stakes, Verdict, Wanted
 from intarsia.indexes.value_hash import is_lookup, looked_up
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import Bools
@@ -74,7 +74,7 @@ class BloomFilters:
             requests += 2 * num_groups
         return Cost(num_bytes, requests, part_bytes=HEADER_BYTES + BLOCK_BYTES)
 
-    def ask(self, wanted: Wanted, stakes: Stakes) -> Iterator[Told]:
+    def evaluate(self, wanted: Wanted, stakes: Stakes) -> Iterator[Verdict]:
         """Probe the filters that cost less than they could save, and evaluate conditions with them."""
         probes = self._probes(wanted)
         most_bytes = {
@@ -96,7 +96,7 @@ class BloomFilters:
             data = b"".join(next(found) for _ in blocks)
             may_contain = blocks_may_contain(blocks_of(data), probe.hashes)
             probe.verdicts[probe.key.row_group] = bool(may_contain.any())
-        return judge(self._file, self.name, self, wanted)
+        return evaluate_conditions(self._file, self.name, self, wanted)
 
     def _probes(self, wanted: Wanted) -> list[_Probe]:
         """Return the filters that could exclude a condition in the row groups where that matters."""

@@ -14,11 +14,11 @@ from intarsia.file.trust import Claim, Trust
 from intarsia.format.footer import Leaf
 from intarsia.format.page_index import PageLocations
 from intarsia.format.structs import BoundaryOrder, ColumnIndex
-from intarsia.indexes.asking import judge
-from intarsia.indexes.proof import Cost, Stakes, Told, Wanted
+from intarsia.indexes.calling import evaluate_conditions
+from intarsia.indexes.proof import Cost, Stakes, Verdict, Wanted
 from intarsia.indexes.statistics import bounds_of_keys
 from intarsia.predicate.bound import Condition
-from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, boundary_order, might_match, surely_matches
+from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, boundary_order, certainly_matches, might_match
 from intarsia.rows.ordering import Ordering
 from intarsia.rows.selection import RowSelection
 
@@ -73,12 +73,12 @@ class ColumnIndexes:
                     num_bytes += length
         return Cost(num_bytes, 2 * len(keys))
 
-    def ask(self, wanted: Wanted, stakes: Stakes) -> Iterator[Told]:  # noqa: ARG002
+    def evaluate(self, wanted: Wanted, stakes: Stakes) -> Iterator[Verdict]:  # noqa: ARG002
         """Read the missing parts of the page index, and evaluate conditions with it."""
         keys = self._keys(wanted)
         self._file.load_page_index(keys, keys)
         self._columns.clear()
-        return judge(self._file, self.name, self, wanted)
+        return evaluate_conditions(self._file, self.name, self, wanted)
 
     def _keys(self, wanted: Wanted) -> set[ChunkKey]:
         return {
@@ -105,7 +105,7 @@ class ColumnIndexes:
     def certain_rows(self, predicate: Condition) -> RowSelection | None:
         """Return the rows of pages in which all rows match."""
         pages = self._pages(predicate)
-        return None if pages is None else _rows(surely_matches, predicate, pages.bounds)
+        return None if pages is None else _rows(certainly_matches, predicate, pages.bounds)
 
     def _pages(self, predicate: Condition) -> _Pages | None:
         """Return the pages of the condition's column, or None if none of its ColumnIndexes is loaded."""
@@ -211,8 +211,8 @@ def _reject(wrong: Bools, problem: str, reason: str, pages: npt.NDArray[np.int64
         raise CorruptFileError(f"page {page} {problem}", reason=reason, struct="ColumnIndex")
 
 
-def _rows(judge: Callable[[Condition, Bounds], Bools], predicate: Condition, bounds: Bounds) -> RowSelection:
-    hit = judge(predicate, bounds)
+def _rows(test: Callable[[Condition, Bounds], Bools], predicate: Condition, bounds: Bounds) -> RowSelection:
+    hit = test(predicate, bounds)
     return RowSelection.union_of(bounds.starts[hit], bounds.stops[hit])
 
 

@@ -31,8 +31,8 @@ from intarsia.format.structs import (
     PageType,
     Type,
 )
-from intarsia.indexes.asking import judge
-from intarsia.indexes.proof import Cost, Stakes, Told, Wanted
+from intarsia.indexes.calling import evaluate_conditions
+from intarsia.indexes.proof import Cost, Stakes, Verdict, Wanted
 from intarsia.indexes.statistics import RowGroupStatistics
 from intarsia.indexes.value_hash import is_lookup
 from intarsia.predicate.bound import BoundCompare, BoundNull, Condition
@@ -140,7 +140,7 @@ class Dictionaries:
         lengths = [place.length if place else 0 for place in places.values()]
         return Cost(sum(lengths), len(lengths), pages=len(lengths), part_bytes=min(lengths))
 
-    def ask(self, wanted: Wanted, stakes: Stakes) -> Iterator[Told]:
+    def evaluate(self, wanted: Wanted, stakes: Stakes) -> Iterator[Verdict]:
         """Evaluate conditions on the dictionary pages that cost less than they could save."""
         probes = self._worthwhile(self._probes(wanted), stakes)
         by_place: dict[ByteRange, list[_DictionaryProbe]] = defaultdict(list)
@@ -148,9 +148,9 @@ class Dictionaries:
             by_place[probe.place].append(probe)
         for places in split_batches(list(by_place)):
             for place, data in zip(places, self._file.source.read_ranges(places), strict=True):
-                self._judge(by_place[place], data)
+                self._evaluate(by_place[place], data)
         decided = [condition for condition in wanted if condition in self._verdicts]
-        return judge(self._file, self.name, self, decided)
+        return evaluate_conditions(self._file, self.name, self, decided)
 
     def candidate_rows(self, predicate: Condition) -> RowSelection | None:
         """Return the rows of the row groups whose dictionary has a matching value."""
@@ -228,7 +228,7 @@ class Dictionaries:
 
     # --- evaluating pages --------------------------------------------------------------------------
 
-    def _judge(self, probes: Sequence[_DictionaryProbe], data: bytes) -> None:
+    def _evaluate(self, probes: Sequence[_DictionaryProbe], data: bytes) -> None:
         """Evaluate the conditions on one chunk, given the bytes of its dictionary page."""
         leaf, row_group, place = probes[0].leaf, probes[0].row_group, probes[0].place
         try:

@@ -15,7 +15,6 @@ from intarsia.file import ParquetInput
 from intarsia.format.arrow_stream import ExpansionBudget
 from intarsia.format.blob import BLOB_HEADER_BYTES, check_blob_header, check_payload, unframe
 from intarsia.format.directory import Directory, Entry
-from intarsia.indexes.asking import answer_of, judge
 from intarsia.indexes.base import (
     EstimatesRows,
     EstimatingIndex,
@@ -25,6 +24,7 @@ from intarsia.indexes.base import (
     ProbedIndex,
     SureWithinBounds,
 )
+from intarsia.indexes.calling import call_or_ignore, evaluate_conditions
 from intarsia.indexes.capabilities import (
     ListsValues,
     Samples,
@@ -33,7 +33,7 @@ from intarsia.indexes.capabilities import (
     SketchingIndex,
     Summarizes,
 )
-from intarsia.indexes.proof import Cost, Stakes, Told, Wanted
+from intarsia.indexes.proof import Cost, Stakes, Verdict, Wanted
 from intarsia.indexes.registry import find_index_class, why_unknown
 from intarsia.indexes.statistics import RowGroupStatistics
 from intarsia.indexes.value_hash import num_looked_up
@@ -99,12 +99,12 @@ class EmbeddedIndexes:
         index = self.index(entry)
         if not isinstance(index, PicksPredicates):
             return index is not None
-        return bool(answer_of(self._file, entry.name, partial(index.can_prune, predicate)))
+        return bool(call_or_ignore(self._file, entry.name, partial(index.can_prune, predicate)))
 
     def lists_values(self, predicate: Condition) -> bool:
         """Return whether an index has all distinct values, so that dictionary pages cannot exclude more."""
         return any(
-            isinstance(index, ListsValues) and self._says(entry, partial(index.lists_values, predicate))
+            isinstance(index, ListsValues) and self._confirms(entry, partial(index.lists_values, predicate))
             for entry, index, _ in self._about(predicate.path)
         )
 
@@ -123,7 +123,7 @@ class EmbeddedIndexes:
             is_about = not entry.columns or predicate.path in entry.columns
             if not is_about or not isinstance(index, EstimatesRows) or self.cost_bytes(entry) > most_bytes:
                 continue
-            if answer_of(self._file, entry.name, partial(index.can_estimate, predicate)):
+            if call_or_ignore(self._file, entry.name, partial(index.can_estimate, predicate)):
                 opened = self.open(entry)
                 if isinstance(opened, EstimatingIndex):
                     yield entry.name, opened
@@ -131,13 +131,13 @@ class EmbeddedIndexes:
     def summarizers(self, path: Path) -> Iterator[tuple[Entry, str]]:
         """Yield the indexes with summaries of a column, each with its name of the column."""
         for entry, index, column in self._about(path):
-            if isinstance(index, Summarizes) and self._says(entry, partial(index.can_summarize, column)):
+            if isinstance(index, Summarizes) and self._confirms(entry, partial(index.can_summarize, column)):
                 yield entry, column
 
     def sketchers(self, path: Path) -> Iterator[Entry]:
         """Yield the indexes with sketches of a column's distinct values."""
         for entry, index, column in self._about(path):
-            if isinstance(index, Sketches) and self._says(entry, partial(index.can_sketch, column)):
+            if isinstance(index, Sketches) and self._confirms(entry, partial(index.can_sketch, column)):
                 yield entry
 
     def sampler(self) -> tuple[Entry, int] | None:
@@ -145,7 +145,7 @@ class EmbeddedIndexes:
         for entry in self.entries:
             index = self.index(entry)
             if isinstance(index, Samples):
-                kept = answer_of(self._file, entry.name, partial(_num_sampled, index, self._file))
+                kept = call_or_ignore(self._file, entry.name, partial(_num_sampled, index, self._file))
                 if kept is not None:
                     return entry, kept
         return None
@@ -155,22 +155,22 @@ class EmbeddedIndexes:
         index = self.open(entry)
         if not isinstance(index, SketchingIndex):
             return None
-        return answer_of(self._file, entry.name, partial(_checked_sketches, index, self._file))
+        return call_or_ignore(self._file, entry.name, partial(_checked_sketches, index, self._file))
 
     def open_sample(self, entry: Entry) -> SamplingIndex | None:
         """Open the `sampler`, or return None if its sample is not of this file."""
         index = self.open(entry)
         if not isinstance(index, SamplingIndex):
             return None
-        return answer_of(self._file, entry.name, partial(_checked_sample, index, self._file))
+        return call_or_ignore(self._file, entry.name, partial(_checked_sample, index, self._file))
 
     def _about(self, path: Path) -> Iterator[tuple[Entry, Any, str]]:
         for entry in self.entries:
             if path in entry.columns:
                 yield entry, self.index(entry), entry.column_names[entry.columns.index(path)]
 
-    def _says(self, entry: Entry, ask: Callable[[], bool]) -> bool:
-        return bool(answer_of(self._file, entry.name, ask))
+    def _confirms(self, entry: Entry, call: Callable[[], bool]) -> bool:
+        return bool(call_or_ignore(self._file, entry.name, call))
 
     def read(self, entry: Entry) -> bytes:
         """Read the payload of an entry.
@@ -215,7 +215,7 @@ class EmbeddedIndexes:
             found: OpenIndex = index.open(payload, layout)
             return found
 
-        return answer_of(self._file, entry.name, opened)
+        return call_or_ignore(self._file, entry.name, opened)
 
 
 def _num_sampled(index: Samples, file: ParquetInput) -> int:
@@ -277,30 +277,32 @@ class EntryProof:
         num_bytes = PROBE_BYTES + PROBED_VALUE_BYTES * (num_values - 1)
         return Cost(min(num_bytes, self._entry.length), 2 * num_values)
 
-    def ask(self, wanted: Wanted, stakes: Stakes) -> Iterator[Told]:  # noqa: ARG002
+    def evaluate(self, wanted: Wanted, stakes: Stakes) -> Iterator[Verdict]:  # noqa: ARG002
         """Open the index, unless it is open, and evaluate conditions with it."""
         index = self._embedded.open(self._entry)
         if index is not None:
-            for told in judge(self._file, self.name, index, wanted):
-                yield self._made_sure(index, told)
+            for verdict in evaluate_conditions(self._file, self.name, index, wanted):
+                yield self._with_certain_rows(index, verdict)
 
-    def _made_sure(self, index: OpenIndex, told: Told) -> Told:
+    def _with_certain_rows(self, index: OpenIndex, verdict: Verdict) -> Verdict:
         """Make the candidates certain if no other value in the column's range is a false positive."""
-        possible = told.possible
-        if possible is None or possible.is_empty or told.certain is not None:
-            return told
-        if not pa.types.is_integer(told.condition.type) or not isinstance(index, SureWithinBounds):
-            return told
-        bounds = RowGroupStatistics(self._file).bounds(told.condition)
+        possible = verdict.possible
+        if possible is None or possible.is_empty or verdict.certain is not None:
+            return verdict
+        if not pa.types.is_integer(verdict.condition.type) or not isinstance(index, SureWithinBounds):
+            return verdict
+        bounds = RowGroupStatistics(self._file).bounds(verdict.condition)
         if bounds is None or not bounds.known.any() or not (bounds.known | bounds.all_null).all():
-            return told
+            return verdict
         low, high = int(bounds.minima[bounds.known].min()), int(bounds.maxima[bounds.known].max())
         edges = self._file.footer.row_group_starts
         num_groups = int(np.count_nonzero(possible.overlaps(edges[:-1], edges[1:])))
         if high - low >= min(num_groups * TRIED_VALUES_PER_ROW_GROUP, MAX_TRIED_VALUES):
-            return told
-        ask = partial(index.is_sure_within, told.condition, low, high)
-        return told._replace(certain=possible) if answer_of(self._file, self.name, ask) else told
+            return verdict
+        is_sure = partial(index.is_sure_within, verdict.condition, low, high)
+        return (
+            verdict._replace(certain=possible) if call_or_ignore(self._file, self.name, is_sure) else verdict
+        )
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class Cost(NamedTuple):
         return self.num_bytes if self.part_bytes is None else self.part_bytes
 
 
-class Told(NamedTuple):
+class Verdict(NamedTuple):
     """The result of a proof for a condition.
 
     Attributes:
@@ -88,10 +88,10 @@ class Proof(Protocol):
         ...
 
     def cost(self, wanted: Wanted) -> Cost:
-        """Estimate the cost of `ask`. No I/O."""
+        """Estimate the cost of `evaluate`. No I/O."""
         ...
 
-    def ask(self, wanted: Wanted, stakes: Stakes) -> Iterator[Told]:
+    def evaluate(self, wanted: Wanted, stakes: Stakes) -> Iterator[Verdict]:
         """Evaluate conditions, as far as the savings are worth the cost.
 
         Yields:

@@ -11,10 +11,10 @@ from intarsia.file import ParquetInput
 from intarsia.file.trust import Trust
 from intarsia.format.footer import Footer, Leaf
 from intarsia.format.structs import BoundaryOrder
-from intarsia.indexes.asking import judge
-from intarsia.indexes.proof import Cost, Stakes, Told, Wanted
+from intarsia.indexes.calling import evaluate_conditions
+from intarsia.indexes.proof import Cost, Stakes, Verdict, Wanted
 from intarsia.predicate.bound import Condition
-from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, boundary_order, might_match, surely_matches
+from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, boundary_order, certainly_matches, might_match
 from intarsia.rows.ordering import Keys, Ordering
 from intarsia.rows.selection import RowSelection
 
@@ -38,9 +38,9 @@ class RowGroupStatistics:
         """Return zero, because the statistics are in the footer."""
         return Cost(0, 0)
 
-    def ask(self, wanted: Wanted, stakes: Stakes) -> Iterator[Told]:  # noqa: ARG002
+    def evaluate(self, wanted: Wanted, stakes: Stakes) -> Iterator[Verdict]:  # noqa: ARG002
         """Evaluate conditions with the statistics."""
-        return judge(self._file, self.name, self, wanted)
+        return evaluate_conditions(self._file, self.name, self, wanted)
 
     def candidate_rows(self, predicate: Condition) -> RowSelection | None:
         """Return the rows of the row groups that might match."""
@@ -50,7 +50,7 @@ class RowGroupStatistics:
     def certain_rows(self, predicate: Condition) -> RowSelection | None:
         """Return the rows of the row groups in which all rows match."""
         bounds = self.bounds(predicate)
-        return None if bounds is None else _rows(bounds, surely_matches(predicate, bounds))
+        return None if bounds is None else _rows(bounds, certainly_matches(predicate, bounds))
 
     def bounds(self, predicate: Condition) -> Bounds | None:
         """Return the statistics of the condition's column as bounds."""

@@ -35,7 +35,7 @@ from intarsia.indexes.granules import (
 from intarsia.indexes.parameters import check_granularity
 from intarsia.indexes.summaries import GranuleSummaries, merge_summaries, summarize, summary_schema
 from intarsia.predicate.bound import BoundMatch, BoundNull, Condition
-from intarsia.rows.bounds import Bools, Bounds, boundary_order, might_match, surely_matches
+from intarsia.rows.bounds import Bools, Bounds, boundary_order, certainly_matches, might_match
 from intarsia.rows.ordering import (
     MAX_BOUND_BYTES,
     ArrowOrdering,
@@ -132,17 +132,17 @@ class OpenZoneMap:
 
     def candidate_rows(self, predicate: Condition) -> RowSelection | None:
         """Return the rows of the granules that might match."""
-        return self._judge(predicate, might_match)
+        return self._evaluate(predicate, might_match)
 
     def certain_rows(self, predicate: Condition) -> RowSelection | None:
         """Return the rows of the granules in which all rows match."""
-        return self._judge(predicate, surely_matches)
+        return self._evaluate(predicate, certainly_matches)
 
     def granule_summaries(self, column: str) -> GranuleSummaries:  # noqa: ARG002
         """Return the summaries."""
         return GranuleSummaries(self.edges, self.summaries, self.exact)
 
-    def _judge(
+    def _evaluate(
         self, predicate: Condition, verdict: Callable[[Condition, Bounds], Bools]
     ) -> RowSelection | None:
         data_type = self.summaries.schema.field("min").type

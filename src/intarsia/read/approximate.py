@@ -16,7 +16,7 @@ import pyarrow as pa
 from intarsia.arrow.comparison import compares_alike, comparison_array, comparison_type
 from intarsia.errors import CorruptFileError, IndexPayloadError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
-from intarsia.indexes.asking import ask_index
+from intarsia.indexes.calling import call_index
 from intarsia.indexes.capabilities import SamplingIndex
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.granules import covered_granules, granule_rows
@@ -168,7 +168,7 @@ class DistinctValues:
                 continue
             covered = covered_granules(index.edges, rows)
             try:
-                ask_index(partial(index.add_to, counter, covered))
+                call_index(partial(index.add_to, counter, covered))
             except IndexPayloadError as error:
                 file.distrust(entry.name, str(error))
                 continue

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from intarsia.file import ParquetInput
-from intarsia.indexes.asking import answer_of
+from intarsia.indexes.calling import call_or_ignore
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.predicate import (
     Bound,
@@ -99,7 +99,7 @@ class Estimates:
     def _leaf_share(self, leaf: Condition) -> float | None:
         num_rows = self._file.footer.num_rows
         for name, index in self._embedded.estimators(leaf, self._most_bytes):
-            rows = answer_of(self._file, name, partial(index.estimated_rows, leaf))
+            rows = call_or_ignore(self._file, name, partial(index.estimated_rows, leaf))
             if rows is not None and not math.isnan(rows):
                 return min(max(rows / max(1, num_rows), 0.0), 1.0)
         return None

@@ -251,7 +251,7 @@ class _Pruner:
     def _learn(self, proof: Proof, wanted: Wanted) -> None:
         """Ask a proof, and combine what it says about all conditions."""
         narrowed: dict[int, list[int]] = {}
-        for condition, possible, certain in proof.ask(wanted, self):
+        for condition, possible, certain in proof.evaluate(wanted, self):
             ordinal = self._ordinals[condition]
             if certain is not None and not certain.is_empty:
                 self._sure[ordinal] = self._sure[ordinal] | certain

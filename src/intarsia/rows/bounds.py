@@ -6,7 +6,7 @@ granules. The same vectorized code evaluates a condition on all pages or row gro
 There are two questions (as in DataFusion's pruning contract, *false only if provable*):
 
 - `might_match` is False for a granule only if none of its rows can match the condition.
-- `surely_matches` is True for a granule only if all of its rows match the condition.
+- `certainly_matches` is True for a granule only if all of its rows match the condition.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def might_match(leaf: Condition, bounds: Bounds) -> Bools:
     return _as_bools(possible & (inside | ~bounds.known) & ~_no_numbers(bounds))
 
 
-def surely_matches(leaf: Condition, bounds: Bounds) -> Bools:
+def certainly_matches(leaf: Condition, bounds: Bounds) -> Bools:
     """Return, for each granule, True only if all of its rows match ``leaf``."""
     no_null = bounds.null_counts == 0
     if isinstance(leaf, BoundNull):

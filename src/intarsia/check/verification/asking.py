@@ -24,8 +24,8 @@ from intarsia.embed.column_data import FileColumns
 from intarsia.errors import ColumnNotFoundError, FormatError, IndexBuildError, IndexPayloadError
 from intarsia.file import ParquetInput
 from intarsia.format.directory import Entry
-from intarsia.indexes.asking import ask_index
 from intarsia.indexes.base import EstimatesRows, EstimatingIndex, OpenIndex, PicksPredicates, SureIndex
+from intarsia.indexes.calling import call_index
 from intarsia.predicate.bound import Condition, Path
 from intarsia.predicate.evaluate import condition_mask
 from intarsia.rows.selection import RowSelection
@@ -158,11 +158,11 @@ def _check_values(
     most_values = SAMPLED_VALUES if opened.rebuilt is None else _DOUBTED_VALUES
     for predicate in questions(path, data_type, data, most_values):
         try:
-            if not ask_index(partial(opened.asks, predicate)):
+            if not call_index(partial(opened.asks, predicate)):
                 continue
             found = RowSelection.from_mask(_mask(predicate, data), first_row)
             for way in opened.ways:
-                ask_index(partial(answers.judge, way, predicate, found))
+                call_index(partial(answers.judge, way, predicate, found))
         except IndexPayloadError as error:
             findings.add("index-damaged", str(error), index=opened.entry.name)
             return 0

@@ -18,8 +18,8 @@ from intarsia.embed.column_data import FileColumns
 from intarsia.errors import FormatError, IndexPayloadError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.directory import Entry
-from intarsia.indexes.asking import ask_index
 from intarsia.indexes.base import Layout, OpenIndex, ProbedIndex
+from intarsia.indexes.calling import call_index
 from intarsia.indexes.embedded import EmbeddedIndexes, blob_range, find_index
 from intarsia.storage import ByteRange
 
@@ -88,7 +88,7 @@ class EntryCheck:
         # any granules will do, so an OffsetIndex need not be right: the pages would have to be walked first
         columns = FileColumns(self._file, partial(_offset_index, self._file), wait_for)
         try:
-            return bool(ask_index(partial(opened.index.build, columns)) == opened.payload)
+            return bool(call_index(partial(opened.index.build, columns)) == opened.payload)
         except (IndexPayloadError, FormatError):
             return False
 
@@ -157,7 +157,7 @@ def _open(file: ParquetInput, entry: Entry, findings: Findings) -> OpenedEntry |
     try:
         payload = embedded.read(entry)
         layout = Layout(file.footer.num_rows, file.footer.row_group_starts, {})
-        ways: list[OpenIndex] = [ask_index(partial(index.open, payload, layout))]
+        ways: list[OpenIndex] = [call_index(partial(index.open, payload, layout))]
     except IndexPayloadError as error:  # for a scan, too, it is then absent
         findings.add("index-damaged", str(error), index=entry.name)
         return None
@@ -175,11 +175,11 @@ def _with_rebuilt(opened: OpenedEntry, columns: FileColumns, findings: Findings)
     """Build an index anew, and keep what comes out differently."""
     entry = opened.entry
     try:
-        payload = ask_index(partial(opened.index.build, columns))
+        payload = call_index(partial(opened.index.build, columns))
         if payload == opened.payload:
             findings.checked["embedded_rebuilt"] += 1
             return opened
-        rebuilt = ask_index(partial(opened.index.open, payload, columns.layout))
+        rebuilt = call_index(partial(opened.index.open, payload, columns.layout))
     except (IndexPayloadError, FormatError) as error:
         findings.add("unchecked", f"it cannot be built anew: {error}", index=entry.name)
         return opened

@@ -23,7 +23,7 @@ from intarsia.errors import IndexPayloadError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.trust import Claim, Trust
 from intarsia.format.footer import Leaf
-from intarsia.indexes.asking import answer_of
+from intarsia.indexes.calling import call_or_ignore
 from intarsia.indexes.capabilities import SummarizingIndex
 from intarsia.indexes.column_index import ColumnIndexes
 from intarsia.indexes.embedded import EmbeddedIndexes
@@ -289,7 +289,7 @@ def _embedded(asked: Asked, left: RowSelection, _seen: RowSelection) -> Iterator
         opened = asked.embedded.open(entry)
         if not isinstance(opened, SummarizingIndex):
             continue
-        found = answer_of(asked.file, entry.name, partial(_checked_summaries, asked, opened, column))
+        found = call_or_ignore(asked.file, entry.name, partial(_checked_summaries, asked, opened, column))
         if found is None:
             continue
         told = found.exact.copy() if asked.needs.bounds else np.ones(len(found.exact), dtype=bool)

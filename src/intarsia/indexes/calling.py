@@ -11,25 +11,25 @@ import pyarrow as pa
 from intarsia.errors import FormatError, IndexPayloadError, IntarsiaError
 from intarsia.file import ParquetInput
 from intarsia.indexes.base import OpenIndex
-from intarsia.indexes.proof import Told
+from intarsia.indexes.proof import Verdict
 from intarsia.predicate.bound import Condition
 from intarsia.rows.selection import RowSelection
 
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 
 
-def ask_index(ask: Callable[[], _Answer]) -> _Answer:
+def call_index(call: Callable[[], _Result]) -> _Result:
     """Call a method of an index, and turn its failures into `IndexPayloadError`.
 
     Args:
-        ask: The call.
+        call: The call.
 
     Raises:
         IndexPayloadError: The call failed for any other reason than those below.
         FormatError: The file is not valid. It is raised unchanged, as is OSError.
     """
     try:
-        return ask()
+        return call()
     except (IndexPayloadError, FormatError, OSError):
         raise
     except (IntarsiaError, pa.ArrowException) as error:  # for example values of types that do not compare
@@ -40,22 +40,24 @@ def ask_index(ask: Callable[[], _Answer]) -> _Answer:
         ) from error
 
 
-def answer_of(file: ParquetInput, name: str, ask: Callable[[], _Answer]) -> _Answer | None:
+def call_or_ignore(file: ParquetInput, name: str, call: Callable[[], _Result]) -> _Result | None:
     """Call a method of an index, or ignore the index with a note and return None (contract C2).
 
     Args:
         file: The file, which records the note.
         name: The name of the index.
-        ask: The call.
+        call: The call.
     """
     try:
-        return ask_index(ask)
+        return call_index(call)
     except IndexPayloadError as error:
         file.distrust(name, str(error))
         return None
 
 
-def judge(file: ParquetInput, name: str, index: OpenIndex, conditions: Iterable[Condition]) -> Iterator[Told]:
+def evaluate_conditions(
+    file: ParquetInput, name: str, index: OpenIndex, conditions: Iterable[Condition]
+) -> Iterator[Verdict]:
     """Evaluate conditions with an index, up to the first failure.
 
     Args:
@@ -65,14 +67,14 @@ def judge(file: ParquetInput, name: str, index: OpenIndex, conditions: Iterable[
         conditions: The conditions.
     """
     for condition in conditions:
-        told = answer_of(file, name, partial(_tell, index, condition))
-        if told is None:
+        verdict = call_or_ignore(file, name, partial(_verdict, index, condition))
+        if verdict is None:
             return
-        yield told
+        yield verdict
 
 
-def _tell(index: OpenIndex, condition: Condition) -> Told:
+def _verdict(index: OpenIndex, condition: Condition) -> Verdict:
     possible = index.candidate_rows(condition)
     # `isinstance` with the protocol `SureIndex` is as slow as many evaluations
-    ask_certain: Callable[[Condition], RowSelection | None] | None = getattr(index, "certain_rows", None)
-    return Told(condition, possible, None if ask_certain is None else ask_certain(condition))
+    find_certain: Callable[[Condition], RowSelection | None] | None = getattr(index, "certain_rows", None)
+    return Verdict(condition, possible, None if find_certain is None else find_certain(condition))
