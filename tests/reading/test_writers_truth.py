@@ -1,4 +1,4 @@
-"""What other writers say of their data: where it is false it is not trusted, and all else is true."""
+"""Errors in the metadata of other writers are not trusted, and all metadata that is trusted is correct."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.reading.truth import assert_truth
 
 
 def statistics_of(path, name):
-    """The statistics of a column's chunks, as they stand in the footer."""
+    """The statistics of the chunks of a column in the footer."""
     with ParquetInput.open(path) as file:
         (leaf,) = [leaf for leaf in file.footer.leaves if leaf.name == name]
         return [group.columns[leaf.ordinal].meta_data.statistics for group in file.footer.metadata.row_groups]
@@ -34,7 +34,7 @@ def statistics_of(path, name):
 
 
 class PyArrow:
-    """A page index and Bloom filters, if asked for."""
+    """Files with or without page index and Bloom filters."""
 
     types = tuple(flat.TYPES)
     nested = tuple(tables.NESTED)
@@ -55,12 +55,12 @@ def test_what_is_trusted_is_true(tmp_path_factory, writer, data):
             writer.write(data.draw, made.table, path)
         pq.read_table(path)
     except (pa.ArrowException, OSError, *REFUSALS.get(writer, ())) as error:
-        event(str(error)[:50])  # a table that the writer does not take, or a file that pyarrow cannot read
+        event(str(error)[:50])  # a table that the writer refuses, or a file that pyarrow cannot read
         reject()
     assert_truth(path)
 
 
-#: What a writer raises for a table that it does not take, or cannot handle.
+#: The errors of writers for tables that they do not support.
 REFUSALS = {writers.FastParquet: (ValueError, TypeError, UnboundLocalError)}
 
 
@@ -75,12 +75,12 @@ def test_what_is_trusted_of_the_corpus_is_true(corpus):
         try:
             assert_truth(path)
         except ia.FormatError:
-            continue  # damaged: no answer is no wrong answer
+            continue  # damaged: an error is not a wrong answer
         checked += 1
     assert checked > 20
 
 
-# --- false statements, each by the writer that makes it ---
+# --- errors of writers, each with a file by the writer ---
 
 
 @pytest.mark.parametrize(
@@ -93,12 +93,12 @@ def test_what_is_trusted_of_the_corpus_is_true(corpus):
     ],
     ids=str,
 )
-def test_fastparquet_takes_the_first_and_last_category_for_bounds(tmp_path, values):
+def test_fastparquet_uses_the_first_and_last_category_as_bounds(tmp_path, values):
     path = str(tmp_path / "a.parquet")
     column = pd.Categorical(values, categories=values)
     fastparquet.write(path, pd.DataFrame({"c": column, "n": np.arange(4)}), stats=True)
     (there,) = statistics_of(path, "c")
-    assert values[-1].tobytes() == there.max[: values.itemsize]  # the habit: 20 is not the greatest
+    assert values[-1].tobytes() == there.max[: values.itemsize]  # wrong: 20 is not the greatest value
     assert values[0].tobytes() == there.min[: values.itemsize]
     for value in pq.read_table(path)["c"]:
         assert ia.open(path).count([("c", "=", value)]) == 1
@@ -115,8 +115,8 @@ def test_fastparquet_bounds_of_other_columns_still_exclude_row_groups(tmp_path):
     assert_truth(path)
 
 
-def test_fastparquet_leaves_nat_out_of_bounds_where_there_are_no_nulls(tmp_path):
-    """It is stored as the least number, which is a moment to whoever reads the column."""
+def test_fastparquet_omits_nat_from_bounds_in_columns_without_nulls(tmp_path):
+    """NaT is stored as the smallest integer, which readers interpret as a time."""
     path = str(tmp_path / "a.parquet")
     moments = np.array(["NaT", "1970-01-02", "1970-01-03"], "datetime64[us]")
     fastparquet.write(path, pd.DataFrame({"at": moments}), stats=True, has_nulls=False)
@@ -126,7 +126,19 @@ def test_fastparquet_leaves_nat_out_of_bounds_where_there_are_no_nulls(tmp_path)
     assert_truth(path)
 
 
-def test_a_column_that_cannot_be_null_has_no_nulls_whatever_is_counted(tmp_path):
+@pytest.mark.parametrize(("year", "zone"), [(10_000, "UTC"), (20_000, "Europe/Zurich"), (-1, "UTC")])
+def test_fastparquet_writes_wrong_bounds_of_utc_timestamps_outside_the_range_of_python(tmp_path, year, zone):
+    path = str(tmp_path / "a.parquet")
+    times = pd.Series(np.array([(year - 1970) * 31_556_952_000_000], "datetime64[us]"))
+    fastparquet.write(path, pd.DataFrame({"at": times.dt.tz_localize("UTC").dt.tz_convert(zone)}), stats=True)
+    (there,) = statistics_of(path, "at")
+    assert there.min != times.to_numpy().tobytes()  # wrong: there is only one value
+    (value,) = pq.read_table(path)["at"]
+    assert ia.open(path).count([("at", "=", value)]) == 1
+    assert_truth(path)
+
+
+def test_required_column_has_no_nulls_whatever_the_null_count(tmp_path):
     path = str(tmp_path / "a.parquet")
     schema = pa.schema([pa.field("x", pa.int64(), nullable=False)])
     pq.write_table(pa.table({"x": [1, 2, 3]}, schema=schema), path, row_group_size=2)
@@ -140,8 +152,8 @@ def test_a_column_that_cannot_be_null_has_no_nulls_whatever_is_counted(tmp_path)
 
 
 @pytest.mark.parametrize("dictionary_size_limit", [None, 1])
-def test_duckdb_states_blobs_below_null_structs(tmp_path, dictionary_size_limit):
-    """Arrow's fixed-size binary, where both a value and another row's struct are null."""
+def test_duckdb_includes_blobs_below_null_structs_in_bounds(tmp_path, dictionary_size_limit):
+    """For Arrow's fixed-size binary, if a value is null, and the struct of another row."""
     path = str(tmp_path / "a.parquet")
     values = pa.array([b"ab", b"bb", b"bc", b"cc", None], pa.binary(2))
     structs = pa.StructArray.from_arrays([values], ["x"], mask=pa.array([True, False, False, True, False]))
@@ -152,7 +164,7 @@ def test_duckdb_states_blobs_below_null_structs(tmp_path, dictionary_size_limit)
         connection.execute(f"COPY made TO '{path}' (FORMAT parquet{limit})")
     (there,) = statistics_of(path, "s.x")
     read = [row["s"] and row["s"]["x"] for row in pq.read_table(path).to_pylist()]
-    assert there.max_value not in read  # the habit
+    assert there.max_value not in read  # wrong
     assert there.is_max_value_exact
     found = ia.open(path).aggregate({"s.x": ["min", "max"]})["s.x"]
     present = [value for value in read if value is not None]
@@ -160,8 +172,8 @@ def test_duckdb_states_blobs_below_null_structs(tmp_path, dictionary_size_limit)
     assert_truth(path)
 
 
-def test_fastparquet_does_not_say_that_values_are_never_null(tmp_path):
-    """It leaves the repetition out, as the Thrift default for "required"; there is no null to count then."""
+def test_fastparquet_omits_the_repetition_of_required_columns(tmp_path):
+    """Readers take a missing repetition as "required", so the column has no nulls."""
     path = str(tmp_path / "a.parquet")
     fastparquet.write(path, pd.DataFrame({"x": [1.5, np.nan, 2.5]}), stats=True, has_nulls=None)
     with ParquetInput.open(path) as file:

@@ -1,4 +1,4 @@
-"""An open Parquet file: its footer, its schema, its page index, and its pages decoded by pyarrow."""
+"""An open Parquet file: footer, schema, page index, and decoding of pages with pyarrow."""
 
 from intarsia.file.metadata import ChunkKey, FileMetadata, Ignored
 from intarsia.file.parquet_file import REMOTE_TAIL_BYTES, ParquetInput, read_raw_footer

@@ -1,4 +1,4 @@
-"""From selected rows to byte ranges: which pages of a chunk to read.  Pure; no I/O, no Arrow."""
+"""Planning of which pages of a chunk to read for selected rows, without I/O and without Arrow."""
 
 from __future__ import annotations
 
@@ -25,20 +25,19 @@ class DictionaryUse(Enum):
 
 @dataclass(frozen=True)
 class ChunkPlan:
-    """What to read of one column chunk.
+    """The byte ranges to read of one column chunk.
 
     Attributes:
         leaf: The chunk's leaf.
-        meta: What the footer says of the chunk.
-        pages: The data pages to read, neighbours merged; rows are relative to the row group, and
-            the dictionary page is not among them.
-        page_starts: Offsets within the concatenated bytes of ``pages`` where each data page starts.
-        page_rows: Rows of each of those pages.
-        covered: Rows of the row group that the pages hold.
+        meta: The footer's metadata of the chunk.
+        pages: The data pages to read, with adjacent pages merged and without the dictionary page.
+        page_starts: Offset of each data page within the concatenated bytes of ``pages``.
+        page_rows: Number of rows in each data page.
+        covered: The rows in these pages, relative to the row group.
         dictionary: The dictionary page, if the chunk has one.
         dictionary_use: Whether the pages need it.
-        total_pages: Data pages of the chunk.
-        whole: Whether this is the whole chunk, because its pages are not known.
+        total_pages: Number of data pages in the chunk; None if it is unknown.
+        whole: Whether this is the whole chunk, because the locations of its pages are unknown.
     """
 
     leaf: Leaf
@@ -54,21 +53,21 @@ class ChunkPlan:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the data pages."""
+        """Number of bytes of the data pages."""
         return sum(place.length for place in self.pages)
 
 
 def plan_chunk(
     leaf: Leaf, meta: ColumnMetaData, locations: PageLocations | None, num_rows: int, rows: RowSelection
 ) -> ChunkPlan:
-    """Plan to read the pages of a chunk that hold some rows.
+    """Plan to read the pages of a chunk that contain some rows.
 
     Args:
         leaf: The chunk's leaf.
-        meta: What the footer says of the chunk.
-        locations: Its pages, or None if they are not known; then the whole chunk is read.
-        num_rows: Rows in the row group.
-        rows: The rows wanted, relative to the row group.
+        meta: The footer's metadata of the chunk.
+        locations: The locations of its pages; None if they are unknown, so that the whole chunk is read.
+        num_rows: Number of rows in the row group.
+        rows: The rows to read, relative to the row group.
     """
     start, stop = chunk_range(meta)
     if locations is None:
@@ -109,11 +108,11 @@ def plan_chunk(
 
 
 def dictionary_range(meta: ColumnMetaData, locations: PageLocations | None) -> ByteRange | None:
-    """The bytes before a chunk's first data page, where its dictionary page is; None if there are none.
+    """Return the range of a chunk's dictionary page, which precedes its data pages; None if there is none.
 
     Args:
-        meta: What the footer says of the chunk.
-        locations: Its pages; None if they are not known: then the footer's offsets are used.
+        meta: The footer's metadata of the chunk.
+        locations: The locations of its pages; None to use the offsets in the footer.
     """
     start, stop = chunk_range(meta)
     first_page = meta.data_page_offset if locations is None else int(locations.offsets[0])
@@ -121,7 +120,7 @@ def dictionary_range(meta: ColumnMetaData, locations: PageLocations | None) -> B
 
 
 def dictionary_use(meta: ColumnMetaData) -> DictionaryUse:
-    """Whether a chunk's data pages need its dictionary page."""
+    """Return whether a chunk's data pages need its dictionary page."""
     if not meta.encoding_stats:
         has_dictionary = any(encoding in DICTIONARY_ENCODINGS for encoding in meta.encodings)
         return DictionaryUse.SOME_PAGES if has_dictionary else DictionaryUse.NEVER

@@ -1,4 +1,4 @@
-"""Checks of the row and value counts that a footer claims, before memory is allocated for them."""
+"""Checks of the row and value counts in a footer, before memory is allocated for them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _PLAUSIBLE_VALUES_PER_BYTE = 1 << 10
 
 
 def check_claims(file: ParquetInput, row_group: int, leaf: Leaf) -> None:
-    """Refuse a chunk whose rows and values disagree, or that claims far more values than its pages hold.
+    """Refuse a chunk whose row and value counts disagree, or that claims far more values than its pages have.
 
-    Only implausible counts are compared with the pages: a small chunk may well hold many equal values.  The
-    other checks need only the footer.
+    Only implausible counts are compared with the pages, because a small chunk can contain many equal values.
+    All other checks need only the footer.
 
     Args:
         file: The file.
@@ -25,7 +25,7 @@ def check_claims(file: ParquetInput, row_group: int, leaf: Leaf) -> None:
 
     Raises:
         CorruptFileError: If the footer contradicts itself, or the pages.
-        UnsupportedFeatureError: If the chunk is encrypted, or lies in another file.
+        UnsupportedFeatureError: If the chunk is encrypted or in another file.
     """
     check_row_count(file.footer, row_group, leaf)
     meta = file.footer.chunk_metadata(row_group, leaf)
@@ -34,7 +34,7 @@ def check_claims(file: ParquetInput, row_group: int, leaf: Leaf) -> None:
 
 
 def check_row_count(footer: Footer, row_group: int, leaf: Leaf) -> None:
-    """Refuse a row group whose row count disagrees with the values of a column; reads nothing.
+    """Refuse a row group whose row count disagrees with the value count of a column; reads nothing.
 
     Args:
         footer: The footer.
@@ -43,28 +43,30 @@ def check_row_count(footer: Footer, row_group: int, leaf: Leaf) -> None:
 
     Raises:
         CorruptFileError: If rows and values contradict each other.
-        UnsupportedFeatureError: If the chunk is encrypted, or lies in another file.
+        UnsupportedFeatureError: If the chunk is encrypted or in another file.
     """
     num_rows = footer.metadata.row_groups[row_group].num_rows
     check_value_count(leaf, num_rows, footer.chunk_metadata(row_group, leaf).num_values)
 
 
 def check_value_count(leaf: Leaf, num_rows: int, num_values: int) -> None:
-    """Refuse a row count that disagrees with the values of a column.
+    """Refuse a row count that disagrees with the value count of a column.
 
-    A flat column has a value or a null for each row.  A column in a list or map has at least one entry for
-    each row, since empty and null lists have one as well.
+    A flat column has one value or null per row.  A column in a list or map has at least one entry per row,
+    because empty and null lists have an entry, too.
 
     Args:
         leaf: The column.
-        num_rows: Rows that a row group claims.
-        num_values: Values that the column's chunk claims, nulls included.
+        num_rows: Number of rows in the row group, according to the footer.
+        num_values: Number of values in the chunk, including nulls, according to the footer.
 
     Raises:
-        CorruptFileError: If rows and values contradict each other.
+        CorruptFileError: If the counts contradict each other.
     """
     if num_values < num_rows or (leaf.is_flat and num_values > num_rows):
         raise CorruptFileError(
             f"the row group claims {num_rows} rows, but its column {leaf.name!r} has {num_values} values",
+            reason="value-count-mismatch",
+            column=leaf.name,
             struct="RowGroup",
         )

@@ -1,7 +1,7 @@
-"""Decodes selected pages, and takes the wanted rows of them.
+"""Decoding of selected pages, and selection of rows in them.
 
-Leaves whose pages cover the same rows are decoded together; leaves of one nested column that cover different
-rows are decoded separately, cut to the wanted rows, and joined.
+Leaves whose pages cover the same rows are decoded together.  Leaves of one nested column whose pages cover
+different rows are decoded separately, reduced to the selected rows, and joined.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from intarsia.format.page_header import Page, parse_page
 from intarsia.format.structs import PageType
 from intarsia.rows.selection import RowSelection
 
-#: Up to this many ranges, slices are joined; above it, rows are taken by their ordinals.
+#: Up to this many ranges, slices are joined; for more ranges, rows are taken by their ordinals.
 _FEW_RANGES = 8
 
 
 class PageIndexMismatchError(Exception):
-    """The pages do not hold the rows that the OffsetIndex says; the row group has to be read without it."""
+    """The pages contradict the OffsetIndex, so the row group has to be read without it."""
 
 
 @dataclass(frozen=True)
 class FetchedPages:
-    """The bytes of a plan.
+    """The bytes for a plan.
 
     Attributes:
-        plan: What was planned.
-        data: Its data pages, end to end; for a whole chunk all of its bytes.
+        plan: The plan.
+        data: The concatenated data pages; for a whole chunk, all of its bytes.
         dictionary: The dictionary page, if a page needs it; empty otherwise.
     """
 
@@ -48,55 +48,57 @@ class FetchedPages:
 
 
 def parse_pages(plan: ChunkPlan, data: bytes) -> list[Page]:
-    """The headers of the data pages of a plan, which must be where the OffsetIndex has them.
+    """Parse the headers of a plan's data pages at the offsets in the OffsetIndex.
 
     Raises:
-        PageIndexMismatchError: If they are not.
+        PageIndexMismatchError: If the data pages are at other offsets.
     """
     try:
         return data_pages_at(data, plan.page_starts)
     except CorruptFileError as error:
-        raise PageIndexMismatchError(f"the pages of {plan.leaf.name!r} are elsewhere: {error}") from error
+        raise PageIndexMismatchError(
+            f"the pages of {plan.leaf.name!r} are at other offsets: {error}"
+        ) from error
 
 
 def pages_use_dictionary(plan: ChunkPlan, data: bytes) -> bool:
-    """Whether any of the pages read needs the dictionary page, by their headers."""
+    """Whether any of the pages needs the dictionary page, according to their headers."""
     return any(page.uses_dictionary for page in parse_pages(plan, data))
 
 
 class PageDecoder:
-    """Decodes pages of one file.
+    """A decoder for pages of one file.
 
     Args:
-        file: The file, whose schema is used.
+        file: The file.
     """
 
     def __init__(self, file: ParquetInput) -> None:
         self._file = file
 
     def decode(self, chunks: Sequence[FetchedPages], rows: RowSelection) -> dict[int, pa.ChunkedArray]:
-        """The wanted rows of some top-level fields, each reduced to the leaves that are given.
+        """Decode the selected rows of top-level fields, each reduced to the given leaves.
 
         Args:
-            chunks: Pages of leaves; all wanted leaves of a field have to be given.
-            rows: The rows wanted, relative to the row group; every chunk covers them.
+            chunks: Pages of all leaves to read; leaves of one field must be in the same call.
+            rows: The rows to return, relative to the row group; every chunk covers them.
 
         Returns:
-            For each top-level field (by ordinal) its values, ``rows.num_rows`` of them.
+            The values of each top-level field, ``rows.num_rows`` of them, by ordinal of the field.
 
         Raises:
-            PageIndexMismatchError: If pages hold other rows than the OffsetIndex says.
+            PageIndexMismatchError: If the rows in the pages contradict the OffsetIndex.
             CorruptFileError: If pyarrow cannot decode the pages.
         """
         together: dict[Any, list[FetchedPages]] = defaultdict(list)
         for chunk in chunks:
-            # a page index of nested V1 pages can only be checked by counting the decoded rows
+            # for nested V1 pages, only the number of decoded rows shows that the page index is correct
             together[chunk.plan.covered, chunk.plan.whole].append(chunk)
         pieces: dict[int, list[pa.ChunkedArray]] = defaultdict(list)
         for (pages, whole), group in together.items():
             covered = pages
             if not whole and all(chunk.plan.leaf.is_flat for chunk in group):
-                # the headers have told the rows of each page, so decoding can stop behind the last one wanted
+                # the headers contain the rows of each page, so decoding can stop after the last selected row
                 covered = covered.clip(0, _stop(rows))
             table = self._decode_group(group, covered.num_rows)
             roots = sorted({chunk.plan.leaf.root_ordinal for chunk in group})
@@ -117,7 +119,7 @@ class PageDecoder:
         )
 
     def _join_type(self, root: int, chunks: Sequence[FetchedPages]) -> pa.DataType:
-        """The type of a field reduced to some leaves, as pyarrow itself would reduce it."""
+        """The type of a field reduced to some leaves, as pyarrow reduces it."""
         schema = self._schema({root})
         given = {chunk.plan.leaf.ordinal for chunk in chunks}
         places = [place for place, leaf in enumerate(schema.leaves) if leaf.ordinal in given]
@@ -133,7 +135,7 @@ class PageDecoder:
             if chunk is None:
                 continue
             values = self._check_rows(chunk)
-            if not leaf.is_flat:  # claim more rows than there can be, so that all that come are counted
+            if not leaf.is_flat:  # claim more rows than possible, so that pyarrow decodes all rows
                 claimed = max(claimed, values)
             pages.append(LeafPages(place, chunk.plan.meta, (chunk.dictionary, chunk.data), values))
         names = ", ".join(repr(schema.leaves[given.place].name) for given in pages)
@@ -141,9 +143,11 @@ class PageDecoder:
         try:
             table = decode_pages(schema, pages, claimed, f"the pages of {names}")
         except FormatError as error:
-            if len(group) > 1:  # again one by one, which names the column
+            if len(group) > 1:  # decode each column separately, so that the error names the column
                 for chunk in group:
                     self._decode_group([chunk], num_rows)
+            else:
+                error.column = group[0].plan.leaf.name
             error.path = self._file.path
             if isinstance(error, CorruptFileError):
                 if not are_whole:  # the pages or their index are damaged
@@ -151,14 +155,20 @@ class PageDecoder:
                 error.offset = group[0].plan.pages[0].start
             raise
         if table.num_rows != num_rows:
-            contradiction = f"{names} gave {table.num_rows} rows, not {num_rows}"
+            contradiction = f"the pages of {names} have {table.num_rows} rows, not {num_rows}"
             if are_whole:
-                raise CorruptFileError(contradiction, path=self._file.path, struct="DataPage")
+                raise CorruptFileError(
+                    contradiction,
+                    reason="page-row-count-mismatch",
+                    path=self._file.path,
+                    column=group[0].plan.leaf.name if len(group) == 1 else None,
+                    struct="DataPage",
+                )
             raise PageIndexMismatchError(contradiction)
         return table
 
     def _check_rows(self, chunk: FetchedPages) -> int:
-        """Values in the pages, after checking each page's rows where its header tells them."""
+        """Check the number of rows in each page whose header has it, and return the number of values."""
         plan = chunk.plan
         if plan.whole:
             return plan.meta.num_values
@@ -170,22 +180,22 @@ class PageDecoder:
             if page.header.type == PageType.DATA_PAGE_V2 and page.header.data_page_header_v2 is not None:
                 held = page.header.data_page_header_v2.num_rows
             if held is not None and held != rows:
-                raise PageIndexMismatchError(f"a page of {plan.leaf.name!r} holds {held} rows, not {rows}")
+                raise PageIndexMismatchError(f"a page of {plan.leaf.name!r} has {held} rows, not {rows}")
             values += page.num_values
         return values
 
 
 def _check_dictionary(plan: ChunkPlan, data: bytes) -> None:
-    """The bytes before the first data page must be one dictionary page; else a data page is missing."""
+    """Check that the bytes before the first data page are exactly one dictionary page."""
     try:
         page = parse_page(data)
     except FormatError as error:
         raise PageIndexMismatchError(
-            f"no dictionary page of {plan.leaf.name!r} before its data pages: {error}"
+            f"there is no dictionary page before the data pages of {plan.leaf.name!r}: {error}"
         ) from error
     if page.header.type != PageType.DICTIONARY_PAGE or page.stop != len(data):
         raise PageIndexMismatchError(
-            f"more than a dictionary page lies before the pages of {plan.leaf.name!r}"
+            f"the bytes before the data pages of {plan.leaf.name!r} are not just a dictionary page"
         )
 
 
@@ -193,17 +203,17 @@ def _check_dictionary(plan: ChunkPlan, data: bytes) -> None:
 
 
 def _stop(rows: RowSelection) -> int:
-    """The row after the last one."""
+    """The row after the last selected row."""
     return 0 if rows.is_empty else int(rows.stops[-1])
 
 
 def take_rows(column: pa.ChunkedArray, covered: RowSelection, wanted: RowSelection) -> pa.ChunkedArray:
-    """Rows ``wanted`` of a column that holds rows ``covered``.
+    """Select rows of a column.
 
     Args:
         column: ``covered.num_rows`` values.
-        covered: The rows it holds.
-        wanted: Rows among them.
+        covered: The rows of these values.
+        wanted: The rows to select, a subset of ``covered``.
     """
     if covered == wanted:
         return column
@@ -224,7 +234,7 @@ def take_rows(column: pa.ChunkedArray, covered: RowSelection, wanted: RowSelecti
 
 
 def _can_take(data_type: pa.DataType) -> bool:
-    """Whether pyarrow can take rows of a type: not of views, nor of what holds them."""
+    """Whether pyarrow's ``take`` supports a type; it does not support views."""
     if isinstance(data_type, pa.BaseExtensionType):
         return _can_take(data_type.storage_type)
     if pa.types.is_string_view(data_type) or pa.types.is_binary_view(data_type):

@@ -1,4 +1,4 @@
-"""Fetches the bytes of planned pages: in one request where possible, and never twice."""
+"""Fetching of planned pages, with as few requests as possible and each byte once."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from intarsia.storage import ByteRange
 
 
 class PageCache:
-    """The pages of one row group, so that no phase reads again what an earlier one has read.
+    """The pages of one row group that have been read, so that later phases do not read them again.
 
     Args:
         file: The file.
-        dictionaries: Dictionary pages that are known already, by their offsets.
+        dictionaries: Dictionary pages that were read while planning, by offset.
     """
 
     def __init__(self, file: ParquetInput, dictionaries: Mapping[int, bytes] | None = None) -> None:
@@ -27,16 +27,16 @@ class PageCache:
         self._dictionaries = 0
 
     def is_new(self, plan: ChunkPlan) -> bool:
-        """Whether pages of the plan are yet to be read."""
+        """Whether some pages of the plan have not been read yet."""
         return any(self._holder(place) is None for place in plan.pages)
 
     def take_dictionary_count(self) -> int:
-        """Dictionary pages read since the last call."""
+        """Return the number of dictionary pages read since the last call."""
         count, self._dictionaries = self._dictionaries, 0
         return count
 
     def fetch(self, plans: Sequence[ChunkPlan]) -> list[FetchedPages]:
-        """The bytes of the plans: data pages first, dictionaries with them or only where a page needs one."""
+        """Fetch data pages and the dictionary pages that they need, together with them if possible."""
         at_once = {
             plan.dictionary for plan in plans if plan.dictionary_use is DictionaryUse.ALWAYS and plan.pages
         }
@@ -60,7 +60,7 @@ class PageCache:
         fresh = [place for place in dictionaries if place is not None and place not in self._bytes]
         missing = [*fresh, *(place for place in dict.fromkeys(data) if self._holder(place) is None)]
         if missing:
-            # a dictionary page may be known since it was pruned by, and a whole chunk starts with one
+            # pruning may have read a dictionary page, with which a whole chunk starts
             heads = [self._known_head(place) for place in missing]
             rest = [
                 ByteRange(place.start + len(head), place.stop)
@@ -76,13 +76,13 @@ class PageCache:
         return head if len(head) <= place.length else b""
 
     def _holder(self, place: ByteRange) -> ByteRange | None:
-        """The range that was read and contains ``place``: later phases need fewer pages of the same run."""
+        """The range that was read and contains ``place``; later phases need parts of the same ranges."""
         nearest = bisect.bisect_right(self._held, place.start, key=_start) - 1
         return self._held[nearest] if nearest >= 0 and place.stop <= self._held[nearest].stop else None
 
     def _cut(self, place: ByteRange) -> memoryview:
         holder = self._holder(place)
-        assert holder is not None  # `_read` came first
+        assert holder is not None  # `_read` has been called before
         return memoryview(self._bytes[holder])[place.start - holder.start : place.stop - holder.start]
 
 

@@ -1,4 +1,4 @@
-"""Metadata of a Parquet file, parsed when needed; it holds no open source, so it can be kept."""
+"""Metadata of a Parquet file, parsed on demand; it can be cached, because it does not keep the file open."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _Derived = TypeVar("_Derived")
 #: Types of pages that hold values.
 DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 
-#: A parsed struct takes about this many times the memory of its serialized form, and pyarrow's so many times.
+#: Memory of parsed structs and of pyarrow's structs, as multiples of the serialized size.
 _PARSED_PER_SERIALIZED = 16
 _ARROW_PER_SERIALIZED = 8
 
-#: What is held of any file, however small its footer is.
+#: Memory of the metadata of any file, in addition to the footer.
 _LEAST_HELD_BYTES = 4096
 
 
@@ -49,7 +49,7 @@ class ChunkKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Ignored:
-    """An index that was found and not used, and why."""
+    """An index that was found and not used, and the reason."""
 
     file: str
     index: str
@@ -58,11 +58,11 @@ class Ignored:
 
 @dataclass(frozen=True)
 class RawFooter:
-    """A footer as it lies in its file.
+    """The bytes of a footer.
 
     Attributes:
-        data: Its bytes, without length and magic.
-        start: Byte offset in the file where they begin.
+        data: The bytes, without length and magic.
+        start: Their offset in the file.
         file_length: Length of the file in bytes.
     """
 
@@ -73,7 +73,7 @@ class RawFooter:
 
 @contextmanager
 def naming_errors(path: str) -> Iterator[None]:
-    """Give the name of a file to format errors that leave the block."""
+    """Add the path of a file to format errors that leave the block."""
     try:
         yield
     except FormatError as error:
@@ -82,13 +82,11 @@ def naming_errors(path: str) -> Iterator[None]:
 
 
 class FileMetadata:
-    """The footer of one file, with the parts of it and of the page index that have been parsed so far.
-
-    Several threads may read it and add to it.
+    """The footer of one file, with the parts of it and of the page index that have been parsed; thread-safe.
 
     Args:
-        path: The name of the file, for messages.
-        raw: Its footer.
+        path: The name of the file in messages.
+        raw: The bytes of its footer.
 
     Attributes:
         ignored: Indexes that were found and are not trusted.
@@ -108,7 +106,7 @@ class FileMetadata:
 
     @property
     def held_bytes(self) -> int:
-        """About how much memory this takes."""
+        """The estimated memory of this object in bytes."""
         raw_bytes = len(self._raw.data)
         parsed_bytes = (raw_bytes if "footer" in self.__dict__ else 0) + self._page_index_bytes
         arrow_bytes = raw_bytes if "arrow_metadata" in self.__dict__ else 0
@@ -117,7 +115,7 @@ class FileMetadata:
 
     @cached_property
     def footer(self) -> Footer:
-        """The footer, parsed.
+        """The parsed footer.
 
         Raises:
             CorruptFileError: If it is damaged.
@@ -126,14 +124,14 @@ class FileMetadata:
             return parse_footer(self._raw.data, self._raw.start, self._raw.file_length)
 
     def named_errors(self) -> AbstractContextManager[None]:
-        """Give this file's name to format errors that leave the block."""
+        """Add this file's path to format errors that leave the block."""
         return naming_errors(self.path)
 
-    # --- what Arrow makes of the schema ------------------------------------------------------------
+    # --- the schema --------------------------------------------------------------------------------
 
     @cached_property
     def arrow_metadata(self) -> pq.FileMetaData:
-        """The footer as pyarrow holds it."""
+        """The footer, parsed by pyarrow."""
         with self.named_errors(), decode_errors("the footer", "FileMetaData"):
             try:
                 return _read_metadata(self._raw.data)
@@ -145,12 +143,12 @@ class FileMetadata:
 
     @cached_property
     def schema(self) -> FileSchema:
-        """The schema, as leaves and as Arrow sees it."""
+        """The schema as Parquet leaves and Arrow types."""
         return file_schema(self.footer)
 
     @property
     def column_types(self) -> pa.Schema:
-        """The columns and their Arrow types, found by pyarrow alone: the footer is not parsed for it.
+        """The columns and their Arrow types, read by pyarrow, so that the footer need not be parsed.
 
         Raises:
             CorruptFileError: If pyarrow cannot read the schema.
@@ -162,11 +160,11 @@ class FileMetadata:
 
     @property
     def leaves_by_path(self) -> Mapping[tuple[str, ...], Leaf]:
-        """Leaves by their path; of equal paths the first."""
+        """Leaves by path; of equal paths the first."""
         return self.schema.leaves_by_path
 
     def data_pages(self, leaves: Sequence[Leaf]) -> list[tuple[int | None, ...]]:
-        """Data pages of some leaves in each row group; None where the writer did not record their number."""
+        """Return the number of data pages of leaves in each row group; None where it is not recorded."""
         unknown = [leaf.ordinal for leaf in leaves if leaf.ordinal not in self._data_pages]
         if unknown:
             groups = self.footer.metadata.row_groups
@@ -176,13 +174,13 @@ class FileMetadata:
         return [self._data_pages[leaf.ordinal] for leaf in leaves]
 
     def total_data_pages(self, leaves: Sequence[Leaf]) -> list[int | None]:
-        """Data pages of some leaves in the whole file; None where the writer did not record their number."""
+        """Return the number of data pages of leaves in the whole file; None where it is not recorded."""
         return [
             self.derived(("total data pages", leaf.ordinal), partial(_sum_of_known, counts))
             for leaf, counts in zip(leaves, self.data_pages(leaves), strict=True)
         ]
 
-    # --- what Intarsia added -----------------------------------------------------------------------
+    # --- the directory -----------------------------------------------------------------------------
 
     @cached_property
     def found_directory(self) -> FoundDirectory | None:
@@ -191,7 +189,7 @@ class FileMetadata:
 
     @cached_property
     def directory(self) -> Directory | None:
-        """What Intarsia added to the file; None if nothing, or if the directory cannot be used."""
+        """The directory of embedded indexes; None if there is none, or if it cannot be used."""
         found = self.found_directory
         if found is None:
             return None
@@ -201,11 +199,11 @@ class FileMetadata:
         return found.directory
 
     def derived(self, key: Hashable, derive: Callable[[], _Derived]) -> _Derived:
-        """What follows from this metadata alone, such as bounds in the order of a column; made once.
+        """Return a cached value that depends only on this metadata, such as the bounds of a column.
 
         Args:
-            key: Names it; no two callers use the same.
-            derive: Makes it.
+            key: A key that is unique for the value.
+            derive: A function that computes the value.
         """
         if key not in self._derived:
             self._derived[key] = derive()
@@ -215,14 +213,14 @@ class FileMetadata:
     # --- the page index ----------------------------------------------------------------------------
 
     def distrust(self, index: str, reason: str) -> None:
-        """Record that an index was found and is not used."""
+        """Record that an index is ignored, and the reason."""
         note = Ignored(self.path, index, reason)
         with self._changing:
             if note not in self.ignored:
                 self.ignored.append(note)
 
     def distrust_page_index(self, row_group: int, reason: str) -> None:
-        """Forget the page index of a row group: its pages did not hold what it says."""
+        """Ignore the page index of a row group whose pages contradict it."""
         with self._changing:
             if row_group in self._wrong_row_groups:
                 return
@@ -234,40 +232,40 @@ class FileMetadata:
 
     @property
     def wrong_row_groups(self) -> frozenset[int]:
-        """Row groups whose page index proved wrong while pages were read."""
+        """Row groups whose page index was found to be wrong while reading pages."""
         return self._wrong_row_groups
 
     def knows_locations(self, key: ChunkKey) -> bool:
-        """Whether a chunk's OffsetIndex was looked for."""
+        """Whether the OffsetIndex of a chunk has been loaded or found to be missing."""
         return key in self._locations
 
     def knows_column_index(self, key: ChunkKey) -> bool:
-        """Whether a chunk's ColumnIndex was looked for."""
+        """Whether the ColumnIndex of a chunk has been loaded or found to be missing."""
         return key in self._column_indexes
 
     def keep_locations(self, key: ChunkKey, found: PageLocations | None, num_bytes: int = 0) -> None:
-        """Remember where a chunk's pages lie, or that this is not known."""
+        """Store the page locations of a chunk, or that they are unknown."""
         with self._changing:
             self._locations[key] = None if key.row_group in self._wrong_row_groups else found
             self._page_index_bytes += num_bytes
 
     def keep_column_index(self, key: ChunkKey, found: ColumnIndex | None, num_bytes: int = 0) -> None:
-        """Remember a chunk's column index, or that there is none to trust."""
+        """Store the column index of a chunk, or that none is trusted."""
         with self._changing:
             self._column_indexes[key] = None if key.row_group in self._wrong_row_groups else found
             self._page_index_bytes += num_bytes
 
     def locations(self, key: ChunkKey) -> PageLocations | None:
-        """The page locations of a chunk; None if they were not looked for, or are not trusted."""
+        """Return the page locations of a chunk; None if they are not loaded or not trusted."""
         return self._locations.get(key)
 
     def column_index(self, key: ChunkKey) -> ColumnIndex | None:
-        """A chunk's column index; None if it was not looked for, or is not trusted."""
+        """Return the column index of a chunk; None if it is not loaded or not trusted."""
         return self._column_indexes.get(key)
 
 
 def data_page_counts(chunks: Sequence[Sequence[PageEncodingStats] | None]) -> list[int | None]:
-    """Data pages of chunks by their ``encoding_stats``; None where the writer left them out."""
+    """Return the number of data pages of chunks by their ``encoding_stats``; None where these are missing."""
     counts: list[int | None] = []
     for stats in chunks:
         count = 0
@@ -279,11 +277,11 @@ def data_page_counts(chunks: Sequence[Sequence[PageEncodingStats] | None]) -> li
 
 
 def data_page_count(encoding_stats: Sequence[PageEncodingStats] | None) -> int | None:
-    """Data pages of a chunk by its ``encoding_stats``; None where the writer left them out."""
+    """Return the number of data pages of a chunk by its ``encoding_stats``; None if these are missing."""
     return data_page_counts([encoding_stats])[0]
 
 
 def _sum_of_known(counts: Sequence[int | None]) -> int | None:
-    """The sum; None if a number is not known."""
+    """The sum; None if a number is unknown."""
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None

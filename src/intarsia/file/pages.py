@@ -1,7 +1,6 @@
-"""The pages of a column chunk: their headers and places, in the order of the file.
+"""The pages of a column chunk: their headers and offsets, in file order.
 
-Pages either follow one another, and then each header tells where the next one starts, or an OffsetIndex tells
-where data pages are.
+The offsets of pages are found by reading the headers one after the other, or taken from an OffsetIndex.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ from intarsia.format.page_header import Page, parse_page
 
 
 def iter_pages(chunk: bytes, num_values: int | None = None) -> Iterator[Page]:
-    """Pages of a column chunk from its first byte on, the dictionary page and index pages included.
+    """Yield the pages of a column chunk, including the dictionary page and index pages.
 
     Args:
         chunk: The bytes of the chunk.
-        num_values: Stop after this many values (`ColumnMetaData.num_values`) in data pages; any bytes after
-            them are padding.
+        num_values: Stop after this many values (`ColumnMetaData.num_values`) in data pages; further bytes are
+            padding.
 
     Raises:
-        CorruptFileError: At a page that is damaged.
+        CorruptFileError: If a page is damaged.
     """
     offset = found = 0
     while offset < len(chunk) and (num_values is None or found < num_values):
@@ -33,38 +32,43 @@ def iter_pages(chunk: bytes, num_values: int | None = None) -> Iterator[Page]:
 
 
 def walk_pages(chunk: bytes, num_values: int | None = None) -> list[Page]:
-    """All pages of a complete column chunk; see `iter_pages`.
+    """Return all pages of a complete column chunk; see `iter_pages`.
 
     Raises:
-        CorruptFileError: If the pages do not fill the chunk, or do not hold ``num_values`` values.
+        CorruptFileError: If the pages do not fill the chunk, or do not contain ``num_values`` values.
     """
     pages = list(iter_pages(chunk, num_values))
     found = sum(page.num_values for page in pages if page.is_data)
     if num_values is not None and found != num_values:
         raise CorruptFileError(
-            f"the data pages hold {found} values, the footer counts {num_values}", struct="PageHeader"
+            f"the data pages have {found} values, but the footer claims {num_values}",
+            reason="page-value-count-mismatch",
+            struct="PageHeader",
         )
     return pages
 
 
 def data_pages_at(data: bytes, starts: Sequence[int]) -> list[Page]:
-    """The data pages that start at some offsets, each of which ends where the next one starts.
+    """Parse consecutive data pages at given offsets.
 
     Args:
-        data: Pages, end to end.
-        starts: The offsets, ascending; the last page ends with ``data``.
+        data: The bytes of the pages.
+        starts: The offsets of the pages, ascending; the last page ends with ``data``.
 
     Raises:
-        CorruptFileError: If something else lies there.
+        CorruptFileError: If there is no data page at an offset, or it does not end at the next offset.
     """
     pages = []
     for start, end in zip(starts, [*starts[1:], len(data)], strict=True):
         page = parse_page(data, start)
         if not page.is_data:
-            raise CorruptFileError("this is not a data page", offset=start, struct="PageHeader")
+            raise CorruptFileError(
+                "this is not a data page", reason="not-a-data-page", offset=start, struct="PageHeader"
+            )
         if page.stop != end:
             raise CorruptFileError(
                 f"the page has {page.stop - start} bytes, not {end - start}",
+                reason="wrong-page-size",
                 offset=start,
                 struct="PageHeader",
             )

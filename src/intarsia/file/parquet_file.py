@@ -1,4 +1,4 @@
-"""One Parquet file, opened: bytes behind a footer, and its page index on demand."""
+"""An open Parquet file, whose page index is loaded on demand."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from intarsia.format.page_index import PageLocations, parse_column_index, parse_
 from intarsia.format.structs import ColumnChunk, ColumnIndex
 from intarsia.storage import ByteRange, ByteSource, CountedSource, LocalFile
 
-#: Bytes read at the end of a remote file, which mostly contain the whole footer.
+#: Number of bytes read at the end of a remote file, which usually contain the whole footer.
 REMOTE_TAIL_BYTES = 64 * 1024
 
 
-#: Names a struct of the page index: of which chunk, and ``"OffsetIndex"`` or ``"ColumnIndex"``.
+#: The key of a struct of the page index: the chunk, and ``"OffsetIndex"`` or ``"ColumnIndex"``.
 ChunkStruct: TypeAlias = "tuple[ChunkKey, str]"
 
 
 class _Wanted(NamedTuple):
-    """A struct of the page index that is to be read."""
+    """A struct of the page index to read."""
 
     key: ChunkKey
     struct: str
@@ -47,17 +47,15 @@ class _Wanted(NamedTuple):
 
 
 class ParquetInput:
-    """An open file.
+    """An open Parquet file.
 
     Args:
-        source: Where its bytes come from; every read is counted. It is closed with the file, and also if the
-            file cannot be opened.
-        metadata: What is known of the file already, if it is known that the file has not changed since; then
-            nothing is read.
+        source: The source of its bytes. It is closed with the file, and also if the file cannot be opened.
+        metadata: Cached metadata of the file, if the file has not changed since; then nothing is read.
 
     Attributes:
-        source: The counted source.
-        metadata: The footer, and what was parsed of the page index.
+        source: The source, which counts every read.
+        metadata: The footer, and the parsed parts of the page index.
 
     Raises:
         CorruptFileError: If it is not a Parquet file, or is damaged.
@@ -101,39 +99,39 @@ class ParquetInput:
         self.close()
 
     def named_errors(self) -> AbstractContextManager[None]:
-        """Give this file's name to format errors that leave the block."""
+        """Add this file's path to format errors that leave the block."""
         return naming_errors(self.path)
 
-    # --- what Arrow makes of the schema ------------------------------------------------------------
+    # --- the schema --------------------------------------------------------------------------------
 
     @property
     def arrow_metadata(self) -> pq.FileMetaData:
-        """The footer as pyarrow holds it."""
+        """The footer, parsed by pyarrow."""
         return self.metadata.arrow_metadata
 
     @property
     def schema(self) -> FileSchema:
-        """The schema, as leaves and as Arrow sees it."""
+        """The schema as Parquet leaves and Arrow types."""
         return self.metadata.schema
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The schema that ``pyarrow.parquet.read_table`` gives, without keys that point into this file."""
+        """The schema that ``pyarrow.parquet.read_table`` returns, without keys of index offsets."""
         with self.named_errors():
             return self.schema.arrow
 
     @property
     def leaves_by_path(self) -> Mapping[tuple[str, ...], Leaf]:
-        """Leaves by their path; of equal paths the first."""
+        """Leaves by path; of equal paths the first."""
         return self.schema.leaves_by_path
 
     @property
     def leaf_types(self) -> Mapping[int, pa.DataType]:
-        """Arrow type of each leaf that is not in a list or map, by its ordinal."""
+        """Arrow type of each leaf outside lists and maps, by ordinal."""
         with self.named_errors():
             return self.schema.leaf_types
 
-    # --- what Intarsia added -----------------------------------------------------------------------
+    # --- the directory -----------------------------------------------------------------------------
 
     @property
     def found_directory(self) -> FoundDirectory | None:
@@ -142,11 +140,11 @@ class ParquetInput:
 
     @property
     def directory(self) -> Directory | None:
-        """What Intarsia added to the file; None if nothing, or if the directory cannot be used."""
+        """The directory of embedded indexes; None if there is none, or if it cannot be used."""
         return self.metadata.directory
 
     def distrust(self, index: str, reason: str) -> None:
-        """Record that an index was found and is not used."""
+        """Record that an index is ignored, and the reason."""
         self.metadata.distrust(index, reason)
 
     def distrust_column_index(self, key: ChunkKey, reason: str) -> None:
@@ -161,12 +159,12 @@ class ParquetInput:
         return bool(chunk.offset_index_offset and chunk.offset_index_length)
 
     def has_column_index(self, key: ChunkKey) -> bool:
-        """Whether the footer has the places of a ColumnIndex and its OffsetIndex."""
+        """Whether the footer has the offsets of a ColumnIndex and its OffsetIndex."""
         chunk = self._chunk(key)
         return bool(chunk.column_index_offset and chunk.column_index_length) and self._has_offset_index(key)
 
     def has_column_indexes(self, leaf: Leaf) -> npt.NDArray[np.bool_]:
-        """As `has_column_index`, for the chunks of a leaf in all row groups."""
+        """Return `has_column_index` for the chunks of a leaf in all row groups."""
         chunks = [group.columns[leaf.ordinal] for group in self.footer.metadata.row_groups]
         places = [
             (
@@ -182,9 +180,9 @@ class ParquetInput:
     def load_page_index(
         self, offset_indexes: Iterable[ChunkKey], column_indexes: Iterable[ChunkKey] = ()
     ) -> None:
-        """Read what is missing of the page index of some chunks, in one request where possible.
+        """Read the missing parts of the page index of some chunks, in one request if possible.
 
-        What is not trusted is recorded in `ignored`, and is then absent.
+        Parts that are not trusted are recorded in `ignored` and not used.
         """
         columns = [key for key in column_indexes if not self.metadata.knows_column_index(key)]
         offsets = [key for key in {*offset_indexes, *columns} if not self.metadata.knows_locations(key)]
@@ -204,7 +202,7 @@ class ParquetInput:
         inside = [item for item in wanted if self._lies_inside(item)]
         found = self.source.read_ranges([item.place for item in inside])
         blobs = {(item.key, item.struct): data for item, data in zip(inside, found, strict=True)}
-        # the OffsetIndexes first, since they say how many pages a ColumnIndex has to have
+        # the OffsetIndexes first, because a ColumnIndex must have the same number of pages
         self._keep_locations(offsets, blobs)
         for key in columns:
             self._keep_column_index(key, blobs)
@@ -230,7 +228,7 @@ class ParquetInput:
         if not inside:
             self.distrust(
                 self._index_name(wanted.struct, wanted.key),
-                f"bytes {place.start} to {place.stop} lie outside the file's body",
+                f"bytes {place.start} to {place.stop} are outside the file's body",
             )
         return inside
 
@@ -266,26 +264,26 @@ class ParquetInput:
         return parse_offset_index(data, num_rows=num_rows, chunk_start=start, chunk_stop=stop, table=table)
 
     def locations(self, key: ChunkKey) -> PageLocations | None:
-        """The page locations of a chunk; None if `load_page_index` found none that are trusted."""
+        """Return the page locations of a chunk; None if `load_page_index` found none that are trusted."""
         return self.metadata.locations(key)
 
     def column_index(self, key: ChunkKey) -> ColumnIndex | None:
-        """A chunk's column index; None if `load_page_index` found none that is trusted."""
+        """Return the column index of a chunk; None if `load_page_index` found none that is trusted."""
         return self.metadata.column_index(key)
 
 
 def read_raw_footer(source: CountedSource) -> RawFooter:
-    """The footer of a file, not yet parsed; one request, if it lies in the part that is read first.
+    """Read the footer of a file without parsing it; a small footer of a remote file takes one request.
 
     Raises:
-        CorruptFileError: If it is not a Parquet file, or a truncated one.
+        CorruptFileError: If it is not a Parquet file, or is truncated.
         UnsupportedFeatureError: If its footer is encrypted.
     """
     size = source.size()
-    hoped = REMOTE_TAIL_BYTES if source.coalesce_bytes else TRAILER_BYTES
+    tail_bytes = REMOTE_TAIL_BYTES if source.coalesce_bytes else TRAILER_BYTES
     if size < SMALLEST_FILE_BYTES:
         footer_start(b"", size)
-    tail_start = max(0, size - hoped)
+    tail_start = max(0, size - tail_bytes)
     tail = source.read(tail_start, size)
     start = footer_start(tail[-TRAILER_BYTES:], size)
     if start >= tail_start:

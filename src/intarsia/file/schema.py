@@ -1,6 +1,6 @@
-"""A file's schema as Parquet's leaves and as Arrow's types, made once for all files that share it.
+"""A file's schema as Parquet leaves and Arrow types, shared by all files with the same schema.
 
-A lake's files mostly have one schema.  Building it costs more than pruning a small file does.
+Most files of a lake have the same schema, and building it takes longer than pruning a small file.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from intarsia.format.structs import KeyValue, SchemaElement, Type
 from intarsia.rows.int96 import int96_ordering
 from intarsia.rows.ordering import Ordering, ordering_for
 
-#: Keys of the key/value metadata that give places of indexes in one file, and are false in a copy.
+#: Keys of the key/value metadata with offsets of indexes in one file, which are wrong in a copy.
 INDEX_KEYS = (directory.KEY, datafusion.KEY)
 
-#: Number of schemas that are kept.
+#: Number of cached schemas.
 _REMEMBERED = 64
 
 
@@ -30,7 +30,7 @@ class FileSchema:
 
     Args:
         elements: The flattened schema.
-        key_values: The footer's key/value metadata, index keys left out; Arrow's own schema is one.
+        key_values: The footer's key/value metadata without index keys; it may contain the Arrow schema.
         leaves: The leaves of the schema.
     """
 
@@ -47,7 +47,7 @@ class FileSchema:
 
     @cached_property
     def arrow(self) -> pa.Schema:
-        """What ``pyarrow.parquet.read_table`` gives, without keys that point into one file.
+        """The schema that ``pyarrow.parquet.read_table`` returns, without `INDEX_KEYS`.
 
         Raises:
             CorruptFileError: If pyarrow cannot read it.
@@ -57,7 +57,7 @@ class FileSchema:
 
     @cached_property
     def leaves_by_path(self) -> Mapping[tuple[str, ...], Leaf]:
-        """Leaves by their path; of equal paths the first."""
+        """Leaves by path; of equal paths the first."""
         out: dict[tuple[str, ...], Leaf] = {}
         for leaf in self.leaves:
             out.setdefault(leaf.path, leaf)
@@ -65,7 +65,7 @@ class FileSchema:
 
     @cached_property
     def leaf_types(self) -> Mapping[int, pa.DataType]:
-        """Arrow type of each leaf that is not in a list or map, by its ordinal."""
+        """Arrow type of each leaf outside lists and maps, by ordinal."""
         out: dict[int, pa.DataType] = {}
         for leaf in self.leaves:
             if not leaf.is_flat:
@@ -110,7 +110,7 @@ def _variant_paths(elements: Sequence[SchemaElement]) -> Iterator[tuple[str, ...
 
 
 def file_schema(footer: Footer) -> FileSchema:
-    """The schema of a footer, shared with other footers that have the same schema."""
+    """Return the schema of a footer, shared with footers that have the same schema."""
     key_values = tuple((key, value) for key, value in footer.key_values.items() if key not in INDEX_KEYS)
     return _file_schema(tuple(footer.metadata.schema), key_values)
 

@@ -1,7 +1,7 @@
-"""Pages under a synthetic footer, so that pyarrow decodes them: every encoding and codec, at its speed.
+"""Decoding of pages by pyarrow under a synthetic footer, which supports all encodings and codecs of pyarrow.
 
-This is the only place that makes up footers and lets pyarrow decode pages.  Which pages these are, and
-whether the number of decoded rows is right, is for the callers to decide.
+Only this module creates synthetic footers and has pyarrow decode pages.  Callers select the pages and check
+the number of decoded rows.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from intarsia.format.structs import (
     SchemaElement,
 )
 
-#: From this many bytes on, columns are decoded in parallel, and bytes in one piece are not copied.
+#: From this size on, columns are decoded in parallel, and a single buffer is not copied.
 _MANY_BYTES = 1 << 20
 
-#: So many columns are decoded side by side from a quarter of these bytes on.
+#: At least this many columns are decoded in parallel from a quarter of `_MANY_BYTES` on.
 _SEVERAL_COLUMNS = 4
 
 _ARROW_SCHEMA = b"ARROW:schema"
@@ -46,7 +46,7 @@ class SyntheticSchema:
     Attributes:
         elements: The flattened schema.
         leaves: Its leaves, in the order of the chunks.
-        key_values: Key/value metadata, such as the schema that Arrow's writer had.
+        key_values: Key/value metadata, such as the Arrow schema of the writer.
     """
 
     elements: tuple[SchemaElement, ...]
@@ -55,7 +55,7 @@ class SyntheticSchema:
 
     @classmethod
     def of_fields(cls, footer: Footer, roots: Sequence[int]) -> SyntheticSchema:
-        """The part of a file's schema under some top-level fields, given by their ordinals, ascending."""
+        """Return the part of a file's schema under top-level fields, given by ascending ordinals."""
         schema = footer.metadata.schema
         spans = _root_spans(schema)
         elements = [
@@ -67,7 +67,7 @@ class SyntheticSchema:
 
     @cached_property
     def arrow(self) -> pa.Schema:
-        """What pyarrow makes of it.
+        """The Arrow schema, as pyarrow reads it.
 
         Raises:
             CorruptFileError: If pyarrow cannot read it.
@@ -75,7 +75,7 @@ class SyntheticSchema:
         return self._empty.schema_arrow
 
     def arrow_of(self, places: Sequence[int]) -> pa.Schema:
-        """The same, reduced to some leaves, given by their places in `leaves`."""
+        """Return the Arrow schema reduced to some leaves, given by their positions in `leaves`."""
         return self._empty.reader.read_all(column_indices=list(places), use_threads=False).schema
 
     @cached_property
@@ -84,7 +84,7 @@ class SyntheticSchema:
             return pq.ParquetFile(pa.BufferReader(self.file([], 0)))
 
     def file(self, row_groups: list[RowGroup], num_rows: int, body: Sequence[bytes] = ()) -> bytes:
-        """A file of some bytes followed by the footer; pyarrow does not check the magic at the start."""
+        """Return a file of ``body`` and a footer; pyarrow does not check the magic at the start."""
         key_values = list(self.key_values) or None
         footer = thrift.serialize(FileMetaData(2, list(self.elements), num_rows, row_groups, key_values))
         return b"".join((*body, *footer_parts(footer)))
@@ -92,13 +92,13 @@ class SyntheticSchema:
 
 @dataclass(frozen=True)
 class LeafPages:
-    """Pages of one leaf that are to be decoded.
+    """Pages of one leaf to decode.
 
     Attributes:
-        place: Place of the leaf in `SyntheticSchema.leaves`.
-        meta: What the footer says of the chunk that the pages are from; its codec and encodings count.
-        parts: The pages, a dictionary page first if there is one; end to end.
-        num_values: Values in the data pages, nulls included.
+        place: Position of the leaf in `SyntheticSchema.leaves`.
+        meta: The footer's metadata of the chunk that contains the pages; the codec and encodings are used.
+        parts: Consecutive pages, beginning with the dictionary page, if there is one.
+        num_values: Number of values in the data pages, including nulls.
     """
 
     place: int
@@ -116,21 +116,22 @@ def decode_pages(
     as_dictionary: bool = False,
     int96_unit: Literal["s"] | None = None,
 ) -> pa.Table:
-    """Have pyarrow decode pages.
+    """Decode pages with pyarrow.
 
     Args:
         schema: The schema.
-        pages: Pages of some of its leaves, in the order of the leaves; the other leaves are left out.
-        num_rows: Rows that the footer claims: the most that are decoded, and what pyarrow allocates for.
-        what: What these pages are, for messages.
-        as_dictionary: Return texts as dictionary arrays, without expanding them.
-        int96_unit: Unit of INT96, which is nanoseconds unless it is given.
+        pages: Pages of some of its leaves, in the order of the leaves; other leaves are omitted.
+        num_rows: The number of rows in the synthetic footer. pyarrow decodes at most this many rows, and
+            allocates memory for them.
+        what: A description of the pages, for messages.
+        as_dictionary: Return strings as dictionary arrays, without expanding them.
+        int96_unit: The unit of INT96; by default nanoseconds.
 
     Returns:
-        One column for each top-level field that has any of the leaves, reduced to these.
+        One column for each top-level field with any of the leaves, reduced to these.
 
     Raises:
-        UnsupportedFeatureError: If pyarrow knows no such encoding, codec or type.
+        UnsupportedFeatureError: If pyarrow does not support the encoding, codec or type.
         CorruptFileError: If the pages are damaged.
     """
     chunks = [_absent(leaf) for leaf in schema.leaves]
@@ -139,7 +140,7 @@ def decode_pages(
     for given in pages:
         leaf, meta = schema.leaves[given.place], given.meta
         size = sum(map(len, given.parts))
-        # the dictionary page needs no offset of its own: pyarrow takes the pages in their order
+        # the dictionary page needs no offset, because pyarrow reads pages in order
         moved = ColumnMetaData(
             leaf.type,
             meta.encodings,
@@ -163,7 +164,7 @@ def decode_pages(
             file = pq.ParquetFile(pa.BufferReader(parts[0]), metadata=footer, **options)
         else:
             file = pq.ParquetFile(pa.BufferReader(schema.file([group], num_rows, parts)), **options)
-        # one column cannot be decoded in parallel, and memory freed by other threads is reused late
+        # a single column cannot be decoded in parallel, and memory freed by other threads is reused late
         use_threads = position > (_MANY_BYTES if len(pages) < _SEVERAL_COLUMNS else _MANY_BYTES // 4)
         use_threads = use_threads and len(pages) > 1
         table = file.reader.read_all(column_indices=[given.place for given in pages], use_threads=use_threads)
@@ -174,12 +175,12 @@ def decode_pages(
 
 
 def footer_parts(footer: bytes) -> tuple[bytes, ...]:
-    """A footer, its length and the closing magic, as they end a file."""
+    """Return a footer, its length and the closing magic, which are the end of a file."""
     return footer, len(footer).to_bytes(4, "little"), MAGIC
 
 
 def _absent(leaf: Leaf) -> ColumnChunk:
-    """A chunk that is never read, for a leaf of a wanted field that is not wanted itself."""
+    """Return a chunk without pages, for a leaf that is not read in a field that is."""
     uncompressed = CompressionCodec.UNCOMPRESSED
     return ColumnChunk(
         meta_data=ColumnMetaData(leaf.type, [], uncompressed, 0, 0, 0, 0, path_in_schema=list(leaf.path))
@@ -190,7 +191,7 @@ def _absent(leaf: Leaf) -> ColumnChunk:
 
 
 def _root_spans(schema: Sequence[SchemaElement]) -> list[int]:
-    """Where each top-level field starts in the flattened schema, and the end."""
+    """Return the start of each top-level field in the flattened schema, and the end."""
     spans = []
     position = 1
     while position < len(schema):
@@ -203,14 +204,14 @@ def _root_spans(schema: Sequence[SchemaElement]) -> list[int]:
 
 
 def _arrow_schema_entry(footer: Footer, roots: Sequence[int], num_roots: int) -> tuple[KeyValue, ...]:
-    """The writer's Arrow schema reduced to some fields: it tells dictionaries, views and time zones."""
+    """Return the writer's Arrow schema, which has dictionaries, views and time zones, for some fields."""
     encoded = footer.key_values.get(_ARROW_SCHEMA)
     if not encoded:
         return ()
     try:
         schema = pa.ipc.read_schema(pa.BufferReader(base64.b64decode(encoded)))
     except (pa.ArrowException, ValueError, OSError):
-        return ()  # pyarrow ignores it for the whole file, too
+        return ()  # pyarrow ignores an invalid schema, too
     if len(schema) != num_roots:
         return ()
     reduced = pa.schema([schema.field(root) for root in roots]).serialize()
@@ -221,19 +222,21 @@ def _arrow_schema_entry(footer: Footer, roots: Sequence[int], num_roots: int) ->
 
 
 def _check_positions(column: pa.ChunkedArray) -> None:
-    """Refuse positions outside the dictionary: pyarrow checks them only when it spreads the values out."""
+    """Refuse positions outside the dictionary, which pyarrow checks only when it expands the values."""
     for chunk in column.chunks:
         extremes = pc.min_max(chunk.indices).as_py()
         low, high = extremes["min"], extremes["max"]
         if low is not None and not 0 <= low <= high < len(chunk.dictionary):
             raise CorruptFileError(
-                f"a value is entry {high if low >= 0 else low} of {len(chunk.dictionary)} in the dictionary",
+                f"a value refers to entry {high if low >= 0 else low} of a dictionary of "
+                f"{len(chunk.dictionary)}",
+                reason="beyond-dictionary",
                 struct="DictionaryPageHeader",
             )
 
 
 def _dictionary_columns(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
-    """The column, or what it holds, where they are dictionary arrays."""
+    """Yield the dictionary arrays in a column."""
     data_type = column.type
     if pa.types.is_dictionary(data_type):
         yield column
@@ -249,18 +252,17 @@ def _dictionary_columns(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
 
 @contextmanager
 def decode_errors(what: str, struct: str) -> Iterator[None]:
-    """Within the block, what pyarrow cannot decode is an error of the file.
+    """Translate errors that pyarrow raises within the block to errors of the file.
 
-    Errors of the storage and those that Intarsia raises itself pass through unchanged: pyarrow hands on what
-    a Python file raises.
+    Errors of the storage and of Intarsia, which pyarrow passes on from a Python file, are unchanged.
 
     Args:
-        what: What is decoded, for the message.
-        struct: Parquet's name of it.
+        what: A description of the decoded bytes, for the message.
+        struct: Their Parquet name.
 
     Raises:
-        UnsupportedFeatureError: If pyarrow does not know how.
-        CorruptFileError: If it finds the bytes damaged.
+        UnsupportedFeatureError: If pyarrow does not support a feature.
+        CorruptFileError: If the bytes are damaged.
     """
     try:
         yield
@@ -269,10 +271,10 @@ def decode_errors(what: str, struct: str) -> Iterator[None]:
             raise
         message = f"pyarrow cannot decode {what}: {error}"
         if isinstance(error, pa.ArrowNotImplementedError) or "Not yet implemented" in str(error):
-            raise UnsupportedFeatureError(message, struct=struct) from error
-        raise CorruptFileError(message, struct=struct) from error
+            raise UnsupportedFeatureError(message, reason="not-decodable", struct=struct) from error
+        raise CorruptFileError(message, reason="decoding-failed", struct=struct) from error
 
 
 def _is_of_storage(error: Exception) -> bool:
-    """Whether an error is of the system or a store; pyarrow's own, of damaged bytes, is a plain OSError."""
+    """Whether an error comes from the system or a store; for damaged bytes pyarrow raises plain OSError."""
     return isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None)

@@ -1,11 +1,11 @@
-"""Which metadata of a file is trusted: the one place that decides.
+"""The rules that decide which metadata of a file is trusted.
 
-What a footer or an index says is trusted unless a rule says otherwise.  A rule about a writer is a row of
-`RULES`, with the evidence in its reason; another false statement is another row.  What follows
-from the format alone (which types the deprecated bounds compare, which column orders are known, where a null
-count contradicts itself) stands in the methods of `Trust`.
+Footers and indexes are trusted unless a rule applies.  `RULES` lists errors of writers, each with the
+evidence in its reason.  Rules that follow from the format itself are in the methods of `Trust`: the types for
+which deprecated bounds are valid, the known column orders, and contradictory null counts.
 
-Doubt costs speed; misplaced trust costs rows.  `intarsia.verify` compares with the data by rules of its own.
+Ignoring correct metadata makes scans slower, and trusting wrong metadata loses rows.  `intarsia.verify` has
+its own rules for comparing metadata with data.
 """
 
 from __future__ import annotations
@@ -31,41 +31,41 @@ KNOWN_ORDERS = ("TYPE_ORDER", "IEEE_754_TOTAL_ORDER", "INT96_TIMESTAMP_ORDER")
 
 
 class Claim(Enum):
-    """Something that metadata claims."""
+    """A claim of metadata about data."""
 
     BOUNDS = "min_value and max_value enclose the values"
     DEPRECATED_BOUNDS = "min and max enclose the values"
-    EXACT_BOUNDS = "bounds are values, where they are not said to be cut"
-    NULL_COUNT = "as many values are null as are counted, in a chunk or a page"
-    PAGE_INDEX = "pages and their rows and bounds are those of the page index"
-    PAGE_HEADERS = "statistics in page headers are what the writer makes its page index of"
-    BLOOM_FILTER = "a value that the filter denies is not there"
+    EXACT_BOUNDS = "bounds that are not marked as truncated are values"
+    NULL_COUNT = "null counts of chunks and pages are correct"
+    PAGE_INDEX = "the locations, rows and bounds of pages in the page index are correct"
+    PAGE_HEADERS = "the writer's page index has the same statistics as its page headers"
+    BLOOM_FILTER = "values that the filter excludes are absent"
 
 
 @dataclass(frozen=True)
 class Verdict(Generic[_T]):
-    """A value that metadata claims, if it is trusted.
+    """A value in metadata, if it is trusted.
 
     Attributes:
-        value: The value; None if there is none, or it is not trusted.
-        reason: Why there is no value; None if there is one.
+        value: The value; None if it is missing or not trusted.
+        reason: The reason why there is no value; None if there is one.
     """
 
     value: _T | None
     reason: str | None = None
 
 
-# --- writers and their false statements -------------------------------------------------------------------
+# --- errors of writers -------------------------------------------------------------------------------------
 
 
 class _Case(NamedTuple):
-    """What a rule looks at.
+    """The input of a rule.
 
     Attributes:
         footer: The file's footer.
         leaf: The column.
-        meta: The chunk that the claim is about; None if it is about all chunks.
-        arrow_type: The column's Arrow type; None if it is not known.
+        meta: The metadata of a chunk; None for all chunks.
+        arrow_type: The column's Arrow type; None if it is unknown.
     """
 
     footer: Footer
@@ -76,14 +76,14 @@ class _Case(NamedTuple):
 
 @dataclass(frozen=True)
 class Rule:
-    """False statements of one writer.
+    """A known error of a writer.
 
     Attributes:
         writer: A part of the writer's name, in lower case.
-        claims: What is not trusted.
-        applies: Whether a column, or a chunk of it, is affected.
-        reason: What the writer does, and where that was seen.
-        before: First version without the error; None if there is none yet.
+        claims: The claims that are not trusted.
+        applies: A function that returns whether a column, or a chunk of it, is affected.
+        reason: The error, and the version in which it was observed.
+        before: The first version without the error; None if there is none yet.
     """
 
     writer: str
@@ -121,12 +121,17 @@ def _may_hold_not_a_time(case: _Case) -> bool:
     return case.leaf.max_definition_level == 0 and case.leaf.logical_name in ("TIMESTAMP", "TIME")
 
 
+def _is_utc_timestamp(case: _Case) -> bool:
+    timestamp = case.leaf.logical.TIMESTAMP if case.leaf.logical else None
+    return timestamp is not None and timestamp.isAdjustedToUTC
+
+
 def _may_be_arrow_dictionary_with_nulls(case: _Case) -> bool:
-    """If the file has an Arrow schema, that tells whether a column was a dictionary."""
+    """Whether a column may have been a dictionary; the Arrow schema, if present, records that."""
     if case.leaf.type != Type.BYTE_ARRAY or not _has_dictionary(case):
         return False
-    is_told = case.arrow_type is not None and b"ARROW:schema" in case.footer.key_values
-    if is_told and not pa.types.is_dictionary(case.arrow_type):
+    is_recorded = case.arrow_type is not None and b"ARROW:schema" in case.footer.key_values
+    if is_recorded and not pa.types.is_dictionary(case.arrow_type):
         return False
     statistics = case.meta.statistics if case.meta is not None else None
     return statistics is None or statistics.null_count != 0
@@ -144,13 +149,13 @@ RULES = (
         "parquet-go",
         (Claim.BOUNDS,),
         _is_binary,
-        "{name} cuts the upper bounds of binary columns without raising them",
+        "{name} truncates the upper bounds of binary columns without incrementing them",
     ),
     Rule(
         "parquet-go",
         (Claim.PAGE_INDEX,),
         _always,
-        "{name} wrote page sizes without headers, counted values as rows, or cut upper bounds",
+        "{name} wrote page sizes without headers, counted values as rows, or truncated upper bounds",
     ),
     Rule(
         "hyparquet",
@@ -162,33 +167,39 @@ RULES = (
         "parquet-cpp-arrow",
         (Claim.NULL_COUNT, Claim.EXACT_BOUNDS),
         _is_byte_array_in_struct,
-        "{name} counts what a dictionary holds below a null struct as values (seen in 26.0)",
+        "{name} counts dictionary entries below a null struct as values (observed in 26.0)",
     ),
     Rule(
         "parquet-cpp-arrow",
         (Claim.EXACT_BOUNDS,),
         _may_be_arrow_dictionary_with_nulls,
-        "{name} takes a null for one more value that occurs of an Arrow dictionary (seen in 26.0)",
+        "{name} includes the dictionary entry at the place of a null in bounds (observed in 26.0)",
     ),
     Rule(
         "fastparquet",
         (Claim.DEPRECATED_BOUNDS,),
         _has_dictionary,
-        "{name} takes the first and the last category for the bounds of a categorical column, the only "
-        "kind that it gives a dictionary (seen in 2026.9.0)",
+        "{name} uses the first and the last category as bounds of a categorical column, and only these have "
+        "dictionaries (observed in 2026.9.0)",
     ),
     Rule(
         "fastparquet",
         (Claim.DEPRECATED_BOUNDS,),
         _may_hold_not_a_time,
-        "{name} stores NaT as a number where a column has no nulls, and leaves it out of bounds "
-        "(seen in 2026.9.0)",
+        "{name} stores NaT as a number in columns without nulls, and omits it from bounds "
+        "(observed in 2026.9.0)",
+    ),
+    Rule(
+        "fastparquet",
+        (Claim.DEPRECATED_BOUNDS,),
+        _is_utc_timestamp,
+        "{name} writes wrong bounds of UTC timestamps outside the years 1 to 9999 (observed in 2026.9.0)",
     ),
     Rule(
         "duckdb",
         (Claim.EXACT_BOUNDS,),
         _is_blob_in_struct,
-        "{name} takes what Arrow's fixed-size binary holds below a null struct for values (seen in 2.0.0)",
+        "{name} treats bytes of fixed-size binary below a null struct as values (observed in 2.0.0)",
     ),
 )
 
@@ -197,7 +208,7 @@ _VERSION = re.compile(r"^(?P<name>[\w./\-]+)(?: version v?(?P<version>\d+(?:\.\d
 
 
 def parse_writer(created_by: str) -> tuple[str, tuple[int, ...]]:
-    """Name and version of a writer; the version is empty where there is none.
+    """Return the name and the version of a writer; the version may be empty.
 
     Example:
         >>> parse_writer("parquet-mr version 1.9.0 (build 38262e2)")
@@ -219,24 +230,24 @@ def parse_writer(created_by: str) -> tuple[str, tuple[int, ...]]:
 
 @lru_cache(maxsize=64)
 def _rules_of(created_by: str) -> tuple[Rule, ...]:
-    """The rules about a writer; most writers have none, and their chunks are not looked at."""
+    """Return the rules for a writer; most writers have none."""
     name, version = parse_writer(created_by)
     return tuple(
         rule for rule in RULES if rule.writer in name and (rule.before is None or version < rule.before)
     )
 
 
-# --- what is trusted ---------------------------------------------------------------------------------------
+# --- the decision ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Trust:
-    """What is trusted of one column's metadata.
+    """The trusted metadata of one column.
 
     Attributes:
         footer: The file's footer.
         leaf: The column.
-        arrow_type: The column's Arrow type; None if it is not known.
+        arrow_type: The column's Arrow type; None if it is unknown.
     """
 
     footer: Footer
@@ -244,16 +255,16 @@ class Trust:
     arrow_type: pa.DataType | None = None
 
     def doubt(self, claim: Claim, meta: ColumnMetaData | None = None) -> str | None:
-        """Why a claim is not trusted; None if it is.
+        """Return the reason why a claim is not trusted; None if it is.
 
         Args:
-            claim: What is stated.
-            meta: The chunk that it is about; None if all chunks are meant.
+            claim: The claim.
+            meta: The metadata of a chunk; None for all chunks.
         """
         return self._doubt_of_format(claim) or self.doubt_of_writer(claim, meta)
 
     def doubt_of_writer(self, claim: Claim, meta: ColumnMetaData | None = None) -> str | None:
-        """Why a claim is not trusted because of the file's writer; None if no rule applies."""
+        """Return the reason why a claim of the file's writer is not trusted; None if no rule applies."""
         for rule in _rules_of(self.footer.created_by):
             if claim in rule.claims and rule.applies(_Case(self.footer, self.leaf, meta, self.arrow_type)):
                 return rule.reason.format(name=parse_writer(self.footer.created_by)[0])
@@ -262,27 +273,27 @@ class Trust:
     def _doubt_of_format(self, claim: Claim) -> str | None:
         leaf = self.leaf
         if claim is Claim.BOUNDS and not self.order_is_known:
-            return "the footer does not say how the column is ordered"
-        if claim is Claim.DEPRECATED_BOUNDS:  # they compare as signed numbers, for every type and writer
+            return "the footer does not declare the order of the column"
+        if claim is Claim.DEPRECATED_BOUNDS:  # they compare signed, for every type and writer
             if leaf.type in (*_BYTES, Type.INT96, Type.BOOLEAN):
                 return "deprecated bounds compare bytes as signed"
             integer = leaf.logical.INTEGER if leaf.logical else None
             if integer is not None and not integer.isSigned:
                 return "deprecated bounds compare unsigned numbers as signed"
         if claim is Claim.PAGE_HEADERS and not self._has_headers_of_arrow:
-            return "only Arrow C++ from 13.0 on is known to make its page index of them, of whole numbers"
+            return "only Arrow C++ 13.0 and later is known to write the same statistics, for integers"
         if claim is Claim.BLOOM_FILTER:
             if leaf.type == Type.BOOLEAN:
-                return "Parquet defines no hash of booleans"
+                return "Parquet does not define hashes of booleans"
             if leaf.logical_name == "DECIMAL" and leaf.type == Type.BYTE_ARRAY:
-                return "equal decimals of varying length have different hashes"
+                return "equal decimals of different lengths have different hashes"
         return None
 
     @property
     def _has_headers_of_arrow(self) -> bool:
-        """Whether page headers hold what Arrow C++ makes its chunk statistics and page index of.
+        """Whether the statistics in page headers equal those of the page index, as Arrow C++ writes them.
 
-        That has been so since it has page indexes (13.0); checked with 13.0, 17.0, 22.0, 23.0 and 26.0.
+        This holds since Arrow C++ writes page indexes (13.0); checked with 13.0, 17.0, 22.0, 23.0 and 26.0.
         """
         name, version = parse_writer(self.footer.created_by)
         is_top_level = len(self.leaf.path) == 1 and self.leaf.is_flat
@@ -295,13 +306,13 @@ class Trust:
 
     @property
     def order_is_known(self) -> bool:
-        """Whether the footer says that bounds of the column follow an order that is known here."""
+        """Whether the footer declares a known order for the bounds of the column."""
         return self.footer.column_order(self.leaf) in KNOWN_ORDERS
 
     def bounds(self, meta: ColumnMetaData) -> Verdict[tuple[bytes, bytes]]:
-        """The lower and the upper bound of a chunk, as the file holds them.
+        """Return the lower and the upper bound of a chunk, as stored in the file.
 
-        The deprecated pair is used only if the other is missing.
+        The deprecated bounds are used only if the others are missing.
         """
         statistics = meta.statistics or Statistics()
         for low, high, claim in (
@@ -314,31 +325,31 @@ class Trust:
         return Verdict(None, "one of the two bounds is missing" if has_bounds(statistics) else "it has none")
 
     def null_count(self, meta: ColumnMetaData, num_values: int) -> Verdict[int]:
-        """How many values of a chunk are null.
+        """Return the number of nulls in a chunk.
 
         Args:
-            meta: The chunk.
-            num_values: Its values, nulls included: its rows, if the column is flat.
+            meta: The metadata of the chunk.
+            num_values: The number of values, including nulls; for a flat column, the number of rows.
         """
         if self.leaf.max_definition_level == 0:
-            return Verdict(0)  # whatever was counted: a required column cannot hold a null
+            return Verdict(0)  # regardless of the recorded count: a required column has no nulls
         doubt = self.doubt(Claim.NULL_COUNT, meta)
         if doubt is not None:
             return Verdict(None, doubt)
         statistics = meta.statistics or Statistics()
         nulls = statistics.null_count
         if nulls is None:
-            return Verdict(None, "nulls were not counted")
+            return Verdict(None, "it has no null count")
         if not 0 <= nulls <= num_values:
-            return Verdict(None, f"{nulls} of {num_values} values cannot be null")
-        # where every value is NaN, there are no bounds and can be no nulls
+            return Verdict(None, f"a null count of {nulls} is impossible for {num_values} values")
+        # if every value is NaN, there are no bounds and no nulls
         if not nulls and not has_bounds(statistics) and statistics.nan_count != num_values:
-            return Verdict(None, "some writers put 0 for nulls that they did not count")
+            return Verdict(None, "some writers write 0 if they did not count nulls")
         return Verdict(nulls)
 
 
 def has_bounds(statistics: Statistics) -> bool:
-    """Whether there is any bound, trusted or not."""
+    """Whether statistics contain any bound, trusted or not."""
     return any(
         bound is not None
         for bound in (statistics.min, statistics.max, statistics.min_value, statistics.max_value)
