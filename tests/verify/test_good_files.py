@@ -106,7 +106,8 @@ def test_fastparquet(tmp_path, table):
     frame = table.select(["id", "u64", "word", "at"]).to_pandas()
     frame["x"] = np.where(np.arange(len(frame)) % 7, np.arange(len(frame)) / 8, np.nan)
     fastparquet.write(path, frame, row_group_offsets=300, stats=True)
-    assert lines(path) == []
+    # its bounds of UTC timestamps are not trusted
+    assert {(note.severity, note.column) for note in verify(path).findings} == {("note", "at")}
 
 
 @pytest.mark.parametrize("pages", [False, True])
