@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import struct as pystruct
 
 import pytest
 from hypothesis import given, settings
@@ -24,6 +25,7 @@ COMPACT = {
     TType.I16: thrift.I16,
     TType.I32: thrift.I32,
     TType.I64: thrift.I64,
+    TType.DOUBLE: thrift.DOUBLE,
     TType.STRING: thrift.BINARY,
     TType.LIST: thrift.LIST,
     TType.STRUCT: thrift.STRUCT,
@@ -49,6 +51,7 @@ def values(ttype, args):
         TType.I16: integers(16),
         TType.I32: integers(32),
         TType.I64: integers(64),
+        TType.DOUBLE: st.floats(allow_nan=False),  # NaN is not equal to itself
     }[ttype]
 
 
@@ -67,6 +70,8 @@ def as_tree(value, ttype, args):
     """A value as it is represented in the generic tree."""
     if ttype == TType.STRUCT:
         return tree_of(value)
+    if ttype == TType.DOUBLE:  # the tree keeps its bytes
+        return pystruct.pack("<d", value)
     if ttype == TType.LIST:
         return thrift.List(COMPACT[args[0]], [as_tree(item, args[0], args[1]) for item in value])
     if ttype == TType.STRING and isinstance(value, str):
