@@ -1,1 +1,1 @@
-"""The demo: real flights, written by Spark and by pandas, indexed, and asked five questions twice."""
+"""The demo: five queries on real flights, written by Spark and by pandas, before and after indexing."""

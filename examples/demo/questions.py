@@ -1,4 +1,4 @@
-"""Five questions about flights, and the ways to ask them: plainly, and through Intarsia."""
+"""Five queries on the flights, and the ways to run them, with and without Intarsia."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Question:
-    """A question.
+    """A query.
 
     Attributes:
-        title: For people.
-        where: Which flights, as SQL that Spark and Intarsia both read.
-        plainly: The same, as pyarrow asks it; written by hand, so that nothing of Intarsia is in it.
-        columns: What of them.
+        title: A description for people.
+        where: The condition in SQL, for both Spark and Intarsia.
+        plainly: The same condition for pyarrow, written by hand to be independent of Intarsia.
+        columns: Columns of the result.
     """
 
     title: str
@@ -36,7 +36,7 @@ class Question:
 
 
 def questions() -> tuple[Question, ...]:
-    """The questions, each of which needs another thing to be skipped by."""
+    """Return the queries, each of which is answered by another kind of index."""
     dest, tailnum, month, time_hour = map(pc.field, ("dest", "tailnum", "month", "time_hour"))
     start, stop = (dt.datetime(2013, 7, 4, hour, tzinfo=dt.timezone.utc) for hour in (12, 13))
     return (
@@ -61,14 +61,14 @@ def questions() -> tuple[Question, ...]:
 
 
 def ask_spark(spark: Spark, path: str, question: Question) -> pa.Table:
-    """Plain Spark."""
+    """Run a query with plain Spark."""
     frame = spark.read.parquet(path).where(question.where).select(*question.columns)
     table: pa.Table = frame.toArrow()
     return table
 
 
 def ask_spark_through_intarsia(spark: Spark, path: str, question: Question) -> pa.Table:
-    """Spark over the files that Intarsia leaves."""
+    """Run a query with Spark on the files that Intarsia keeps."""
     from intarsia import spark as ias
 
     frame = ias.read(spark, os.path.abspath(path), where=question.where, columns=list(question.columns))
@@ -77,12 +77,12 @@ def ask_spark_through_intarsia(spark: Spark, path: str, question: Question) -> p
 
 
 def ask_pyarrow(path: str, question: Question) -> pa.Table:
-    """Plain pyarrow: read everything, then filter."""
+    """Run a query with plain pyarrow: read everything, then filter."""
     return pq.read_table(path).filter(question.plainly).select(list(question.columns))
 
 
 def ask_intarsia(path: str, question: Question) -> tuple[pa.Table, ScanReport]:
-    """Intarsia's scan."""
+    """Run a query with a scan of Intarsia."""
     import intarsia
 
     scan = intarsia.open(path).scan(question.where, list(question.columns))
@@ -90,7 +90,7 @@ def ask_intarsia(path: str, question: Question) -> tuple[pa.Table, ScanReport]:
 
 
 def same_rows(one: pa.Table, other: pa.Table) -> bool:
-    """Whether two tables have the same rows, in any order, however their types are written."""
+    """Return whether two tables have the same rows in any order, ignoring differences of type."""
     return one.column_names == other.column_names and _rows(one) == _rows(other)
 
 
@@ -99,7 +99,7 @@ def _rows(table: pa.Table) -> Counter[tuple[Any, ...]]:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Spark's, pandas' and the folders' names for the same value, as one."""
+    """Normalize the values of Spark, pandas and folder names."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         return _plain(column.cast(kind.value_type))

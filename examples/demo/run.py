@@ -35,22 +35,22 @@ if TYPE_CHECKING:
     Ask = Callable[[str, Question], pa.Table]
 
 NOTES = """\
-Read and in all, e.g. 7/175 pages; those of files that were never opened are
-not counted. same: Intarsia's rows are those of Spark (in the second folder: of
-pyarrow) asked {before}, and asked again afterwards; in the
-lake also those of Spark through ias.read. Spark writes time_hour as INT96,
-which has no order: in the lake, only month helps question 3."""
+7/175 pages: 7 of 175 pages were read; pages of unopened files are not counted.
+same: Intarsia returns the same rows as Spark (in the second folder: pyarrow)
+{before}, and afterwards; in the lake also
+as Spark with ias.read. Spark writes time_hour as INT96, which has no order, so
+in the lake only month helps query 3."""
 
 
 def run(folder: Folder, *, keep: bool) -> bool:
-    """Make the files, ask, index, ask again, and show what came of it.
+    """Write the files, run the queries, index, run the queries again, and show the results.
 
     Args:
-        folder: Where the files go.
-        keep: Keep the files of an earlier run, if there are any.
+        folder: The folder for the files.
+        keep: Whether to keep the files of an earlier run.
 
     Returns:
-        Whether all answers agree.
+        Whether all results agree.
     """
     started = time.perf_counter()
     keep = keep and folder.is_complete
@@ -64,7 +64,7 @@ def run(folder: Folder, *, keep: bool) -> bool:
             folder.lake: lambda path, question: ask_spark(spark, path, question),
             folder.files: ask_pyarrow,
         }
-        with steps.step("asking plainly"):
+        with steps.step("running queries without Intarsia"):
             expected = {
                 lake: [ask(lake.path, question) for question in questions()] for lake, ask in plain.items()
             }
@@ -75,12 +75,12 @@ def run(folder: Folder, *, keep: bool) -> bool:
         others[folder.lake]["Spark through Intarsia"] = lambda path, question: ask_spark_through_intarsia(
             spark, path, question
         )
-        with steps.step("asking through Intarsia"):
+        with steps.step("running queries with Intarsia"):
             answers = {lake: _answers(lake, expected[lake], others[lake]) for lake in plain}
     _show(answers, reports)
-    print(f"\n{NOTES.format(before='by itself' if keep else 'before any index was added')}\n")
+    print(f"\n{NOTES.format(before='without indexes' if keep else 'before any index was added')}\n")
     same = not any(answer.differs for asked in answers.values() for answer in asked)
-    print(f"All of it took {duration(time.perf_counter() - started)}. To try next:\n")
+    print(f"Total time: {duration(time.perf_counter() - started)}. To try next:\n")
     for command in suggestions(folder):
         print(f"  {command}")
     return same
@@ -88,7 +88,7 @@ def run(folder: Folder, *, keep: bool) -> bool:
 
 @contextmanager
 def _spark(steps: Steps) -> Iterator[Spark]:
-    """A session; what Spark and Java have to say goes to a file, and is shown only if they fail."""
+    """Start a session; the output of Spark and Java goes to a file, and is shown only if they fail."""
     from intarsia.spark.local import local_session
 
     with tempfile.TemporaryDirectory(prefix="intarsia-demo-", ignore_cleanup_errors=True) as scratch:
@@ -144,7 +144,7 @@ def _show(answers: dict[Lake, list[Answer]], reports: dict[Lake, IndexReport]) -
     for lake, report in reports.items():
         done = f"{report.files_indexed} of {report.files_total} files indexed in {duration(report.seconds)}"
         if report.files_unchanged:
-            done += f" ({report.files_unchanged} had it all)"
+            done += f" ({report.files_unchanged} unchanged)"
         added = f"{size(report.bytes_added)} added to {size(report.bytes_before)}"
         print(f"{lake.path}: {lake.title}\n  {done}, {added}")
     print()
@@ -152,7 +152,7 @@ def _show(answers: dict[Lake, list[Answer]], reports: dict[Lake, IndexReport]) -
 
 
 def suggestions(folder: Folder) -> list[str]:
-    """Commands to try on the demo's files."""
+    """Return commands to try on the demo's files."""
     july = sorted(glob.glob(os.path.join(folder.lake.path, "month=7", "*.parquet")))
     lake, files = folder.lake.path, folder.files.path
     arguments = [
@@ -166,14 +166,14 @@ def suggestions(folder: Folder) -> list[str]:
 
 
 def _quoted(word: str) -> str:
-    """A word as people write it for a shell."""
+    """Quote a word for a shell, with double quotes where possible."""
     if "'" in word and not set(word) & set('"$`\\!'):
         return f'"{word}"'
     return shlex.quote(word)
 
 
 def _this_command() -> str:
-    """How the command can be called from here."""
+    """Return the command line that starts this command from the current folder."""
     if shutil.which("intarsia"):
         return "intarsia"
     beside = os.path.join(os.path.dirname(sys.executable), "intarsia")

@@ -1,4 +1,4 @@
-"""The demo's steps on stderr, if that is a terminal: a bar for the one at work, a tick for those done."""
+"""Show the demo's steps on stderr, if it is a terminal: a bar for the current one, ticks for the others."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from intarsia.cli.terminal import ShowDone, console, dim, duration
 
 
 class Steps:
-    """Tells of one step after another.
+    """Shows one step after another.
 
     Args:
-        total: How many there will be.
+        total: Total number of steps.
     """
 
     def __init__(self, total: int) -> None:
@@ -24,14 +24,14 @@ class Steps:
 
     @contextmanager
     def step(self, label: str, units: int | None = None) -> Iterator[ShowDone]:
-        """A step, while the block runs.
+        """Show a step while the block runs.
 
         Args:
-            label: What is done.
-            units: Parts of it, if it has parts that can be counted.
+            label: Name of the step.
+            units: Number of units of the step, if it has units.
 
         Yields:
-            A function to which the block says how many parts are done so far.
+            A function to call with the number of units done so far.
         """
         self._done += 1
         if not sys.stderr.isatty():
@@ -41,7 +41,7 @@ class Steps:
 
         title = f"{self._done}/{self._total} {label}"
         started = time.perf_counter()
-        # a stream of its own, since stderr is a file while Spark starts
+        # a separate stream, because stderr is a file while Spark starts
         with os.fdopen(os.dup(2), "w") as terminal:
             columns = (TextColumn("{task.description:<44}"), BarColumn(), TimeElapsedColumn())
             with Progress(*columns, console=console(terminal), transient=True) as bar:

@@ -1,4 +1,4 @@
-"""The demo's one table: what was asked, what was read for it, and whether the answers agree."""
+"""The demo's table: queries, what was read, and whether the results agree."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a question.
+    """The result of a query.
 
     Attributes:
-        question: The question.
-        rows: How many rows the plain answer has.
-        differs: The ways of asking whose rows were others; none, if all is well.
+        question: The query.
+        rows: Number of rows without Intarsia.
+        differs: The ways to run the query that returned other rows; empty if all agree.
         report: What Intarsia read.
     """
 
@@ -34,13 +34,13 @@ class Answer:
 
 
 def answers_table(answers: dict[Lake, list[Answer]]) -> Table:
-    """The table; it fits into 80 columns."""
+    """Return the table; it fits into 80 columns."""
     from rich import box
     from rich.table import Table
 
-    # no padding: the box puts a space between columns
+    # no padding, because the box has a space between columns
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=0, header_style="bold")
-    table.add_column("question\n  what each index skipped", overflow="fold")
+    table.add_column("query\n  skipped by index", overflow="fold")
     table.add_column("rows", justify="right")
     table.add_column("same")
     for name in ("files", "row\ngroups", "pages", "bytes"):
@@ -68,7 +68,7 @@ def _cells(answer: Answer) -> list[str]:
 
 
 def skipped(report: ScanReport) -> list[str]:
-    """What each index excluded, in the largest parts that it excluded whole."""
+    """Return what each index excluded, in the largest units that it excluded as a whole."""
     lines = []
     for entry in report.pruned_by.values():
         amounts = ((entry.files, "file"), (entry.row_groups, "row group"), (entry.pages, "page"))

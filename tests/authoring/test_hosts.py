@@ -94,7 +94,7 @@ def test_without_the_package_the_file_is_read_with_one_note(with_hosts, without_
     assert "'hosts'" in note
     assert "hosts(url):page" in without_hosts.intarsia("inspect", file).stdout
     (entry,) = json.loads(without_hosts.intarsia("inspect", file, "--json").stdout)["directory"]["entries"]
-    assert (entry["kind"], entry["is_known"], entry["is_believed"]) == ("hosts", False, False)
+    assert (entry["kind"], entry["is_known"], entry["is_trusted"]) == ("hosts", False, False)
     assert pq.read_table(file).equals(pages())
     # an index of an unknown kind survives attaching another one
     without_hosts.intarsia("index", file, "--distinct", "id:row_group")

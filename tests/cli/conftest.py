@@ -1,4 +1,4 @@
-"""The command, run in this process, and files for it to work on."""
+"""The command, run in this process, and its input files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.cli.trips import trips, write
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run of the command left behind."""
+    """The outcome of a run of the command."""
 
     code: int
     raw: bytes
@@ -25,7 +25,7 @@ class Outcome:
 
 @pytest.fixture
 def run(capsysbinary, monkeypatch):
-    """Run the command, and get its exit code and what it wrote."""
+    """Return a function that runs the command and returns its outcome."""
     monkeypatch.delenv("INTARSIA_DEBUG", raising=False)
     monkeypatch.delenv("COLUMNS", raising=False)  # pytest-xdist may set it in its workers
 
@@ -57,7 +57,7 @@ def lake(tmp_path):
 
 @pytest.fixture
 def broken(tmp_path):
-    """A file that ends too early."""
+    """A truncated file."""
     path = tmp_path / "broken.parquet"
     write(trips(), path)
     path.write_bytes(path.read_bytes()[:-100])

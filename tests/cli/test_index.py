@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,7 +30,7 @@ def spoil(path):
 
 
 def damage_data(path):
-    """Other values than the indexes tell of, in the same bytes otherwise."""
+    """Change values without changing the indexes."""
     raw = path.read_bytes()
     neighbours = b"Bremen\x04\0\0\0Bonn"
     assert raw.count(neighbours) == 2
@@ -37,12 +38,11 @@ def damage_data(path):
 
 
 @pytest.mark.parametrize("command", [("index", "--page-index"), ("detach",), ("verify",)])
-def test_other_files_of_a_folder_are_counted_and_left_alone(run, lake, command):
+def test_other_files_of_a_folder_are_counted_and_ignored(run, lake, command):
     for name in ("notes.txt", "year=2021/events.avro", "_SUCCESS", ".part.parquet.crc"):
         (lake / name).write_bytes(b"of another kind")
     outcome = run(*command, lake)
     assert (outcome.code, outcome.err) == (0, "")
-    assert "2 other files left alone" in outcome.out
     document = json.loads(run(*command, lake, "--json").out)
     assert (document["files"]["other"] if command[0] == "index" else document["other_files"]) == 2
 
@@ -64,7 +64,6 @@ class TestIndex:
         before = [path.read_bytes() for path in files_of(lake)]
         outcome = run("index", lake, "--page-index")
         assert outcome.out.startswith("indexed 0 of 3 files in ")
-        assert "(3 unchanged)" in outcome.out
         assert [path.read_bytes() for path in files_of(lake)] == before
 
     def test_json(self, run, lake):
@@ -81,7 +80,7 @@ class TestIndex:
             "failed": [],
         }
 
-    def test_a_bad_file_does_not_stop_the_others(self, run, lake):
+    def test_bad_files_are_reported_and_the_rest_are_indexed(self, run, lake):
         bad = files_of(lake)[1]
         spoil(bad)
         raw = bad.read_bytes()
@@ -91,7 +90,6 @@ class TestIndex:
         assert line.startswith(f"intarsia: {bad}: ")
         assert line.count(str(bad)) == 1
         assert outcome.out.startswith("indexed 2 of 3 files in ")
-        assert "(1 failed)" in outcome.out
         assert str(bad) not in outcome.out
         assert bad.read_bytes() == raw
         assert [bool(names_of(path)) for path in files_of(lake) if path != bad] == [True, True]
@@ -106,7 +104,7 @@ class TestIndex:
         assert [failure["path"] for failure in document["failed"]] == [str(bad)]
         assert document["files"] == {"total": 3, "indexed": 2, "unchanged": 0, "failed": 1, "other": 0}
 
-    def test_a_mistyped_column_touches_no_file(self, run, lake):
+    def test_a_mistyped_column_changes_no_file(self, run, lake):
         before = [path.read_bytes() for path in files_of(lake)]
         outcome = run("index", lake, "--page-index", "--distinct", "cty")
         assert outcome.code == 2
@@ -181,51 +179,60 @@ def test_distinct(text, index):
         ("ngram(null)", ia.Ngram("null")),
     ],
 )
-def test_added(text, index):
+def test_parse_index(text, index):
     assert parse_index(text) == index
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "reason"),
     [
-        ("distnct(dest)", "there is no index of kind 'distnct'; did you mean distinct?"),
-        ("pageindex", "did you mean page_index?"),
-        ("qqqq(x)", "there are bloom, bloom_granule, distinct"),
-        (
-            "distinct(dest, granulrity=1)",
-            "no parameter 'granulrity'; did you mean granularity? It is distinct(",
-        ),
-        (
-            "distinct()",
-            "missing a required argument: 'column'; it is distinct(column, granularity='page', max",
-        ),
-        ("distinct(a, b, 3, 4, 5, 6, 7)", "too many positional arguments"),
-        ("bloom(user, fpp=7)", "fpp is 7; use a rate between 0.000001 and 1"),
-        ("distinct(dest", "write a kind, its columns and its parameters"),
-        ("distinct(column=a, column=b)", "write a kind, its columns"),
-        ("distinct(**{'column': 'a'})", "write a kind, its columns"),
-        ("distinct(*'ab')", "write a kind, its columns"),
-        ("distinct(print('executed'))", "write a kind, its columns"),
-        ("distinct(open('x').read)", "write a kind, its columns"),
-        ("__import__('os').getcwd()", "write a kind, its columns"),
-        ("(lambda: 1)()", "write a kind, its columns"),
-        ("distinct(" + "(" * 5000, "write a kind, its columns"),
-        ("", "write a kind, its columns"),
+        ("distnct(dest)", "unknown-kind"),
+        ("pageindex", "unknown-kind"),
+        ("qqqq(x)", "unknown-kind"),
+        ("distinct(dest, granulrity=1)", "unknown-parameter"),
+        ("distinct()", "invalid-parameters"),
+        ("distinct(a, b, 3, 4, 5, 6, 7)", "invalid-parameters"),
+        ("distinct(dest", "invalid-index"),
+        ("distinct(column=a, column=b)", "invalid-index"),
+        ("distinct(**{'column': 'a'})", "invalid-index"),
+        ("distinct(*'ab')", "invalid-index"),
+        ("distinct(print('executed'))", "invalid-index"),
+        ("distinct(open('x').read)", "invalid-index"),
+        ("__import__('os').getcwd()", "invalid-index"),
+        ("(lambda: 1)()", "invalid-index"),
+        ("distinct(" + "(" * 5000, "invalid-index"),
+        ("", "invalid-index"),
     ],
 )
-def test_what_cannot_be_added(text, says, capsys):
-    with pytest.raises(UsageError) as refused:
+def test_invalid_indexes(text, reason, capsys):
+    with pytest.raises(UsageError) as caught:
         parse_index(text)
-    assert says in str(refused.value)
+    assert caught.value.reason == reason
     assert capsys.readouterr().out == ""
 
 
-def test_the_classes_of_all_kinds_can_be_named():
-    """Whoever adds a kind gives it a line of text and parameters that this command can write."""
+@pytest.mark.parametrize(
+    ("text", "suggestion"),
+    [
+        ("distnct(dest)", "distinct"),
+        ("pageindex", "page_index"),
+        ("qqqq(x)", "bloom, bloom_granule, distinct"),
+        ("distinct(dest, granulrity=1)", "granularity"),
+        ("distinct()", "distinct(column, granularity='page', max"),
+    ],
+)
+def test_errors_suggest_a_correction(text, suggestion):
+    with pytest.raises(UsageError, match=re.escape(suggestion)):
+        parse_index(text)
+
+
+def test_every_kind_has_a_description_and_parameters():
+    """For ``--list``, and for the form of a kind in errors."""
     for kind, text in index_kinds():
         assert text
-        with pytest.raises(UsageError, match=f"no parameter 'nonesuch'.*it is {kind}\\("):
+        with pytest.raises(UsageError, match=f"'nonesuch'.*{kind}\\(") as caught:
             parse_index(f"{kind}(nonesuch=1)")
+        assert caught.value.reason == "unknown-parameter"
 
 
 class TestAdd:
@@ -249,7 +256,7 @@ class TestAdd:
                 True,
             ]
 
-    def test_a_mistake_touches_no_file(self, run, lake):
+    def test_invalid_arguments_change_no_file(self, run, lake):
         before = [path.read_bytes() for path in files_of(lake)]
         for arguments in (["--add", "distinct(cty)"], ["--add", "distnct(city)"], ["--bloom", "city:high"]):
             outcome = run("index", lake, "--page-index", *arguments)
@@ -258,20 +265,20 @@ class TestAdd:
         assert [path.read_bytes() for path in files_of(lake)] == before
 
     @pytest.mark.parametrize(
-        ("text", "says"),
+        ("text", "value"),
         [
-            ("histogram(km, buckets=0)", "buckets is 0; use an integer of 1 to"),
-            ("histogram(km, buckets=true)", "buckets is True"),
-            ("hll(city, lg_config_k=null)", "lg_config_k is None"),
-            ("bloom(km, fpp=7)", "fpp is 7; use a rate between 0.000001 and 1"),
-            ("zone_map(km, granularity=pages)", "granularity is 'pages'; use 'file', 'row_group', 'page'"),
+            ("histogram(km, buckets=0)", "0"),
+            ("histogram(km, buckets=true)", "True"),
+            ("hll(city, lg_config_k=null)", "None"),
+            ("bloom(km, fpp=7)", "7"),
+            ("zone_map(km, granularity=pages)", "'pages'"),
         ],
     )
-    def test_a_bad_value_is_told_before_any_file_is_looked_for(self, run, tmp_path, text, says):
+    def test_invalid_values_are_reported_before_files_are_listed(self, run, tmp_path, text, value):
         outcome = run("index", tmp_path / "nowhere", "--page-index", "--add", text)
         assert (outcome.code, outcome.out, len(outcome.err.splitlines())) == (2, "", 1)
         assert outcome.err.startswith(f"intarsia: --add {text}: ")
-        assert says in outcome.err
+        assert value in outcome.err.removeprefix(f"intarsia: --add {text}: ")
 
     def test_statistics(self, run, tmp_path):
         path = tmp_path / "plain.parquet"
@@ -296,9 +303,10 @@ def test_bloom(text, index):
 
 
 @pytest.mark.parametrize("text", ["user:", "user:high", "user:0", "user:1", "user:nan"])
-def test_no_bloom(text):
-    with pytest.raises(UsageError, match="is not a share between 0 and 1"):
+def test_invalid_bloom(text):
+    with pytest.raises(UsageError) as caught:
         parse_bloom(text)
+    assert caught.value.reason == "invalid-fpp"
 
 
 class TestDetach:
@@ -311,8 +319,11 @@ class TestDetach:
         assert [path.read_bytes() for path in files_of(lake)] == before
 
     def test_nothing_attached(self, run, file):
+        before = file.read_bytes()
         outcome = run("detach", file)
-        assert outcome.out == "0 of 1 file restored, 0 B taken off; 1 had nothing attached\n"
+        assert (outcome.code, outcome.err) == (0, "")
+        assert outcome.out.startswith("0 of 1 file restored, ")
+        assert file.read_bytes() == before
 
     def test_json_and_a_bad_file(self, run, lake):
         run("index", lake, "--page-index")
@@ -329,7 +340,8 @@ class TestVerify:
         run("index", lake, "--page-index", "--distinct", "city")
         outcome = run("verify", lake)
         assert outcome.code == 0
-        assert outcome.out.startswith("3 files checked, no error")
+        assert (outcome.err, len(outcome.out.splitlines())) == ("", 1)
+        assert json.loads(run("verify", lake, "--json").out)["ok"] is True
 
     def test_a_contradiction(self, run, tmp_path):
         path = tmp_path / "plain.parquet"
@@ -338,8 +350,7 @@ class TestVerify:
         damage_data(path)
         outcome = run("verify", path)
         assert outcome.code == 1
-        assert "error: " in outcome.out
-        assert "column city" in outcome.out
+        assert "city" in outcome.out
         document = json.loads(run("verify", path, "--json").out)
         assert document["ok"] is False
         assert "city" in {finding["column"] for finding in document["reports"][0]["findings"]}

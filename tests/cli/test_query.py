@@ -119,7 +119,7 @@ class TestTable:
     def test_rows_beyond_the_first_are_counted(self, run, file):
         lines = run("query", file, "--where", "id < 1500").out.splitlines()
         assert len(lines) == 2 + query_command.TABLE_ROWS
-        assert lines[-1] == "(40 of 1,500 rows; --limit or another --format shows more)"
+        assert lines[-1].startswith("(40 of 1,500 rows; ")
 
     def test_as_many_as_the_limit(self, run, file):
         assert len(run("query", file, "--where", "id < 1500", "--limit", 100).out.splitlines()) == 101

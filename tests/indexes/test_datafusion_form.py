@@ -205,7 +205,7 @@ def test_files_are_written_with_the_block(tmp_path):
 def test_an_attached_block_needs_no_name_and_is_shown_once(path):
     ia.attach(path, [INDEX])
     shown = ia.inspect(path)
-    assert shown.datafusion_index.is_believed
+    assert shown.datafusion_index.is_trusted
     assert sum(shown.to_dict()["sizes"].values()) == path.stat().st_size
     assert min(shown.to_dict()["sizes"].values()) >= 0
     assert ia.verify(path).findings == ()

@@ -91,15 +91,15 @@ def test_bounds_are_python_values(path):
 
 def test_trust(path):
     found = inspect(path)
-    assert column(found, "id").bounds_believed
+    assert column(found, "id").bounds_trusted
     tags = column(found, "tags.list.element")
-    assert tags.bounds_believed is False
+    assert tags.bounds_trusted is False
     assert "list" in tags.notes[0]
 
 
 def test_pages_without_an_index(path):
     chunk = column(inspect(path, pages=True), "id")
-    assert (chunk.num_pages, chunk.pages_told_by, chunk.pages) == (1, "encoding_stats", ())
+    assert (chunk.num_pages, chunk.num_pages_source, chunk.pages) == (1, "encoding_stats", ())
     assert not chunk.has_column_index
 
 
@@ -108,7 +108,7 @@ def test_pages_with_an_index(rich_path):
     chunk = column(found, "id", group=1)
     assert chunk.has_column_index
     assert chunk.has_offset_index
-    assert (chunk.boundary_order, chunk.pages_told_by) == ("ascending", "offset_index")
+    assert (chunk.boundary_order, chunk.num_pages_source) == ("ascending", "offset_index")
     assert len(chunk.pages) == chunk.num_pages > 3
     assert sum(page.rows for page in chunk.pages) == 500
     for page in chunk.pages:
@@ -156,12 +156,12 @@ def test_retrofitted(path):
     plain = inspect(path)
     attach(path, [PageIndex(), Distinct("id", "row_group", max_values=9999), Distinct("word", "row_group")])
     found = inspect(path)
-    assert found.directory.is_believed
+    assert found.directory.is_trusted
     assert found.directory.original_length == size
     blob, entry = found.directory.entries
     assert (blob.offset is None, entry.offset is None) == (False, True)
     assert (entry.kind, entry.columns, entry.granularity) == ("distinct", ("word",), "row_group")
-    assert (entry.is_known, entry.is_believed, entry.reason) == (True, True, None)
+    assert (entry.is_known, entry.is_trusted, entry.reason) == (True, True, None)
     assert entry.parameters["column"] == "word"
     assert found.sizes.original_footer == plain.sizes.footer
     assert found.sizes.embedded_indexes == blob.size_bytes
@@ -183,9 +183,9 @@ def test_stale_directory(path, tmp_path):
         copy,
     )
     found = inspect(copy)
-    assert not found.directory.is_believed
+    assert not found.directory.is_trusted
     assert found.directory.reason
-    assert not found.directory.entries[0].is_believed
+    assert not found.directory.entries[0].is_trusted
     assert found.sizes.embedded_indexes == 0
     assert found.sizes.original_footer == 0
     assert ("intarsia directory", found.directory.reason) in found.ignored
@@ -198,7 +198,7 @@ def test_damaged_blob(path):
         file.seek(entry.offset + entry.size_bytes - 3)
         file.write(b"\xff\x00\xff")
     (entry,) = inspect(path).directory.entries
-    assert not entry.is_believed
+    assert not entry.is_trusted
     assert "checksum" in entry.reason
 
 
@@ -206,7 +206,7 @@ def test_damaged_directory(tmp_path, table):
     path = str(tmp_path / "odd.parquet")
     pq.write_table(table.replace_schema_metadata({b"intarsia": b"{"}), path)
     directory = inspect(path).directory
-    assert (directory.is_believed, directory.entries, directory.original_length) == (False, (), None)
+    assert (directory.is_trusted, directory.entries, directory.original_length) == (False, (), None)
     assert "JSON" in directory.reason
 
 
@@ -228,12 +228,12 @@ def test_datafusion_form(tmp_path, table):
     with open(named, "wb") as file:
         file.write(data[:offset] + blob + tail)
     found = inspect(named)
-    assert found.datafusion_index.is_believed
+    assert found.datafusion_index.is_trusted
     assert found.datafusion_index.size_bytes == len(blob)
     assert sum(found.to_dict()["sizes"].values()) == found.size_bytes
     pq.write_table(keyed, named)
     copied = inspect(named).datafusion_index
-    assert not copied.is_believed
+    assert not copied.is_trusted
     assert copied.size_bytes == 0
 
 
@@ -305,12 +305,12 @@ def test_the_corpus(corpus):
     assert seen >= 20
 
 
-def test_the_corpus_names_what_it_does_not_believe(corpus):
+def test_ignored_metadata_of_the_corpus(corpus):
     def notes(name):
         groups = inspect(next(corpus.rglob(name))).row_groups
         return "; ".join(note for group in groups for chunk in group.columns for note in chunk.notes)
 
-    assert "OffsetIndex not trusted: " in notes("alltypes_invalid_pages.parquet")
+    assert "OffsetIndex ignored: " in notes("alltypes_invalid_pages.parquet")
     assert "null_count -1" in notes("datapage_v1-uncompressed-checksum.parquet")
     assert "is NaN" in notes("nan_in_stats.parquet")
     assert "is encrypted" in notes("encrypt_columns_plaintext_footer.parquet.encrypted")

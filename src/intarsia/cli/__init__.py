@@ -1,4 +1,4 @@
-"""The command ``intarsia``; the only place that imports typer and rich."""
+"""The command ``intarsia``; only this package imports typer and rich."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
     Args:
-        arguments: What follows the command's name; None for this process' own.
+        arguments: The arguments after the command's name; None for those of this process.
 
     Returns:
-        The exit code: 0, 1 (a file is bad or missing), 2 (the command was used wrongly), 130 (interrupted).
+        The exit code: 0, 1 (a file is bad or missing), 2 (wrong usage), 130 (interrupted).
     """
     from intarsia.cli.app import run
 

@@ -1,4 +1,4 @@
-"""What ``--aggregate`` asks, read as SQL: ``count(*), sum(distance) AS far``."""
+"""Parse ``--aggregate`` as SQL: ``count(*), sum(distance) AS far``."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from intarsia.errors import near_matches
 from intarsia.predicate.nodes import ColumnName, render_column
 from intarsia.predicate.sql_dialect import column_name, dialect, fragment, short
 
-#: Asks for an estimate, not for the number itself.
+#: The only function that returns an estimate.
 APPROX_DISTINCT = "approx_distinct"
 
-#: By sqlglot's class names.
+#: Functions by the names of sqlglot's classes.
 _FUNCTIONS = {
     "Count": "count",
     "Sum": "sum",
@@ -32,9 +32,9 @@ class Call:
     """One function of one column.
 
     Attributes:
-        function: Its name.
-        column: The column; None for the rows themselves, which are only counted.
-        name: What the answer is called.
+        function: The name of the function.
+        column: The column; None for ``count(*)``.
+        name: The name of the result.
     """
 
     function: str
@@ -43,10 +43,10 @@ class Call:
 
 
 def parse_calls(texts: Sequence[str]) -> list[Call]:
-    """The calls in texts that could each stand after SELECT.
+    """Parse texts, each of which could follow SELECT, into calls.
 
     Raises:
-        UsageError: If there is anything else, or a function that is not known.
+        UsageError: If a text contains anything else, or an unknown function.
 
     Example:
         >>> [(call.function, call.column, call.name) for call in parse_calls(["count(*), max(a.b) AS most"])]
@@ -55,7 +55,9 @@ def parse_calls(texts: Sequence[str]) -> list[Call]:
     calls = [_call(node) for text in texts for node in _expressions(text)]
     name, times = Counter(call.name for call in calls).most_common(1)[0]
     if times > 1:
-        raise UsageError(f"--aggregate: {times} answers are called {name}; give one another name by AS")
+        raise UsageError(
+            f"--aggregate: {times} results are named {name}; rename one with AS", reason="duplicate-name"
+        )
     return calls
 
 
@@ -69,7 +71,9 @@ def _expressions(text: str) -> list[Any]:
         select = None
     clauses = {} if select is None else {part: value for part, value in select.args.items() if value}
     if type(select).__name__ != "Select" or set(clauses) != {"expressions"}:
-        raise UsageError(f"--aggregate: cannot read {short(text) or 'an empty text'}; {_FORM}")
+        raise UsageError(
+            f"--aggregate: cannot parse {short(text) or 'an empty text'}; {_FORM}", reason="invalid-aggregate"
+        )
     return list(clauses["expressions"])
 
 
@@ -79,22 +83,22 @@ def _call(node: Any) -> Call:
         node, alias = node.this, node.alias
     function = _FUNCTIONS.get(type(node).__name__)
     if function is None:
-        raise UsageError(_unknown(node))
+        raise UsageError(_unknown(node), reason="unknown-function")
     given = {part: value for part, value in node.args.items() if value and part != "big_int"}
     argument = given.pop("this", None)
     if function == "count" and type(argument).__name__ == "Star" and not given:
         return Call(function, None, alias or "count(*)")
     column = column_name(argument)
     if column is None or given:
-        hint = f"distinct values are estimated: {APPROX_DISTINCT}(column)"
-        plain = f"{function} takes one column, quoted if its name is not a plain word"
+        hint = f"to estimate distinct values, write {APPROX_DISTINCT}(column)"
+        plain = f"{function} needs one column, quoted if its name is not a plain word"
         remedy = hint if type(argument).__name__ == "Distinct" else plain
-        raise UsageError(f"--aggregate: cannot use {fragment(node)}; {remedy}")
+        raise UsageError(f"--aggregate: cannot use {fragment(node)}; {remedy}", reason="invalid-aggregate")
     return Call(function, column, alias or f"{function}({render_column(column)})")
 
 
 def _unknown(node: Any) -> str:
-    """The message about an unknown function."""
+    """Return the message about an unknown function."""
     from sqlglot import exp
 
     name = ""

@@ -1,4 +1,4 @@
-"""What `intarsia query` can be asked for: the rows that match, a sample, or one row of aggregates."""
+"""The results of `intarsia query`: the rows that match, a sample, or one row of aggregates."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from intarsia.read.report import ScanReport
 
 @dataclass(frozen=True)
 class PrintedRows:
-    """Rows, on their way.
+    """Rows to print.
 
     Attributes:
         schema: Their schema.
         batches: The rows.
-        reports: Gives what was read, once all rows were taken: a report for each pass over the files.
+        reports: Returns a report for each pass over the files, after all rows were taken.
     """
 
     schema: pa.Schema
@@ -38,19 +38,19 @@ class PrintedRows:
 
 
 def matching_rows(table: Table, where: str | None, names: list[str] | None, limit: int | None) -> PrintedRows:
-    """The rows that match, read as they are taken."""
+    """Return the rows that match; they are read as they are taken."""
     scan = table.scan(where, names, limit)
     return _renamed(scan, names, scan)
 
 
 def sampled_rows(table: Table, names: list[str] | None, num_rows: int, seed: int | None) -> PrintedRows:
-    """Rows drawn from the table."""
+    """Return rows drawn from the table."""
     scan = table.scan(columns=names)
     return _renamed(scan, names, scan.sample(num_rows, seed).to_batches())
 
 
 def _renamed(scan: Scan, names: list[str] | None, batches: Iterable[pa.RecordBatch]) -> PrintedRows:
-    """Fields of structs go by their whole path if their own names are not unique."""
+    """Return the batches, with struct fields named by their whole path if their names are not unique."""
     schema = scan.schema
     if names is not None and len(set(schema.names)) < len(schema):
         schema = pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
@@ -60,12 +60,12 @@ def _renamed(scan: Scan, names: list[str] | None, batches: Iterable[pa.RecordBat
 
 
 def aggregated(table: Table, where: str | None, calls: Sequence[Call]) -> PrintedRows:
-    """One row: what is asked of the rows that match.
+    """Return one row with the aggregates of the rows that match.
 
-    All that is exact takes one pass over the files, and each ``approx_distinct`` another.
+    The exact functions take one pass over the files, and each ``approx_distinct`` another one.
 
     Raises:
-        UsageError: If a function means nothing for its column.
+        UsageError: If a function is not defined for its column.
     """
     asked = [(call, _column_of(table.schema, call)) for call in calls]
     exact = _functions(asked)
@@ -88,14 +88,18 @@ def aggregated(table: Table, where: str | None, calls: Sequence[Call]) -> Printe
 
 
 def _column_of(schema: pa.Schema, call: Call) -> OutputColumn | None:
-    """The column of a call, by the name that the library takes."""
+    """Return the column of a call under its name in the library."""
     if call.column is None:
         return None
     name = call.column if isinstance(call.column, str) else ".".join(find_column(schema, call.column)[0])
     (column,) = output_columns(schema, [name])
     is_other = isinstance(call.column, tuple) and column.path != call.column
     if is_other or name == ROWS:
-        raise UsageError(f"--aggregate: {call.name} cannot be told from what else is called {name!r}")
+        raise UsageError(
+            f"--aggregate: the column of {call.name} is ambiguous: another one is named {name!r}",
+            reason="ambiguous-column",
+            column=name,
+        )
     return OutputColumn(name, column.path, column.type)
 
 
@@ -104,7 +108,7 @@ def _key(column: OutputColumn | None) -> str:
 
 
 def _functions(asked: Sequence[tuple[Call, OutputColumn | None]]) -> dict[str, list[str]]:
-    """What is exact, as `Table.aggregate` takes it."""
+    """Return the exact functions in the form of `Table.aggregate`."""
     functions: dict[str, list[str]] = {}
     for call, column in asked:
         if call.function != APPROX_DISTINCT:
@@ -114,26 +118,30 @@ def _functions(asked: Sequence[tuple[Call, OutputColumn | None]]) -> dict[str, l
 
 
 def _check(exact: dict[str, list[str]], asked: Sequence[tuple[Call, OutputColumn | None]]) -> None:
-    """Refuse what means nothing before anything is read."""
+    """Check that the functions are defined for their columns, before anything is read."""
     columns = {column.name: column for _, column in asked if column is not None}
     try:
         questions(exact, [columns[name] for name in exact if name != ROWS])
     except IntarsiaError:
         raise
     except ValueError as error:
-        raise UsageError(f"--aggregate: {error}") from None
+        raise UsageError(f"--aggregate: {error}", reason="invalid-aggregate") from None
     for call, column in asked:
         if call.function == APPROX_DISTINCT and column and not is_counted(comparison_type(column.type)):
-            raise UsageError(f"--aggregate: {call.name} has no meaning: the column is a {column.type}")
+            raise UsageError(
+                f"--aggregate: {call.name} is not defined for a column of type {column.type}",
+                reason="unsupported-type",
+                column=column.name,
+            )
 
 
 def _array(call: Call, column: OutputColumn | None, value: Any) -> pa.Array:
-    """The answer to a call as a column of one row."""
+    """Return the result of a call as a column of one row."""
     return pa.array([value], _type_of(call.function, column, value))
 
 
 def _type_of(function: str, column: OutputColumn | None, value: Any) -> pa.DataType:
-    """``int64`` for counts and sums of integers (``decimal128(38, 0)`` where it cannot hold the sum)."""
+    """Return the type of a result; sums of integers are ``int64``, or a decimal if they overflow."""
     if column is None or function in ("count", APPROX_DISTINCT):
         return pa.int64()
     data_type = comparison_type(column.type)

@@ -1,4 +1,4 @@
-"""The subcommands, put together."""
+"""The command with its subcommands."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from intarsia.cli import (
     query_command,
     verify_command,
 )
-from intarsia.cli.failures import INTERRUPTED, dim_warnings, say, tell
+from intarsia.cli.failures import INTERRUPTED, dim_warnings, report_error, say
 from intarsia.cli.terminal import red
 
 
 @dataclass
 class Run:
-    """What all subcommands share."""
+    """The state that all subcommands share."""
 
     debug: bool = False
 
 
 class _Command(TyperCommand):
-    """A command whose epilog is a list of examples, shown as they are; Ctrl-C ends it with one line."""
+    """A command whose epilog is a list of examples, shown verbatim; Ctrl-C ends it with one line."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt as stop:  # typer would exit without a word
+        except KeyboardInterrupt as stop:  # typer would exit without a message
             say(str(stop) or "interrupted", red)
             raise typer.Exit(INTERRUPTED) from None
 
@@ -49,17 +49,17 @@ class _Command(TyperCommand):
 
 
 app = typer.Typer(
-    rich_markup_mode=None,  # plain help: quick, and it goes through pipes
+    rich_markup_mode=None,  # plain help is fast and works in pipes
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 for _function, _short, _examples in (
-    (inspect_command.inspect, "Show what is in files.", inspect_command.EXAMPLES),
+    (inspect_command.inspect, "Show the contents of files.", inspect_command.EXAMPLES),
     (explain_command.explain, "Show what a query would read, and why.", explain_command.EXAMPLES),
     (query_command.query, "Read the rows that match.", query_command.EXAMPLES),
-    (index_command.index, "Add indexes to files that exist.", index_command.INDEX_EXAMPLES),
-    (index_command.detach, "Remove what was added.", index_command.DETACH_EXAMPLES),
+    (index_command.index, "Add indexes to existing files.", index_command.INDEX_EXAMPLES),
+    (index_command.detach, "Remove attached indexes.", index_command.DETACH_EXAMPLES),
     (verify_command.verify, "Check indexes against the data.", verify_command.EXAMPLES),
-    (demo_command.demo, "Try it on real data.", demo_command.EXAMPLES),
+    (demo_command.demo, "Try Intarsia on real data.", demo_command.EXAMPLES),
 ):
     app.command(cls=_Command, epilog=_examples, short_help=_short)(_function)
 
@@ -70,7 +70,7 @@ def _print_version(asked: bool) -> None:
 
         try:
             number = version("intarsia")
-        except PackageNotFoundError:  # run from a checkout that was not installed
+        except PackageNotFoundError:  # run from a checkout without installation
             number = "(not installed)"
         print(f"intarsia {number}")
         raise typer.Exit
@@ -91,17 +91,17 @@ def _root(
         typer.Option(
             "--debug",
             callback=_set_debug,
-            help="Show tracebacks; also by INTARSIA_DEBUG=1 in the environment.",
+            help="Show tracebacks; INTARSIA_DEBUG=1 does the same.",
         ),
     ] = False,
 ) -> None:
-    """Indexes inlaid into Parquet files: read only the pages that can match."""
+    """Index existing Parquet files, and read only the pages that can match."""
     if ctx.invoked_subcommand is None:
         print(ctx.get_help())
 
 
 def build() -> Any:
-    """The command with its subcommands; ``--debug`` works before and after a subcommand's name."""
+    """Build the command; ``--debug`` is allowed before and after the name of a subcommand."""
     root: Any = typer.main.get_command(app)
     debug = next(option for option in root.params if option.name == "debug")
     for command in root.commands.values():
@@ -122,14 +122,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
             code = root.main(arguments, prog_name="intarsia", standalone_mode=False, obj=state)
         sys.stdout.flush()
     except Exception as error:
-        code = tell(error, _name(root, arguments), debug=state.debug)
+        code = report_error(error, _name(root, arguments), debug=state.debug)
         if code is None:
             raise
     except KeyboardInterrupt as error:
-        code = tell(error)
+        code = report_error(error)
     return int(code or 0)
 
 
 def _name(root: Any, arguments: Sequence[str]) -> str:
-    """The command and the subcommand that was asked for, if there is one of that name."""
+    """Return the name of the command, with that of the subcommand if it exists."""
     return " ".join(["intarsia", *[word for word in arguments if word in root.commands][:1]])

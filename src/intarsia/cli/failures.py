@@ -1,4 +1,4 @@
-"""What goes wrong, as one clear line on stderr and an exit code."""
+"""Print errors and warnings as one line on stderr, and map errors to exit codes."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from intarsia.errors import ColumnNotFoundError, IntarsiaError, IntarsiaWarning,
 #: Exit codes.
 BAD_FILE, USAGE, INTERRUPTED = 1, 2, 130
 
-#: The root of the errors that typer raises about arguments; where it lives depends on typer's version.
+#: The base class of typer's errors about arguments; its module depends on typer's version.
 ArgumentError: type[Exception] = next(
     cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException"
 )
 
 
 class UsageError(IntarsiaError):
-    """The command was used wrongly, in a way that typer cannot know of."""
+    """Wrong usage of the command that typer does not detect."""
 
 
 def exit_code(error: BaseException) -> int | None:
-    """The exit code of an error that is told in one line; None for one that is a defect of Intarsia."""
+    """Return the exit code of an expected error; None for a defect of Intarsia."""
     if isinstance(error, (KeyboardInterrupt, typer.Abort)):
         return INTERRUPTED
     if isinstance(error, (ArgumentError, UsageError, PredicateError, ColumnNotFoundError)):
@@ -38,20 +38,20 @@ def exit_code(error: BaseException) -> int | None:
 
 
 def _library_errors() -> tuple[type[BaseException], ...]:
-    """Errors of Arrow, if it was loaded; else it raised none."""
+    """Return the errors of Arrow, if it was imported."""
     return (sys.modules["pyarrow"].ArrowException,) if "pyarrow" in sys.modules else ()
 
 
-def tell(error: BaseException, command: str = "intarsia", *, debug: bool = False) -> int | None:
-    """Say on stderr what went wrong.
+def report_error(error: BaseException, command: str = "intarsia", *, debug: bool = False) -> int | None:
+    """Print an error on stderr.
 
     Args:
-        error: What was raised.
-        command: The command and subcommand, named in hints.
-        debug: Show the traceback, too.
+        error: The error.
+        command: The command and subcommand, for hints.
+        debug: Whether to print the traceback, too.
 
     Returns:
-        The exit code, or None if the error should be raised again.
+        The exit code, or None if the caller should raise the error again.
     """
     code = exit_code(error)
     if code is None:
@@ -66,12 +66,12 @@ def tell(error: BaseException, command: str = "intarsia", *, debug: bool = False
 
 
 def one_line(error: BaseException, command: str = "intarsia") -> str:
-    """An error in one line."""
+    """Return an error in one line."""
     if isinstance(error, ArgumentError):
         text = error.format_message()  # type: ignore[attr-defined]  # ClickException, see above
         text = text[:1].lower() + text[1:].replace(
             "Value error, ", ""
-        )  # pydantic's, in some of typer's versions
+        )  # a prefix by pydantic, in some versions of typer
         return printable(" ".join([*text.split(), f"(see: {command} --help)"]))
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return printable(f"{error.filename}: {error.strerror[:1].lower()}{error.strerror[1:]}")
@@ -80,14 +80,14 @@ def one_line(error: BaseException, command: str = "intarsia") -> str:
 
 
 def say(text: str, style: object = None) -> None:
-    """One line on stderr, with the command's name before it."""
+    """Print one line on stderr, with the command's name before it."""
     prefix = style("intarsia:", sys.stderr) if callable(style) else "intarsia:"
     print(f"{prefix} {text}", file=sys.stderr)
 
 
 @contextmanager
 def dim_warnings() -> Iterator[None]:
-    """Show `IntarsiaWarning` as one dim line on stderr, each time it is given."""
+    """Show each `IntarsiaWarning` as one dim line on stderr."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", IntarsiaWarning)
         show_other = warnings.showwarning

@@ -1,4 +1,4 @@
-"""Rows on their way out: one writer for each format, fed batch by batch."""
+"""Writers of rows, one for each output format."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pyarrow as pa
 from intarsia.cli.cells import csv_column, json_values, text
 from intarsia.cli.terminal import console, count
 
-#: Characters of a cell that a table shows on a terminal.
+#: Maximum characters of a table cell on a terminal.
 CELL_WIDTH = 48
 
 
 class Format(str, Enum):
-    """The forms that rows can have."""
+    """The output formats of rows."""
 
     TABLE = "table"
     CSV = "csv"
@@ -29,33 +29,33 @@ class Format(str, Enum):
 
     @property
     def is_binary(self) -> bool:
-        """Whether a terminal should not be shown this."""
+        """Whether the format is unsuitable for a terminal."""
         return self in (Format.ARROW, Format.PARQUET)
 
 
 class RowWriter(Protocol):
-    """Takes batches of one schema."""
+    """A writer of batches of one schema."""
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take some rows."""
+        """Write some rows."""
         ...
 
     def close(self) -> None:
-        """All rows were taken."""
+        """Finish after the last batch."""
         ...
 
 
 def writer(
     form: Format, sink: IO[bytes], schema: pa.Schema, *, is_file: bool = False, shown: int | None = None
 ) -> RowWriter:
-    """A writer.
+    """Return the writer for a format.
 
     Args:
-        form: Which.
-        sink: Where to.
-        schema: Of the batches.
-        is_file: Whether the sink is a file that others will open by name; Arrow has another form for these.
-        shown: How many rows a table shows; all, if not given.
+        form: The format.
+        sink: The output.
+        schema: The schema of the batches.
+        is_file: Whether the sink is a file instead of a stream; Arrow has two formats.
+        shown: Maximum number of rows in a table; None for all.
     """
     if form is Format.TABLE:
         return _TableWriter(sink, schema, shown)
@@ -71,7 +71,7 @@ def writer(
 
 
 class _ArrowWriter:
-    """Arrow's own writers of Arrow and Parquet."""
+    """A writer of Arrow streams or Parquet."""
 
     def __init__(self, target: pa.ipc.RecordBatchFileWriter) -> None:
         self._target = target
@@ -84,7 +84,7 @@ class _ArrowWriter:
 
 
 class _ArrowFileWriter(_ArrowWriter):
-    """Arrow's form of files, which has one dictionary for a column: each file read has one of its own."""
+    """A writer of Arrow files, which allow one dictionary per column, so dictionaries are decoded."""
 
     def __init__(self, sink: IO[bytes], schema: pa.Schema) -> None:
         self._schema = pa.schema([_plain(field) for field in schema], metadata=schema.metadata)
@@ -95,7 +95,7 @@ class _ArrowFileWriter(_ArrowWriter):
 
 
 def _plain(field: pa.Field) -> pa.Field:
-    """The field without dictionaries, also within structs and lists."""
+    """Return the field without dictionaries, also inside structs and lists."""
     data_type = field.type
     if pa.types.is_dictionary(data_type):
         return field.with_type(data_type.value_type)
@@ -109,7 +109,7 @@ def _plain(field: pa.Field) -> pa.Field:
 
 
 class _CsvWriter:
-    """CSV with a header; null is nothing, an empty text is ``""``."""
+    """A writer of CSV with a header; null is an empty field, an empty string is ``""``."""
 
     def __init__(self, sink: IO[bytes], schema: pa.Schema) -> None:
         import pyarrow.csv
@@ -129,7 +129,7 @@ class _CsvWriter:
 
 
 class _JsonWriter:
-    """Objects, one a line; in an array, or each for itself."""
+    """A writer of JSON objects, one per line, in an array or separate."""
 
     def __init__(self, sink: IO[bytes], schema: pa.Schema, *, in_array: bool) -> None:
         self._sink = sink
@@ -151,7 +151,7 @@ class _JsonWriter:
 
 
 class _TableWriter:
-    """The first rows, for people, and how many there are."""
+    """A writer of a table with the first rows and the number of rows."""
 
     def __init__(self, sink: IO[bytes], schema: pa.Schema, most: int | None) -> None:
         self._sink = sink
@@ -173,12 +173,12 @@ class _TableWriter:
         for line in _lines(self._schema, columns):
             self._sink.write(line.encode() + b"\n")
         if self._rows > self._most:
-            note = f"({self._most} of {count(self._rows, 'row')}; --limit or another --format shows more)\n"
+            note = f"({self._most} of {count(self._rows, 'row')}; use --limit or another --format for more)\n"
             self._sink.write(note.encode())
 
 
 def _lines(schema: pa.Schema, columns: list[list[str]]) -> Iterable[str]:
-    """A table as lines; on a terminal, the columns that fit, and how many do not."""
+    """Yield the lines of a table; on a terminal, with the columns that fit."""
     out = console()
     limit = CELL_WIDTH if out.is_terminal else None
     shown: list[list[str]] = []
@@ -195,7 +195,7 @@ def _lines(schema: pa.Schema, columns: list[list[str]]) -> Iterable[str]:
     hidden = len(columns) - len(shown)
     if hidden:
         names = ", ".join(schema.names[-hidden:])
-        yield f"(and {count(hidden, 'column')} that the terminal has no room for: {names})"
+        yield f"(and {count(hidden, 'column')} that do not fit into the terminal: {names})"
 
 
 def _cut(cell: str, limit: int | None) -> str:

@@ -1,4 +1,4 @@
-"""Indexes as they are written on the command line: ``kind(column, name=value)``."""
+"""Parse indexes on the command line: ``kind(column, name=value)``."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 from intarsia.cli.failures import UsageError
 from intarsia.errors import IntarsiaError, near_matches
 
-#: As JSON and SQL write them; Python's own are literals.
+#: Constants in the notation of JSON and SQL; Python's constants are literals.
 _CONSTANTS = {"true": True, "false": False, "null": None}
 
 
 def parse_index(text: str) -> Any:
-    """The index that a text asks for; nothing of it is evaluated.
+    """Parse an index; the text is never evaluated as code.
 
     Args:
-        text: A kind, or a kind with columns and parameters in parentheses: columns and words may stand bare,
-            other values are Python literals. As a parameter's value, ``true``, ``false`` and ``null`` are
-            what they are in JSON and SQL, in any case.
+        text: A kind, or a kind with columns and parameters in parentheses. Columns and words need no quotes;
+            other values are Python literals. Parameters may also be ``true``, ``false`` and ``null`` in any
+            case, as in JSON and SQL.
 
     Example:
         >>> parse_index("bloom(user, fpp=0.001)")
@@ -28,7 +28,7 @@ def parse_index(text: str) -> Any:
         PageIndex(int96='order')
 
     Raises:
-        UsageError: If the text cannot be read, or there is no such kind or parameter.
+        UsageError: If the text cannot be parsed, or the kind or a parameter is unknown.
     """
     kind, arguments, named = _parse_call(text)
     cls = _class_of(kind)
@@ -37,20 +37,23 @@ def parse_index(text: str) -> Any:
     for name in named:
         if name not in signature.parameters:
             near = near_matches(name, signature.parameters)
-            hint = f"did you mean {near[0]}? It is {shown}" if near else f"it is {shown}"
-            raise UsageError(f"--add {text}: {kind} has no parameter {name!r}; {hint}")
+            hint = f"did you mean {near[0]}? The form is {shown}" if near else f"the form is {shown}"
+            raise UsageError(
+                f"--add {text}: {kind} has no parameter {name!r}; {hint}", reason="unknown-parameter"
+            )
     try:
         signature.bind(*arguments, **named)
     except TypeError as error:
-        raise UsageError(f"--add {text}: {error}; it is {shown}") from None
+        raise UsageError(f"--add {text}: {error}; the form is {shown}", reason="invalid-parameters") from None
     try:
         return cls(*arguments, **named)
     except (IntarsiaError, TypeError, ValueError) as error:
-        raise UsageError(f"--add {text}: {error}") from None
+        reason = error.reason if isinstance(error, IntarsiaError) else "invalid-parameters"
+        raise UsageError(f"--add {text}: {error}", reason=reason) from None
 
 
 def index_kinds() -> list[tuple[str, str]]:
-    """Each kind that is known, and the first line of what its class says of itself, or why it has none."""
+    """Return each known kind with the first line of its class's docstring, or why it cannot be loaded."""
     from intarsia.indexes.registry import find_index_class, known_kinds, why_unknown
 
     standard = _standard_kinds()
@@ -67,7 +70,7 @@ def index_kinds() -> list[tuple[str, str]]:
 
 
 def _standard_kinds() -> dict[str, type[Any]]:
-    """What Parquet itself has; these are no embedded indexes, so the registry has them not."""
+    """Return the kinds that Parquet defines; they are not embedded, so the registry does not contain them."""
     from intarsia.embed import Bloom, PageIndex, Statistics
 
     return {cls.kind: cls for cls in (PageIndex, Statistics, Bloom)}
@@ -81,15 +84,15 @@ def _class_of(kind: str) -> type[Any]:
     if cls is not None:
         return cls
     if kind in known_kinds():
-        raise UsageError(why_unknown(kind))
+        raise UsageError(why_unknown(kind), reason="unknown-kind")
     kinds = sorted({*standard, *known_kinds()})
     near = near_matches(kind, kinds)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(kinds)}"
-    raise UsageError(f"there is no index of kind {kind!r}; {hint}")
+    hint = f"did you mean {near[0]}?" if near else f"the kinds are {', '.join(kinds)}"
+    raise UsageError(f"unknown kind of index {kind!r}; {hint}", reason="unknown-kind")
 
 
 def _parse_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
-    """Kind, columns and parameters."""
+    """Split the text into kind, columns and parameters."""
     try:
         node = ast.parse(text.strip(), mode="eval").body
         if isinstance(node, ast.Name):
@@ -101,27 +104,28 @@ def _parse_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         pass
     raise UsageError(
-        f"--add {text[:200]}: write a kind, its columns and its parameters, such as "
-        "'distinct(dest, granularity=\"row_group\")'; quote a column whose name is not a plain word"
+        f"--add {text[:200]}: cannot be parsed; write a kind with columns and parameters, such as "
+        "'distinct(dest, granularity=\"row_group\")', and quote columns whose names are not plain words",
+        reason="invalid-index",
     )
 
 
 def _parameter(node: ast.expr) -> Any:
-    """What a parameter is set to."""
+    """Return the value of a parameter."""
     word = node.id.lower() if isinstance(node, ast.Name) else None
     return _CONSTANTS[word] if word in _CONSTANTS else _value(node)
 
 
 def _value(node: ast.expr) -> Any:
-    """A literal; or a bare word, dotted perhaps, as text.
+    """Return the value of a literal, or a word, which may be dotted, as a string.
 
     Raises:
-        ValueError: If it is neither.
+        ValueError: If the node is neither.
     """
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
-        return f"{_value(node.value)}.{node.attr}"  # what is no literal fails there
+        return f"{_value(node.value)}.{node.attr}"  # raises for other nodes
     if isinstance(node, ast.List | ast.Tuple):
         return tuple(_value(item) for item in node.elts)
     return ast.literal_eval(node)

@@ -1,4 +1,4 @@
-"""``intarsia index`` and ``intarsia detach``: indexes on files, one after the other."""
+"""``intarsia index`` and ``intarsia detach``: attach indexes to files, and detach them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from intarsia.cli.arguments import AsJson, Paths
-from intarsia.cli.each_file import find, left_alone, show_failures, until_interrupted
+from intarsia.cli.each_file import find, others_ignored, show_failures, until_interrupted
 from intarsia.cli.failures import UsageError, say
 from intarsia.cli.index_calls import index_kinds, parse_index
 from intarsia.cli.terminal import count, print_json, printable, progress, red, size
@@ -50,20 +50,20 @@ def index(
         typer.Option(
             "--add",
             metavar="KIND(COL, NAME=VALUE)",
-            help="Add an index of any kind (see --list), such as 'distinct(dest, max_values=500)'; may be "
-            "given again.",
+            help="Add an index of any kind (see --list), such as 'distinct(dest, max_values=500)'; "
+            "repeatable.",
         ),
     ] = None,
     page_index: Annotated[
-        bool, typer.Option("--page-index", help="Add Parquet's own page index, which other readers use, too.")
+        bool, typer.Option("--page-index", help="Add Parquet's page index, which other readers use, too.")
     ] = False,
     distinct: Annotated[
         list[str] | None,
         typer.Option(
             "--distinct",
             metavar="COL[:GRANULARITY]",
-            help="Add the distinct values of a column, per page (if not given), row_group, file or number of "
-            "rows; may be given again.",
+            help="Add the distinct values of a column per page (default), row_group, file or number of rows; "
+            "repeatable.",
         ),
     ] = None,
     bloom: Annotated[
@@ -71,13 +71,13 @@ def index(
         typer.Option(
             "--bloom",
             metavar="COL[:FPP]",
-            help="Add Parquet's own Bloom filters of a column, with a false-positive probability of 0.01, or "
-            "FPP; may be given again.",
+            help="Add Parquet's Bloom filters of a column with the false-positive rate FPP (default 0.01); "
+            "repeatable.",
         ),
     ] = None,
     statistics: Annotated[
         bool,
-        typer.Option("--statistics", help="Add Parquet's own statistics, where the writer left them out."),
+        typer.Option("--statistics", help="Add Parquet's statistics where the writer omitted them."),
     ] = False,
     kinds: Annotated[  # noqa: ARG001
         bool,
@@ -85,9 +85,9 @@ def index(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Add indexes to files that exist; their bytes stay as they are, and detach brings them back.
+    """Add indexes to existing files without changing their data; detach restores the original files.
 
-    A bad file is reported, and the others are processed. For a lake on a cluster, see intarsia.spark.index.
+    Bad files are reported; the rest are still indexed. For a lake on a cluster, see intarsia.spark.index.
     """
     from intarsia.embed import PageIndex, Statistics
     from intarsia.embed.many import attach_files
@@ -98,7 +98,9 @@ def index(
     asked += [parse_distinct(text) for text in distinct or ()]
     asked += [parse_index(text) for text in add or ()]
     if not asked:
-        raise UsageError("nothing to add; say --page-index, --distinct COLUMN, or --add KIND(COLUMN)")
+        raise UsageError(
+            "no index to add; use --page-index, --distinct COLUMN or --add KIND(COLUMN)", reason="no-index"
+        )
     found = find(path)
     _check(found, asked)
     with progress("indexing", len(found.paths)) as show:
@@ -115,14 +117,14 @@ def index(
 
 
 def parse_distinct(text: str) -> Distinct:
-    """A `Distinct` from ``COLUMN`` or ``COLUMN:GRANULARITY``.
+    """Parse a `Distinct` from ``COLUMN`` or ``COLUMN:GRANULARITY``.
 
     Example:
         >>> parse_distinct("dest:row_group")
         Distinct(column='dest', granularity='row_group', max_values=None, layout='granules')
 
     Raises:
-        UsageError: If there is no such granularity.
+        UsageError: If the granularity is unknown.
     """
     from intarsia.errors import near_matches
     from intarsia.indexes.distinct import Distinct
@@ -136,18 +138,20 @@ def parse_distinct(text: str) -> Distinct:
         return Distinct(column, int(granularity))
     near = near_matches(granularity, GRANULARITIES)
     hint = f"did you mean {near[0]}?" if near else "use page, row_group, file or a number of rows"
-    raise UsageError(f"--distinct {text}: there is no granularity {granularity!r}; {hint}")
+    raise UsageError(
+        f"--distinct {text}: unknown granularity {granularity!r}; {hint}", reason="unknown-granularity"
+    )
 
 
 def parse_bloom(text: str) -> Bloom:
-    """A `Bloom` from ``COLUMN`` or ``COLUMN:FPP``.
+    """Parse a `Bloom` from ``COLUMN`` or ``COLUMN:FPP``.
 
     Example:
         >>> parse_bloom("user:0.001")
         Bloom(column='user', fpp=0.001)
 
     Raises:
-        UsageError: If what follows the colon is not a number between 0 and 1.
+        UsageError: If FPP is not a number between 0 and 1.
     """
     from intarsia.embed import Bloom
     from intarsia.errors import IndexBuildError
@@ -158,11 +162,14 @@ def parse_bloom(text: str) -> Bloom:
     try:
         return Bloom(column, float(share))
     except (ValueError, IndexBuildError):
-        raise UsageError(f"--bloom {text}: {share!r} is not a share between 0 and 1, such as 0.01") from None
+        raise UsageError(
+            f"--bloom {text}: {share!r} is not a false-positive rate between 0 and 1, such as 0.01",
+            reason="invalid-fpp",
+        ) from None
 
 
 def _check(found: FoundFiles, asked: Sequence[Any]) -> None:
-    """Refuse at once what would fail for every file."""
+    """Raise an error at once for indexes that would fail on every file."""
     from intarsia.embed.attach import checked_indexes
     from intarsia.embed.named_columns import check_named_columns
     from intarsia.errors import IndexBuildError
@@ -174,7 +181,7 @@ def _check(found: FoundFiles, asked: Sequence[Any]) -> None:
 
 
 def detach(path: Paths, json: AsJson = False) -> None:
-    """Remove what was attached: each file is again what it was, byte for byte."""
+    """Remove attached indexes, and restore each original file byte for byte."""
     from intarsia.embed.many import detach_files
 
     found = find(path)
@@ -194,8 +201,8 @@ def _summary(report: RestoreReport) -> str:
     untouched = len(report.per_file) - report.files_detached
     return (
         f"{report.files_detached:,} of {count(report.files_total, 'file')} restored, "
-        f"{size(report.bytes_removed)} taken off"
-        + (f"; {untouched:,} had nothing attached" if untouched else "")
+        f"{size(report.bytes_removed)} removed"
+        + (f"; {untouched:,} had no attached indexes" if untouched else "")
         + (f"; {len(report.failed):,} failed" if report.failed else "")
-        + left_alone(report.files_other)
+        + others_ignored(report.files_other)
     )

@@ -10,7 +10,7 @@ import typer
 
 from intarsia.cli.arguments import AsJson, Paths
 from intarsia.cli.cells import text
-from intarsia.cli.each_file import find, for_each, is_one_file, left_alone, show_failures
+from intarsia.cli.each_file import find, for_each, is_one_file, others_ignored, show_failures
 from intarsia.cli.terminal import count, line, plain_table, print_json, show, size
 
 if TYPE_CHECKING:
@@ -25,13 +25,13 @@ intarsia inspect flights.parquet --json | jq .sizes
 intarsia inspect lake/ --json | jq -r '.[] | [.path, .num_rows] | @tsv'
 """
 
-#: Row groups that are shown; with --pages, all are.
+#: Number of row groups shown without --pages.
 MOST_ROW_GROUPS = 5
 
-#: Characters of a bound that are shown.
+#: Maximum characters of a bound.
 BOUND_WIDTH = 28
 
-#: Encodings of values as they are called here; the rest are those of levels.
+#: Short names for encodings of values; other encodings are those of levels.
 _ENCODINGS = {
     "RLE_DICTIONARY": "dict",
     "PLAIN_DICTIONARY": "dict",
@@ -46,14 +46,17 @@ _ENCODINGS = {
 def inspect(
     path: Paths,
     pages: Annotated[
-        bool, typer.Option("--pages", help="List each page of each row group, and look into Bloom filters.")
+        bool,
+        typer.Option(
+            "--pages", help="List all row groups and pages, and estimate the contents of Bloom filters."
+        ),
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Show what is in files: row groups, columns, pages, bounds, indexes, and where the bytes are.
+    """Show the contents of files: row groups, columns, pages, bounds, indexes and sizes.
 
-    Only the footer and indexes are read, no data page. --json prints an object for one PATH that is a file,
-    else a list. Files that fail are reported, and the rest are shown.
+    Reads only the footer and indexes, no data pages. --json prints an object if PATH is one file, else a
+    list. Bad files are reported; the rest are still shown.
     """
     from intarsia.check.inspection import inspect as inspect_file
     from intarsia.lake.each_file import for_each_file
@@ -72,9 +75,9 @@ def inspect(
         failed = documents.failed
         print_json([*documents.done, *(failure.to_dict() for failure in failed)])
     else:
-        # shown one by one, so that a lake need not fit into memory
+        # one file at a time, so that a lake need not fit into memory
         failed = for_each_file(files, lambda file, _: _show_one(file, pages=pages), lambda _: None).failed
-        print(f"{count(len(files) - len(failed), 'file')}{left_alone(len(found.others))}")
+        print(f"{count(len(files) - len(failed), 'file')}{others_ignored(len(found.others))}")
         show_failures(failed)
     raise typer.Exit(1 if failed else 0)
 
@@ -91,7 +94,7 @@ def _parts(found: FileInspection, *, pages: bool) -> Iterator[RenderableType]:
     groups = len(found.row_groups)
     yield line(
         f"{count(found.num_rows, 'row')} in {count(groups, 'row group')}, {size(found.size_bytes)}, "
-        f"written by {found.created_by or 'an unknown program'}"
+        f"{f'written by {found.created_by}' if found.created_by else 'writer unknown'}"
     )
     yield line()
     yield _sizes(found)
@@ -114,10 +117,10 @@ def _parts(found: FileInspection, *, pages: bool) -> Iterator[RenderableType]:
     if len(shown) < groups:
         yield line()
         yield line(
-            f"and {count(groups - len(shown), 'row group')} more; --pages or --json shows all", style="dim"
+            f"and {count(groups - len(shown), 'row group')} more; use --pages or --json for all", style="dim"
         )
     for name, reason in found.ignored:
-        yield line(f"not trusted: {name}: {reason}", style="yellow")
+        yield line(f"ignored: {name}: {reason}", style="yellow")
 
 
 def _sizes(found: FileInspection) -> RenderableType:
@@ -136,16 +139,16 @@ def _embedded(found: FileInspection) -> Iterator[RenderableType]:
         yield line()
         table = plain_table("embedded index", "columns", "granularity", ">size", "state")
         for entry in found.directory.entries:
-            state = "used by scans" if entry.is_believed else f"not trusted: {entry.reason}"
+            state = "used by scans" if entry.is_trusted else f"ignored: {entry.reason}"
             columns = ", ".join(entry.columns)
             table.add_row(entry.name, columns, str(entry.granularity), size(entry.size_bytes), state)
         if not found.directory.entries:
-            state = "" if found.directory.is_believed else f"not trusted: {found.directory.reason}"
+            state = "" if found.directory.is_trusted else f"ignored: {found.directory.reason}"
             table.add_row("(none)", "", "", "", state)
         yield table
     if found.datafusion_index is not None:
         index = found.datafusion_index
-        state = "" if index.is_believed else f", not trusted: {index.reason}"
+        state = "" if index.is_trusted else f", ignored: {index.reason}"
         yield line()
         yield line(
             f"distinct values in DataFusion's form at byte {index.offset}, {size(index.size_bytes)}{state}"
@@ -208,10 +211,10 @@ def _bound(value: Any, *, exact: bool | None = None) -> str:
 
 
 def _indexes(chunk: ChunkInspection) -> str:
-    """What scans can use: bounds of the row group, pages' bounds and their order, a Bloom filter."""
+    """Return the structures of a chunk: bounds, page index with its order, Bloom filter."""
     found = []
     if chunk.min is not None or chunk.max is not None:
-        found.append("bounds" if chunk.bounds_believed else "bounds (not trusted)")
+        found.append("bounds" if chunk.bounds_trusted else f"bounds (ignored: {chunk.bounds_reason})")
     if chunk.has_column_index:
         found.append(f"page index ({chunk.boundary_order})")
     elif chunk.has_offset_index:
@@ -238,4 +241,4 @@ def _pages(group: RowGroupInspection) -> Iterator[RenderableType]:
     unknown = [chunk.column for chunk in group.columns if not chunk.pages and chunk.num_values]
     if unknown:
         yield line()
-        yield line(f"pages not known, for want of a page index: {', '.join(unknown)}", style="dim")
+        yield line(f"pages unknown, because there is no page index: {', '.join(unknown)}", style="dim")

@@ -1,4 +1,4 @@
-"""``intarsia query``: the rows that match, what they come to, or a sample."""
+"""``intarsia query``: the rows that match, aggregates of them, or a sample."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ intarsia query lake/ --aggregate "approx_distinct(tailnum)" --format json --repo
 intarsia query lake/ --sample 1000 --seed 1 --output sample.parquet
 """
 
-#: Rows that a table shows if no limit is given; those beyond are only counted.
+#: Maximum number of rows in a table without a limit; further rows are only counted.
 TABLE_ROWS = 40
 
-_ALL_ROWS = "it is about all rows"
+_ALL_ROWS = "it needs all rows"
 
 Limit = Annotated[
     int | None,
-    typer.Option("--limit", "-n", metavar="N", min=0, help="At most this many rows; reading stops early."),
+    typer.Option("--limit", "-n", metavar="N", min=0, help="Maximum number of rows; reading stops early."),
 ]
 Aggregates = Annotated[
     list[str] | None,
@@ -46,17 +46,17 @@ Aggregates = Annotated[
         "--aggregate",
         "-a",
         metavar="SQL",
-        help="One row instead: count(*), or count, sum, min, max, avg, approx_distinct of columns, from "
-        "indexes where they suffice. May be given again.",
+        help="Print one row of aggregates: count(*), or count, sum, min, max, avg, approx_distinct of "
+        "columns; from indexes where they suffice. Repeatable.",
     ),
 ]
 SampleRows = Annotated[
     int | None,
-    typer.Option("--sample", metavar="N", min=0, help="This many rows, drawn at random from all rows."),
+    typer.Option("--sample", metavar="N", min=0, help="Print this many rows, drawn at random from all rows."),
 ]
 Seed = Annotated[
     int | None,
-    typer.Option("--seed", metavar="N", min=0, help="The same seed draws the same rows, with --sample."),
+    typer.Option("--seed", metavar="N", min=0, help="Seed for --sample; the same seed draws the same rows."),
 ]
 Form = Annotated[
     Format | None,
@@ -64,16 +64,19 @@ Form = Annotated[
         "--format",
         "-f",
         show_default=False,
-        help="Form of the rows; by --output's suffix if not given, else table.",
+        help="Format of the rows; by default from the suffix of --output, else table.",
     ),
 ]
-Output = Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the rows there.")]
+Output = Annotated[
+    str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the rows to a file.")
+]
 Report = Annotated[
     str | None,
     typer.Option(
         "--report",
         metavar="FILE",
-        help="What was read and skipped, as JSON; - for stdout if the rows go to a file, else for stderr.",
+        help="Write a JSON report of what was read and skipped; - for stdout if the rows go to a file, else "
+        "for stderr.",
     ),
 ]
 
@@ -90,22 +93,29 @@ def query(
     output: Output = None,
     report: Report = None,
 ) -> None:
-    """Read the rows that match, touching only the pages that can hold them."""
+    """Read the rows that match; only pages that might contain them are read."""
     import intarsia
     from intarsia.cli import answers
     from intarsia.cli.aggregate_calls import parse_calls
 
     given = {"--where": where, "--columns": columns, "--limit": limit, "--aggregate": aggregate}
     if aggregate:
-        _refuse(given, "--aggregate", {"--limit": _ALL_ROWS, "--columns": "it names its columns itself"})
+        _refuse(
+            given, "--aggregate", {"--limit": _ALL_ROWS, "--columns": "the aggregates name their columns"}
+        )
     if sample is not None:
         _refuse(given, "--sample", dict.fromkeys(("--where", "--limit", "--aggregate"), _ALL_ROWS))
     elif seed is not None:
-        raise UsageError("--seed is for --sample; say how many rows, such as --sample 1000")
+        raise UsageError(
+            "--seed needs --sample; add the number of rows, such as --sample 1000", reason="missing-option"
+        )
     calls = parse_calls(aggregate) if aggregate else []
     form = form or _form_by_suffix(output)
     if form.is_binary and output is None and sys.stdout.isatty():
-        raise UsageError(f"{form.value} is not text; name a file with --output, or redirect stdout")
+        raise UsageError(
+            f"{form.value} is a binary format; name a file with --output, or redirect stdout",
+            reason="binary-to-terminal",
+        )
     table = intarsia.open(path)
     if output is not None:
         _refuse_overwriting(table, output)
@@ -115,8 +125,8 @@ def query(
     elif sample is not None:
         answer = answers.sampled_rows(table, names, sample, seed)
     else:
-        is_look = form is Format.TABLE and where is None and limit is None  # nothing was asked
-        answer = answers.matching_rows(table, where, names, TABLE_ROWS if is_look else limit)
+        is_preview = form is Format.TABLE and where is None and limit is None
+        answer = answers.matching_rows(table, where, names, TABLE_ROWS if is_preview else limit)
     shown = TABLE_ROWS if limit is None and sample is None else None
     num_rows = 0
     try:
@@ -130,14 +140,16 @@ def query(
         state = "the rows on stdout are incomplete" if output is None else f"{output} was not written"
         say(f"interrupted after {count(num_rows, 'row')}; {state}; run the command again", red)
         raise typer.Exit(INTERRUPTED) from None
-    _tell(answer.reports(), report, to_file=output is not None)
+    _write_reports(answer.reports(), report, to_file=output is not None)
 
 
 def _refuse(given: Mapping[str, object], option: str, others: Mapping[str, str]) -> None:
-    """Refuse options beside another, each for a reason."""
+    """Raise an error if an option is combined with another one that it excludes."""
     for other, reason in others.items():
         if given[other] is not None:
-            raise UsageError(f"{option} cannot be combined with {other}: {reason}")
+            raise UsageError(
+                f"{option} cannot be combined with {other}: {reason}", reason="conflicting-options"
+            )
 
 
 def _form_by_suffix(output: str | None) -> Format:
@@ -149,7 +161,9 @@ def _form_by_suffix(output: str | None) -> Format:
     except ValueError:
         known = ", ".join(form.value for form in Format)
         raise UsageError(
-            f"{output}: its suffix names no format; choose one with --format ({known})"
+            f"{output}: the suffix is not a format; choose one with --format ({known})",
+            reason="unknown-format",
+            path=output,
         ) from None
 
 
@@ -158,11 +172,15 @@ def _refuse_overwriting(table: Table, output: str) -> None:
         file.store is None and os.path.exists(output) and os.path.samefile(file.path, output)
         for file in table.files
     ):
-        raise UsageError(f"{output}: this file is being read; write the rows to another one")
+        raise UsageError(
+            f"{output}: this file is an input; write the rows to another file",
+            reason="overwrites-input",
+            path=output,
+        )
 
 
-def _tell(reports: Sequence[ScanReport], target: str | None, *, to_file: bool) -> None:
-    """Write the report where it was asked for, and a line of it where someone looks on."""
+def _write_reports(reports: Sequence[ScanReport], target: str | None, *, to_file: bool) -> None:
+    """Write the reports to the target, and a summary to stderr if that is a terminal."""
     if target is not None:
         documents = [report.to_dict() for report in reports]
         document = documents[0] if len(documents) == 1 else documents

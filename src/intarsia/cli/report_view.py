@@ -1,4 +1,4 @@
-"""A scan's report, for people."""
+"""Format a scan's report for people."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
     from intarsia.read.report import ScanReport
 
-#: Columns of which as many pages are read share a line; so many of them are named.
+#: Columns with equal numbers of pages share a line, with this many names.
 MOST_NAMES = 4
 
-#: Of a note about many files, so many are shown.
+#: Maximum number of notes.
 MOST_NOTES = 10
 
 
 def tables(report: ScanReport, *, planned: bool) -> Iterator[RenderableType]:
-    """What was read of what there is, what each index excluded, and what was ignored and why.
+    """Yield tables of what was read, what each index excluded, and which indexes were ignored.
 
     Args:
         report: The report.
-        planned: Whether it is a plan; else it is what a scan did.
+        planned: Whether it is the report of a plan instead of a scan.
     """
     yield _totals(report, planned=planned)
     if report.pruned_by:
@@ -36,7 +36,7 @@ def tables(report: ScanReport, *, planned: bool) -> Iterator[RenderableType]:
         for note in report.ignored[:MOST_NOTES]:
             yield line(f"  {note.file}: {note.index}: {note.reason}")
         if len(report.ignored) > MOST_NOTES:
-            yield line(f"  and {len(report.ignored) - MOST_NOTES:,} more (--json has all)", style="dim")
+            yield line(f"  and {len(report.ignored) - MOST_NOTES:,} more; use --json for all", style="dim")
 
 
 def _totals(report: ScanReport, *, planned: bool) -> RenderableType:
@@ -44,8 +44,8 @@ def _totals(report: ScanReport, *, planned: bool) -> RenderableType:
     table = plain_table("", ">total", f">{what}", "")
     shape = report.to_dict()
     unopened = report.files_total - report.files_opened
-    notes = [f"{count(unopened, 'file')} not even opened"] if unopened else []
-    notes += [f"{count(report.files_other, 'other file')} left alone"] if report.files_other else []
+    notes = [f"{count(unopened, 'file')} not opened"] if unopened else []
+    notes += [f"{count(report.files_other, 'other file')} ignored"] if report.files_other else []
     table.add_row("files", count(report.files_total), count(report.files_read), ", ".join(notes))
     table.add_row("row groups", count(report.row_groups_total), count(report.row_groups_read))
     table.add_row("rows", count(report.rows_total), count(report.rows_candidate), _matching(report))
@@ -71,7 +71,7 @@ def _totals(report: ScanReport, *, planned: bool) -> RenderableType:
 
 
 def _matching(report: ScanReport) -> str:
-    """How many rows match, as far as that is known."""
+    """Return what is known about the number of matching rows."""
     parts = ["might match"]
     if report.rows_estimated is not None:
         parts.append(f"about {report.rows_estimated:,.0f} by estimate")
@@ -81,7 +81,7 @@ def _matching(report: ScanReport) -> str:
 
 
 def _joined(names: list[str]) -> str:
-    """Columns in a row of the table."""
+    """Join column names for one line."""
     if len(names) <= MOST_NAMES:
         return ", ".join(names)
     return f"{', '.join(names[: MOST_NAMES - 1])} and {len(names) - MOST_NAMES + 1:,} more"
@@ -93,7 +93,7 @@ def _dictionaries(shape: dict[str, Any]) -> str:
 
 
 def _excluded(report: ScanReport) -> RenderableType:
-    table = plain_table("excluded by", "asked about", ">files", ">row groups", ">pages", ">rows")
+    table = plain_table("excluded by", "column", ">files", ">row groups", ">pages", ">rows")
     for entry in report.pruned_by.values():
         numbers = (entry.files, entry.row_groups, entry.pages, entry.rows)
         table.add_row(entry.index, entry.column, *(count(number) if number else "-" for number in numbers))
@@ -101,14 +101,14 @@ def _excluded(report: ScanReport) -> RenderableType:
 
 
 def summary(report: ScanReport) -> str:
-    """A scan's report in one line."""
+    """Return a scan's report in one line."""
     pages = report.to_dict()["pages"]
     parts = (
         f"{count(report.files_read)} of {count(report.files_total, 'file')}",
         f"{count(pages['read'])} of {count(pages['total'], 'page')}",
         f"{size(report.bytes_read)} of {size(report.bytes_total)}",
     )
-    others = f"; {count(report.files_other, 'other file')} left alone" if report.files_other else ""
+    others = f"; {count(report.files_other, 'other file')} ignored" if report.files_other else ""
     return (
         f"{count(report.rows_matched, 'row')}; read {', '.join(parts)} in {duration(report.seconds)}{others}"
     )

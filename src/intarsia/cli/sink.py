@@ -1,4 +1,4 @@
-"""Where rows go: stdout, or a file that is whole when it appears."""
+"""Open the output: stdout, or a file that is created atomically."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import IO
 
 @contextlib.contextmanager
 def open_sink(output: str | None) -> Iterator[IO[bytes]]:
-    """Stdout, or a file that appears under its name once it is whole."""
+    """Open stdout, or a file that gets its name only when it is complete."""
     if output is None:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()

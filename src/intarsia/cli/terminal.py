@@ -1,4 +1,4 @@
-"""What the terminal can show: styles, widths, progress, sizes and counts for people."""
+"""Terminal output: styles, widths, progress, sizes and counts for people."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-#: Width of what is shown where there is no terminal, so that a pipe gets whole lines.
+#: Width without a terminal, so that lines are not wrapped in a pipe.
 PIPE_WIDTH = 1000
 
-#: Says how many units are done so far.
+#: Reports the number of units done so far.
 ShowDone = Callable[[float], None]
 
 
 def red(text: str, stream: TextIO) -> str:
-    """Red, where the stream is a terminal."""
+    """Return the text in red, if the stream is a terminal."""
     return _styled(text, "31", stream)
 
 
 def dim(text: str, stream: TextIO) -> str:
-    """Dim, where the stream is a terminal."""
+    """Return the text dimmed, if the stream is a terminal."""
     return _styled(text, "2", stream)
 
 
@@ -37,7 +37,7 @@ def _styled(text: str, code: str, stream: TextIO) -> str:
 
 
 def console(stream: TextIO | None = None) -> Console:
-    """A console on stdout, or on another stream; as wide as the terminal, or as its lines are long."""
+    """Return a console on stdout or another stream; without a terminal, lines are not wrapped."""
     from rich.console import Console
 
     stream = stream or sys.stdout
@@ -51,7 +51,7 @@ def console(stream: TextIO | None = None) -> Console:
 
 
 def show(parts: Iterable[RenderableType]) -> None:
-    """Tables and texts on stdout, without the spaces that rich leaves at the ends of lines."""
+    """Print tables and texts on stdout, without trailing spaces."""
     out = console()
     for part in parts:
         with out.capture() as captured:
@@ -60,7 +60,7 @@ def show(parts: Iterable[RenderableType]) -> None:
 
 
 def printable(text: str) -> str:
-    r"""A text out of a file, with the characters escaped that a terminal would obey.
+    r"""Escape the control characters in a text from a file.
 
     Example:
         >>> printable("fine"), printable("red \x1b[31m")
@@ -72,14 +72,14 @@ def printable(text: str) -> str:
 
 
 def line(text: str = "", style: str = "") -> Text:
-    """A line for `show`."""
+    """Return a line for `show`."""
     from rich.text import Text
 
     return Text(printable(text), style=style)
 
 
 def plain_table(*columns: str) -> Table:
-    """A table without lines. A column is aligned right if its name starts with ``>``."""
+    """Return a table without borders. A column is aligned right if its name starts with ``>``."""
     from rich.table import Table
 
     class PrintableTable(Table):
@@ -97,15 +97,15 @@ def plain_table(*columns: str) -> Table:
 
 @contextmanager
 def progress(label: str, total: int, unit: str = "files") -> Iterator[ShowDone]:
-    """A progress bar on stderr while the block runs; nothing where stderr is no terminal.
+    """Show a progress bar on stderr while the block runs, if stderr is a terminal.
 
     Args:
-        label: What is being done.
-        total: How many units there are.
-        unit: Their name.
+        label: Name of the action.
+        total: Total number of units.
+        unit: Name of the units.
 
     Yields:
-        A function to which the block says how many units are done so far.
+        A function to call with the number of units done so far.
     """
     if not sys.stderr.isatty():
         yield lambda _: None
@@ -127,7 +127,7 @@ def progress(label: str, total: int, unit: str = "files") -> Iterator[ShowDone]:
 
 
 def size(num_bytes: float) -> str:
-    """Bytes for people.
+    """Format a number of bytes.
 
     Example:
         >>> size(999), size(12_345), size(226_000_000)
@@ -143,7 +143,7 @@ def size(num_bytes: float) -> str:
 
 
 def count(number: int | None, noun: str = "") -> str:
-    """A number for people, and what is counted; a question mark where it is not known.
+    """Format a number with its noun; an unknown number is a question mark.
 
     Example:
         >>> count(1234), count(1, "file"), count(2, "file"), count(None, "page")
@@ -154,7 +154,7 @@ def count(number: int | None, noun: str = "") -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time for people.
+    """Format a duration.
 
     Example:
         >>> duration(0.0123), duration(1.26)
@@ -166,7 +166,7 @@ def duration(seconds: float) -> str:
 
 
 def print_json(document: object) -> None:
-    """A document as JSON on stdout."""
+    """Print a document as JSON on stdout."""
     import json
 
     print(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False, default=str))

@@ -1,4 +1,4 @@
-"""``intarsia verify``: what files say against what they hold."""
+"""``intarsia verify``: check the metadata of files against their data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from intarsia.cli.arguments import AsJson, Paths
-from intarsia.cli.each_file import find, for_each, left_alone, show_failures, until_interrupted
+from intarsia.cli.each_file import find, for_each, others_ignored, show_failures, until_interrupted
 from intarsia.cli.failures import INTERRUPTED, say
 from intarsia.cli.terminal import ShowDone, count, dim, print_json, printable, red
 
@@ -23,7 +23,7 @@ intarsia verify lake/ --json | jq '.reports[].findings[]'
 intarsia verify --list-rules
 """
 
-#: How the plurals of what is checked end, and their singulars; the first that fits.
+#: Endings of plurals and their singulars; the first match is used.
 _SINGULARS = (("statistics", "statistics"), ("ies", "y"), ("indexes", "index"), ("s", ""))
 
 
@@ -39,22 +39,22 @@ def _print_rules(asked: bool) -> None:
 
 def verify(
     path: Paths,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for a warning, too.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Also exit with 1 for warnings.")] = False,
     rules: Annotated[  # noqa: ARG001
         bool,
         typer.Option(
             "--list-rules",
             callback=_print_rules,
             is_eager=True,
-            help="List what can be found, and what it does to readers.",
+            help="List the rules, and the effect of each fault on readers.",
         ),
     ] = False,
     json: AsJson = False,
 ) -> None:
     """Check statistics, page indexes, Bloom filters and embedded indexes against the data.
 
-    Each page and index is read once, a row group at a time. The exit code is 1 if a file contradicts
-    itself, or cannot be read.
+    Each page and index is read once, one row group at a time. The exit code is 1 if a file has errors or
+    cannot be read.
     """
     found = find(path)
     others = len(found.others)
@@ -73,7 +73,7 @@ def verify(
             }
         )
     else:
-        _tell(outcome, others)
+        _print_findings(outcome, others)
     if stop:
         is_rest = stop.files_done < stop.files_total
         rest = f"; continue with {printable(found.paths[stop.files_done])}" if is_rest else ""
@@ -88,7 +88,7 @@ def _verify(path: str, show: ShowDone) -> VerifyReport:
     return verify_file(path, progress=lambda done, total, _: show(done / max(1, total)))
 
 
-def _tell(outcome: FileResults[VerifyReport], others: int) -> None:
+def _print_findings(outcome: FileResults[VerifyReport], others: int) -> None:
     show_failures(outcome.failed)
     for report in outcome.done:
         for finding in report.findings:
@@ -98,15 +98,15 @@ def _tell(outcome: FileResults[VerifyReport], others: int) -> None:
     checked = sum((Counter(report.checked) for report in outcome.done), Counter[str]())
     things = ", ".join(_counted(number, name) for name, number in sorted(checked.items()))
     print(
-        f"{count(len(outcome.done), 'file')} checked, {f'{bad:,} with errors' if bad else 'no error'}"
+        f"{count(len(outcome.done), 'file')} checked, {f'{bad:,} with errors' if bad else 'no errors'}"
         + (f"; {len(outcome.failed):,} failed" if outcome.failed else "")
         + (f" ({things})" if things else "")
-        + left_alone(others)
+        + others_ignored(others)
     )
 
 
 def _counted(number: int, name: str) -> str:
-    """A number, and what is counted: ``name`` is the plural, with underscores."""
+    """Format a number with its noun; ``name`` is the plural, with underscores."""
     noun = name.replace("_", " ")
     if number == 1:
         for plural, singular in _SINGULARS:

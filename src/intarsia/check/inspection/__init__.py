@@ -1,7 +1,6 @@
-"""What is in a file: rows, columns, pages, bounds, indexes, and where the bytes are.
+"""Describe a file: rows, columns, pages, bounds, indexes and sizes.
 
-Only the footer and indexes are read, no data page.  What a scan would not believe is shown nonetheless, with
-the reason.
+Only the footer and indexes are read, no data pages.  Metadata that scans ignore is included, with the reason.
 """
 
 from __future__ import annotations
@@ -58,16 +57,16 @@ def inspect(path: str | os.PathLike[str], *, pages: bool = False) -> FileInspect
 
     Args:
         path: A file; local, or a URL.
-        pages: Whether to list each page, and to look into Bloom filters.
+        pages: Whether to list each page, and to estimate the contents of Bloom filters.
 
     Returns:
-        What is there; `FileInspection.to_dict` gives it as JSON can hold it.
+        The description; `FileInspection.to_dict` converts it to a JSON object.
 
     Raises:
-        CorruptFileError: If it is no Parquet file, or a damaged one.
+        CorruptFileError: If the file is not a Parquet file, or is damaged.
         UnsupportedFeatureError: If its footer is encrypted.
-        FileNotFoundError: If nothing is there.
-        IsADirectoryError: If it is a folder.
+        FileNotFoundError: If the path does not exist.
+        IsADirectoryError: If the path is a folder.
 
     Example:
         >>> found = inspect("flights.parquet")                              # doctest: +SKIP
@@ -84,18 +83,18 @@ def open_one(path: str | os.PathLike[str]) -> ParquetInput:
 
 
 def open_source(path: str | os.PathLike[str]) -> ByteSource:
-    """The bytes of the one file that a path or URL names.
+    """Return the source of the one file that a path or URL names.
 
     Raises:
-        FileNotFoundError: If nothing is there.
-        IsADirectoryError: If it is a folder.
+        FileNotFoundError: If the path does not exist.
+        IsADirectoryError: If the path is a folder, or matches several files.
     """
     shown = os.fspath(path)
     if os.path.isdir(shown):
-        raise IsADirectoryError(f"{shown}: this is a folder; name one of its files")
+        raise IsADirectoryError(f"{shown}: is a folder; name one of its files")
     found = find_files(shown).files
     if len(found) > 1:
-        raise IsADirectoryError(f"{shown}: these are {len(found)} files; name one of them")
+        raise IsADirectoryError(f"{shown}: matches {len(found)} files; name one of them")
     return found[0].open()
 
 
@@ -132,7 +131,7 @@ def _inspect(file: ParquetInput, *, pages: bool) -> FileInspection:
 def _inspect_leaf(file: ParquetInput, leaf: Leaf) -> LeafInspection:
     try:
         arrow_type = file.leaf_types.get(leaf.ordinal)
-    except FormatError:  # pyarrow makes nothing of the schema, but the footer can still be shown
+    except FormatError:  # pyarrow cannot read the schema, but the rest of the footer can be described
         arrow_type = None
     return LeafInspection(
         name=leaf.name,
@@ -178,10 +177,11 @@ def _inspect_directory(file: ParquetInput) -> DirectoryInspection | None:
 def _inspect_entry(
     file: ParquetInput, embedded: EmbeddedIndexes, entry: Entry, stale: str | None
 ) -> EntryInspection:
-    reason = None if stale is None else "the directory is about another file"
+    reason = None if stale is None else "the directory belongs to another file"
     if reason is None and embedded.open(entry) is None:
         reason = next(
-            (note.reason for note in reversed(file.ignored) if note.index == entry.name), "it does not open"
+            (note.reason for note in reversed(file.ignored) if note.index == entry.name),
+            "it cannot be opened",
         )
     return EntryInspection(
         name=entry.name,
@@ -193,13 +193,13 @@ def _inspect_entry(
         offset=entry.offset if entry.inline is None else None,
         size_bytes=entry.length if entry.inline is None else len(entry.inline),
         is_known=find_index_class(entry.kind) is not None,
-        is_believed=reason is None,
+        is_trusted=reason is None,
         reason=reason,
     )
 
 
 def find_datafusion_index(file: ParquetInput) -> DatafusionInspection | None:
-    """Distinct values in DataFusion's form, as far as their header tells; None without the footer's key."""
+    """Describe distinct values in DataFusion's form by their header; None without the footer's key."""
     raw = file.footer.key_values.get(DATAFUSION_KEY)
     if raw is None:
         return None
@@ -231,7 +231,7 @@ def _sizes(
     )
     embedded = datafusion.size_bytes if datafusion is not None else 0
     original_footer = 0
-    if directory is not None and directory.is_believed:
+    if directory is not None and directory.is_trusted:
         embedded = sum(entry.size_bytes for entry in directory.entries if entry.offset is not None)
         if datafusion is not None and datafusion.offset < (directory.original_length or 0):
             embedded += datafusion.size_bytes
@@ -259,6 +259,6 @@ def _sizes(
 
 
 def _original_footer_bytes(file: ParquetInput, original_length: int) -> int:
-    """Bytes of the footer that the file had before it was retrofitted, length and magic included."""
+    """Return the size of the original footer, including its length and magic."""
     trailer = file.source.read(original_length - TRAILER_BYTES, original_length)
     return int.from_bytes(trailer[:4], "little") + TRAILER_BYTES if trailer[4:] == MAGIC else 0

@@ -1,4 +1,4 @@
-"""What the footer and the indexes say of one column chunk."""
+"""Describe one column chunk by the footer and the indexes."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from intarsia.rows.ordering import Ordering
 
 
 def inspect_chunk(file: ParquetInput, key: ChunkKey, *, pages: bool) -> ChunkInspection:
-    """Describe a chunk; its page index is to be loaded already.
+    """Describe a chunk, whose page index must be loaded.
 
     Args:
         file: The file.
         key: The chunk.
-        pages: Whether to list the pages, and to look into the Bloom filter.
+        pages: Whether to list the pages, and to estimate the contents of the Bloom filter.
     """
     leaf = file.footer.leaves[key.leaf]
     chunk = file.footer.chunk(key.row_group, leaf)
     try:
         meta = file.footer.chunk_metadata(key.row_group, leaf)
-    except FormatError as error:  # encrypted, or in another file: the rest of the file is still worth a look
+    except FormatError as error:  # encrypted, or in another file; the rest of the file can be described
         return ChunkInspection(leaf.name, "unknown", (), 0, 0, 0, notes=(error.message,))
     notes: list[str] = []
     locations, index = file.locations(key), file.column_index(key)
@@ -57,17 +57,19 @@ def inspect_chunk(file: ParquetInput, key: ChunkKey, *, pages: bool) -> ChunkIns
     if low is not None or high is not None:
         objection = bounds_objection(file, leaf, meta)
         if objection:
-            notes.append(f"statistics not trusted: {objection}")
+            notes.append(f"statistics ignored: {objection}")
     if index is not None and not Trust(file.footer, leaf).order_is_known:
-        notes.append("ColumnIndex not trusted: the footer does not say how the column is ordered")
+        notes.append("ColumnIndex ignored: the footer declares no known order for the column")
     bloom = None
     if meta.bloom_filter_offset:
         try:
             bloom = _inspect_bloom(file, meta, look_inside=pages)
         except FormatError as error:
-            notes.append(f"Bloom filter not trusted: {error.message}")
+            notes.append(f"Bloom filter ignored: {error.message}")
     counted = len(locations) if locations is not None else data_page_count(meta.encoding_stats)
-    told_by = None if counted is None else ("offset_index" if locations is not None else "encoding_stats")
+    count_source = (
+        None if counted is None else ("offset_index" if locations is not None else "encoding_stats")
+    )
     listed = _inspect_pages(file, key, leaf, index) if pages else None
     return ChunkInspection(
         column=leaf.name,
@@ -77,13 +79,14 @@ def inspect_chunk(file: ParquetInput, key: ChunkKey, *, pages: bool) -> ChunkIns
         compressed_bytes=meta.total_compressed_size,
         uncompressed_bytes=meta.total_uncompressed_size,
         num_pages=counted,
-        pages_told_by=told_by,
+        num_pages_source=count_source,
         null_count=statistics.null_count,
         min=None if low is None else human_value(leaf, low),
         max=None if high is None else human_value(leaf, high),
         is_min_exact=statistics.is_min_value_exact,
         is_max_exact=statistics.is_max_value_exact,
-        bounds_believed=None if low is None and high is None else objection is None,
+        bounds_trusted=None if low is None and high is None else objection is None,
+        bounds_reason=objection,
         has_column_index=index is not None,
         has_offset_index=locations is not None,
         column_index_bytes=chunk.column_index_length or 0,
@@ -118,20 +121,20 @@ def _geospatial(meta: ColumnMetaData) -> GeospatialInspection | None:
 
 
 def is_readable(chunk: ColumnChunk) -> bool:
-    """Whether a chunk lies in this file and is not encrypted."""
+    """Return whether a chunk is in this file and not encrypted."""
     return chunk.meta_data is not None and chunk.crypto_metadata is None and not chunk.file_path
 
 
 def bounds_objection(file: ParquetInput, leaf: Leaf, meta: ColumnMetaData) -> str | None:
-    """Why a chunk's bounds are not used by scans; None if they are.
+    """Return why scans ignore a chunk's bounds; None if they use them.
 
     Args:
         file: The file.
         leaf: The column.
-        meta: The chunk, whose statistics hold a bound.
+        meta: The chunk, whose statistics have a bound.
     """
     if not leaf.is_flat:
-        return "the column lies in a list or map, so a row has no one value"
+        return "the column is in a list or map, so a row has no single value"
     ordering = leaf_ordering(file, leaf)
     if ordering is None:
         return "the type has no order"
@@ -148,12 +151,12 @@ def bounds_objection(file: ParquetInput, leaf: Leaf, meta: ColumnMetaData) -> st
 
 
 def leaf_ordering(file: ParquetInput, leaf: Leaf) -> Ordering | None:
-    """How the values of a leaf outside of lists and maps compare; None where they do not."""
+    """Return the ordering of a leaf outside of lists and maps; None if it has no order."""
     return file.schema.ordering(leaf)
 
 
 def dictionary_bytes(file: ParquetInput, key: ChunkKey) -> int:
-    """Bytes of a chunk's dictionary page, as far as offsets tell."""
+    """Return the size of a chunk's dictionary page in bytes; 0 if its offset is unknown."""
     leaf = file.footer.leaves[key.leaf]
     meta = file.footer.chunk_metadata(key.row_group, leaf)
     place = dictionary_range(meta, file.locations(key))
@@ -169,7 +172,7 @@ def _pair(statistics: Statistics) -> tuple[bytes | None, bytes | None]:
 def _index_notes(file: ParquetInput, key: ChunkKey, leaf: Leaf) -> list[str]:
     place = f" of {leaf.name}, row group {key.row_group}"
     return [
-        f"{note.index.split(' of ')[0]} not trusted: {note.reason}"
+        f"{note.index.split(' of ')[0]} ignored: {note.reason}"
         for note in file.ignored
         if note.index.endswith(place) or note.index == f"page index of {leaf.name}"
     ]
@@ -218,7 +221,7 @@ def _inspect_bloom(file: ParquetInput, meta: ColumnMetaData, *, look_inside: boo
 
 
 def estimate_bloom(bits: bytes) -> tuple[int, float]:
-    """About how many values a filter holds, and the share of absent values that it lets pass.
+    """Estimate the number of values in a filter, and its false-positive rate.
 
     Example:
         >>> estimate_bloom(bytes(64))
@@ -227,7 +230,7 @@ def estimate_bloom(bits: bytes) -> tuple[int, float]:
     set_bits = np.unpackbits(blocks_of(bits)[..., None].view(np.uint8), axis=-1)
     false_positives = float(set_bits.mean(axis=-1).prod(axis=-1).mean())
     distinct = estimated_distinct(bits)
-    if math.isinf(distinct):  # a full filter: at least so many
+    if math.isinf(distinct):  # for a full filter, a lower limit
         distinct = estimated_distinct(b"\xfe" + bits[1:])
     return round(distinct), false_positives
 

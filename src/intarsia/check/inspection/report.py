@@ -1,4 +1,4 @@
-"""What `intarsia.inspect` returns."""
+"""The result of `intarsia.inspect`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from intarsia.check.inspection.values import json_value
 
 
 def to_json(value: Any) -> Any:
-    """A dataclass, sequence or value as JSON can hold it."""
+    """Convert a dataclass, sequence or value to JSON."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -26,12 +26,12 @@ class LeafInspection:
     """One leaf of the schema.
 
     Attributes:
-        name: Its path, dotted.
+        name: Its dotted path.
         physical_type: Parquet's physical type.
         logical_type: The logical type with its parameters, or None.
         arrow_type: Arrow's type; None for a leaf in a list or map.
-        is_nullable: Whether a row can lack a value.
-        is_repeated: Whether a row can have several.
+        is_nullable: Whether a row can have no value.
+        is_repeated: Whether a row can have several values.
     """
 
     name: str
@@ -44,18 +44,18 @@ class LeafInspection:
 
 @dataclass(frozen=True)
 class PartSizes:
-    """Where a file's bytes are; the sum is the file's length.
+    """The sizes of a file's parts in bytes; their sum is the file's length.
 
     Attributes:
-        data: Data pages (with dictionary pages where nothing tells them apart).
+        data: Data pages (including dictionary pages whose place is unknown).
         dictionary_pages: Dictionary pages.
         column_indexes: ColumnIndexes.
         offset_indexes: OffsetIndexes.
         bloom_filters: Bloom filters.
-        embedded_indexes: Blobs of embedded indexes; payloads in the directory belong to the footer.
-        original_footer: The footer of the file before it was retrofitted, which stays inside.
+        embedded_indexes: Blobs of embedded indexes; inline payloads belong to the footer.
+        original_footer: The footer of the original file, if indexes are attached.
         footer: The footer, its length and the closing magic.
-        other: Magic, padding, and what no footer entry points at.
+        other: Magic, padding and unreferenced bytes.
     """
 
     data: int
@@ -71,19 +71,19 @@ class PartSizes:
 
 @dataclass(frozen=True)
 class PageInspection:
-    """One data page, as the page index describes it.
+    """One data page according to the page index.
 
     Attributes:
         ordinal: Position among the chunk's data pages.
         first_row: Its first row, relative to the row group.
-        rows: Rows in it.
+        rows: Number of rows.
         offset: Byte offset in the file.
-        size_bytes: Bytes, header included.
-        min: Lower bound; None for a page of nulls, or where there is no ColumnIndex.
+        size_bytes: Size including the header.
+        min: Lower bound; None for a page of nulls, or without a ColumnIndex.
         max: Upper bound, likewise.
-        null_count: Nulls, or None where they were not counted.
-        nan_count: NaNs, likewise.
-        is_null_page: Whether it is said to hold nothing but nulls; None without a ColumnIndex.
+        null_count: Number of nulls; None if unknown.
+        nan_count: Number of NaNs; None if unknown.
+        is_null_page: Whether the page contains only nulls; None without a ColumnIndex.
     """
 
     ordinal: int
@@ -104,9 +104,9 @@ class BloomInspection:
 
     Attributes:
         offset: Byte offset of its header.
-        size_bytes: Bytes, header included.
-        distinct_values: About how many values were put in; only with ``pages=True``.
-        false_positives: Share of absent values that it does not deny; only with ``pages=True``.
+        size_bytes: Size including the header.
+        distinct_values: Estimated number of values; only with ``pages=True``.
+        false_positives: Estimated false-positive rate; only with ``pages=True``.
     """
 
     offset: int
@@ -149,30 +149,31 @@ class ChunkInspection:
     """One column of one row group.
 
     Attributes:
-        column: The leaf, dotted.
-        codec: Compression.
-        encodings: Encodings that occur, levels and dictionary included.
-        num_values: Values, nulls included.
-        compressed_bytes: Bytes in the file.
-        uncompressed_bytes: Bytes when decompressed.
-        num_pages: Data pages; None where nothing tells.
-        pages_told_by: ``"offset_index"`` or ``"encoding_stats"``; None where nothing tells.
-        null_count: Nulls by the statistics.
-        min: Lower bound by the statistics.
-        max: Upper bound by the statistics.
-        is_min_exact: Whether the lower bound is said to be a value; None where nothing tells.
-        is_max_exact: Whether the upper bound is.
-        bounds_believed: Whether scans use these bounds; None where there are none.
-        has_column_index: Whether a ColumnIndex is there and believed.
-        has_offset_index: Whether an OffsetIndex is there and believed.
-        column_index_bytes: Bytes of the ColumnIndex.
-        offset_index_bytes: Bytes of the OffsetIndex.
-        boundary_order: ``"unordered"``, ``"ascending"`` or ``"descending"`` by the ColumnIndex.
+        column: The dotted path of the leaf.
+        codec: Compression codec.
+        encodings: Encodings of values, levels and dictionary.
+        num_values: Number of values, including nulls.
+        compressed_bytes: Size in the file.
+        uncompressed_bytes: Size when decompressed.
+        num_pages: Number of data pages; None if unknown.
+        num_pages_source: ``"offset_index"`` or ``"encoding_stats"``; None if the number is unknown.
+        null_count: Number of nulls according to the statistics.
+        min: Lower bound in the statistics.
+        max: Upper bound in the statistics.
+        is_min_exact: Whether the lower bound is declared to be a value; None if not stated.
+        is_max_exact: The same for the upper bound.
+        bounds_trusted: Whether scans use these bounds; None without bounds.
+        bounds_reason: Why scans ignore these bounds; None if they use them, or without bounds.
+        has_column_index: Whether the chunk has a trusted ColumnIndex.
+        has_offset_index: Whether the chunk has a trusted OffsetIndex.
+        column_index_bytes: Size of the ColumnIndex.
+        offset_index_bytes: Size of the OffsetIndex.
+        boundary_order: ``"unordered"``, ``"ascending"`` or ``"descending"`` according to the ColumnIndex.
         bloom_filter: Its Bloom filter.
         sizes: Its size statistics; None if there are none.
         geospatial: Its geospatial statistics; None if there are none.
-        notes: What is there and is not believed, and why.
-        pages: Its pages; only with ``pages=True``, and where there is an OffsetIndex.
+        notes: Metadata that is ignored, and why.
+        pages: Its pages; only with ``pages=True`` and an OffsetIndex.
     """
 
     column: str
@@ -182,13 +183,14 @@ class ChunkInspection:
     compressed_bytes: int
     uncompressed_bytes: int
     num_pages: int | None = None
-    pages_told_by: str | None = None
+    num_pages_source: str | None = None
     null_count: int | None = None
     min: Any = None
     max: Any = None
     is_min_exact: bool | None = None
     is_max_exact: bool | None = None
-    bounds_believed: bool | None = None
+    bounds_trusted: bool | None = None
+    bounds_reason: str | None = None
     has_column_index: bool = False
     has_offset_index: bool = False
     column_index_bytes: int = 0
@@ -207,9 +209,9 @@ class RowGroupInspection:
 
     Attributes:
         ordinal: Its position in the file.
-        num_rows: Its rows.
-        size_bytes: Bytes of its column chunks in the file.
-        sorted_by: Columns that the writer says it is sorted by, with ``" DESC"`` where descending.
+        num_rows: Number of rows.
+        size_bytes: Size of its column chunks in the file.
+        sorted_by: Columns that the writer declares it is sorted by, with ``" DESC"`` if descending.
         columns: Its column chunks.
     """
 
@@ -228,14 +230,14 @@ class EntryInspection:
         name: Its name in the directory.
         kind: Its kind.
         kind_version: The version of the class that wrote it.
-        columns: The columns that it is about, dotted.
-        granularity: How finely it knows the file.
+        columns: The dotted paths of its columns.
+        granularity: The size of its granules.
         parameters: Its parameters.
-        offset: Byte offset of its blob; None if its payload stands in the directory.
-        size_bytes: Bytes of its blob, or of its payload in the directory.
-        is_known: Whether an installed package knows the kind.
-        is_believed: Whether scans use it.
-        reason: Why they do not.
+        offset: Byte offset of its blob; None if its payload is in the directory.
+        size_bytes: Size of its blob, or of its payload in the directory.
+        is_known: Whether an installed package implements the kind.
+        is_trusted: Whether scans use it.
+        reason: Why scans ignore it; None if they use it.
     """
 
     name: str
@@ -247,7 +249,7 @@ class EntryInspection:
     offset: int | None
     size_bytes: int
     is_known: bool
-    is_believed: bool
+    is_trusted: bool
     reason: str | None = None
 
 
@@ -256,13 +258,13 @@ class DirectoryInspection:
     """The directory of embedded indexes.
 
     Attributes:
-        is_believed: Whether it belongs to this file.
-        reason: Why it does not.
-        original_length: Bytes of the file before anything was added; None if the directory is damaged.
-        entries: The embedded indexes, also of a directory that is about another file.
+        is_trusted: Whether it belongs to this file.
+        reason: Why it is ignored; None if it belongs to this file.
+        original_length: Length of the original file; None if the directory is damaged.
+        entries: The embedded indexes, also those of another file's directory.
     """
 
-    is_believed: bool
+    is_trusted: bool
     reason: str | None
     original_length: int | None
     entries: tuple[EntryInspection, ...]
@@ -270,37 +272,37 @@ class DirectoryInspection:
 
 @dataclass(frozen=True)
 class DatafusionInspection:
-    """Distinct values in the form of DataFusion's example, which does not say what column they are of.
+    """Distinct values in the form of DataFusion's example, which does not name their column.
 
     Attributes:
-        offset: Where the footer says that they are.
-        size_bytes: Their bytes, header included; 0 if they are not there.
-        is_believed: Whether they are there.
-        reason: Why not.
+        offset: Byte offset according to the footer.
+        size_bytes: Size including the header; 0 if they cannot be read.
+        is_trusted: Whether they can be read.
+        reason: Why they are ignored; None if they can be read.
     """
 
     offset: int
     size_bytes: int
-    is_believed: bool
+    is_trusted: bool
     reason: str | None = None
 
 
 @dataclass(frozen=True)
 class FileInspection:
-    """What a file's footer and indexes say.
+    """The description of a file by its footer and indexes.
 
     Attributes:
         path: The file.
         size_bytes: Its length.
-        created_by: Who wrote it, by its own words.
-        num_rows: Its rows.
-        sizes: Where the bytes are.
+        created_by: The writer according to the footer; None if not stated.
+        num_rows: Number of rows.
+        sizes: The sizes of its parts.
         schema: The leaves of its schema.
-        key_values: Keys of the footer's key/value metadata, and the bytes of each value.
-        directory: Embedded indexes; None if there are none.
+        key_values: Keys of the footer's key/value metadata, and the size of each value in bytes.
+        directory: The directory of embedded indexes; None if there is none.
         datafusion_index: Distinct values in DataFusion's form; None if there are none.
         row_groups: The row groups.
-        ignored: Indexes that are there and are not believed: name and reason.
+        ignored: Indexes that are ignored: name and reason.
     """
 
     path: str
@@ -316,7 +318,7 @@ class FileInspection:
     ignored: tuple[tuple[str, str], ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON can hold it; binary bounds are hexadecimal, NaN and infinities are text."""
+        """Convert to a JSON object; binary bounds are hexadecimal, NaN and infinities are strings."""
         document: dict[str, Any] = to_json(self)
         document["ignored"] = [{"index": index, "reason": reason} for index, reason in self.ignored]
         return document

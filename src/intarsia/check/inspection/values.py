@@ -1,4 +1,4 @@
-"""Bounds as a file holds them, as values that people read and that JSON can hold."""
+"""Convert stored bounds to values for people and for JSON."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _INT96_BYTES = 12
 
 
 def human_value(leaf: Leaf, raw: bytes) -> Any:
-    """A bound as a Python value: a number, text, ``date``, ``datetime``, ``time``, ``Decimal``, ``UUID``.
+    """Convert a bound to a number, string, ``date``, ``datetime``, ``time``, ``Decimal`` or ``UUID``.
 
-    What a Python type cannot hold (nanoseconds, the year 20000) is a ``numpy.datetime64`` or a number, and
-    bytes that do not fit the type stay bytes: this shows what is there, right or wrong.
+    A value that Python's type cannot represent (nanoseconds, the year 20000) becomes a ``numpy.datetime64``
+    or a number. Bytes that are not a value of the type remain bytes.
 
     Args:
-        leaf: Whose bound it is.
+        leaf: The leaf of the bound.
         raw: The bound's bytes.
     """
     try:
@@ -48,7 +48,7 @@ def human_value(leaf: Leaf, raw: bytes) -> Any:
 
 
 def json_value(value: Any) -> Any:
-    r"""A value of `human_value` as JSON can hold it.
+    r"""Convert a value of `human_value` to JSON.
 
     Example:
         >>> json_value(Decimal("1.50")), json_value(dt.date(2024, 2, 29)), json_value(b"\x00\xff")
@@ -66,13 +66,13 @@ def json_value(value: Any) -> Any:
 
 
 def shown(value: Any, limit: int = 60) -> str:
-    """A value for a message: text quoted, and cut where it is long."""
+    """Format a value for a message; strings are quoted, and long values are cut."""
     text = repr(value) if isinstance(value, str) else str(json_value(value))
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def type_name(leaf: Leaf) -> str | None:
-    """The logical type with its parameters; None where there is none.
+    """Return the logical type with its parameters; None if the leaf has none.
 
     Example:
         >>> from intarsia.format.footer import schema_leaves
