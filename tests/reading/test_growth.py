@@ -93,6 +93,14 @@ def find_nowhere(path):
     assert ia.open(path).scan("id = -1").to_arrow().num_rows == 0
 
 
+def find_everywhere(path):
+    assert ia.open(path).scan("digit < 3 OR digit = 4").to_arrow().num_rows > 0
+
+
+def add_up(path):
+    assert ia.open(path).aggregate({"amount": "sum"}, "digit < 3 OR digit = 4")["amount"]["sum"] > 0
+
+
 def filter_by_column(path):
     assert ia.open(path).scan("c9 = 5", columns=["c7"]).to_arrow().num_rows == 1
 
@@ -108,6 +116,9 @@ def read_all_columns(path):
         (find_one, False, 85),
         (find_one, True, 90),
         (find_nowhere, False, 71),
+        (find_everywhere, False, 172),
+        (find_everywhere, True, 180),
+        (add_up, True, 162),
     ],
 )
 def test_calls_for_each_row_group(files_of_row_groups, run, page_index, most):

@@ -7,7 +7,7 @@ from enum import Enum
 
 import numpy as np
 
-from intarsia.file.metadata import DATA_PAGES, data_page_count
+from intarsia.file.outlines import DATA_PAGES, data_page_count
 from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.page_index import PageLocations
 from intarsia.format.structs import DICTIONARY_ENCODINGS, ColumnMetaData

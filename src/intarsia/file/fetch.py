@@ -30,10 +30,10 @@ class PageCache:
         """Whether some pages of the plan have not been read yet."""
         return any(self._holder(place) is None for place in plan.pages)
 
-    def take_dictionary_count(self) -> int:
-        """Return the number of dictionary pages read since the last call."""
-        count, self._dictionaries = self._dictionaries, 0
-        return count
+    @property
+    def dictionary_count(self) -> int:
+        """Number of dictionary pages read so far."""
+        return self._dictionaries
 
     def fetch(self, plans: Sequence[ChunkPlan]) -> list[FetchedPages]:
         """Fetch data pages and the dictionary pages that they need, together with them if possible."""

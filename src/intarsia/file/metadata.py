@@ -6,26 +6,23 @@ import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from intarsia.errors import FormatError
+from intarsia.file.outlines import ChunkOutlines, outlines_of
 from intarsia.file.schema import FileSchema, file_schema
 from intarsia.file.synthetic import decode_errors, footer_parts
 from intarsia.format.column_paths import with_column_paths
 from intarsia.format.directory import Directory, FoundDirectory, find_directory
 from intarsia.format.footer import Footer, Leaf, parse_footer
 from intarsia.format.page_index import PageLocations
-from intarsia.format.row_groups import encoding_stats
-from intarsia.format.structs import ColumnIndex, PageEncodingStats, PageType
+from intarsia.format.structs import ColumnIndex
 
 _Derived = TypeVar("_Derived")
-
-#: Types of pages that hold values.
-DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 
 #: Memory of parsed structs and of pyarrow's structs, as multiples of the serialized size.
 _PARSED_PER_SERIALIZED = 16
@@ -98,7 +95,7 @@ class FileMetadata:
         self.ignored: list[Ignored] = []
         self._locations: dict[ChunkKey, PageLocations | None] = {}
         self._column_indexes: dict[ChunkKey, ColumnIndex | None] = {}
-        self._data_pages: dict[int, tuple[int | None, ...]] = {}
+        self._outlines: dict[int, ChunkOutlines] = {}
         self._derived: dict[Hashable, Any] = {}
         self._page_index_bytes = 0
         self._wrong_row_groups: frozenset[int] = frozenset()
@@ -163,22 +160,18 @@ class FileMetadata:
         """Leaves by path; of equal paths the first."""
         return self.schema.leaves_by_path
 
-    def data_pages(self, leaves: Sequence[Leaf]) -> list[tuple[int | None, ...]]:
-        """Return the number of data pages of leaves in each row group; None where it is not recorded."""
-        unknown = [leaf.ordinal for leaf in leaves if leaf.ordinal not in self._data_pages]
+    def outlines(self, leaves: Sequence[Leaf]) -> list[ChunkOutlines]:
+        """Return places and counts of the chunks of some leaves, over all row groups."""
+        unknown = [leaf for leaf in leaves if leaf.ordinal not in self._outlines]
         if unknown:
-            groups = self.footer.metadata.row_groups
-            counts = [data_page_counts(encoding_stats(group.columns, unknown)) for group in groups]
-            by_leaf = list(zip(*counts, strict=True)) if groups else [()] * len(unknown)
-            self._data_pages |= zip(unknown, by_leaf, strict=True)
-        return [self._data_pages[leaf.ordinal] for leaf in leaves]
+            ordinals = [leaf.ordinal for leaf in unknown]
+            self._outlines |= zip(ordinals, outlines_of(self.footer, unknown), strict=True)
+        return [self._outlines[leaf.ordinal] for leaf in leaves]
 
     def total_data_pages(self, leaves: Sequence[Leaf]) -> list[int | None]:
         """Return the number of data pages of leaves in the whole file; None where it is not recorded."""
-        return [
-            self.derived(("total data pages", leaf.ordinal), partial(_sum_of_known, counts))
-            for leaf, counts in zip(leaves, self.data_pages(leaves), strict=True)
-        ]
+        counts = [outlines.data_pages for outlines in self.outlines(leaves)]
+        return [int(of_leaf.sum()) if (of_leaf >= 0).all() else None for of_leaf in counts]
 
     # --- the directory -----------------------------------------------------------------------------
 
@@ -262,26 +255,3 @@ class FileMetadata:
     def column_index(self, key: ChunkKey) -> ColumnIndex | None:
         """Return the column index of a chunk; None if it is not loaded or not trusted."""
         return self._column_indexes.get(key)
-
-
-def data_page_counts(chunks: Sequence[Sequence[PageEncodingStats] | None]) -> list[int | None]:
-    """Return the number of data pages of chunks by their ``encoding_stats``; None where these are missing."""
-    counts: list[int | None] = []
-    for stats in chunks:
-        count = 0
-        for stat in stats or ():
-            if stat.page_type in DATA_PAGES:
-                count += stat.count
-        counts.append(count if stats else None)
-    return counts
-
-
-def data_page_count(encoding_stats: Sequence[PageEncodingStats] | None) -> int | None:
-    """Return the number of data pages of a chunk by its ``encoding_stats``; None if these are missing."""
-    return data_page_counts([encoding_stats])[0]
-
-
-def _sum_of_known(counts: Sequence[int | None]) -> int | None:
-    """The sum; None if a number is unknown."""
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None

@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from intarsia.errors import CorruptFileError
+from intarsia.file.outlines import DATA_PAGES
+from intarsia.format import thrift
 from intarsia.format.page_header import Page, parse_page
+from intarsia.format.structs import OutlineOfPage
 
 
 def iter_pages(chunk: bytes, num_values: int | None = None) -> Iterator[Page]:
@@ -46,6 +49,38 @@ def walk_pages(chunk: bytes, num_values: int | None = None) -> list[Page]:
             struct="PageHeader",
         )
     return pages
+
+
+def check_value_counts(data: bytes, chunks: Sequence[Sequence[int]], num_values: Sequence[int]) -> None:
+    """Compare the values in complete column chunks with the numbers that are expected.
+
+    Args:
+        data: The bytes of the chunks, which may have others between them.
+        chunks: Start and end of each chunk in ``data``.
+        num_values: Expected values of each chunk, nulls included; bytes after them are padding.
+
+    Raises:
+        CorruptFileError: If a page is damaged, or a chunk does not hold that many values.
+    """
+    parse_at = thrift.struct_parser(OutlineOfPage, data)
+    for (start, stop), expected in zip(chunks, num_values, strict=True):
+        position, found = start, 0
+        while position < stop and found < expected:
+            page, body_start = parse_at(position)
+            header = page.data_page_header or page.data_page_header_v2
+            if header is not None and page.type in DATA_PAGES:
+                found += header.num_values
+            position = body_start + page.compressed_page_size
+            if not body_start <= position <= stop:
+                raise CorruptFileError(
+                    f"the page claims {page.compressed_page_size} bytes, {stop - body_start} are there",
+                    offset=start,
+                    struct="PageHeader",
+                )
+        if found != expected:
+            raise CorruptFileError(
+                f"the data pages hold {found} values, the footer counts {expected}", struct="PageHeader"
+            )
 
 
 def data_pages_at(data: bytes, starts: Sequence[int]) -> list[Page]:

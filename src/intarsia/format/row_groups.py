@@ -15,8 +15,7 @@ from intarsia.format import thrift
 from intarsia.format.structs import (
     ColumnChunk,
     FileMetaData,
-    PageCountsOfChunk,
-    PageEncodingStats,
+    OutlineOfChunk,
     RowGroup,
     RowGroupTotals,
     SchemaElement,
@@ -89,17 +88,16 @@ class ColumnChunks(Sequence[ColumnChunk]):
 
     __hash__ = None  # type: ignore[assignment]  # like a list
 
-    def encoding_stats(self, ordinals: Sequence[int]) -> list[Sequence[PageEncodingStats] | None]:
-        """Return the ``encoding_stats`` of chunks, given by ordinal, without parsing the chunks."""
+    def outlines(self, ordinals: Sequence[int]) -> list[OutlineOfChunk]:
+        """Return the places and counts of chunks, given by ordinal, without parsing the chunks."""
         edges = self._edges_up_to(max(ordinals, default=0))
         try:
-            found = thrift.parse_structs_at(
-                PageCountsOfChunk, self._footer.raw, [edges[ordinal] for ordinal in ordinals]
+            return thrift.parse_structs_at(
+                OutlineOfChunk, self._footer.raw, [edges[ordinal] for ordinal in ordinals]
             )
         except CorruptFileError as error:
             error.offset = self._footer.start + (error.offset or 0)
             raise
-        return [chunk.meta_data and chunk.meta_data.encoding_stats for chunk in found]
 
     def _edges_up_to(self, ordinal: int) -> list[int]:
         """Return the offsets of at least the chunks up to ``ordinal``, without skipping over all others."""
@@ -123,14 +121,13 @@ class ColumnChunks(Sequence[ColumnChunk]):
         return chunk
 
 
-def encoding_stats(
+def chunk_outlines(
     columns: Sequence[ColumnChunk], ordinals: Sequence[int]
-) -> list[Sequence[PageEncodingStats] | None]:
-    """Return the ``encoding_stats`` of some chunks of a row group, given by ordinal."""
+) -> Sequence[OutlineOfChunk | ColumnChunk]:
+    """Return the places and counts of some chunks of a row group, given by ordinal."""
     if isinstance(columns, ColumnChunks):
-        return columns.encoding_stats(ordinals)
-    found = [columns[ordinal].meta_data for ordinal in ordinals]
-    return [meta and meta.encoding_stats for meta in found]
+        return columns.outlines(ordinals)
+    return [columns[ordinal] for ordinal in ordinals]
 
 
 def parse_file_metadata(footer: FooterBytes) -> FileMetaData:

@@ -374,17 +374,25 @@ class ColumnChunk(NamedTuple):
 
 
 @declared
-class PageCountsOfMetaData(NamedTuple):
-    """The fields of `ColumnMetaData` with the number of pages."""
+class OutlineOfMetaData(NamedTuple):
+    """The fields of a `ColumnMetaData` that are about places and counts."""
 
+    num_values: Annotated[int | None, _i64(5)] = None
+    total_uncompressed_size: Annotated[int | None, _i64(6)] = None
+    total_compressed_size: Annotated[int | None, _i64(7)] = None
+    data_page_offset: Annotated[int | None, _i64(9)] = None
+    dictionary_page_offset: Annotated[int | None, _i64(11)] = None
     encoding_stats: Annotated[list[PageEncodingStats] | None, _list(13, PageEncodingStats)] = None
 
 
 @declared
-class PageCountsOfChunk(NamedTuple):
-    """The fields of `ColumnChunk` with the number of pages."""
+class OutlineOfChunk(NamedTuple):
+    """The fields of a `ColumnChunk` that are about places and counts."""
 
-    meta_data: Annotated[PageCountsOfMetaData | None, _struct(3, PageCountsOfMetaData)] = None
+    file_path: Annotated[bytes | None, _binary(1)] = None
+    meta_data: Annotated[OutlineOfMetaData | None, _struct(3, OutlineOfMetaData)] = None
+    offset_index_offset: Annotated[int | None, _i64(4)] = None
+    crypto_metadata: Annotated[Empty | None, _struct(8, Empty)] = None
 
 
 @declared
@@ -478,6 +486,23 @@ class PageHeader(NamedTuple):
     dictionary_page_header: Annotated[DictionaryPageHeader | None, _struct(7, DictionaryPageHeader)] = None
     data_page_header_v2: Annotated[DataPageHeaderV2 | None, _struct(8, DataPageHeaderV2)] = None
     crc: Annotated[int | None, _i32(4)] = None
+
+
+@declared
+class ValuesOfDataPage(NamedTuple):
+    """A `DataPageHeader` or `DataPageHeaderV2` without all but the number of values."""
+
+    num_values: Annotated[int, _i32(1)]
+
+
+@declared
+class OutlineOfPage(NamedTuple):
+    """The fields of a `PageHeader` that are about sizes and counts."""
+
+    type: Annotated[int, _i32(1)]
+    compressed_page_size: Annotated[int, _i32(3)]
+    data_page_header: Annotated[ValuesOfDataPage | None, _struct(5, ValuesOfDataPage)] = None
+    data_page_header_v2: Annotated[ValuesOfDataPage | None, _struct(8, ValuesOfDataPage)] = None
 
 
 # --- indexes ---------------------------------------------------------------------------------------

@@ -81,6 +81,21 @@ def parse_structs_at(cls: type[S], data: bytes, offsets: Sequence[int]) -> list[
     return values
 
 
+def struct_parser(cls: type[S], data: bytes) -> Callable[[int], tuple[S, int]]:
+    """`parse` for many structs in the same bytes, given the offset of each."""
+    source, buffer = _source(data, 0)
+    decode, how = fastbinary.decode_compact, [cls, cls.thrift_spec]  # type: ignore[attr-defined]
+
+    def parse_at(offset: int) -> tuple[S, int]:
+        buffer.seek(offset)
+        try:
+            return decode(None, source, how), buffer.tell()
+        except _DECODE_ERRORS as error:
+            raise _refusal(cls.__name__, error, offset) from error
+
+    return parse_at
+
+
 def struct_edges(data: bytes, offset: int, count: int) -> list[int]:
     """Find the edges of consecutive structs without parsing their fields.
 

@@ -16,7 +16,7 @@ from intarsia.format.page_index import PageLocations
 from intarsia.format.structs import BoundaryOrder, ColumnIndex
 from intarsia.indexes.calling import evaluate_conditions
 from intarsia.indexes.proof import Cost, Stakes, Verdict, Wanted
-from intarsia.indexes.statistics import bounds_of_keys
+from intarsia.indexes.statistics import RowGroupStatistics, bounds_of_keys
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, boundary_order, certainly_matches, might_match
 from intarsia.rows.ordering import Ordering
@@ -48,12 +48,19 @@ class ColumnIndexes:
         self._columns: dict[int, _Pages | None] = {}
 
     def reach(self, condition: Condition) -> Bools | None:
-        """Return the row groups in which the condition's column has a ColumnIndex."""
+        """Return the row groups whose ColumnIndex could exclude more than their statistics."""
         leaf = self._leaf(condition)
         if leaf is None or not Trust(self._file.footer, leaf).order_is_known:
             return None
         if leaf.ordinal not in self._reach:
-            self._reach[leaf.ordinal] = self._file.has_column_indexes(leaf)
+            reach = self._file.has_column_indexes(leaf)
+            if reach.any():
+                (outlines,) = self._file.metadata.outlines([leaf])
+                bounds = RowGroupStatistics(self._file).bounds(condition)
+                if bounds is not None:  # where they are complete, they say the same of a single page
+                    complete = bounds.known & (bounds.null_counts >= 0) & (bounds.nan_counts >= 0)
+                    reach &= ~(complete & (outlines.data_pages == 1))
+            self._reach[leaf.ordinal] = reach
         return self._reach[leaf.ordinal]
 
     def cost(self, wanted: Wanted) -> Cost:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.file import ParquetInput
@@ -121,32 +122,37 @@ class FileQuery:
             yield group, rows.clip(start, stop).shift(-start)
 
     @cached_property
-    def _group_bytes(self) -> dict[int, int]:
-        """Bytes of `leaves` in the row groups that were looked at so far."""
-        return {}
+    def _group_bytes(self) -> npt.NDArray[np.int64]:
+        """Bytes of `leaves` in each row group; a negative number where a chunk cannot be read."""
+        edges = self.file.footer.row_group_starts
+        total, is_sound = np.zeros(len(edges) - 1, dtype=np.int64), np.ones(len(edges) - 1, dtype=bool)
+        for outlines in self.file.metadata.outlines(self.leaves):
+            total += outlines.stops - outlines.starts
+            is_sound &= outlines.is_sound
+        return np.where(is_sound, total, -1)
 
     def estimated_bytes(self, rows: RowSelection) -> int:
-        """About how many bytes reading some rows takes: their share of each chunk."""
+        """About how many bytes reading some rows takes: their share of each chunk.
+
+        Raises:
+            UnsupportedFeatureError: If a column is encrypted or lies in another file.
+            CorruptFileError: If a chunk lies outside the file.
+        """
         if rows.is_empty:
             return 0
         footer, known = self.file.footer, self._group_bytes
         counts = rows.count_between(footer.row_group_starts)
-        total = 0.0
-        for group in np.flatnonzero(counts).tolist():
-            if group not in known:
-                known[group] = sum(
-                    footer.chunk_metadata(group, leaf).total_compressed_size for leaf in self.leaves
-                )
-            total += known[group] * int(counts[group]) / max(1, footer.metadata.row_groups[group].num_rows)
-        return int(total)
+        for group in np.flatnonzero((counts > 0) & (known < 0)).tolist():
+            for leaf in self.leaves:
+                footer.chunk_metadata(group, leaf)
+        shares = counts / np.maximum(1, np.diff(footer.row_group_starts))
+        return int((np.maximum(known, 0) * shares).sum())
 
     def column_bytes(self, path: Path) -> int:
         """Bytes of a column in the whole file; 0 for one that has a constant value."""
-        return sum(
-            self.file.footer.chunk_metadata(group, leaf).total_compressed_size
-            for leaf in leaves_under(self.file, [path])
-            for group in range(self.num_row_groups)
-        )
+        leaves = leaves_under(self.file, [path])
+        sizes = [outlines.stops - outlines.starts for outlines in self.file.metadata.outlines(leaves)]
+        return int(sum(of_leaf.sum() for of_leaf in sizes))
 
 
 def leaves_under(file: ParquetInput, paths: Sequence[Path]) -> list[Leaf]:

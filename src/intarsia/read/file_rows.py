@@ -6,7 +6,7 @@ its columns are read first, and those of the other conditions only where rows ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,7 +26,8 @@ from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import rows_without_columns
 from intarsia.read.retry import WrongPageIndexError, retry_without_wrong_index
-from intarsia.read.row_group import RowGroupReader, select_columns
+from intarsia.read.row_group import RowGroupColumns, RowReader, select_columns
+from intarsia.read.row_group_run import RowGroupRuns, Run, RunColumns
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import SourceFile
 
@@ -58,16 +59,22 @@ def read_rows(query: FileQuery, plan: FilePlan, limit: int | None = None) -> Ite
     if query.predicate is None and limit is not None:
         candidates = candidates.head(limit)
     reader = FileReader(query, plan)
+
+    def read_one(group: int, wanted: RowSelection) -> Piece:
+        return retry_without_wrong_index(query.file, partial(reader.read_anew, group, wanted))
+
     left = limit
-    for group, wanted in query.row_groups(candidates):
-        if left == 0:
-            return
-        piece = retry_without_wrong_index(query.file, partial(reader.read_anew, group, wanted))
-        if left is not None:
-            rows = own_rows(piece.rows.slice(0, min(left, piece.rows.num_rows)))
-            piece = Piece(rows, replace(piece.counts, rows_matched=rows.num_rows))
-            left -= rows.num_rows
-        yield piece
+    runs = RowGroupRuns(query, plan, candidates)
+    position = 0
+    while position < len(runs.groups) and left != 0:
+        run = runs.run_at(position, left)
+        for piece in reader.read_run(run, candidates, read_one):
+            if left is not None:
+                rows = own_rows(piece.rows.slice(0, min(left, piece.rows.num_rows)))
+                piece = Piece(rows, replace(piece.counts, rows_matched=rows.num_rows))
+                left -= rows.num_rows
+            yield piece
+        position += len(run.groups)
 
 
 def read_known_rows(query: FileQuery, plan: FilePlan, rows: RowSelection) -> Iterator[Piece]:
@@ -83,8 +90,14 @@ def read_known_rows(query: FileQuery, plan: FilePlan, rows: RowSelection) -> Ite
             be wrong as well.
     """
     reader = FileReader(query, plan)
-    for group, wanted in query.row_groups(plan.candidates & rows):
-        yield reader.read(group, wanted)
+    wanted = plan.candidates & rows
+    runs = RowGroupRuns(query, plan, wanted)
+    position = 0
+    while position < len(runs.groups):
+        run = runs.run_at(position)
+        yield from reader.read_run(run, wanted, reader.read)
+        reader.refuse_outdated(run.groups)
+        position += len(run.groups)
 
 
 class FileReader:
@@ -111,14 +124,12 @@ class FileReader:
             WrongPageIndexError: If the page index of this row group is wrong, or has proved wrong since the
                 plan was made, perhaps to another scan in another thread: then other rows might match.
         """
-        query = self._query
         is_proven = self._is_proven(group, wanted)
         if wanted.num_rows == self._num_rows(group) and is_proven:
             return self.read_whole(group)
         stages = () if is_proven else self._plan.stages
-        rows, counts = RowGroupReader(query, self._plan, self._decoder, group).read(wanted, stages)
-        if self._is_outdated(group):
-            raise WrongPageIndexError(group, "it proved wrong while it was used")
+        rows, counts = self._row_reader(group).read(wanted, stages)
+        self.refuse_outdated([group])
         return Piece(rows, counts)
 
     def read_anew(self, group: int, wanted: RowSelection) -> Piece:
@@ -128,8 +139,49 @@ class FileReader:
         everything = RowSelection.all(self._num_rows(group))
         if self._query.predicate is None:
             return self.read_whole(group)
-        reader = RowGroupReader(self._query, self._plan, self._decoder, group)
-        return Piece(*reader.read(everything, self._plan.stages))
+        return Piece(*self._row_reader(group).read(everything, self._plan.stages))
+
+    def read_run(
+        self, run: Run, rows: RowSelection, read_one: Callable[[int, RowSelection], Piece]
+    ) -> Iterator[Piece]:
+        """The rows of a run of row groups that match, in one piece if nothing in the run is damaged.
+
+        Args:
+            run: The run.
+            rows: The rows that might match.
+            read_one: Reads one of the row groups, given its ordinal and the rows relative to it; its errors
+                name the column and the place.
+        """
+        together = self._read_together(run) if len(run.groups) > 1 else None
+        if together is not None:
+            yield together
+            return
+        edges = self._query.file.footer.row_group_starts
+        for group in run.groups:
+            start, stop = int(edges[group]), int(edges[group + 1])
+            yield read_one(group, rows.clip(start, stop).shift(-start))
+
+    def _read_together(self, run: Run) -> Piece | None:
+        """The rows of a run that match; None if something in it is damaged."""
+        columns = RunColumns(self._query, run.groups)
+        stages = () if run.is_proven else self._plan.stages
+        try:
+            return Piece(*RowReader(self._query, columns).read(RowSelection.all(columns.num_rows), stages))
+        except FormatError:
+            return None
+
+    def refuse_outdated(self, groups: Sequence[int]) -> None:
+        """Refuse an answer if the page index of a row group has proved wrong since the plan was made.
+
+        Raises:
+            WrongPageIndexError: If it has.
+        """
+        for group in groups:
+            if self._is_outdated(group):
+                raise WrongPageIndexError(group, "it proved wrong while it was used")
+
+    def _row_reader(self, group: int) -> RowReader:
+        return RowReader(self._query, RowGroupColumns(self._query, self._plan, self._decoder, group))
 
     def _is_outdated(self, group: int) -> bool:
         return group in self._query.file.metadata.wrong_row_groups - self._plan.wrong_row_groups
@@ -148,15 +200,15 @@ class FileReader:
         if proven.is_empty or not self._query.output_leaves:
             return False
         first = int(self._query.file.footer.row_group_starts[group])
-        return (wanted.shift(first) - proven).is_empty
+        return (wanted.shift(first) - proven.clip(first, first + self._num_rows(group))).is_empty
 
     def read_whole(self, group: int) -> Piece:
         """All rows of a row group, read by pyarrow through the counted source."""
         query, num_rows = self._query, self._num_rows(group)
-        recorded = query.file.metadata.data_pages(query.output_leaves)
+        outlines = query.file.metadata.outlines(query.output_leaves)
         pages = {
-            leaf.name: of_leaf[group] or 0
-            for leaf, of_leaf in zip(query.output_leaves, recorded, strict=True)
+            leaf.name: max(0, int(of_leaf.data_pages[group]))
+            for leaf, of_leaf in zip(query.output_leaves, outlines, strict=True)
         }
         counts = ReadCounts(row_groups=1, pages=pages, rows_candidate=num_rows, rows_matched=num_rows)
         if not query.output_leaves:

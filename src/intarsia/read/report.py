@@ -248,11 +248,15 @@ def _add_step(entry: PrunedBy, file: ParquetInput, leaves: Sequence[Leaf], step:
     narrowed = np.flatnonzero(before != after)
     # of most row groups no row is left of all: these need no look at single pages
     is_whole = (before == np.diff(edges)) & (after == 0)
-    whole, others = narrowed[is_whole[narrowed]].tolist(), narrowed[~is_whole[narrowed]].tolist()
-    for leaf, recorded in zip(leaves, file.metadata.data_pages(leaves), strict=True):
-        entry.pages += sum([recorded[group] or _num_pages(file, group, leaf) for group in whole])
+    whole, others = narrowed[is_whole[narrowed]], narrowed[~is_whole[narrowed]].tolist()
+    for leaf, outlines in zip(leaves, file.metadata.outlines(leaves), strict=True):
+        recorded = outlines.data_pages
+        unrecorded = whole[recorded[whole] <= 0].tolist()
+        entry.pages += int(np.maximum(recorded[whole], 0).sum())
+        entry.pages += sum([_num_pages(file, group, leaf) for group in unrecorded])
         for group in others:
-            entry.pages += _pages_skipped(file, group, leaf, step, recorded[group], bool(after[group]))
+            known = int(recorded[group]) if recorded[group] >= 0 else None
+            entry.pages += _pages_skipped(file, group, leaf, step, known, bool(after[group]))
 
 
 def _num_pages(file: ParquetInput, group: int, leaf: Leaf) -> int:

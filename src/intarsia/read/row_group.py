@@ -1,8 +1,10 @@
-"""Selected rows of one row group, in phases: the columns of each condition, then the other columns."""
+"""Selected rows, read in phases: the columns of each condition, then the other columns."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -24,46 +26,42 @@ from intarsia.read.retry import WrongPageIndexError
 from intarsia.rows.selection import RowSelection
 
 
-class RowGroupReader:
-    """Reads selected rows of one row group, once.
+class DecodedColumns(Protocol):
+    """Decodes rows of some columns, of one row group or of several that are read as one."""
+
+    def decode(self, leaves: list[Leaf], rows: RowSelection) -> dict[int, pa.ChunkedArray]:
+        """Some rows of the top-level fields of some leaves, reduced to these; by ordinal of the field."""
+        ...
+
+    def counts(self) -> ReadCounts:
+        """What was read so far."""
+        ...
+
+
+class RowReader:
+    """Reads selected rows, once.
 
     Args:
         query: The query.
-        plan: Which rows might match.
-        decoder: Decodes pages of the file.
-        group: Ordinal of the row group.
+        columns: Decodes the columns.
     """
 
-    def __init__(self, query: FileQuery, plan: FilePlan, decoder: PageDecoder, group: int) -> None:
+    def __init__(self, query: FileQuery, columns: DecodedColumns) -> None:
         self._query = query
-        self._decoder = decoder
-        self._group = group
-        self._pages = PageCache(query.file, plan.dictionary_pages)
-        self._pages_read = dict.fromkeys((leaf.name for leaf in query.leaves), 0)
-        self._index_bytes = 0
+        self._columns = columns
 
     def read(self, wanted: RowSelection, stages: Sequence[Bound]) -> tuple[pa.Table, ReadCounts]:
         """Read the rows that match.
 
         Args:
-            wanted: The rows that might match, relative to the row group.
+            wanted: The rows that might match, as `DecodedColumns` numbers them.
             stages: What they have to meet, part by part; nothing where they are known to match.
 
         Raises:
             WrongPageIndexError: If pages do not hold the rows that the page index says.
         """
-        try:
-            rows = own_rows(self._read(wanted, stages))
-        except PageIndexMismatchError as error:
-            raise WrongPageIndexError(self._group, str(error)) from error
-        counts = ReadCounts(
-            row_groups=1,
-            pages=self._pages_read,
-            dictionary_pages=self._pages.take_dictionary_count(),
-            rows_candidate=wanted.num_rows,
-            rows_matched=rows.num_rows,
-            index_bytes=self._index_bytes,
-        )
+        rows = own_rows(self._read(wanted, stages))
+        counts = replace(self._columns.counts(), rows_candidate=wanted.num_rows, rows_matched=rows.num_rows)
         return rows, counts
 
     def _read(self, wanted: RowSelection, stages: Sequence[Bound]) -> pa.Table:
@@ -85,7 +83,7 @@ class RowGroupReader:
         missing = leaves_under(
             query.file, [column.path for column in query.columns if column.path not in reused]
         )
-        decoded = self._decode(missing, rows) if missing else {}
+        decoded = self._columns.decode(missing, rows) if missing else {}
         return select_columns(query, decoded, rows.num_rows, reused)
 
     def _predicate_columns(self, paths: Set[Path], rows: RowSelection) -> dict[Path, pa.ChunkedArray]:
@@ -93,7 +91,7 @@ class RowGroupReader:
         asked = [path for path in self._query.predicate_paths if path in paths]
         if not asked:
             return {}
-        found = self._decode(leaves_under(self._query.file, asked), rows)
+        found = self._columns.decode(leaves_under(self._query.file, asked), rows)
         return {path: _field(self._query, found, path) for path in asked}
 
     def _as_compared(self, path: Path, column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -109,7 +107,31 @@ class RowGroupReader:
         paths = predicate.paths() if predicate is not None else frozenset()
         return {path: pa.repeat(constants[path], num_rows) for path in paths if path in constants}
 
-    def _decode(self, leaves: list[Leaf], rows: RowSelection) -> dict[int, pa.ChunkedArray]:
+
+class RowGroupColumns:
+    """The columns of one row group, of which only the pages are read that hold wanted rows.
+
+    Args:
+        query: The query.
+        plan: Which rows might match.
+        decoder: Decodes pages of the file.
+        group: Ordinal of the row group.
+    """
+
+    def __init__(self, query: FileQuery, plan: FilePlan, decoder: PageDecoder, group: int) -> None:
+        self._query = query
+        self._decoder = decoder
+        self._group = group
+        self._pages = PageCache(query.file, plan.dictionary_pages)
+        self._pages_read = dict.fromkeys((leaf.name for leaf in query.leaves), 0)
+        self._index_bytes = 0
+
+    def decode(self, leaves: list[Leaf], rows: RowSelection) -> dict[int, pa.ChunkedArray]:
+        """See `DecodedColumns`; rows are relative to the row group.
+
+        Raises:
+            WrongPageIndexError: If pages do not hold the rows that the page index says.
+        """
         file = self._query.file
         before = file.source.counts.bytes
         plans = plan_chunks(self._query, self._group, leaves, rows)
@@ -121,9 +143,21 @@ class RowGroupReader:
             for plan in plans:
                 if plan.whole:
                     check_claims(file, self._group, plan.leaf)
-        chunks = self._pages.fetch(plans)
-        with file.named_errors():
-            return self._decoder.decode(chunks, rows)
+        try:
+            chunks = self._pages.fetch(plans)
+            with file.named_errors():
+                return self._decoder.decode(chunks, rows)
+        except PageIndexMismatchError as error:
+            raise WrongPageIndexError(self._group, str(error)) from error
+
+    def counts(self) -> ReadCounts:
+        """See `DecodedColumns`."""
+        return ReadCounts(
+            row_groups=1,
+            pages=self._pages_read,
+            dictionary_pages=self._pages.dictionary_count,
+            index_bytes=self._index_bytes,
+        )
 
 
 def select_columns(

@@ -5,6 +5,7 @@ from intarsia.storage.local import LocalFile, local_path
 from intarsia.storage.objects import MAX_CONCURRENT_REQUESTS, ObjectIdentity, ObjectStoreFile, find_store
 from intarsia.storage.ranges import ByteRange, coalesce
 from intarsia.storage.source import ByteSource, CountedSource, IoCounts, MemorySource, SourceFile
+from intarsia.storage.sparse import SparseBytes
 
 __all__ = [
     "MAX_CONCURRENT_REQUESTS",
@@ -18,6 +19,7 @@ __all__ = [
     "ObjectIdentity",
     "ObjectStoreFile",
     "SourceFile",
+    "SparseBytes",
     "coalesce",
     "find_store",
     "local_path",

@@ -151,10 +151,22 @@ class CountedSource:
         self._source.close()
 
 
+class ReadableBytes(Protocol):
+    """Bytes of which any range can be read."""
+
+    def size(self) -> int:
+        """Length in bytes."""
+        ...
+
+    def read(self, start: int, stop: int) -> bytes:
+        """The bytes of one range."""
+        ...
+
+
 class SourceFile(io.RawIOBase):
     """A counted source as a Python file object, for libraries that seek and read by themselves."""
 
-    def __init__(self, source: CountedSource) -> None:
+    def __init__(self, source: ReadableBytes) -> None:
         super().__init__()
         self._source = source
         self._position = 0

@@ -18,7 +18,7 @@ from intarsia.check.inspection.values import human_value
 from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.chunk_plan import dictionary_range
-from intarsia.file.metadata import data_page_count
+from intarsia.file.outlines import data_page_count
 from intarsia.file.trust import Trust
 from intarsia.format.bloom import FilterPlace, blocks_of, estimated_distinct
 from intarsia.format.footer import Leaf

@@ -1,0 +1,129 @@
+"""Places and counts of a column's chunks as arrays over the row groups, so that many are judged at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from intarsia.format.footer import Footer, Leaf
+from intarsia.format.row_groups import chunk_outlines
+from intarsia.format.structs import ColumnChunk, OutlineOfChunk, PageEncodingStats, PageType
+
+Bools = npt.NDArray[np.bool_]
+Int64s = npt.NDArray[np.int64]
+
+#: Types of pages that hold values.
+DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
+
+#: Stands for a number of pages that the writer did not record.
+UNKNOWN = -1
+
+
+@dataclass(frozen=True)
+class ChunkOutlines:
+    """The chunks of one leaf, in arrays with one value for each row group.
+
+    Attributes:
+        is_sound: Whether the chunk lies in this file, is not encrypted, and its places and counts are
+            possible. If not, only the numbers of pages are used; `Footer.chunk_metadata` raises the error.
+        starts: Offset of the chunk in bytes.
+        stops: Offset of its end.
+        num_values: Values, nulls included.
+        uncompressed_bytes: Bytes of its pages before compression.
+        data_pages: Number of data pages, `UNKNOWN` if the writer did not record it.
+        dictionary_pages: Number of dictionary pages, likewise.
+        has_offset_index: Whether the footer has the place of an OffsetIndex.
+    """
+
+    is_sound: Bools
+    starts: Int64s
+    stops: Int64s
+    num_values: Int64s
+    uncompressed_bytes: Int64s
+    data_pages: Int64s
+    dictionary_pages: Int64s
+    has_offset_index: Bools
+
+
+def outlines_of(footer: Footer, leaves: Sequence[Leaf]) -> list[ChunkOutlines]:
+    """The chunks of some leaves in all row groups of a file.
+
+    Args:
+        footer: The footer.
+        leaves: The leaves.
+    """
+    groups = footer.metadata.row_groups
+    ordinals = [leaf.ordinal for leaf in leaves]
+    rows = [_row(chunk) for group in groups for chunk in chunk_outlines(group.columns, ordinals)]
+    table = np.array(rows, dtype=np.int64).reshape(len(groups), len(leaves), len(_UNSOUND))
+    return [_outlines(table[:, place].T, footer.file_length) for place in range(len(leaves))]
+
+
+#: Start, end, values, bytes before compression, data pages, dictionary pages, whether it has an OffsetIndex.
+_UNSOUND = (-1, -1, -1, -1, UNKNOWN, UNKNOWN, 0)
+
+
+def _row(chunk: OutlineOfChunk | ColumnChunk) -> tuple[int, ...]:
+    meta = chunk.meta_data
+    if meta is None:
+        return _UNSOUND
+    data_pages, dictionary_pages = _page_counts(meta.encoding_stats)
+    start, size = meta.data_page_offset, meta.total_compressed_size
+    if (
+        start is None
+        or size is None
+        or meta.num_values is None
+        or meta.total_uncompressed_size is None
+        or chunk.file_path
+        or chunk.crypto_metadata is not None
+        or abs(start) + abs(size) >= 1 << 62
+    ):
+        return (*_UNSOUND[:4], data_pages, dictionary_pages, 0)
+    dictionary = meta.dictionary_page_offset
+    if dictionary is not None and 0 < dictionary < start:
+        start = dictionary
+    return (
+        start,
+        start + size,
+        meta.num_values,
+        meta.total_uncompressed_size,
+        data_pages,
+        dictionary_pages,
+        bool(chunk.offset_index_offset),
+    )
+
+
+def _page_counts(encoding_stats: Sequence[PageEncodingStats] | None) -> tuple[int, int]:
+    if not encoding_stats:
+        return UNKNOWN, UNKNOWN
+    data_pages = dictionary_pages = 0
+    for stat in encoding_stats:
+        if stat.page_type in DATA_PAGES:
+            data_pages += stat.count
+        elif stat.page_type == PageType.DICTIONARY_PAGE:
+            dictionary_pages += stat.count
+    return data_pages, dictionary_pages
+
+
+def data_page_count(encoding_stats: Sequence[PageEncodingStats] | None) -> int | None:
+    """Data pages of a chunk by its ``encoding_stats``; None where the writer left them out."""
+    return _page_counts(encoding_stats)[0] if encoding_stats else None
+
+
+def _outlines(columns: Int64s, file_length: int) -> ChunkOutlines:
+    starts, stops, num_values, uncompressed_bytes, data_pages, dictionary_pages, has_offset_index = columns
+    is_sound = (starts >= 0) & (starts <= stops) & (stops <= file_length)
+    is_sound &= (num_values >= 0) & (uncompressed_bytes >= 0)
+    return ChunkOutlines(
+        is_sound,
+        starts,
+        stops,
+        num_values,
+        uncompressed_bytes,
+        data_pages,
+        dictionary_pages,
+        has_offset_index.astype(bool),
+    )

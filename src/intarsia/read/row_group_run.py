@@ -1,0 +1,253 @@
+"""Runs of small row groups that are read as one.
+
+Planning and decoding a row group costs about a millisecond, however small it is. Files of streaming writers
+may have thousands of small ones, so pyarrow decodes up to a few megabytes of them in one call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from intarsia.errors import CorruptFileError
+from intarsia.file.decode import take_rows
+from intarsia.file.outlines import ChunkOutlines
+from intarsia.file.pages import check_value_counts
+from intarsia.file.synthetic import decode_errors
+from intarsia.format.footer import Leaf
+from intarsia.read.counts import ReadCounts
+from intarsia.read.file_plan import FilePlan
+from intarsia.read.file_query import FileQuery
+from intarsia.rows.selection import RowSelection
+from intarsia.storage import ByteRange, SourceFile, SparseBytes, coalesce
+
+#: Most bytes of a run, compressed and not.
+_RUN_BYTES = 4 << 20
+
+#: Most rows of a run.
+_RUN_ROWS = 1 << 18
+
+#: Up to this many row groups that are known to match do not interrupt a run, if judging them takes no more
+#: than this many bytes of each.
+_ISLAND_GROUPS = 16
+_ISLAND_BYTES = 1 << 12
+
+Bools = npt.NDArray[np.bool_]
+Int64s = npt.NDArray[np.int64]
+
+
+class Run(NamedTuple):
+    """Row groups that are read as one.
+
+    Attributes:
+        groups: Their ordinals, ascending.
+        is_proven: Whether all of their rows are known to match.
+    """
+
+    groups: Sequence[int]
+    is_proven: bool
+
+
+class RowGroupRuns:
+    """The row groups that hold some rows, cut into runs.
+
+    A run has several row groups only if all of their rows are wanted, and none of their columns has pages
+    that could be skipped.
+
+    Args:
+        query: The query.
+        plan: Which rows might match.
+        rows: The rows wanted.
+
+    Attributes:
+        groups: Ordinals of the row groups.
+    """
+
+    def __init__(self, query: FileQuery, plan: FilePlan, rows: RowSelection) -> None:
+        self.groups = query.groups_with(rows)
+        self._query = query
+        self._plan = plan
+        self._rows = rows
+
+    def run_at(self, position: int, most_rows: int | None = None) -> Run:
+        """The run that starts at a position in `groups`.
+
+        Args:
+            position: The position.
+            most_rows: Rows that a run of several row groups has at most; None for no limit.
+        """
+        if len(self.groups) < 2 or not self._is_joined[position]:
+            return Run(self.groups[position : position + 1], is_proven=False)
+        most_rows = _RUN_ROWS if most_rows is None else min(most_rows, _RUN_ROWS)
+        stop = min(
+            int(np.searchsorted(self._bytes, self._bytes[position] + _RUN_BYTES, side="right")) - 1,
+            int(np.searchsorted(self._num_rows, self._num_rows[position] + most_rows, side="right")) - 1,
+            int(self._stretch_ends[np.searchsorted(self._stretch_ends, position, side="right")]),
+        )
+        return Run(self.groups[position : max(stop, position + 1)], bool(self._is_proven[position]))
+
+    @cached_property
+    def _is_joined(self) -> Bools:
+        """Whether each row group may be in a run with others."""
+        query, groups = self._query, self.groups
+        if not all(_is_plain(query, leaf) for leaf in query.leaves):
+            return np.zeros(len(groups), dtype=bool)
+        edges = query.file.footer.row_group_starts
+        joined = self._rows.covers(edges[:-1], edges[1:])[groups]
+        known_pages = list(self._plan.dictionary_pages)
+        for outlines in self._outlines:
+            joined = joined & _is_one_page(outlines, np.diff(edges))[groups]
+            if known_pages:  # such a row group is read without the page that was read to plan
+                joined = joined & ~np.isin(outlines.starts, known_pages)[groups]
+        return joined
+
+    @property
+    def _outlines(self) -> list[ChunkOutlines]:
+        return self._query.file.metadata.outlines(self._query.leaves)
+
+    @cached_property
+    def _is_proven(self) -> Bools:
+        """Whether each row group matches without a look at the predicate's columns.
+
+        A few such row groups between others are judged like these: to read them by themselves costs more.
+        Some column has to be read of each, since the rows that are there are counted by it.
+        """
+        query, groups = self._query, self.groups
+        if query.predicate is None:
+            return np.ones(len(groups), dtype=bool)
+        if not query.output_leaves:
+            return np.zeros(len(groups), dtype=bool)
+        edges = query.file.footer.row_group_starts
+        proven = self._plan.proven.covers(edges[:-1], edges[1:])[groups]
+        extra_bytes = np.zeros(len(groups), dtype=np.int64)
+        only_judged = [leaf for leaf in query.leaves if leaf not in query.output_leaves]
+        for outlines in query.file.metadata.outlines(only_judged):
+            extra_bytes += (outlines.stops - outlines.starts)[groups]
+        ends = _stretch_ends(proven)
+        starts = np.concatenate([[0], ends[:-1]])
+        is_island = proven[starts] & (starts > 0) & (ends < len(groups)) & (ends - starts <= _ISLAND_GROUPS)
+        return proven & ~(np.repeat(is_island, ends - starts) & (extra_bytes <= _ISLAND_BYTES))
+
+    @cached_property
+    def _stretch_ends(self) -> Int64s:
+        """Positions where row groups of another kind begin, and the end."""
+        return _stretch_ends(self._is_joined * 2 + self._is_proven)
+
+    @cached_property
+    def _bytes(self) -> Int64s:
+        """Bytes of the row groups before each position, compressed or not, whichever is more."""
+        total = np.zeros(len(self.groups), dtype=np.int64)
+        for outlines in self._outlines:
+            chunk_bytes = np.maximum(outlines.uncompressed_bytes, outlines.stops - outlines.starts)
+            total += np.minimum(chunk_bytes[self.groups], _RUN_BYTES)
+        return np.concatenate([[0], np.cumsum(total)])
+
+    @cached_property
+    def _num_rows(self) -> Int64s:
+        """Rows of the row groups before each position."""
+        counts = np.diff(self._query.file.footer.row_group_starts)[self.groups]
+        return np.concatenate([[0], np.cumsum(counts)])
+
+
+def _stretch_ends(kinds: npt.NDArray[Any]) -> Int64s:
+    """Where runs of equal values end."""
+    return np.append(np.flatnonzero(kinds[1:] != kinds[:-1]) + 1, len(kinds))
+
+
+def _is_plain(query: FileQuery, leaf: Leaf) -> bool:
+    """Whether a leaf is a top-level column whose values pyarrow decodes, not their places in a dictionary."""
+    data_type = query.file.leaf_types.get(leaf.ordinal)
+    return data_type is not None and len(leaf.path) == 1 and not pa.types.is_dictionary(data_type)
+
+
+def _is_one_page(outlines: ChunkOutlines, num_rows: Int64s) -> Bools:
+    """Whether chunks have as many values as rows, and no pages that can be skipped."""
+    whole = (outlines.data_pages == 1) | ~outlines.has_offset_index
+    is_sound = outlines.is_sound & (outlines.starts < outlines.stops)
+    return np.asarray(is_sound & whole & (outlines.num_values == num_rows), dtype=bool)
+
+
+class RunColumns:
+    """The columns of a run of small row groups, whose rows are numbered from 0 on.
+
+    Args:
+        query: The query.
+        groups: Ordinals of the row groups.
+    """
+
+    def __init__(self, query: FileQuery, groups: Sequence[int]) -> None:
+        self._query = query
+        self._groups = np.array(groups)
+        edges = query.file.footer.row_group_starts
+        self._edges = np.concatenate([[0], np.cumsum(np.diff(edges)[self._groups])])
+        self._pages_read = dict.fromkeys((leaf.name for leaf in query.leaves), 0)
+        self._dictionaries_read = 0
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the row groups."""
+        return int(self._edges[-1])
+
+    def decode(self, leaves: list[Leaf], rows: RowSelection) -> dict[int, pa.ChunkedArray]:
+        """See `DecodedColumns`.
+
+        Raises:
+            CorruptFileError: If pages are damaged, or do not hold as many values as the footer counts.
+        """
+        starts, stops = self._edges[:-1], self._edges[1:]
+        touched = np.flatnonzero(rows.overlaps(starts, stops))
+        covered = RowSelection.union_of(starts[touched], stops[touched])
+        with self._query.file.named_errors():
+            table = self._read(leaves, self._groups[touched])
+        roots = sorted({leaf.root_ordinal for leaf in leaves})
+        return {
+            root: take_rows(column, covered, rows) for root, column in zip(roots, table.columns, strict=True)
+        }
+
+    def counts(self) -> ReadCounts:
+        """See `DecodedColumns`."""
+        return ReadCounts(
+            row_groups=len(self._groups), pages=self._pages_read, dictionary_pages=self._dictionaries_read
+        )
+
+    def _read(self, leaves: list[Leaf], groups: Int64s) -> pa.Table:
+        """All rows of some columns in some of the row groups."""
+        file = self._query.file
+        outlines = file.metadata.outlines(leaves)
+        starts = np.concatenate([of_leaf.starts[groups] for of_leaf in outlines])
+        stops = np.concatenate([of_leaf.stops[groups] for of_leaf in outlines])
+        num_values = np.concatenate([of_leaf.num_values[groups] for of_leaf in outlines])
+        places = coalesce(map(ByteRange, starts.tolist(), stops.tolist()), file.source.coalesce_bytes)
+        pieces = file.source.read_ranges(places)
+        for leaf, of_leaf in zip(leaves, outlines, strict=True):
+            self._pages_read[leaf.name] += int(np.maximum(of_leaf.data_pages[groups], 0).sum())
+            dictionaries = of_leaf.dictionary_pages[groups][of_leaf.has_offset_index[groups]]
+            self._dictionaries_read += int(np.maximum(dictionaries, 0).sum())
+        # pyarrow notices a wrong number of values of all row groups together, not one of each
+        order = np.argsort(starts)
+        starts, stops = starts[order], stops[order]
+        first = np.searchsorted(starts, [place.start for place in places]).tolist()
+        for place, piece, begin, end in zip(places, pieces, first, [*first[1:], len(order)], strict=True):
+            edges = np.stack([starts[begin:end], stops[begin:end]], axis=1) - place.start
+            check_value_counts(piece, edges.tolist(), num_values[order[begin:end]].tolist())
+        with decode_errors(f"row groups {groups[0]} to {groups[-1]}", "RowGroup"):
+            reader = pq.ParquetFile(
+                pa.PythonFile(SourceFile(SparseBytes(file.source.size(), places, pieces)), mode="r"),
+                metadata=file.arrow_metadata,
+                pre_buffer=True,
+            ).reader
+            table = reader.read_row_groups(
+                groups.tolist(), column_indices=[leaf.ordinal for leaf in leaves], use_threads=False
+            )
+        expected = int(outlines[0].num_values[groups].sum())
+        if table.num_rows != expected:
+            raise CorruptFileError(
+                f"the row groups hold {table.num_rows} rows, not {expected}", struct="RowGroup"
+            )
+        return table

@@ -1,0 +1,49 @@
+"""Bytes of a file of which only some ranges are in memory, for libraries that read by themselves."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from intarsia.storage.ranges import ByteRange
+
+
+class SparseBytes:
+    r"""Ranges of a file in memory; the bytes between them read as zeros.
+
+    Args:
+        size_bytes: Length of the file.
+        places: The ranges, ascending and disjoint.
+        pieces: The bytes of each range.
+
+    Example:
+        >>> SparseBytes(9, [ByteRange(1, 3), ByteRange(5, 6)], [b"ab", b"c"]).read(0, 7)
+        b'\x00ab\x00\x00c\x00'
+    """
+
+    def __init__(self, size_bytes: int, places: Sequence[ByteRange], pieces: Sequence[bytes]) -> None:
+        self._size_bytes = size_bytes
+        self._places = places
+        self._pieces = pieces
+
+    def size(self) -> int:
+        """Length of the file in bytes."""
+        return self._size_bytes
+
+    def read(self, start: int, stop: int) -> bytes:
+        """The bytes of one range."""
+        first = max(0, bisect_right(self._places, (start, stop)) - 1)
+        parts: list[bytes] = []
+        position = start
+        for place, piece in zip(self._places[first:], self._pieces[first:], strict=True):
+            if place.start >= stop:
+                break
+            if place.stop <= position:
+                continue
+            parts.append(bytes(max(0, place.start - position)))
+            position = max(position, place.start)
+            end = min(place.stop, stop)
+            parts.append(piece[position - place.start : end - place.start])
+            position = end
+        parts.append(bytes(stop - position))
+        return b"".join(parts)
