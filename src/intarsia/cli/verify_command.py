@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from intarsia.cli.arguments import AsJson, Paths
 from intarsia.cli.each_file import find, for_each, others_ignored, show_failures, until_interrupted
-from intarsia.cli.failures import INTERRUPTED, say
+from intarsia.cli.failures import INTERRUPTED, UsageError, say
 from intarsia.cli.terminal import ShowDone, count, dim, print_json, printable, red
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 EXAMPLES = """
 intarsia verify flights.parquet
+intarsia verify lake/ --quick
+intarsia verify lake/ --sample 10 --seed 7
 intarsia verify lake/ --json | jq '.reports[].findings[]'
 intarsia verify --list-rules
 """
@@ -49,6 +52,22 @@ def verify(
             help="List the rules, and the effect of each fault on readers.",
         ),
     ] = False,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick", help="Check only metadata, directory and checksums of indexes; read no data pages."
+        ),
+    ] = False,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            "--sample", metavar="N", min=1, help="Read N column chunks of each file, drawn at random."
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", metavar="N", min=0, help="The same seed draws the same chunks; default 0."),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Check statistics, page indexes, Bloom filters and embedded indexes against the data.
@@ -56,9 +75,30 @@ def verify(
     Each page and index is read once, one row group at a time. The exit code is 1 if a file has errors or
     cannot be read.
     """
+    if quick and sample is not None:
+        raise UsageError(
+            "--quick reads no data pages, so it cannot be combined with --sample", reason="options-conflict"
+        )
+    if seed is not None and sample is None:
+        raise UsageError(
+            "--seed is for --sample; add the number of column chunks, such as --sample 10",
+            reason="seed-without-sample",
+        )
     found = find(path)
     others = len(found.others)
-    outcome, stop = until_interrupted(lambda: for_each("verifying", found.paths, _verify))
+
+    def verify_one(path: str, show: ShowDone) -> VerifyReport:
+        from intarsia.check.verification import verify as verify_file
+
+        return verify_file(
+            path,
+            quick=quick,
+            sample=sample,
+            seed=seed or 0,
+            progress=lambda done, total, _: show(done / max(1, total)),
+        )
+
+    outcome, stop = until_interrupted(lambda: for_each("verifying", found.paths, verify_one))
     ok = not outcome.failed and all(report.ok for report in outcome.done)
     warned = any(finding.severity == "warning" for report in outcome.done for finding in report.findings)
     if json:
@@ -82,12 +122,6 @@ def verify(
     raise typer.Exit(0 if ok and not (strict and warned) else 1)
 
 
-def _verify(path: str, show: ShowDone) -> VerifyReport:
-    from intarsia.check.verification import verify as verify_file
-
-    return verify_file(path, progress=lambda done, total, _: show(done / max(1, total)))
-
-
 def _print_findings(outcome: FileResults[VerifyReport], others: int) -> None:
     show_failures(outcome.failed)
     for report in outcome.done:
@@ -101,8 +135,22 @@ def _print_findings(outcome: FileResults[VerifyReport], others: int) -> None:
         f"{count(len(outcome.done), 'file')} checked, {f'{bad:,} with errors' if bad else 'no errors'}"
         + (f"; {len(outcome.failed):,} failed" if outcome.failed else "")
         + (f" ({things})" if things else "")
+        + _scope(outcome.done)
         + others_ignored(others)
     )
+
+
+def _scope(reports: Sequence[VerifyReport]) -> str:
+    """The end of the summary, if not all data was read."""
+    if not reports or reports[0].scope == "full":
+        return ""
+    if reports[0].scope == "quick":
+        return "; no data page was read"
+    read, total = (
+        sum(report.chunks_read for report in reports),
+        sum(report.chunks_total for report in reports),
+    )
+    return f"; a sample of {read:,} of {count(total, 'column chunk')}, seed {reports[0].seed}"
 
 
 def _counted(number: int, name: str) -> str:

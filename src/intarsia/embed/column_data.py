@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -87,15 +87,24 @@ class FileColumns:
         """Yield first row and values of a column (a dotted name) in parts of at most one row group."""
         return self._batches(self.leaf(column), encoded=False)
 
+    def batches_of(self, column: ColumnName, row_groups: Collection[int]) -> Iterator[tuple[int, pa.Array]]:
+        """Yield the same for some row groups; the others are not read."""
+        return self._batches(self.leaf(column), encoded=False, row_groups=row_groups)
+
     def encoded_batches(self, column: ColumnName) -> Iterator[tuple[int, pa.Array]]:
         """Yield the same, but fully dictionary-encoded strings as dictionary arrays, which is much faster."""
         leaf = self.leaf(column)
         return self._batches(leaf, encoded=may_be_dictionary(leaf) and _is_text(self.type_of(column)))
 
-    def _batches(self, leaf: Leaf, *, encoded: bool) -> Iterator[tuple[int, pa.Array]]:
+    def _batches(
+        self, leaf: Leaf, *, encoded: bool, row_groups: Collection[int] | None = None
+    ) -> Iterator[tuple[int, pa.Array]]:
         row = 0
         for row_group, group in enumerate(self._file.footer.metadata.row_groups):
             if group.num_rows == 0:
+                continue
+            if row_groups is not None and row_group not in row_groups:
+                row += group.num_rows
                 continue
             meta = self._file.footer.chunk_metadata(row_group, leaf)  # raises if it cannot be parsed
             # pyarrow can also build a dictionary from plain pages, but that is slow

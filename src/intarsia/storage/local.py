@@ -66,9 +66,10 @@ class LocalFile:
 
     def close(self) -> None:
         """Close the file descriptor; calling it twice is allowed."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        # Ctrl-C may interrupt this after the close, and the number may then be that of another file
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
 
     def __del__(self) -> None:
         self.close()

@@ -11,15 +11,24 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from random import Random
 
 from intarsia.check.inspection import find_datafusion_index, open_source
 from intarsia.check.verification.bloom_filters import check_bloom_filter
 from intarsia.check.verification.chunk import read_chunk
-from intarsia.check.verification.embedded import EntryCheck, blob_of, columns_of, find_entries
+from intarsia.check.verification.embedded import (
+    EntryCheck,
+    blob_of,
+    check_payload,
+    check_sampled,
+    columns_of,
+    find_entries,
+)
 from intarsia.check.verification.findings import RULES, Finding, Findings, VerifyReport
 from intarsia.check.verification.geospatial import check_geospatial_statistics
 from intarsia.check.verification.page_index import check_column_index, check_offset_index, read_page_index
 from intarsia.check.verification.pages import check_checksums, check_counts, check_encodings
+from intarsia.check.verification.quick import check_chunk_quickly
 from intarsia.check.verification.sizes import (
     check_chunk_size,
     check_row_group_size,
@@ -31,12 +40,12 @@ from intarsia.check.verification.statistics import check_page_statistics, check_
 from intarsia.embed.leaf_values import LeafReader, leaf_paths
 from intarsia.embed.progress import Progress, no_progress
 from intarsia.errors import FormatError
-from intarsia.file import ParquetInput
+from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.trust import Claim, Trust
 from intarsia.format.datafusion import KEY as DATAFUSION_KEY
 from intarsia.format.directory import Entry
 from intarsia.format.footer import Footer, Leaf, chunk_range
-from intarsia.format.structs import ColumnMetaData, Statistics
+from intarsia.format.structs import ColumnChunk, ColumnMetaData, Statistics
 from intarsia.storage import HeldBytes
 
 __all__ = ["RULES", "Finding", "Progress", "VerifyReport", "verify"]
@@ -45,11 +54,24 @@ __all__ = ["RULES", "Finding", "Progress", "VerifyReport", "verify"]
 _FOLLOWING_BYTES = 1 << 28
 
 
-def verify(path: str | os.PathLike[str], *, progress: Progress | None = None) -> VerifyReport:
+def verify(
+    path: str | os.PathLike[str],
+    *,
+    quick: bool = False,
+    sample: int | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> VerifyReport:
     """Check a file's statistics, page index, Bloom filters and embedded indexes against its data.
 
     Args:
         path: A file; local, or a URL.
+        quick: Read no data pages. Only the metadata is checked: the shape of page indexes, bounds against
+            statistics, the headers of Bloom filters, the directory, and the checksums of embedded indexes.
+        sample: Read this many column chunks, drawn at random, and check everything about them. Embedded
+            indexes are asked about the rows of these chunks, and are not built again. Sort orders are not
+            checked.
+        seed: The same seed draws the same chunks of a file of the same name.
         progress: Called as ``progress(done_units, total_units, label)``; a unit is a column chunk or an
             embedded index.
 
@@ -57,6 +79,7 @@ def verify(path: str | os.PathLike[str], *, progress: Progress | None = None) ->
         Every contradiction with its place; `VerifyReport.ok` says whether none of them is an error.
 
     Raises:
+        ValueError: If ``sample`` is less than 1, or is given together with ``quick``.
         CorruptFileError: If it is no Parquet file, or its footer is damaged.
         UnsupportedFeatureError: If its footer is encrypted.
         FileNotFoundError: If nothing is there.
@@ -69,28 +92,98 @@ def verify(path: str | os.PathLike[str], *, progress: Progress | None = None) ->
         >>> report.ok, [str(f) for f in report.findings]  # doctest: +SKIP
         (True, [])
     """
+    if sample is not None and (quick or sample < 1):
+        raise ValueError(f"sample={sample!r}: it is 1 or more, and not given together with quick")
     started = time.perf_counter()
     held = HeldBytes(open_source(path))
+    tell = progress or no_progress
     with ParquetInput(held) as file, file.named_errors():
         findings = Findings(file.path)
-        _verify(file, held, findings, progress or no_progress)
-    checked = dict(sorted(findings.checked.items()))
-    return VerifyReport(file.path, tuple(findings.found), checked, time.perf_counter() - started)
+        total = len(file.footer.metadata.row_groups) * len(file.footer.leaves)
+        num_read = total
+        if quick or sample is not None:
+            chosen = set() if sample is None else _drawn(file, sample, seed)
+            num_read = len(chosen)
+            _verify_part(file, chosen, findings, tell)
+        else:
+            _verify(file, held, findings, tell)
+    return VerifyReport(
+        file.path,
+        tuple(findings.found),
+        dict(sorted(findings.checked.items())),
+        time.perf_counter() - started,
+        "quick" if quick else "full" if sample is None else "sample",
+        num_read,
+        total,
+        None if sample is None else seed,
+    )
 
 
-def _verify(file: ParquetInput, held: HeldBytes, findings: Findings, progress: Progress) -> None:
+def _drawn(file: ParquetInput, count: int, seed: int) -> set[ChunkKey]:
+    """Column chunks drawn at random; other ones in files of other names."""
+    num_leaves = len(file.footer.leaves)
+    total = len(file.footer.metadata.row_groups) * num_leaves
+    random = Random(f"{seed} {file.path.rpartition('/')[2]}")
+    return {ChunkKey(*divmod(place, num_leaves)) for place in random.sample(range(total), min(count, total))}
+
+
+def _verify_part(file: ParquetInput, chosen: set[ChunkKey], findings: Findings, progress: Progress) -> None:
+    """Check the metadata of all chunks if none is chosen, else all about the chosen ones."""
     footer = file.footer
-    num_groups, num_leaves = len(footer.metadata.row_groups), len(footer.leaves)
+    entries = _entries(file, findings)
+    readers = _readers(file)
+    is_quick = not chosen
+    done, total = 0, len(chosen or readers * len(footer.metadata.row_groups)) + len(entries)
+    for row_group in range(len(footer.metadata.row_groups)):
+        findings.checked["row_groups"] += 1
+        check_row_group_size(footer, row_group, findings.at(row_group, None))
+        for reader in readers:
+            place = findings.at(row_group, reader.leaf.name)
+            if is_quick:
+                try:
+                    meta = footer.chunk_metadata(row_group, reader.leaf)
+                except FormatError as error:  # encrypted, or in another file
+                    place.add("unchecked", error.message)
+                else:
+                    check_chunk_quickly(file, row_group, reader, meta, place)
+            elif ChunkKey(row_group, reader.leaf.ordinal) in chosen:
+                _verify_chunk(file, row_group, reader, place, _let_go)
+            else:
+                continue
+            place.add_left_out()
+            done += 1
+            progress(done, total, reader.leaf.name)
+    for entry in entries:
+        if is_quick:
+            check_payload(file, entry, findings)
+        else:
+            check_sampled(file, entry, chosen, findings)
+        done += 1
+        progress(done, total, entry.name)
+
+
+def _entries(file: ParquetInput, findings: Findings) -> tuple[Entry, ...]:
+    """The embedded indexes; what keeps them from being used is noted."""
     entries = find_entries(file, findings)
     datafusion = find_datafusion_index(file)
     if datafusion is not None and datafusion.reason is not None:
         key = DATAFUSION_KEY.decode()
         findings.add("datafusion-index-missing", datafusion.reason, index=key)
+    return entries
+
+
+def _readers(file: ParquetInput) -> list[LeafReader]:
+    footer = file.footer
+    paths = leaf_paths(footer.metadata.schema)
+    return [LeafReader.of(elements, leaf) for elements, leaf in zip(paths, footer.leaves, strict=True)]
+
+
+def _verify(file: ParquetInput, held: HeldBytes, findings: Findings, progress: Progress) -> None:
+    footer = file.footer
+    num_groups, num_leaves = len(footer.metadata.row_groups), len(footer.leaves)
+    entries = _entries(file, findings)
     done, total = 0, num_groups * num_leaves + len(entries)
-    readers = [
-        LeafReader.of(elements, leaf)
-        for elements, leaf in zip(leaf_paths(footer.metadata.schema), footer.leaves, strict=True)
-    ]
+    readers = _readers(file)
     following = _following(entries)
     indexed = columns_of(file, following)
     checks: dict[str, EntryCheck] = {}
@@ -154,7 +247,7 @@ def _verify_chunk(
         return
     place = footer.chunk(row_group, leaf)
     offset_index, column_index = read_page_index(file, place, findings)
-    if offset_index is not None or column_index is not None:
+    if (offset_index is not None or column_index is not None) and not _is_attached(file, place):
         _note_writer("page index", Trust(footer, leaf).doubt(Claim.PAGE_INDEX), findings)
     sizes = meta.size_statistics
     histograms = column_index is not None and bool(
@@ -201,6 +294,13 @@ def _doubt_of_bounds(footer: Footer, leaf: Leaf, meta: ColumnMetaData) -> str | 
     if statistics.min is not None or statistics.max is not None:
         return trust.doubt_of_writer(Claim.DEPRECATED_BOUNDS, meta)
     return None
+
+
+def _is_attached(file: ParquetInput, chunk: ColumnChunk) -> bool:
+    """Whether a chunk's page index was attached, so that it is not the writer's of the file."""
+    starts = [start for start in (chunk.offset_index_offset, chunk.column_index_offset) if start]
+    directory = file.directory
+    return directory is not None and all(start >= directory.original_length for start in starts)
 
 
 def _note_writer(index: str, reason: str | None, findings: Findings) -> None:

@@ -26,7 +26,7 @@ from intarsia.file import ParquetInput
 from intarsia.format.directory import Entry
 from intarsia.indexes.base import EstimatesRows, EstimatingIndex, OpenIndex, PicksPredicates, SureIndex
 from intarsia.indexes.calling import call_index
-from intarsia.predicate.bound import Condition, Path
+from intarsia.predicate.bound import BoundCompare, Condition, Path
 from intarsia.predicate.evaluate import condition_mask
 from intarsia.rows.selection import RowSelection
 
@@ -152,15 +152,15 @@ def _check_values(
 ) -> int:
     """Ask an index about values of some rows, given the first of them in the file."""
     data_type = comparison_type(values.type)
-    data = _encoded(comparison_array(values, data_type))
+    matches = _Matches(comparison_array(values, data_type), first_row)
     findings.checked["embedded_rows"] += len(values)
     answers = _Answers(opened, first_row, len(values))
     most_values = SAMPLED_VALUES if opened.rebuilt is None else _DOUBTED_VALUES
-    for predicate in questions(path, data_type, data, most_values):
+    for predicate in questions(path, data_type, matches.values, most_values):
         try:
             if not call_index(partial(opened.asks, predicate)):
                 continue
-            found = RowSelection.from_mask(_mask(predicate, data), first_row)
+            found = matches.of(predicate)
             for way in opened.ways:
                 call_index(partial(answers.judge, way, predicate, found))
         except IndexPayloadError as error:
@@ -210,6 +210,50 @@ class _Answers:
             return False
         kept = RowSelection.from_ranges([self._rows]) if candidates is None else candidates.clip(*self._rows)
         return not (kept - fewest).is_empty
+
+
+class _Matches:
+    """The rows that match, found in the values.
+
+    Most questions ask for one value. Its rows are looked up among the rows sorted by value: to compare all
+    values for each question would take most of the time.
+    """
+
+    def __init__(self, values: pa.Array, first_row: int) -> None:
+        self.values = _encoded(values)
+        self._first_row = first_row
+        # the zeros of two signs are equal, and a dictionary that a file has may repeat a value
+        self._is_sortable = (
+            pa.types.is_dictionary(self.values.type)
+            and not pa.types.is_dictionary(values.type)
+            and not pa.types.is_floating(values.type)
+        )
+
+    def of(self, predicate: Condition) -> RowSelection:
+        """The rows that match a condition, numbered as in the file."""
+        rows = self._rows_of_value(predicate)
+        if rows is None:
+            return RowSelection.from_mask(_mask(predicate, self.values), self._first_row)
+        return RowSelection.from_rows(rows + self._first_row)
+
+    def _rows_of_value(self, predicate: Condition) -> npt.NDArray[np.int64] | None:
+        if not self._is_sortable or not isinstance(predicate, BoundCompare) or predicate.op != "=":
+            return None
+        try:
+            code = pc.index(self.values.dictionary, predicate.value).as_py()
+        except pa.ArrowNotImplementedError:
+            return None
+        codes, rows = self._sorted
+        if code < 0:  # which is the code of null here
+            return rows[:0]
+        return rows[np.searchsorted(codes, code) : np.searchsorted(codes, code, side="right")]
+
+    @cached_property
+    def _sorted(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The codes of all values in ascending order, and their rows; -1 is null."""
+        codes = self.values.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        rows = np.argsort(codes, kind="stable")
+        return codes[rows], rows
 
 
 def _encoded(values: pa.Array) -> pa.Array:

@@ -17,6 +17,7 @@ from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
 from intarsia.format.bloom import FilterPlace, might_contain
 from intarsia.format.structs import ColumnMetaData, Type
+from intarsia.storage import ByteRange
 
 _BLOOM_FILTER = "BloomFilter"
 
@@ -43,9 +44,15 @@ def check_bloom_filter(file: ParquetInput, chunk: CheckedChunk, findings: Findin
 
 
 def _read_bits(file: ParquetInput, meta: ColumnMetaData, findings: Findings) -> bytes | None:
+    place = read_bits_place(file, meta, findings)
+    return None if place is None else file.source.read(*place)
+
+
+def read_bits_place(file: ParquetInput, meta: ColumnMetaData, findings: Findings) -> ByteRange | None:
+    """The place of a filter's bits, by its header; None, and a finding, if it cannot be read."""
     body_stop = file.footer.start
     try:
-        place = FilterPlace.of(meta, body_stop)._replace(stop=body_stop)  # a wrong length is told below
+        place = FilterPlace.of(meta, body_stop)._replace(stop=body_stop)  # a wrong length is reported below
         start, stop = place.bits(file.source.read(*place.head))
     except FormatError as error:
         findings.add("bloom-filter-unreadable", error.message, index=_BLOOM_FILTER)
@@ -54,7 +61,7 @@ def _read_bits(file: ParquetInput, meta: ColumnMetaData, findings: Findings) -> 
     if meta.bloom_filter_length is not None and meta.bloom_filter_length != num_bytes:
         message = f"the footer gives it {meta.bloom_filter_length} bytes, it has {num_bytes}"
         findings.add("bloom-filter-length", message, index=_BLOOM_FILTER)
-    return file.source.read(start, stop)
+    return ByteRange(start, stop)
 
 
 def _plain_values(chunk: CheckedChunk) -> list[bytes] | None:
@@ -71,12 +78,20 @@ def _plain_values(chunk: CheckedChunk) -> list[bytes] | None:
     if ordering.wire is not None:
         numbers: npt.NDArray[Any] = chunk.numbers
         if ordering.is_float:  # by their bits, as zeros of both signs are hashed apart; nobody asks for NaN
-            numbers = np.unique(numbers[~np.isnan(numbers)].view(np.int64)).view(np.float64)
+            numbers = _distinct(numbers[~np.isnan(numbers)].view(np.int64)).view(np.float64)
         else:
-            numbers = np.unique(numbers)
+            numbers = _distinct(numbers)
         raw, width = numbers.astype(ordering.wire).tobytes(), ordering.wire.itemsize
         return [raw[place : place + width] for place in range(0, len(raw), width)]
     distinct = pc.unique(chunk.values)
     if ordering.decimal:
         return [ordering.encode(key) for key in ordering.keys(distinct)]
     return list(ordering.keys(distinct))
+
+
+def _distinct(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The distinct numbers in order; by sorting, which is faster than numpy's hashes."""
+    ordered = np.sort(numbers)
+    is_new = np.ones(len(ordered), dtype=bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
+    return ordered[is_new]

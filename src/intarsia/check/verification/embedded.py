@@ -6,10 +6,12 @@ is built is relied on for that.  Then it is built anew, and has to come out the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
+
+import pyarrow as pa
 
 from intarsia.check.verification.asking import OpenedEntry, check_columns
 from intarsia.check.verification.findings import Findings
@@ -21,6 +23,7 @@ from intarsia.format.directory import Entry
 from intarsia.indexes.base import Layout, OpenIndex, ProbedIndex
 from intarsia.indexes.calling import call_index
 from intarsia.indexes.embedded import EmbeddedIndexes, blob_range, find_index
+from intarsia.predicate.nodes import ColumnName
 from intarsia.storage import ByteRange
 
 _DIRECTORY = "directory"
@@ -115,6 +118,34 @@ class EntryCheck:
                 f"its payload of {len(opened.payload)} bytes is not the one that the file's values give, "
             )
             self._findings.add("index-not-reproduced", message + "though it skips the same rows", index=name)
+
+
+def check_payload(file: ParquetInput, entry: Entry, findings: Findings) -> None:
+    """Check that an index belongs to the file, is whole and can be opened; it is not asked about data."""
+    if _open(file, entry, findings) is not None:
+        findings.checked["embedded_indexes"] += 1
+
+
+def check_sampled(file: ParquetInput, entry: Entry, chunks: Collection[ChunkKey], findings: Findings) -> None:
+    """Check an index as `check_payload` does, and ask it about the rows of some column chunks."""
+    opened = _open(file, entry, findings)
+    if opened is None:
+        return
+    findings.checked["embedded_indexes"] += 1
+    if opened.entry.columns:  # an index of whole rows is built from all of them
+        check_columns(file, opened, _SampledColumns(file, chunks), findings)
+
+
+class _SampledColumns(FileColumns):
+    """The columns of a file, of which only some chunks are read."""
+
+    def __init__(self, file: ParquetInput, chunks: Collection[ChunkKey]) -> None:
+        super().__init__(file, _no_offset_index)
+        self._chunks = chunks
+
+    def batches(self, column: ColumnName) -> Iterator[tuple[int, pa.Array]]:
+        ordinal = self.leaf(column).ordinal
+        return self.batches_of(column, {key.row_group for key in self._chunks if key.leaf == ordinal})
 
 
 def blob_of(file: ParquetInput, entry: Entry) -> ByteRange | None:

@@ -11,6 +11,9 @@ from intarsia.check.inspection.report import to_json
 
 Severity = Literal["error", "warning", "note"]
 
+#: What a verification reads: all data, the data of some column chunks, or no data pages.
+Scope = Literal["full", "sample", "quick"]
+
 _LOSES_ROWS = "readers that trust this lose rows"
 _WRONG_PAGES = "readers that skip pages fail, or return wrong rows"
 _ALL_IGNORED = "readers ignore all embedded indexes: answers stay right, nothing is skipped by them"
@@ -73,6 +76,7 @@ RULES: Mapping[str, tuple[Severity, str]] = {
     "bound-is-nan": ("warning", "readers that compare with it lose rows; they have to ignore it"),
     "bounds-out-of-order": ("error", _LOSES_ROWS),
     "bounds-exclude-values": ("error", _LOSES_ROWS),
+    "bounds-contradict-statistics": ("error", "one of the two excludes rows that match"),
     "bound-not-exact": ("error", "readers that answer MIN or MAX from it are wrong"),
     "boundary-order": ("error", "readers that search by bisection lose rows"),
     "distinct-count": (
@@ -166,12 +170,20 @@ class VerifyReport:
         findings: What was found, in the order of the file.
         checked: How many of each thing were checked.
         seconds: How long it took.
+        scope: ``"full"``, ``"sample"`` (some column chunks) or ``"quick"`` (no data pages).
+        chunks_read: The number of column chunks whose pages were read.
+        chunks_total: The number of column chunks in the file.
+        seed: The seed of a sample; None without a sample.
     """
 
     path: str
     findings: tuple[Finding, ...]
     checked: Mapping[str, int]
     seconds: float
+    scope: Scope = "full"
+    chunks_read: int = 0
+    chunks_total: int = 0
+    seed: int | None = None
 
     @property
     def ok(self) -> bool:

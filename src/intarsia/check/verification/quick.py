@@ -1,0 +1,190 @@
+"""Checks of a column chunk that need no data page: the metadata against itself.
+
+The rules are the verification's own. With the readers that they check they share only the parsing of structs
+and the decoding of bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from intarsia.check.inspection import human_value
+from intarsia.check.inspection.values import shown
+from intarsia.check.verification.bloom_filters import read_bits_place
+from intarsia.check.verification.bounds import declares_order
+from intarsia.check.verification.findings import Findings
+from intarsia.check.verification.page_index import read_page_index
+from intarsia.embed.leaf_values import LeafReader
+from intarsia.errors import CorruptFileError, FormatError
+from intarsia.file import ParquetInput
+from intarsia.format.footer import Leaf, chunk_range
+from intarsia.format.structs import BoundaryOrder, ColumnIndex, ColumnMetaData, OffsetIndex, Statistics
+from intarsia.rows.ordering import Ordering
+
+_OFFSET_INDEX, _COLUMN_INDEX, _STATISTICS = "OffsetIndex", "ColumnIndex", "Statistics"
+
+
+def check_chunk_quickly(
+    file: ParquetInput, row_group: int, reader: LeafReader, meta: ColumnMetaData, findings: Findings
+) -> None:
+    """Compare the metadata of a chunk with itself.
+
+    Args:
+        file: The file.
+        row_group: Ordinal of the row group.
+        reader: Decodes the bounds of the leaf.
+        meta: The chunk's metadata.
+        findings: Where to note.
+    """
+    footer, leaf = file.footer, reader.leaf
+    findings.checked["column_chunks"] += 1
+    offset_index, column_index = read_page_index(file, footer.chunk(row_group, leaf), findings)
+    num_rows = footer.metadata.row_groups[row_group].num_rows
+    if offset_index is not None:
+        _check_locations(offset_index, meta, num_rows, findings)
+    ordering = _ordering(file, reader)
+    extremes = None
+    if meta.statistics is not None:
+        extremes = _check_statistics(meta, meta.statistics, leaf, ordering, findings)
+    if column_index is not None:
+        num_pages = None if offset_index is None else len(offset_index.page_locations)
+        _check_column_index(column_index, num_pages, meta, leaf, ordering, extremes, findings)
+    if meta.bloom_filter_offset and read_bits_place(file, meta, findings) is not None:
+        findings.checked["bloom_filters"] += 1
+
+
+def _ordering(file: ParquetInput, reader: LeafReader) -> Ordering | None:
+    """How bounds compare; None if they do not, or if the footer does not define their order."""
+    try:
+        return reader.ordering if declares_order(file.footer, reader.leaf) else None
+    except FormatError:
+        return None
+
+
+def _check_locations(index: OffsetIndex, meta: ColumnMetaData, num_rows: int, findings: Findings) -> None:
+    findings.checked["offset_indexes"] += 1
+    start, stop = chunk_range(meta)
+    stop_before, row_before = start, -1
+    for page, location in enumerate(index.page_locations):
+        stop_here = location.offset + location.compressed_page_size
+        if not start <= location.offset < stop_here <= stop:
+            message = f"it puts the page at bytes {location.offset} to {stop_here}, outside the chunk, "
+            message += f"which is at bytes {start} to {stop}"
+            findings.add("page-outside-chunk", message, index=_OFFSET_INDEX, page=page)
+        elif location.offset < stop_before:
+            message = f"it puts the page at byte {location.offset}, before the end of the last one "
+            findings.add("pages-overlap", f"{message}at {stop_before}", index=_OFFSET_INDEX, page=page)
+        row = location.first_row_index
+        if not row_before < row < max(1, num_rows) or (page == 0 and row != 0):
+            message = f"the page starts at row {row} of {num_rows}, the page before at row {row_before}"
+            if page == 0:
+                message = f"the first page starts at row {row}, not 0"
+            findings.add("first-row-index", message, index=_OFFSET_INDEX, page=page)
+        stop_before, row_before = max(stop_before, stop_here), row
+
+
+def _check_statistics(
+    meta: ColumnMetaData, statistics: Statistics, leaf: Leaf, ordering: Ordering | None, findings: Findings
+) -> tuple[Any, Any] | None:
+    """Check the counts and bounds of a chunk; return its bounds as keys if bounds of pages compare."""
+    findings.checked["statistics"] += 1
+    nulls = statistics.null_count
+    if nulls is not None and not 0 <= nulls <= meta.num_values:
+        message = f"they count {nulls} nulls among {meta.num_values} values"
+        findings.add("null-count-invalid", message, index=_STATISTICS)
+    low, high = statistics.min_value, statistics.max_value
+    if ordering is None or low is None or high is None:
+        return None
+    keys = _keys(low, high, leaf, ordering, findings, _STATISTICS, None)
+    # bounds of text may be shortened, in one structure more than in the other
+    return keys if ordering.wire is not None else None
+
+
+def _keys(
+    low: bytes, high: bytes, leaf: Leaf, ordering: Ordering, findings: Findings, index: str, page: int | None
+) -> tuple[Any, Any] | None:
+    """Two bounds as keys; None, and a finding, if they are damaged or out of order."""
+    try:
+        low_key, high_key = ordering.decode([low])[0], ordering.decode([high])[0]
+    except CorruptFileError as error:
+        findings.add("bound-unreadable", error.message, index=index, page=page)
+        return None
+    if ordering.is_float and (np.isnan(low_key) or np.isnan(high_key)):
+        return None  # the values decide whether that is right
+    low_key, high_key = ordering.cell(low_key), ordering.cell(high_key)
+    if low_key > high_key:
+        texts = (shown(human_value(leaf, low)), shown(human_value(leaf, high)))
+        message = f"the lower bound {texts[0]} is above the upper bound {texts[1]}"
+        findings.add("bounds-out-of-order", message, index=index, page=page)
+        return None
+    return low_key, high_key
+
+
+def _check_column_index(
+    index: ColumnIndex,
+    num_pages: int | None,
+    meta: ColumnMetaData,
+    leaf: Leaf,
+    ordering: Ordering | None,
+    extremes: tuple[Any, Any] | None,
+    findings: Findings,
+) -> None:
+    findings.checked["column_indexes"] += 1
+    if num_pages is None:
+        message = "there is no OffsetIndex beside it, so the pages cannot be found"
+        findings.add("column-index-without-offset-index", message, index=_COLUMN_INDEX)
+    elif len(index.null_pages) != num_pages:
+        message = f"it is about {len(index.null_pages)} data pages, the OffsetIndex about {num_pages}"
+        findings.add("column-index-page-count", message, index=_COLUMN_INDEX)
+        return
+    for name in ("min_values", "max_values", "null_counts", "nan_counts"):
+        values = getattr(index, name)
+        if values is not None and len(values) != len(index.null_pages):
+            message = f"{name} has {len(values)} entries, null_pages {len(index.null_pages)}"
+            findings.add("column-index-unreadable", message, index=_COLUMN_INDEX)
+            return
+    _check_null_counts(index.null_counts, meta, findings)
+    if ordering is None:
+        return
+    pairs = []
+    for page, (is_null, low, high) in enumerate(
+        zip(index.null_pages, index.min_values, index.max_values, strict=True)
+    ):
+        keys = None if is_null else _keys(low, high, leaf, ordering, findings, _COLUMN_INDEX, page)
+        if keys is None:
+            continue
+        pairs.append(keys)
+        if extremes is not None and (keys[0] < extremes[0] or keys[1] > extremes[1]):
+            message = "the bounds of the page are outside the bounds of the chunk's statistics"
+            findings.add("bounds-contradict-statistics", message, index=_COLUMN_INDEX, page=page)
+    for side, which in ((0, "lower"), (1, "upper")):
+        if not _is_in_order([pair[side] for pair in pairs], index.boundary_order):
+            order = BoundaryOrder(index.boundary_order).name.lower()
+            message = f"its boundary order is {order}, but the {which} bounds of the pages are not"
+            findings.add("boundary-order", message, index=_COLUMN_INDEX)
+
+
+def _check_null_counts(counts: Sequence[int] | None, meta: ColumnMetaData, findings: Findings) -> None:
+    if counts is None:
+        return
+    for page, count in enumerate(counts):
+        if not 0 <= count <= meta.num_values:
+            message = f"it counts {count} nulls, the chunk has {meta.num_values} values"
+            findings.add("null-count-invalid", message, index=_COLUMN_INDEX, page=page)
+            return
+    stated = meta.statistics.null_count if meta.statistics is not None else None
+    if stated is not None and 0 <= stated != sum(counts):
+        message = f"it counts {sum(counts)} nulls in all pages, the chunk's statistics {stated}"
+        findings.add("null-count", message, index=_COLUMN_INDEX)
+
+
+def _is_in_order(keys: Sequence[Any], order: int) -> bool:
+    if order == BoundaryOrder.ASCENDING:
+        return all(before <= after for before, after in pairwise(keys))
+    if order == BoundaryOrder.DESCENDING:
+        return all(before >= after for before, after in pairwise(keys))
+    return True
