@@ -1,5 +1,6 @@
 """What every test may use: the shared corpora, Hypothesis' profiles, one worker for Spark."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,14 +11,20 @@ CORPUS = Path(__file__).parent / "corpus"
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
+# Most of the time of a JVM that lives for a minute is spent in its optimizing compiler. Spark's launcher passes
+# these options on.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items):
-    """Whoever asks for the session is a Spark test, and all of those share a worker (and so a JVM)."""
+    """Tests that share the Spark session run on one worker; those that start a JVM of their own, on one too."""
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
+        shares_session = "spark" in getattr(item, "fixturenames", ())
+        if shares_session:
             item.add_marker("spark")
         if item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.xdist_group("spark" if shares_session else "jvm"))
 
 
 def _shared_folder(name):

@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="reads its peak from /proc"),
 ]
 
-GROUP_ROWS = 200_000
+GROUP_ROWS = 100_000
 FEW, MANY = 4, 16
 
 EACH = [

@@ -79,7 +79,7 @@ def test_spark_connect(tmp_path):
         "none": 0,
         "absent": 0,
         "by_index": {"column_index": 0, "bloom_granule(y):page": 4},
-        "explain": {"total": 4, "read": 1, "opened": 2},
+        "explain": {"total": 4, "read": 1, "opened": 2, "other": 0},
         "stopped": True,
     }
     assert all(data.startswith(before[path]) for path, data in contents(lake).items())

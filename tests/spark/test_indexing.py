@@ -337,8 +337,9 @@ def install_dies(site):
         (site / name).write_text(text)
 
 
+@pytest.mark.spark
 @pytest.mark.slow
-def test_a_task_that_dies_is_retried(tmp_path, spark):
+def test_a_task_that_dies_is_retried(tmp_path):
     lake, marks = write_lake(tmp_path / "lake", files=2), tmp_path / "marks"
     marks.mkdir()
     program = tmp_path / "program.py"
