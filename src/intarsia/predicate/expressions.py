@@ -99,7 +99,7 @@ class _Literal:
 
 @dataclass(frozen=True)
 class _Part:
-    """A call that is not a condition, such as a cast of a column; refused where its value is needed."""
+    """A call that is not a condition, such as a cast of a column. Using its value raises an error."""
 
     text: str
     function: str
@@ -204,12 +204,12 @@ def _refuse_form() -> NoReturn:
 
 
 def _column_name(names: list[str]) -> ColumnName:
-    """Return the name of a column; a plain name where it is unambiguous, else an exact path."""
+    """Return the name of a column: a plain name if it is unambiguous, else an exact path."""
     return names[0] if len(names) == 1 and "." not in names[0] else tuple(names)
 
 
 def _python_value(scalar: pa.Scalar) -> object:
-    """Return a literal as a Python value, or as it is where Python has no exact counterpart."""
+    """Return a literal as a Python value, or unchanged if Python has no exact equivalent."""
     data_type = scalar.type
     if pa.types.is_temporal(data_type) and not pa.types.is_date32(data_type):
         return scalar if scalar.is_valid else None
@@ -275,12 +275,12 @@ def _comparison(call: _Call) -> Predicate:
 
 
 def _is_nan(column: _Column) -> Predicate:
-    """Return the condition that a value is NaN: no other value is not less than or equal to infinity."""
+    """Return the condition that a value is NaN: only NaN is not less than or equal to infinity."""
     return Not(Comparison(column.name, "<=", math.inf))
 
 
 def _membership(column: ColumnName, call: _Call, *, is_negated: bool) -> Predicate:
-    """Return ``is_in``; unlike IN of SQL it is TRUE or FALSE for null, which only a negation can show."""
+    """Return ``is_in``. Unlike SQL's IN it is TRUE or FALSE for null, which matters only under a negation."""
     behavior, values = call.options.get("null_matching_behavior"), call.options.get("value_set")
     if behavior not in (_MATCH, _SKIP) or not isinstance(values, pa.Array):
         _refuse(_Part(_call_text(call), call.function, dotted(column)))
@@ -312,7 +312,7 @@ def _match(column: ColumnName, call: _Call) -> Predicate:
 
 
 def _condition(value: _Value) -> Predicate:
-    """Return a value as a condition: a column of booleans is TRUE where it is true."""
+    """Return a value as a condition: a boolean column is compared with TRUE."""
     if isinstance(value, _Column):
         return Comparison(value.name, "=", True)
     if isinstance(value, _Literal):

@@ -59,7 +59,7 @@ def syntax_error(text: str, error: Exception) -> PredicateError:
 
 
 def _explain(tokens: Sequence[Any], at: int, description: str) -> tuple[int, str]:
-    """The ordinal of the word that is wrong, and why, given where sqlglot stopped."""
+    """Return the ordinal of the wrong word and the problem, given the position where sqlglot stopped."""
     for ordinal in range(min(at, len(tokens) - 1), max(-1, at - 4), -1):
         if _is_keyword_for_column(tokens, ordinal):
             return ordinal, f'a keyword; quote it as "{tokens[ordinal].text}"'
@@ -84,7 +84,7 @@ def _explain(tokens: Sequence[Any], at: int, description: str) -> tuple[int, str
 
 
 def _is_keyword_for_column(tokens: Sequence[Any], ordinal: int) -> bool:
-    """Whether a keyword is where a column has to be: first in a condition, or before an operator."""
+    """Return whether a keyword is in the place of a column: first in a condition, or before an operator."""
     token = tokens[ordinal]
     kind = _kind(token)
     if kind in _ENDS_OPERAND or kind in _STARTS or not token.text.isidentifier():
@@ -95,12 +95,12 @@ def _is_keyword_for_column(tokens: Sequence[Any], ordinal: int) -> bool:
 
 
 def _lacks_operand(before: str | None) -> bool:
-    """Whether an operator has no operand on its left, given the token there; NOT may precede LIKE and IN."""
+    """Return whether an operator lacks its left operand. NOT may precede LIKE and IN."""
     return before is None or before == "L_PAREN" or before in ("AND", "OR") or before in _COMPARISONS
 
 
 def _parentheses(tokens: Sequence[Any]) -> tuple[int | None, int | None]:
-    """Ordinals of the last parenthesis that is not closed, and of the first that is not opened."""
+    """Return the ordinals of the last parenthesis that is not closed, and of the first that is not opened."""
     opened: list[int] = []
     for ordinal, token in enumerate(tokens):
         if _kind(token) == "L_PAREN":
@@ -113,7 +113,7 @@ def _parentheses(tokens: Sequence[Any]) -> tuple[int | None, int | None]:
 
 
 def _tokens(text: str) -> list[Any] | None:
-    """The tokens of a text; None if a quote is not closed."""
+    """Return the tokens of a text, or None if a quote is not closed."""
     from sqlglot.errors import SqlglotError
 
     try:
@@ -123,7 +123,7 @@ def _tokens(text: str) -> list[Any] | None:
 
 
 def _open_quote(text: str) -> int | None:
-    """Offset of the quote that is not closed."""
+    """Return the offset of the quote that is not closed."""
     opened: int | None = None
     for position, character in enumerate(text):
         if opened is None:
