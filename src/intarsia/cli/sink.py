@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import stat
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -28,19 +28,22 @@ def open_sink(output: str | None) -> Iterator[IO[bytes]]:
             yield sink
         return
     target = Path(os.path.realpath(output))
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-    except FileNotFoundError:
-        raise FileNotFoundError(2, "no such folder", str(target.parent)) from None
-    try:
-        with os.fdopen(handle, "wb") as sink:
+    name = str(target.parent / f".{target.name}.{secrets.token_hex(8)}.part")
+    try:  # before the file exists: Ctrl-C may come as soon as it does
+        with open(name, "xb", opener=_open_private) as sink:
             yield sink
         os.chmod(name, _usual_mode())
         os.replace(name, target)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             os.unlink(name)
+        if isinstance(error, FileNotFoundError) and error.filename == name:
+            raise FileNotFoundError(2, "no such folder", str(target.parent)) from None
         raise
+
+
+def _open_private(name: str, flags: int) -> int:
+    return os.open(name, flags, 0o600)
 
 
 def _usual_mode() -> int:

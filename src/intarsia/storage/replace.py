@@ -288,15 +288,17 @@ def _temporary(target: str, mode: int = 0o600) -> Iterator[tuple[int, str]]:
     folder, name = os.path.split(target)
     while True:
         temporary = os.path.join(folder, f".{name}.intarsia-{secrets.token_hex(8)}.tmp")
-        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-        try:
+        fd = -1
+        try:  # before the file exists: Ctrl-C may come as soon as it does
+            fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
             _lock(fd, wait=True)
             if os.fstat(fd).st_nlink:  # else another run removed it before it was locked
                 yield fd, temporary
                 return
         finally:
             _remove(temporary)
-            os.close(fd)
+            if fd >= 0:
+                os.close(fd)
 
 
 def _lock(fd: int, *, wait: bool) -> bool:
