@@ -11,14 +11,14 @@ CORPUS = Path(__file__).parent / "corpus"
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
-# Most of the time of a JVM that lives for a minute is spent in its optimizing compiler. Spark's launcher passes
+# A JVM that lives for a minute spends most of its time in its optimizing compiler. Spark's launcher passes
 # these options on.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items):
-    """Tests that share the Spark session run on one worker; those that start a JVM of their own, on one too."""
+    """Run tests that share the Spark session on one worker, and tests that start a JVM on one worker."""
     for item in items:
         shares_session = "spark" in getattr(item, "fixturenames", ())
         if shares_session:

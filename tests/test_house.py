@@ -60,6 +60,7 @@ ASSIGNED_FROM_OUTSIDE = {
     # an error is told what it is about where that is known: the file, the place in it, the struct
     ("file/metadata.py", "error.path"),
     ("file/decode.py", "error.path"),
+    ("file/decode.py", "error.column"),
     ("file/decode.py", "error.offset"),
     ("format/footer.py", "error.offset"),
     ("format/footer.py", "error.struct"),
