@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import math
+import re
 import warnings
 from decimal import Decimal
 from fractions import Fraction
@@ -398,20 +399,13 @@ def test_nanoseconds_stay_scalars_where_python_has_none(tmp_path):
     assert [value["min"] for value in answer.values()] == least
 
 
-@pytest.mark.parametrize(
-    ("functions", "message"),
-    [
-        ({"s": ["sum"]}, "sum of 's' has no meaning: it is a string"),
-        ({"x": ["median"]}, "'median' of 'x' is unknown"),
-        ({"*": ["max"]}, "max of '\\*' has no meaning"),
-        ({"l": ["min"]}, "min of 'l' has no meaning"),
-    ],
-)
-def test_what_has_no_meaning_is_refused(tmp_path, functions, message):
+@pytest.mark.parametrize(("column", "function"), [("s", "sum"), ("x", "median"), ("*", "max"), ("l", "min")])
+def test_functions_that_are_not_defined_are_refused(tmp_path, column, function):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"s": ["a"], "x": [1], "l": [[1]]}), path)
-    with pytest.raises(ValueError, match=message):
-        ia.open(path).aggregate(functions)
+    with pytest.raises(ValueError, match=re.escape(repr(column))) as caught:
+        ia.open(path).aggregate({column: [function]})
+    assert function in str(caught.value)
     with pytest.raises(ia.ColumnNotFoundError):
         ia.open(path).aggregate({"y": "sum"})
 
@@ -589,12 +583,12 @@ def test_null_counts_that_contradict_are_not_believed(tmp_path):
         assert ia.open(path).aggregate({"x": "count"}) == {"x": {"count": 500}}
 
 
-def test_a_partition_value_counts_only_where_a_row_matches(tmp_path):
+def test_partition_value_counts_only_if_a_row_matches(tmp_path):
     """Extremes are those of matching rows, whether indexes or the rows show that a file has none."""
     for part, values in [(0, [5, 5, 9]), (3, [1, 5, 9]), (8, [1, 1, 9]), (9, [])]:
         folder = tmp_path / f"p={part}"
         folder.mkdir()
-        # from statistics nobody can tell that 5 is not in the last one but one
+        # the statistics of the third file do not show that it lacks 5
         pq.write_table(pa.table({"x": pa.array(values, pa.int64())}), folder / "t.parquet")
     table = ia.open(tmp_path)
     assert table.aggregate({"p": ["min", "max", "sum"]}, "x = 5") == {"p": {"min": 0, "max": 3, "sum": 3}}
@@ -613,7 +607,8 @@ def test_decimals_of_more_digits_than_their_type_has_are_corrupt(tmp_path):
     assert data.count((99_999).to_bytes(3, "big")) == 1
     path.write_bytes(data.replace((99_999).to_bytes(3, "big"), (999_999).to_bytes(3, "big"), 1))
     table = ia.open(path)
-    with pytest.raises(ia.CorruptFileError, match="'d'"):
-        table.aggregate({"d": ["sum"]})
-    with pytest.raises(ia.CorruptFileError, match="counted"):
-        table.approx_distinct("d")
+    for query in (lambda: table.aggregate({"d": ["sum"]}), lambda: table.approx_distinct("d")):
+        with pytest.raises(ia.CorruptFileError) as caught:
+            query()
+        error = caught.value
+        assert (error.reason, error.path, error.column) == ("invalid-values", str(path), "d")

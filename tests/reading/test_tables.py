@@ -352,8 +352,9 @@ def test_values_that_do_not_fit_are_named(tmp_path, now, before, values, where):
         pytest.skip("nothing compares with a struct")
     write(tmp_path / "1.parquet", v=pa.array([], now), other=pa.array([], pa.int64()))
     write(tmp_path / "2.parquet", v=pa.array(values, before), other=list(range(len(values))))
-    with pytest.raises((ia.UnsupportedFeatureError, ia.PredicateError), match="'v'") as caught:
+    with pytest.raises((ia.UnsupportedFeatureError, ia.PredicateError)) as caught:
         ia.open(tmp_path).scan(where).to_arrow()
+    assert "'v'" in str(caught.value)
     assert str(tmp_path / "2.parquet") in str(caught.value)
 
 
@@ -394,17 +395,20 @@ def test_empty_row_groups_between(tmp_path):
 
 
 def test_columns_of_one_name_are_refused_by_name(tmp_path):
-    """As by pyarrow's read_table; other columns of the file can be read."""
+    """As in pyarrow's read_table; other columns of the file can be read."""
     twice = pa.table([pa.array([1, 2]), pa.array([3, 4]), pa.array([5, 6])], names=["a", "b", "a"])
     path = write(tmp_path / "1.parquet", twice)
     table = ia.open(path)
     assert table.scan("b = 4", ["b"]).to_arrow().to_pylist() == [{"b": 4}]
     for where, columns in [(None, None), ("b = 3", None), ("a = 1", ["b"]), (None, ["a"])]:
-        with pytest.raises((ia.UnsupportedFeatureError, ia.PredicateError), match="'a'"):
+        with pytest.raises((ia.UnsupportedFeatureError, ia.PredicateError)) as caught:
             table.scan(where, columns)
+        assert "'a'" in str(caught.value)
     once = write(tmp_path / "0.parquet", a=[0], b=[0])
-    with pytest.raises(ia.UnsupportedFeatureError, match=r"1\.parquet.*'a'"):
+    with pytest.raises(ia.UnsupportedFeatureError) as caught:
         ia.open([once, path]).scan().to_arrow()
+    error = caught.value
+    assert (error.reason, error.path, error.column) == ("duplicate-column", str(path), "a")
     assert ia.open([once, path]).scan(columns=["b"]).to_arrow()["b"].to_pylist() == [0, 3, 4]
 
 
@@ -421,10 +425,13 @@ def test_names_with_dots_and_paths_are_told_apart(tmp_path):
 
 
 def test_unknown_columns_name_near_matches(lake):
-    with pytest.raises(ia.ColumnNotFoundError, match="did you mean 'place'"):
-        ia.open(lake).scan(columns=["Plaec"])
-    with pytest.raises(ia.ColumnNotFoundError, match="did you mean 'year'"):
-        ia.open(lake).scan("yaer = 2020")
+    for columns, where, column, near in (
+        (["Plaec"], None, "Plaec", "place"),
+        (None, "yaer = 2020", "yaer", "year"),
+    ):
+        with pytest.raises(ia.ColumnNotFoundError) as caught:
+            ia.open(lake).scan(where, columns)
+        assert (caught.value.column, caught.value.near) == (column, (near,))
 
 
 @pytest.mark.parametrize("limit", [-1, -100])

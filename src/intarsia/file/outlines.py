@@ -1,4 +1,4 @@
-"""Places and counts of a column's chunks as arrays over the row groups, so that many are judged at once."""
+"""Offsets and counts of a column's chunks as arrays over row groups, for vectorized decisions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from intarsia.format.structs import ColumnChunk, OutlineOfChunk, PageEncodingSta
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
 
-#: Types of pages that hold values.
+#: Types of data pages.
 DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 
 #: Stands for a number of pages that the writer did not record.
@@ -27,15 +27,15 @@ class ChunkOutlines:
     """The chunks of one leaf, in arrays with one value for each row group.
 
     Attributes:
-        is_sound: Whether the chunk lies in this file, is not encrypted, and its places and counts are
-            possible. If not, only the numbers of pages are used; `Footer.chunk_metadata` raises the error.
-        starts: Offset of the chunk in bytes.
-        stops: Offset of its end.
-        num_values: Values, nulls included.
-        uncompressed_bytes: Bytes of its pages before compression.
-        data_pages: Number of data pages, `UNKNOWN` if the writer did not record it.
-        dictionary_pages: Number of dictionary pages, likewise.
-        has_offset_index: Whether the footer has the place of an OffsetIndex.
+        is_sound: Whether the chunk is in this file, is not encrypted, and has possible offsets and counts.
+            If not, only the numbers of pages are used; `Footer.chunk_metadata` raises the error.
+        starts: Byte offset of the chunk.
+        stops: Byte offset of its end.
+        num_values: Number of values, including nulls.
+        uncompressed_bytes: Size of its pages before compression.
+        data_pages: Number of data pages; `UNKNOWN` if the writer did not record it.
+        dictionary_pages: Number of dictionary pages; `UNKNOWN` if the writer did not record it.
+        has_offset_index: Whether the footer has the offset of an OffsetIndex.
     """
 
     is_sound: Bools
@@ -49,7 +49,7 @@ class ChunkOutlines:
 
 
 def outlines_of(footer: Footer, leaves: Sequence[Leaf]) -> list[ChunkOutlines]:
-    """The chunks of some leaves in all row groups of a file.
+    """Collect the chunks of some leaves in all row groups of a file.
 
     Args:
         footer: The footer.
@@ -62,7 +62,7 @@ def outlines_of(footer: Footer, leaves: Sequence[Leaf]) -> list[ChunkOutlines]:
     return [_outlines(table[:, place].T, footer.file_length) for place in range(len(leaves))]
 
 
-#: Start, end, values, bytes before compression, data pages, dictionary pages, whether it has an OffsetIndex.
+#: Start, end, values, uncompressed bytes, data pages, dictionary pages, whether it has an OffsetIndex.
 _UNSOUND = (-1, -1, -1, -1, UNKNOWN, UNKNOWN, 0)
 
 
@@ -109,7 +109,7 @@ def _page_counts(encoding_stats: Sequence[PageEncodingStats] | None) -> tuple[in
 
 
 def data_page_count(encoding_stats: Sequence[PageEncodingStats] | None) -> int | None:
-    """Data pages of a chunk by its ``encoding_stats``; None where the writer left them out."""
+    """Return the number of data pages of a chunk by its ``encoding_stats``; None if these are missing."""
     return _page_counts(encoding_stats)[0] if encoding_stats else None
 
 

@@ -52,15 +52,15 @@ def walk_pages(chunk: bytes, num_values: int | None = None) -> list[Page]:
 
 
 def check_value_counts(data: bytes, chunks: Sequence[Sequence[int]], num_values: Sequence[int]) -> None:
-    """Compare the values in complete column chunks with the numbers that are expected.
+    """Compare the number of values in complete column chunks with the expected numbers.
 
     Args:
-        data: The bytes of the chunks, which may have others between them.
+        data: The bytes of the chunks; there may be other bytes between them.
         chunks: Start and end of each chunk in ``data``.
-        num_values: Expected values of each chunk, nulls included; bytes after them are padding.
+        num_values: Expected number of values in each chunk, including nulls; bytes after them are padding.
 
     Raises:
-        CorruptFileError: If a page is damaged, or a chunk does not hold that many values.
+        CorruptFileError: If a page is damaged, or a chunk does not have the expected number of values.
     """
     parse_at = thrift.struct_parser(OutlineOfPage, data)
     for (start, stop), expected in zip(chunks, num_values, strict=True):
@@ -73,13 +73,16 @@ def check_value_counts(data: bytes, chunks: Sequence[Sequence[int]], num_values:
             position = body_start + page.compressed_page_size
             if not body_start <= position <= stop:
                 raise CorruptFileError(
-                    f"the page claims {page.compressed_page_size} bytes, {stop - body_start} are there",
+                    f"the page claims {page.compressed_page_size} bytes, but {stop - body_start} follow",
+                    reason="page-beyond-end",
                     offset=start,
                     struct="PageHeader",
                 )
         if found != expected:
             raise CorruptFileError(
-                f"the data pages hold {found} values, the footer counts {expected}", struct="PageHeader"
+                f"the data pages have {found} values, but the footer claims {expected}",
+                reason="page-value-count-mismatch",
+                struct="PageHeader",
             )
 
 

@@ -1,1 +1,1 @@
-"""From a predicate to the rows of one file: prune, plan, read, and report."""
+"""Queries of one file: pruning, planning, reading and reporting."""

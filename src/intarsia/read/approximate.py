@@ -1,6 +1,6 @@
-"""Approximate answers: about how many distinct values there are, and a sample of the rows of a table.
+"""Approximate answers: an estimate of the number of distinct values, and a sample of the rows of a table.
 
-Both combine what is embedded in files (`Hll`, `Sample`), and read only files that have no such index.
+Both combine embedded indexes (`Hll`, `Sample`) of files, and read only files without them.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from intarsia.read.retry import retry_without_wrong_index
 from intarsia.read.row_group import select_columns
 from intarsia.rows.selection import Rows, RowSelection
 
-#: Takes the outcome of one file, for the report.
+#: A function that adds the outcome of one file to the report.
 Record: TypeAlias = "Callable[[FileOutcome], None]"
 
-#: How many rows `Table.sample` gives where no file has a sample.
+#: The default number of rows of `Table.sample` if no file has a sample.
 DEFAULT_SAMPLE_ROWS = 1000
 
-#: The number of rows drawn from one file is random; this many standard deviations are allowed for.
+#: The number of rows drawn from one file is random; samples allow for this many standard deviations.
 _SPARE_DEVIATIONS = 5.0
 
 
@@ -49,11 +49,10 @@ class ApproximateCount:
 
     Attributes:
         estimate: The estimate.
-        lower: The true number lies between this and ``upper`` with a confidence of 95 % (two standard
-            deviations of the estimator).
-        upper: See ``lower``.
+        lower: Lower end of the 95 % confidence interval (two standard deviations of the estimator).
+        upper: Upper end of the confidence interval.
         unindexed: Files without a usable sketch, which were read instead.
-        report: What was read.
+        report: The report of the query.
 
     Example:
         >>> int(ApproximateCount(41.8, 40.0, 43.5, (), ScanReport()))
@@ -67,7 +66,7 @@ class ApproximateCount:
     report: ScanReport
 
     def __int__(self) -> int:
-        """The estimate, rounded."""
+        """Return the rounded estimate."""
         return round(self.estimate)
 
 
@@ -75,37 +74,39 @@ class ApproximateCount:
 
 
 class DistinctValues:
-    """The distinct values of one column, counted file by file.
+    """A counter of the distinct values of one column, file by file.
 
     Args:
-        column: The column; the only one that the scans retrieve.
+        column: The column; the only one that the scans read.
         lg_config_k: Binary logarithm of the maximum number of registers.
 
     Attributes:
         unindexed: Files without a usable sketch.
 
     Raises:
-        UnsupportedFeatureError: If values of its type are not counted.
-        ValueError: If sketches cannot have that many registers.
+        UnsupportedFeatureError: If values of its type cannot be counted.
+        ValueError: If sketches do not support this number of registers.
     """
 
     def __init__(self, column: OutputColumn, lg_config_k: int = MAX_LG_CONFIG_K) -> None:
         self._path = column.path
         self._kind = comparison_type(column.type)
         if not is_counted(self._kind):
-            raise UnsupportedFeatureError(f"values of {column.name!r} ({self._kind}) are not counted")
-        if not MIN_LG_CONFIG_K <= lg_config_k <= MAX_LG_CONFIG_K:
-            raise ValueError(
-                f"lg_config_k is {lg_config_k}; it must be {MIN_LG_CONFIG_K} to {MAX_LG_CONFIG_K}"
+            raise UnsupportedFeatureError(
+                f"distinct values of {column.name!r} cannot be counted, because its type is {self._kind}",
+                reason="not-countable",
+                column=column.name,
             )
+        if not MIN_LG_CONFIG_K <= lg_config_k <= MAX_LG_CONFIG_K:
+            raise ValueError(f"lg_config_k is {lg_config_k}; use {MIN_LG_CONFIG_K} to {MAX_LG_CONFIG_K}")
         self._lg_config_k = lg_config_k
         self.unindexed: list[str] = []
 
     def count(self, files: Iterable[tuple[FileQuery, FilePlan, Record]]) -> tuple[float, float, float]:
-        """About how many distinct values the matching rows have, and its 95 % bounds.
+        """Estimate the number of distinct values in the matching rows, with its 95 % confidence interval.
 
         Args:
-            files: Each file's query and plan, and a callback that takes the outcome.
+            files: The query and the plan of each file, and a callback that takes the outcome.
         """
         total = DistinctCounter(self._lg_config_k)
         constants: set[object] = set()
@@ -124,7 +125,7 @@ class DistinctValues:
         return (total.estimate, *total.bounds(2))
 
     def of_file(self, query: FileQuery, plan: FilePlan, record: Record) -> DistinctCounter:
-        """The distinct values of the matching rows of a file."""
+        """Count the distinct values in the matching rows of a file."""
         if self._path in query.constants:
             counter = DistinctCounter(self._lg_config_k)
             value = query.constants[self._path]
@@ -138,7 +139,7 @@ class DistinctValues:
         return counter
 
     def _count_file(self, query: FileQuery, plan: FilePlan) -> tuple[DistinctCounter, FileOutcome]:
-        """The distinct values of a file, under the assumption that its page index is right."""
+        """Count the distinct values of a file, assuming that its page index is correct."""
         counter = DistinctCounter(self._lg_config_k)
         before = query.file.source.counts.bytes
         known, answered = self._add_sketches(query, plan.certain, counter)
@@ -149,19 +150,25 @@ class DistinctValues:
                 for chunk in comparison_array(piece.rows.column(0), self._kind).chunks:
                     counter.add(chunk)
         except pa.ArrowException as error:  # such as decimals of more digits than their type has
-            raise CorruptFileError(f"values cannot be counted: {error}", path=query.file.path) from error
+            column = ".".join(self._path)
+            raise CorruptFileError(
+                f"values of {column!r} cannot be counted: {error}",
+                reason="invalid-values",
+                path=query.file.path,
+                column=column,
+            ) from error
         return counter, FileOutcome(plan, counts, tuple(answered))
 
     def _add_sketches(
         self, query: FileQuery, rows: RowSelection, counter: DistinctCounter
     ) -> tuple[RowSelection, list[PruneStep]]:
-        """Count granules within some rows by their sketches; returns the rows counted, and by which index."""
+        """Count granules within some rows by their sketches; return these rows, and the indexes used."""
         file, known, answered = query.file, RowSelection.none(), []
         is_indexed = False
         for entry in query.embedded.sketchers(self._path) if self._hashes_alike(file) else ():
             left = rows - known
             if left.is_empty or (entry.granularity == "file" and rows.num_rows < file.footer.num_rows):
-                is_indexed = True  # as far as that goes
+                is_indexed = True  # though it cannot be used for these rows
                 continue
             index = query.embedded.open_sketches(entry)
             if index is None:
@@ -180,7 +187,7 @@ class DistinctValues:
         return known, answered
 
     def _hashes_alike(self, file: ParquetInput) -> bool:
-        """Whether equal values have equal hashes here and in the table."""
+        """Whether equal values have equal hashes in this file and in the table."""
         leaf = file.leaves_by_path.get(self._path)
         data_type = None if leaf is None else file.leaf_types.get(leaf.ordinal)
         return data_type is not None and compares_alike(data_type, self._kind)
@@ -203,11 +210,11 @@ def _has_match(query: FileQuery, plan: FilePlan, record: Record) -> bool:
 
 @dataclass(frozen=True)
 class FileSize:
-    """What has to be known about a file before rows are drawn.
+    """The size of a file, for drawing rows.
 
     Attributes:
-        num_rows: How many rows it has.
-        sampled_rows: How many rows its `Sample` has; None if it has none.
+        num_rows: Number of rows in the file.
+        sampled_rows: Number of rows in its `Sample`; None if it has none.
     """
 
     num_rows: int
@@ -215,13 +222,13 @@ class FileSize:
 
     @classmethod
     def of(cls, file: ParquetInput) -> FileSize:
-        """Taken from its footer; no index is read."""
+        """Return the size according to the footer; no index is read."""
         found = EmbeddedIndexes(file).sampler()
         return cls(file.footer.num_rows, None if found is None else found[1])
 
 
 def affordable_rows(sizes: Sequence[FileSize]) -> int:
-    """How many rows of a table can be drawn so that the samples in its files are very likely to suffice.
+    """Return the number of rows that can be drawn such that the samples in files almost certainly suffice.
 
     Example:
         >>> affordable_rows([FileSize(1_000_000, 1000)])
@@ -249,21 +256,21 @@ def sample_rows(
     seed: int | None,
     shape: Callable[[pa.Table, FileQuery], pa.Table],
 ) -> Iterator[pa.Table]:
-    """Rows of a table, drawn uniformly and without replacement.
+    """Draw rows of a table uniformly without replacement.
 
-    Rows are drawn by their ordinals in the table, which tells how many come from each file.  In a file that
-    has a `Sample`, that many of its rows are taken instead of the drawn ones, which is just as uniform.
+    Ordinals of rows are drawn from the whole table, which determines the number of rows from each file.  In a
+    file with a `Sample`, the same number of sampled rows replaces the drawn rows, which is equally uniform.
 
     Args:
         sizes: The size of each file.
         files: The same files in the same order: their queries, without a predicate, their plans, and
             callbacks that take the outcomes.
-        n: How many rows.
-        seed: The same seed draws the same rows; None draws different ones each time.
-        shape: Gives a piece the columns of the result.
+        n: Number of rows.
+        seed: Equal seeds draw equal rows; None draws different rows each time.
+        shape: A function that converts rows of a file to the columns of the result.
 
     Yields:
-        The rows of each file that has any.
+        The rows of each file from which rows were drawn.
     """
     rng = np.random.default_rng(seed)
     starts = np.cumsum([0, *(size.num_rows for size in sizes)])
@@ -298,13 +305,13 @@ def _file_sample(
     missing = len(drawn) - len(embedded.ordinals)
     if missing > 0:
         others = draw(query.file.footer.num_rows - len(embedded.ordinals), missing, rng)
-        # for each sampled row, how many others precede it
+        # for each sampled row, the number of other rows that precede it
         gaps = embedded.ordinals - np.arange(len(embedded.ordinals))
         yield _rows_at(query, plan, others + np.searchsorted(gaps, others, side="right"))
 
 
 def _rows_at(query: FileQuery, plan: FilePlan, ordinals: Rows) -> tuple[pa.Table, ReadCounts]:
-    """Rows by their ordinals, from the pages that hold them."""
+    """Read rows by their ordinals."""
     rows = RowSelection.from_rows(ordinals)
     pieces = retry_without_wrong_index(
         query.file, lambda: list(read_known_rows(query, current_plan(query, plan), rows))
@@ -314,6 +321,6 @@ def _rows_at(query: FileQuery, plan: FilePlan, ordinals: Rows) -> tuple[pa.Table
 
 
 def _open_sample(query: FileQuery) -> SamplingIndex | None:
-    """A file's sample, if it is trusted."""
+    """Open the sample of a file; None if it has none that is trusted."""
     found = query.embedded.sampler()
     return None if found is None else query.embedded.open_sample(found[0])

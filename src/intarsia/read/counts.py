@@ -1,4 +1,4 @@
-"""Counts of what was read, as values that can be added."""
+"""Counts of pages, rows and bytes that were read."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from dataclasses import dataclass, field
 
 @dataclass
 class PageCounts:
-    """Data pages of one column; the total is None where a writer does not record it."""
+    """Data pages of one column; the total is None if a writer does not record it."""
 
     total: int | None = 0
     read: int = 0
 
     def add(self, other: PageCounts) -> None:
-        """Add other counts; the total is unknown if either is."""
+        """Add other counts; the total becomes None if either is."""
         self.total = None if self.total is None or other.total is None else self.total + other.total
         self.read += other.read
 
 
 @dataclass(frozen=True)
 class ReadCounts:
-    """What was read of one file, or of a part of it.
+    """Counts of the reads of one file, or of a part of it.
 
     Attributes:
-        row_groups: Row groups of which data pages were read.
-        pages: Data pages read, by the dotted name of their leaf.
-        dictionary_pages: Dictionary pages read.
-        rows_candidate: Rows that might match, by the indexes.
-        rows_matched: Rows that match.
-        index_bytes: Bytes read from indexes.
-        planned_bytes: Bytes of pages that a plan would read.
+        row_groups: Number of row groups with data pages that were read.
+        pages: Number of data pages that were read, by the dotted path of their leaf.
+        dictionary_pages: Number of dictionary pages that were read.
+        rows_candidate: Number of rows that might match, according to the indexes.
+        rows_matched: Number of rows that match.
+        index_bytes: Bytes that were read from indexes.
+        planned_bytes: Bytes of the pages in a plan.
 
     Example:
         >>> ReadCounts(pages={"x": 1}) + ReadCounts(pages={"x": 2}, rows_matched=3)

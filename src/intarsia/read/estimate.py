@@ -1,6 +1,6 @@
-"""Estimates of how many rows a predicate matches, and the order in which to read its conditions' columns.
+"""Estimates of the number of matching rows, which determine the order of reading columns.
 
-Nothing is skipped because of an estimate: it only decides which columns are read first.
+Estimates never exclude rows; they only decide which columns are read first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from intarsia.predicate import (
 )
 from intarsia.predicate.bound import conjoin
 
-#: A condition that keeps a larger share of the rows hardly saves pages of the next one's columns.
+#: A condition that keeps a larger share of the rows saves hardly any pages of other columns.
 SELECTIVE_SHARE = 0.25
 
 _LOWER_ENDS = frozenset((">", ">="))
@@ -32,12 +32,12 @@ _UPPER_ENDS = frozenset(("<", "<="))
 
 
 class Estimates:
-    """What the histograms and samples of a file say about a predicate.
+    """Estimates from the histograms and samples of a file.
 
     Args:
         file: The file.
-        embedded: Its embedded indexes.
-        most_bytes: An index that takes more than this many bytes to read is not asked.
+        embedded: The embedded indexes of the file.
+        most_bytes: Larger indexes, in bytes, are not read.
     """
 
     def __init__(self, file: ParquetInput, embedded: EmbeddedIndexes, most_bytes: int) -> None:
@@ -47,9 +47,9 @@ class Estimates:
         self._known: dict[Condition, float | None] = {}
 
     def share(self, node: Bound) -> float | None:
-        """The share of the file's rows that match, 0 to 1; None if no index can tell.
+        """Estimate the share of the file's rows that match, from 0 to 1; None if no index gives an estimate.
 
-        The two ends of a range of one column are combined exactly; other conditions are assumed to be
+        The two ends of a range of one column are combined exactly.  Other conditions are assumed to be
         independent (Selinger et al., SIGMOD 1979).
         """
         if isinstance(node, BoundConstant):
@@ -68,7 +68,7 @@ class Estimates:
         return self._known[node]
 
     def _independent_shares(self, node: BoundAnd | BoundOr) -> Iterator[float | None]:
-        """The share of each child; children that are ends of ranges of one column count as one."""
+        """Yield the share of each child, with the ends of ranges of one column as one child."""
         ends: dict[Path, list[BoundCompare]] = {}
         for child in node.children:
             if isinstance(child, BoundCompare) and child.op in _LOWER_ENDS | _UPPER_ENDS:
@@ -79,7 +79,7 @@ class Estimates:
             yield self._range_share(leaves, is_and=isinstance(node, BoundAnd))
 
     def _range_share(self, leaves: Sequence[BoundCompare], *, is_and: bool) -> float | None:
-        """The share of the rows where all of these, or any, hold of one column."""
+        """The share of the rows that match all, or any, of these conditions on one column."""
         narrowest = min if is_and else max
         total, num_ends = 0.0, 0
         for ops in (_LOWER_ENDS, _UPPER_ENDS):
@@ -91,7 +91,7 @@ class Estimates:
                 num_ends += 1
         if num_ends == 1:
             return total
-        # either every value lies above the lower end or below the upper one, or no value does both
+        # either every value matches at least one of the two ends, or no value matches both
         values = self.share(BoundNull(leaves[0].path, leaves[0].type, negated=True))
         values = 1.0 if values is None else values
         return max(0.0, total - values) if is_and else min(total, values)
@@ -108,19 +108,20 @@ class Estimates:
 def order_conditions(
     predicate: Bound, share: Callable[[Bound], float | None], size_bytes: Callable[[Path], int]
 ) -> list[Bound]:
-    """The conditions of an AND in the order in which it costs least to look at them.
+    """Order the conditions of an AND so that reading their columns is cheapest.
 
-    A condition that keeps few rows and is cheap to read comes first, by ``size / (1 - share)``; the columns
-    of those after it are then read only where its rows are. Conditions that spare nothing stay together,
-    as do those that nothing is known of, at the end.
+    A condition that keeps few rows and is cheap to read comes first, by ``size / (1 - share)``.  The columns
+    of later conditions are then read only for the remaining rows.  Conditions that save nothing are combined,
+    and so are conditions without estimates, which come last.
 
     Args:
-        predicate: What is asked for.
-        share: The share of the rows that a condition keeps, 0 to 1; None where it is not known.
-        size_bytes: What it takes to read a column.
+        predicate: The predicate.
+        share: A function that returns the share of the rows that a condition keeps, from 0 to 1; None if it
+            is unknown.
+        size_bytes: A function that returns the size of a column in bytes.
 
     Returns:
-        Predicates that together, by AND, are the predicate; one, if there is nothing to gain.
+        Predicates whose conjunction is the predicate; a single one if nothing can be saved.
 
     Example:
         >>> import pyarrow as pa

@@ -1,4 +1,4 @@
-"""The plan for one file: the rows that might match, according to its indexes. No data page is read for it."""
+"""The plan for one file: the rows that might match according to its indexes. Planning reads no data pages."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from intarsia.read.file_query import FileQuery
 from intarsia.read.prune import PruneStep, prune
 from intarsia.rows.selection import RowSelection
 
-#: An index that estimates is read if it takes at most one part in this many of the candidates' bytes.
+#: An index is read for estimates only if its size is at most 1/8 of the candidates' bytes.
 _ESTIMATE_PART = 8
 
 
 @dataclass(frozen=True)
 class FilePlan:
-    """What the indexes of one file say about a query.
+    """The plan of a query of one file.
 
     Attributes:
         candidates: A superset of the rows that match.
-        certain: Rows that are known to match without being read; a subset of the candidates.
-        proven: Those of them that are known to match even if the page index is wrong: the predicate is not
-            applied to them.
-        stages: The predicate in parts, all of which have to be met. The columns of the first part are read
-            first, and those of the next only where its rows are. Empty without a predicate.
-        steps: What each index excluded, in the order they were asked.
-        index_bytes: Bytes read from indexes.
-        dictionary_pages: Dictionary pages that were read to plan, by their offsets; reading needs them, too.
-        wrong_row_groups: Row groups whose page index was known to be wrong when this was planned.
+        certain: Rows that are proven to match without reading them; a subset of the candidates.
+        proven: The certain rows whose proof does not depend on the page index; the predicate is not applied
+            to them.
+        stages: Parts of the predicate, which are combined by AND. The columns of the first part are read
+            first, and those of the next part only for the remaining rows. Empty without a predicate.
+        steps: The rows that each index excluded, in the order of use.
+        index_bytes: Bytes that were read from indexes.
+        dictionary_pages: Dictionary pages that were read while planning, by offset; reading needs them, too.
+        wrong_row_groups: Row groups whose page index was known to be wrong at the time of planning.
     """
 
     candidates: RowSelection
@@ -47,7 +47,7 @@ class FilePlan:
 
 
 def plan_file(query: FileQuery) -> FilePlan:
-    """Ask the indexes of a file which rows might match a query."""
+    """Plan a query of a file with the file's indexes."""
     file, predicate = query.file, query.predicate
     wrong = file.metadata.wrong_row_groups
     if predicate is None:
@@ -78,13 +78,13 @@ def plan_file(query: FileQuery) -> FilePlan:
 
 
 def current_plan(query: FileQuery, plan: FilePlan) -> FilePlan:
-    """The plan, made again if a page index that it may depend on has proved wrong since."""
+    """Return the plan, or a new plan if a page index has been found to be wrong since."""
     is_current = plan.wrong_row_groups == query.file.metadata.wrong_row_groups
     return plan if is_current else plan_file(query)
 
 
 def _ordered_conditions(query: FileQuery, predicate: Bound, candidates: RowSelection) -> list[Bound]:
-    """The conditions of the predicate, those that keep fewest rows first."""
+    """The conditions of the predicate, ordered by cost and selectivity."""
     most_bytes = query.estimated_bytes(candidates) // _ESTIMATE_PART
     estimates = Estimates(query.file, query.embedded, most_bytes)
     num_rows, possible = query.file.footer.num_rows, max(1, candidates.num_rows)
@@ -97,10 +97,10 @@ def _ordered_conditions(query: FileQuery, predicate: Bound, candidates: RowSelec
 
 
 def estimate_rows(query: FileQuery, plan: FilePlan) -> tuple[float | None, int]:
-    """About how many rows match, and the index bytes that were read to estimate it.
+    """Estimate the number of rows that match.
 
     Returns:
-        The estimate, None if no index of the file gives one; and the bytes.
+        The estimate, or None if no index of the file gives one; and the bytes that were read from indexes.
     """
     num_rows = query.file.footer.num_rows
     if query.predicate is None:
@@ -114,7 +114,7 @@ def estimate_rows(query: FileQuery, plan: FilePlan) -> tuple[float | None, int]:
 
 
 def count_planned(query: FileQuery, rows: RowSelection) -> ReadCounts:
-    """What reading some rows would take; only OffsetIndexes are read to count it."""
+    """Count what reading some rows would take; this reads only OffsetIndexes."""
     before = query.file.source.counts.bytes
     row_groups, planned_bytes, pages = 0, 0, dict.fromkeys((leaf.name for leaf in query.leaves), 0)
     for group, wanted in query.row_groups(rows):
@@ -134,7 +134,7 @@ def count_planned(query: FileQuery, rows: RowSelection) -> ReadCounts:
 
 
 def plan_chunks(query: FileQuery, group: int, leaves: list[Leaf], rows: RowSelection) -> list[ChunkPlan]:
-    """The pages of some leaves that hold some rows of a row group; reads their OffsetIndexes.
+    """Plan the pages of some leaves for some rows of a row group; this reads their OffsetIndexes.
 
     Args:
         query: The query.
@@ -158,5 +158,5 @@ def plan_chunks(query: FileQuery, group: int, leaves: list[Leaf], rows: RowSelec
 
 
 def count_pages(plan: ChunkPlan) -> int:
-    """Data pages that a plan reads; 0 for a whole chunk whose pages are not recorded."""
+    """Return the number of data pages in a plan; 0 for a whole chunk with an unknown number of pages."""
     return plan.total_pages or 0 if plan.whole else len(plan.page_starts)

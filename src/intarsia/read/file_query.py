@@ -1,4 +1,4 @@
-"""A query to one file: its predicate in the file's own types, the columns wanted, and the constants."""
+"""A query of one file: the predicate in the file's types, the columns to read, and constant columns."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from intarsia.rows.selection import RowSelection
 
 @dataclass(frozen=True)
 class FileQuery:
-    """A query to one open file; `FileQuery.of` makes it.
+    """A query of one open file; create it with `FileQuery.of`.
 
     Attributes:
         file: The file.
-        embedded: Its embedded indexes.
-        predicate: Which rows, bound to the file's types; None for all.
-        columns: The columns wanted that are in the file.
+        embedded: The embedded indexes of the file.
+        predicate: The predicate, bound to the file's types; None for all rows.
+        columns: The columns to read that are in the file.
         constants: Columns that are not in the file and have one value in all of its rows: partition columns,
             and columns that the file lacks (null).
     """
@@ -48,15 +48,14 @@ class FileQuery:
         constants: Mapping[Path, pa.Scalar] | None = None,
         budget: ExpansionBudget | None = None,
     ) -> FileQuery:
-        """Make a query to a file.
+        """Create a query of a file.
 
         Args:
             file: The file.
-            predicate: Which rows, bound to the file's types; None for all.
-            columns: The columns wanted; those that are constant may be among them.
+            predicate: The predicate, bound to the file's types; None for all rows.
+            columns: The columns of the result, which may include constant columns.
             constants: Columns that have one value in all rows.
-            budget: Memory for the indexes of all files that are open at once; None for no limit but the
-                file's.
+            budget: The memory budget for the indexes of all open files; None for only the limit of the file.
         """
         constants = constants or {}
         if isinstance(predicate, BoundConstant) and predicate.value:
@@ -71,7 +70,7 @@ class FileQuery:
         self.file.close()
 
     def for_columns(self, columns: Sequence[OutputColumn]) -> FileQuery:
-        """The same query with other columns."""
+        """Return the same query with other columns."""
         return replace(self, columns=tuple(column for column in columns if column.path not in self.constants))
 
     @cached_property
@@ -87,12 +86,12 @@ class FileQuery:
 
     @cached_property
     def output_leaves(self) -> list[Leaf]:
-        """The leaves of the columns wanted."""
+        """The leaves of the columns to read."""
         return leaves_under(self.file, [column.path for column in self.columns])
 
     @cached_property
     def leaves(self) -> list[Leaf]:
-        """The leaves that the query may read, in the order of the schema."""
+        """The leaves of the predicate and of the columns to read, in the order of the schema."""
         found = {*leaves_under(self.file, self.predicate_paths), *self.output_leaves}
         return sorted(found, key=lambda leaf: leaf.ordinal)
 
@@ -102,20 +101,20 @@ class FileQuery:
         return len(self.file.footer.metadata.row_groups)
 
     def total_pages(self) -> dict[str, int | None]:
-        """Data pages of each leaf in the whole file, by its dotted name; None where it is not recorded."""
+        """Return the number of data pages of each leaf by dotted path; None where it is not recorded."""
         totals = self.file.metadata.total_data_pages(self.leaves)
         return {leaf.name: total for leaf, total in zip(self.leaves, totals, strict=True)}
 
-    # --- what rows cost ----------------------------------------------------------------------------
+    # --- the cost of rows --------------------------------------------------------------------------
 
     def groups_with(self, rows: RowSelection) -> list[int]:
-        """Row groups that hold some of the rows."""
+        """Return the row groups that contain some of the rows."""
         edges = self.file.footer.row_group_starts
         groups: list[int] = np.flatnonzero(rows.overlaps(edges[:-1], edges[1:])).tolist()
         return groups
 
     def row_groups(self, rows: RowSelection) -> Iterator[tuple[int, RowSelection]]:
-        """Row groups that hold some of the rows, and those rows relative to the row group."""
+        """Yield the row groups that contain some of the rows, with these rows relative to the row group."""
         edges = self.file.footer.row_group_starts
         for group in self.groups_with(rows):
             start, stop = int(edges[group]), int(edges[group + 1])
@@ -123,7 +122,7 @@ class FileQuery:
 
     @cached_property
     def _group_bytes(self) -> npt.NDArray[np.int64]:
-        """Bytes of `leaves` in each row group; a negative number where a chunk cannot be read."""
+        """Sizes of `leaves` in bytes by row group; negative if a chunk cannot be read."""
         edges = self.file.footer.row_group_starts
         total, is_sound = np.zeros(len(edges) - 1, dtype=np.int64), np.ones(len(edges) - 1, dtype=bool)
         for outlines in self.file.metadata.outlines(self.leaves):
@@ -132,11 +131,11 @@ class FileQuery:
         return np.where(is_sound, total, -1)
 
     def estimated_bytes(self, rows: RowSelection) -> int:
-        """About how many bytes reading some rows takes: their share of each chunk.
+        """Estimate the bytes of reading some rows by their share of each chunk.
 
         Raises:
-            UnsupportedFeatureError: If a column is encrypted or lies in another file.
-            CorruptFileError: If a chunk lies outside the file.
+            UnsupportedFeatureError: If a column is encrypted or in another file.
+            CorruptFileError: If a chunk is outside the file.
         """
         if rows.is_empty:
             return 0
@@ -149,14 +148,14 @@ class FileQuery:
         return int((np.maximum(known, 0) * shares).sum())
 
     def column_bytes(self, path: Path) -> int:
-        """Bytes of a column in the whole file; 0 for one that has a constant value."""
+        """Return the size of a column in the file in bytes; 0 for a constant column."""
         leaves = leaves_under(self.file, [path])
         sizes = [outlines.stops - outlines.starts for outlines in self.file.metadata.outlines(leaves)]
         return int(sum(of_leaf.sum() for of_leaf in sizes))
 
 
 def leaves_under(file: ParquetInput, paths: Sequence[Path]) -> list[Leaf]:
-    """The leaves of fields given by path, in the order of the schema."""
+    """Return the leaves of fields, given by path, in the order of the schema."""
     wanted = set(paths)
     depths = {len(path) for path in wanted}
     return [leaf for leaf in file.footer.leaves if any(leaf.path[:depth] in wanted for depth in depths)]

@@ -1,7 +1,7 @@
-"""Reads the rows of one file by a plan: the predicate's columns, then the other columns where rows match.
+"""Reading the rows of a plan: the predicate's columns first, then the other columns of the matching rows.
 
-The predicate's columns are read together, unless an index estimates that one condition keeps few rows: then
-its columns are read first, and those of the other conditions only where rows are left.
+The predicate's columns are read together, unless an index estimates that one condition keeps few rows.  Then
+its columns are read first, and those of the other conditions only for the remaining rows.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from intarsia.storage import SourceFile
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows that match, and what reading them took.
+    """Some matching rows, and the counts of reading them.
 
     Attributes:
-        rows: The query's columns; constants are not among them.
-        counts: What was read for these rows and for the rows that proved not to match.
+        rows: The columns of the query without constant columns.
+        counts: The counts for these rows and for the candidate rows that do not match.
     """
 
     rows: pa.Table
@@ -46,13 +46,13 @@ class Piece:
 
 
 def read_rows(query: FileQuery, plan: FilePlan, limit: int | None = None) -> Iterator[Piece]:
-    """The matching rows, row group by row group, in the order of the file.
+    """Yield the matching rows, row group by row group, in the order of the file.
 
-    A page index that proves wrong is dropped, and its row group is read whole instead.
+    If a page index is found to be wrong, its row group is read again without it.
 
     Args:
         query: The query.
-        plan: Which rows might match.
+        plan: The plan of the query.
         limit: Stop after this many rows.
     """
     candidates = plan.candidates
@@ -78,16 +78,16 @@ def read_rows(query: FileQuery, plan: FilePlan, limit: int | None = None) -> Ite
 
 
 def read_known_rows(query: FileQuery, plan: FilePlan, rows: RowSelection) -> Iterator[Piece]:
-    """The matching rows among some rows, for a caller that already knows about the other candidates.
+    """Yield the matching rows among some rows, for callers that handle the other candidates themselves.
 
     Args:
         query: The query.
-        plan: Which rows might match.
-        rows: The rows to read; rows that are not candidates are left out.
+        plan: The plan of the query.
+        rows: The rows to read; rows that are not candidates are skipped.
 
     Raises:
-        WrongPageIndexError: If a page index proved wrong: then what the caller knows about the other rows may
-            be wrong as well.
+        WrongPageIndexError: If a page index is found to be wrong, so that the caller's results for the other
+            rows may be wrong, too.
     """
     reader = FileReader(query, plan)
     wanted = plan.candidates & rows
@@ -101,11 +101,11 @@ def read_known_rows(query: FileQuery, plan: FilePlan, rows: RowSelection) -> Ite
 
 
 class FileReader:
-    """Reads row groups of a file.
+    """A reader of the row groups of a file.
 
     Args:
         query: The query.
-        plan: Which rows might match.
+        plan: The plan of the query.
     """
 
     def __init__(self, query: FileQuery, plan: FilePlan) -> None:
@@ -114,15 +114,15 @@ class FileReader:
         self._decoder = PageDecoder(query.file)
 
     def read(self, group: int, wanted: RowSelection) -> Piece:
-        """The rows of a row group that match, if its page index is what the plan took it for.
+        """Read the matching rows of a row group.
 
         Args:
             group: Ordinal of the row group.
             wanted: The rows that might match, relative to the row group.
 
         Raises:
-            WrongPageIndexError: If the page index of this row group is wrong, or has proved wrong since the
-                plan was made, perhaps to another scan in another thread: then other rows might match.
+            WrongPageIndexError: If the page index of this row group is wrong, or has been found to be wrong
+                since the plan was made, possibly by a scan in another thread. Other rows might match then.
         """
         is_proven = self._is_proven(group, wanted)
         if wanted.num_rows == self._num_rows(group) and is_proven:
@@ -133,7 +133,7 @@ class FileReader:
         return Piece(rows, counts)
 
     def read_anew(self, group: int, wanted: RowSelection) -> Piece:
-        """As `read`; if the page index has proved wrong since the plan was made, all rows are judged."""
+        """Read as `read` does, but all rows if the page index has been found to be wrong since planning."""
         if not self._is_outdated(group):
             return self.read(group, wanted)
         everything = RowSelection.all(self._num_rows(group))
@@ -144,13 +144,13 @@ class FileReader:
     def read_run(
         self, run: Run, rows: RowSelection, read_one: Callable[[int, RowSelection], Piece]
     ) -> Iterator[Piece]:
-        """The rows of a run of row groups that match, in one piece if nothing in the run is damaged.
+        """Read the matching rows of a run of row groups, in one piece unless something in it is damaged.
 
         Args:
             run: The run.
             rows: The rows that might match.
-            read_one: Reads one of the row groups, given its ordinal and the rows relative to it; its errors
-                name the column and the place.
+            read_one: A function that reads one row group, given its ordinal and the rows relative to it. Its
+                errors name the column and the place.
         """
         together = self._read_together(run) if len(run.groups) > 1 else None
         if together is not None:
@@ -162,7 +162,7 @@ class FileReader:
             yield read_one(group, rows.clip(start, stop).shift(-start))
 
     def _read_together(self, run: Run) -> Piece | None:
-        """The rows of a run that match; None if something in it is damaged."""
+        """Read the matching rows of a run at once; None if something in it is damaged."""
         columns = RunColumns(self._query, run.groups)
         stages = () if run.is_proven else self._plan.stages
         try:
@@ -171,14 +171,14 @@ class FileReader:
             return None
 
     def refuse_outdated(self, groups: Sequence[int]) -> None:
-        """Refuse an answer if the page index of a row group has proved wrong since the plan was made.
+        """Raise if the page index of a row group has been found to be wrong since the plan was made.
 
         Raises:
             WrongPageIndexError: If it has.
         """
         for group in groups:
             if self._is_outdated(group):
-                raise WrongPageIndexError(group, "it proved wrong while it was used")
+                raise WrongPageIndexError(group, "it was found to be wrong while it was used")
 
     def _row_reader(self, group: int) -> RowReader:
         return RowReader(self._query, RowGroupColumns(self._query, self._plan, self._decoder, group))
@@ -190,9 +190,9 @@ class FileReader:
         return self._query.file.footer.metadata.row_groups[group].num_rows
 
     def _is_proven(self, group: int, wanted: RowSelection) -> bool:
-        """Whether rows of a row group match without a look at the predicate's columns.
+        """Whether rows of a row group are proven to match, so that the predicate's columns are not needed.
 
-        Some column has to be read of them: the rows that are there are counted by it.
+        At least one column has to be read, because its values show how many rows there are.
         """
         if self._query.predicate is None:
             return True
@@ -203,7 +203,7 @@ class FileReader:
         return (wanted.shift(first) - proven.clip(first, first + self._num_rows(group))).is_empty
 
     def read_whole(self, group: int) -> Piece:
-        """All rows of a row group, read by pyarrow through the counted source."""
+        """Read all rows of a row group with pyarrow, through the counted source."""
         query, num_rows = self._query, self._num_rows(group)
         outlines = query.file.metadata.outlines(query.output_leaves)
         pages = {
@@ -230,15 +230,17 @@ class FileReader:
                     group, column_indices=[leaf.ordinal for leaf in query.output_leaves], use_threads=True
                 )
         except FormatError:
-            self._decode_whole(group, num_rows)  # names the column that is damaged
+            self._decode_whole(group, num_rows)  # raises an error that names the damaged column
             raise
         if table.num_rows != num_rows:
-            raise CorruptFileError(f"row group {group} holds {table.num_rows} rows, not {num_rows}")
+            raise CorruptFileError(
+                f"row group {group} has {table.num_rows} rows, not {num_rows}", reason="row-count-mismatch"
+            )
         roots = sorted({leaf.root_ordinal for leaf in query.output_leaves})
         return select_columns(query, dict(zip(roots, table.columns, strict=True)), num_rows)
 
     def _decode_whole(self, group: int, num_rows: int) -> None:
-        """Decode every column of a row group by itself, to raise an error that names the damaged one."""
+        """Decode each column of a row group separately, to raise an error that names the damaged column."""
         everything = RowSelection.all(num_rows)
         for leaf in self._query.output_leaves:
             meta = self._query.file.footer.chunk_metadata(group, leaf)
@@ -247,11 +249,11 @@ class FileReader:
 
 
 def read_whole_file(query: FileQuery) -> Piece:
-    """All rows of a file, its row groups in parallel; for queries without a predicate."""
+    """Read all rows of a file, with its row groups in parallel, for a query without a predicate."""
     file = query.file
     reader = FileReader(query, FilePlan(RowSelection.all(file.footer.num_rows), RowSelection.none()))
     groups = range(query.num_row_groups)
-    # pyarrow decodes the columns of one row group in parallel; several groups at once leave no core idle
+    # pyarrow decodes the columns of one row group in parallel; several row groups use the remaining cores
     with file.named_errors(), ThreadPoolExecutor(max(1, min(len(groups), pa.cpu_count()))) as pool:
         pieces = list(pool.map(reader.read_whole, groups))
     if not query.output_leaves:

@@ -1,6 +1,6 @@
-"""The structure of a predicate over its distinct conditions, each with a set of rows or row groups.
+"""The structure of a predicate over its distinct conditions.
 
-What is known about the conditions is combined in one pass over the predicate.
+The sets of rows or row groups of all conditions are combined in one pass over the predicate.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _Set = TypeVar("_Set")
 
 @dataclass(frozen=True)
 class Junction:
-    """AND or OR of terms; a term is the ordinal of a condition, or another junction."""
+    """AND or OR of terms; a term is the ordinal of a condition or another junction."""
 
     is_and: bool
     terms: tuple[Term, ...]
@@ -35,10 +35,9 @@ class Formula:
         predicate: The predicate.
 
     Attributes:
-        conditions: Its distinct conditions and constants.
+        conditions: The distinct conditions and constants.
         root: The whole predicate.
-        terms: The terms that a row has to meet, all of them: those of a top-level AND, or the predicate
-            itself.
+        terms: The terms of a top-level AND, or the predicate itself; a row has to match all of them.
     """
 
     def __init__(self, predicate: Bound) -> None:
@@ -56,7 +55,7 @@ def _term(node: Bound, ordinals: dict[Condition | BoundConstant, int]) -> Term:
 
 
 def conditions_of(term: Term) -> Iterator[int]:
-    """The conditions of a term, from left to right, with repetitions."""
+    """Yield the conditions of a term from left to right, with repetitions."""
     if isinstance(term, int):
         yield term
     else:
@@ -70,13 +69,13 @@ def combine(
     union: Callable[[Sequence[_Set]], _Set],
     intersection: Callable[[Sequence[_Set]], _Set],
 ) -> _Set:
-    """The set of a term from the sets of its conditions.
+    """Compute the set of a term from the sets of its conditions.
 
     Args:
         term: The term.
         sets: The set of each condition, by ordinal.
-        union: Unites many sets.
-        intersection: Intersects many sets.
+        union: A function that unites sets.
+        intersection: A function that intersects sets.
     """
     if isinstance(term, int):
         return sets[term]
@@ -85,25 +84,28 @@ def combine(
 
 
 def all_of(masks: Sequence[Bools]) -> Bools:
-    """Where all masks are true."""
+    """Return the conjunction of masks."""
     return np.asarray(np.logical_and.reduce(masks))
 
 
 def any_of(masks: Sequence[Bools]) -> Bools:
-    """Where any mask is true."""
+    """Return the disjunction of masks."""
     return np.asarray(np.logical_or.reduce(masks))
 
 
 def where_denial_counts(
     term: Term, within: Bools, possible: Sequence[Bools], stays: Sequence[Bools]
 ) -> list[Bools]:
-    """For each condition, the row groups where denying it, along with others, could make a term false.
+    """Find the row groups where disproving a condition, along with others, could make a term false.
 
     Args:
         term: The term.
-        within: The row groups that matter.
-        possible: For each condition, the row groups where it might be met.
-        stays: For each condition, the row groups where no proof can deny it any more.
+        within: The relevant row groups.
+        possible: For each condition, the row groups with rows that might match it.
+        stays: For each condition, the row groups where no remaining proof can disprove it.
+
+    Returns:
+        A mask of row groups for each condition.
     """
     counts = [np.zeros_like(within) for _ in possible]
     _mark(_judged(term, possible, stays), within, counts)
@@ -112,7 +114,7 @@ def where_denial_counts(
 
 @dataclass(frozen=True)
 class _Judged:
-    """A term, and the row groups where it might be true and could still turn out to be false."""
+    """A term, and the row groups where it might be true and can still be disproved."""
 
     is_open: Bools
     condition: int | None
@@ -125,13 +127,13 @@ def _judged(term: Term, possible: Sequence[Bools], stays: Sequence[Bools]) -> _J
     if isinstance(term, int):
         return _Judged(possible[term] & ~stays[term], term, (), possible[term], stays[term])
     parts = tuple(_judged(part, possible, stays) for part in term.terms)
-    put = all_of if term.is_and else any_of
-    may_be, must_be = put([part.possible for part in parts]), put([part.stays for part in parts])
-    return _Judged(may_be & ~must_be, None, parts, may_be, must_be)
+    join = all_of if term.is_and else any_of
+    possible_here, stays_here = join([part.possible for part in parts]), join([part.stays for part in parts])
+    return _Judged(possible_here & ~stays_here, None, parts, possible_here, stays_here)
 
 
 def _mark(term: _Judged, within: Bools, counts: list[Bools]) -> None:
-    """Pass the row groups where a term matters down to its conditions."""
+    """Pass the row groups where a term is relevant down to its conditions."""
     inside = within & term.is_open
     if term.condition is not None:
         counts[term.condition] |= inside

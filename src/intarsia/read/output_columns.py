@@ -1,4 +1,4 @@
-"""The columns of a result: from names to fields of a schema, and from values to arrays of their type."""
+"""The columns of a result: resolving names to fields of a schema, and building arrays of their types."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class OutputColumn:
     type: pa.DataType
 
     def field(self, schema: pa.Schema) -> pa.Field:
-        """The field that it is in the result of a table with a schema."""
+        """Return the field of the result, given the schema of the table."""
         return schema.field(self.path[0]) if len(self.path) == 1 else pa.field(self.name, self.type)
 
 
 def output_columns(schema: pa.Schema, names: Sequence[str] | None) -> list[OutputColumn]:
-    """The columns of a table that are asked for by name, dotted for fields of structs; None for all.
+    """Resolve names, dotted for fields of structs, to columns of a table; None for all columns.
 
     Raises:
-        ColumnNotFoundError: If there is no such column.
+        ColumnNotFoundError: If a column does not exist.
     """
     if names is None:
         return [OutputColumn(field.name, (field.name,), field.type) for field in schema]
@@ -52,36 +52,38 @@ def output_columns(schema: pa.Schema, names: Sequence[str] | None) -> list[Outpu
 
 
 def refuse_repeated(schema: pa.Schema, names: Iterable[str], path: str) -> None:
-    """Raise if several columns have a name; pyarrow's `read_table` refuses them, too."""
+    """Raise if several columns have the same name; pyarrow's `read_table` refuses them, too."""
     for name in names:
         if (count := len(schema.get_all_field_indices(name))) > 1:
             raise UnsupportedFeatureError(
-                f"{count} columns are called {name!r}; ask for columns whose names are unique",
+                f"{count} columns have the name {name!r}; select columns with unique names",
+                reason="duplicate-column",
                 path=path,
+                column=name,
                 struct="SchemaElement",
             )
 
 
 def type_at(schema: pa.Schema, path: Path) -> pa.DataType | None:
-    """The type of a field, or of a field of structs in it; None if there is no such field, or several."""
+    """Return the type of a field or of a struct field in it; None if it does not exist or is ambiguous."""
     place = schema.get_field_index(path[0])
     return None if place < 0 else field_type(schema.field(place).type, path[1:])
 
 
 def rows_without_columns(num_rows: int) -> pa.Table:
-    """A table with a number of rows and no columns."""
+    """Return a table without columns, with a number of rows."""
     return pa.table({"": pa.nulls(num_rows)}).select([])
 
 
 def concat_rows(tables: Sequence[pa.Table]) -> pa.Table:
-    """The rows of one table or more as one; `pyarrow.concat_tables` loses rows without columns."""
+    """Concatenate tables; `pyarrow.concat_tables` loses the rows of tables without columns."""
     if tables[0].num_columns == 0:
         return rows_without_columns(sum(table.num_rows for table in tables))
     return pa.concat_tables(tables)
 
 
 def repeat_constant(value: pa.Scalar, num_rows: int, data_type: pa.DataType) -> pa.Array:
-    """A column with one value in all rows; for a dictionary type, the value is of its value type."""
+    """Return a column with one value in all rows; for a dictionary type, ``value`` has its value type."""
     if not pa.types.is_dictionary(data_type):
         return pa.nulls(num_rows, data_type) if not value.is_valid else pa.repeat(value, num_rows)
     if not value.is_valid:
@@ -97,11 +99,11 @@ def with_constants(
     columns: Sequence[OutputColumn],
     schema: pa.Schema,
 ) -> pa.Table:
-    """The columns of a result in order: those that were read, and those with one value in all rows.
+    """Combine columns that were read and columns with one value, in the order of the result.
 
     Args:
-        rows: What was read.
-        read: The columns of ``rows``.
+        rows: The columns that were read.
+        read: The descriptions of the columns of ``rows``.
         constants: The values of the other columns.
         columns: The columns of the result.
         schema: The schema of the result.

@@ -1,9 +1,10 @@
-"""A predicate against all indexes of a file: which rows might match, and which index excluded the others.
+"""Pruning with all indexes of a file: which rows might match, and which index excluded the others.
 
-Everything that can exclude rows is a `Proof`: it states what asking it costs, and where it could deny a
-condition.  Statistics are free and come first.  Then one loop asks the cheapest proof that could still
-exclude rows worth more than it costs, until there is none.  Each condition keeps the rows that no proof has
-excluded; AND intersects them and OR unites them, so that skipping works across columns.
+Every index that can exclude rows is a `Proof`, which has a cost and the row groups where it could disprove a
+condition.  Statistics are free and are used first.  A loop then uses the cheapest proof that can still
+exclude rows worth more than its cost, until there is none.  Each condition keeps the rows that no proof has
+excluded.
+AND intersects these rows and OR unites them, so that pruning works across columns.
 """
 
 from __future__ import annotations
@@ -28,25 +29,25 @@ from intarsia.rows.bounds import Bools
 from intarsia.rows.combine import intersection, union
 from intarsia.rows.selection import RowSelection
 
-#: What a request to a local file costs, and decoding a page, in bytes that could be read meanwhile.
+#: The cost of a request to a local file, and of decoding a page, in bytes that could be read in that time.
 LOCAL_REQUEST_BYTES = 1 << 12
 DECODING_BYTES = 1 << 14
 
-#: For each condition that a proof could deny, by ordinal, the row groups where it could.
+#: For each condition that a proof could disprove, by ordinal, the row groups where it could.
 _Reach: TypeAlias = "dict[int, Bools]"
 
 
 @dataclass(frozen=True)
 class PruneStep:
-    """What one index excluded.
+    """The rows that one index excluded.
 
     Attributes:
-        index: Its name: ``"statistics"``, ``"column_index"``, ``"bloom_filter"``, ``"dictionary"``, or an
-            embedded index's name.
-        column: The column it was asked about, dotted; where several columns of an OR exclude rows only
-            together, the last of them.
-        before: Rows that might match before it was asked.
-        after: Rows that might match after.
+        index: The name of the index: ``"statistics"``, ``"column_index"``, ``"bloom_filter"``,
+            ``"dictionary"``, or the name of an embedded index.
+        column: The dotted path of the column; if several columns of an OR exclude rows only together, the
+            last of them.
+        before: The candidate rows before the index was used.
+        after: The candidate rows afterwards.
     """
 
     index: str
@@ -57,17 +58,16 @@ class PruneStep:
 
 @dataclass(frozen=True)
 class Pruned:
-    """The rows of a file that might match, and how they were found.
+    """The result of pruning a file.
 
     Attributes:
         candidates: A superset of the rows that match.
-        certain: Rows that are known to match without being read.
-        proven: Those of them that no page index has a part in.
-        steps: What each index excluded, in the order they were asked; indexes that excluded nothing are left
-            out.
-        index_bytes: Bytes read from indexes.
-        dictionary_pages: Dictionary pages that were read, by their offsets; a scan of their row groups needs
-            them again.
+        certain: Rows that are proven to match without reading them.
+        proven: The certain rows whose proof does not depend on the page index.
+        steps: The rows that each index excluded, in the order of use, without indexes that excluded nothing.
+        index_bytes: Bytes that were read from indexes.
+        dictionary_pages: Dictionary pages that were read, by offset; a scan of their row groups needs them
+            again.
     """
 
     candidates: RowSelection
@@ -86,19 +86,19 @@ def prune(
     data_bytes: Callable[[RowSelection], int] | None = None,
     embedded: EmbeddedIndexes | None = None,
 ) -> Pruned:
-    """Ask the indexes of a file which rows might match.
+    """Find the rows that might match, with the indexes of a file.
 
     Args:
         file: The file.
-        predicate: Which rows are wanted.
-        constants: Columns that are not in the file and have one value in all of its rows: partition
-            columns, and columns that other files of the table have (null).
-        data_bytes: About how many bytes a scan of some rows would read; an index that is larger than what
-            it could save is not read.
-        embedded: The file's embedded indexes, if the caller has opened them already.
+        predicate: The predicate.
+        constants: Columns that are not in the file and have one value in all of its rows: partition columns,
+            and columns that only other files of the table have (null).
+        data_bytes: A function that estimates the bytes that a scan of some rows would read. An index that is
+            larger than the bytes it could save is not read.
+        embedded: The embedded indexes of the file, if they are open already.
 
     Returns:
-        The rows that might match, and why the others do not.
+        The rows that might match, and the indexes that excluded the others.
     """
     bytes_before = file.source.counts.bytes
     embedded = embedded or EmbeddedIndexes(file)
@@ -120,12 +120,12 @@ def prune(
 
 
 class _Offer(NamedTuple):
-    """A proof that is worth asking.
+    """A proof that is worth its cost.
 
     Attributes:
         proof: The proof.
-        wanted: What to ask it.
-        price: What asking costs, in bytes: requests and pages to decode are converted to bytes.
+        wanted: The conditions to disprove, with the row groups.
+        price: The cost in bytes; requests and decoded pages are converted to bytes.
     """
 
     proof: Proof
@@ -134,9 +134,9 @@ class _Offer(NamedTuple):
 
 
 class _Pruner:
-    """What is known about the conditions of a predicate; proofs add to it.
+    """The state of pruning: the rows that might match each condition, which proofs reduce.
 
-    Whether a proof is worth asking is judged by row groups, in masks with one value per row group.
+    Whether a proof is worth its cost is computed by row group, with masks that have one value per row group.
     """
 
     def __init__(
@@ -174,9 +174,9 @@ class _Pruner:
         self.candidates = combine(self._formula.root, self._possible, union, intersection)
 
     def _compares(self, condition: Condition) -> bool:
-        """Whether what indexes hold compares with the predicate's literals.
+        """Whether the values in indexes can be compared with the predicate's literals.
 
-        In a table whose files differ, a column may have another type here than the predicate was bound to.
+        If the files of a table differ, a column may have another type than the one the predicate is bound to.
         """
         found = self._file.leaves_by_path.get(condition.path)
         here = None if found is None else self._file.leaf_types.get(found.ordinal)
@@ -185,7 +185,7 @@ class _Pruner:
     # --- the loop ----------------------------------------------------------------------------------
 
     def run(self, first: Proof, others: Sequence[Proof]) -> None:
-        """Ask a proof that is free, then always the cheapest of the others that pays, until none does."""
+        """Use a free proof, then the cheapest of the others that are worth it, until there is none."""
         self._learn(first, self._wanted(self._reach(first), self._groups))
         if self.candidates.is_empty:
             return
@@ -204,7 +204,7 @@ class _Pruner:
         return found
 
     def _offers(self, reaches: Sequence[tuple[Proof, _Reach]]) -> list[_Offer]:
-        """The proofs that pay; under an OR, without those that only help together with others that do not."""
+        """The proofs that are worth it, without those that help only together with proofs that are not."""
         offers = self._paying(reaches)
         if len(offers) == len(reaches):
             return offers
@@ -227,7 +227,7 @@ class _Pruner:
         return offers
 
     def _wanted(self, reach: _Reach, groups: Bools, counts: Sequence[Bools] | None = None) -> Wanted:
-        """What to ask a proof: the conditions that it could narrow, and the row groups where that matters."""
+        """The conditions that a proof could narrow, and the row groups where that is relevant."""
         wanted: dict[Condition, Bools] = {}
         for ordinal, within in reach.items():
             known = self._knowledge(ordinal)
@@ -249,7 +249,7 @@ class _Pruner:
         )
 
     def _learn(self, proof: Proof, wanted: Wanted) -> None:
-        """Ask a proof, and combine what it says about all conditions."""
+        """Use a proof, and combine its results for all conditions."""
         narrowed: dict[int, list[int]] = {}
         for condition, possible, certain in proof.evaluate(wanted, self):
             ordinal = self._ordinals[condition]
@@ -276,19 +276,19 @@ class _Pruner:
 
     @property
     def certain(self) -> RowSelection:
-        """The candidates that surely match."""
+        """The candidates that are proven to match."""
         return combine(self._formula.root, self._sure, union, intersection) & self.candidates
 
     @property
     def proven(self) -> RowSelection:
-        """The candidates that surely match, whether or not the page index is right."""
+        """The candidates that are proven to match, whether or not the page index is correct."""
         return combine(self._formula.root, self._proven, union, intersection) & self.candidates
 
     # --- by row groups -----------------------------------------------------------------------------
 
     @property
     def _groups(self) -> Bools:
-        """The row groups that hold candidates."""
+        """The row groups with candidate rows."""
         return self.candidates.overlaps(self._edges[:-1], self._edges[1:])
 
     def _knowledge(self, ordinal: int) -> _Known:
@@ -305,7 +305,7 @@ class _Pruner:
         return self._known[ordinal]
 
     def _bytes_in(self, groups: Bools) -> int:
-        """About how many bytes a scan of the candidates in some row groups would read."""
+        """The estimated bytes that a scan of the candidates in some row groups would read."""
         key = groups.tobytes()
         if key not in self._bytes:
             starts, stops = self._edges[:-1][groups], self._edges[1:][groups]
@@ -333,12 +333,12 @@ class _Pruner:
 
 
 class _Known(NamedTuple):
-    """What is known about a condition, for each row group.
+    """The state of a condition, for each row group.
 
     Attributes:
-        is_possible: Whether any row might meet it.
-        is_whole: Whether all might.
-        is_open: Whether some might, and not all are known to.
+        is_possible: Whether any row might match it.
+        is_whole: Whether every row might match it.
+        is_open: Whether some rows might match it and are not certain.
     """
 
     is_possible: Bools
@@ -347,7 +347,7 @@ class _Known(NamedTuple):
 
 
 def _constant_value(condition: Condition | BoundConstant, constants: Mapping[Path, pa.Scalar]) -> bool | None:
-    """Whether all rows of the file meet a condition or none does; None if that depends on the row."""
+    """Whether a condition is true for all rows of the file, or for none; None if that depends on the row."""
     if isinstance(condition, BoundConstant):
         return condition.value
     if condition.path not in constants:

@@ -1,4 +1,4 @@
-"""What a scan read and what it skipped: counted per file, added up in one report."""
+"""The report of a scan: what was read and skipped, counted per file and added up."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from intarsia.storage import IoCounts
 
 @dataclass(frozen=True)
 class FileOutcome:
-    """What a query to one file took.
+    """The outcome of a query of one file.
 
     Attributes:
-        plan: What its indexes said.
-        counts: What was read in addition, and how many rows match.
-        answered: What indexes answered, so that it was not read.
-        rows_estimated: About how many rows match; None if no index of the file can tell.
+        plan: The plan of the query.
+        counts: The counts of the reads after planning, and of the matching rows.
+        answered: The rows that were summarized by indexes instead of read.
+        rows_estimated: The estimated number of matching rows; None if no index of the file gives an estimate.
     """
 
     plan: FilePlan
@@ -44,7 +44,7 @@ class FileOutcome:
 
 @dataclass
 class PrunedBy:
-    """What one index, asked about one column, excluded: whole files, whole row groups, pages, rows."""
+    """The files, row groups, pages and rows that one index of one column excluded."""
 
     index: str
     column: str
@@ -60,21 +60,21 @@ class PrunedBy:
 
 @dataclass
 class ScanReport:
-    """What a scan, or the plan of one, reads and skips, and why.
+    """The report of a scan or a plan: what is read and skipped, and why.
 
-    Totals of row groups, pages and rows are those of the files whose footers were read: a file that its
-    partition values exclude is never opened. A page total is None where a file does not tell how many pages
-    it has. ``rows_estimated`` is about how many rows match, estimated by indexes: in a plan only, and None if
-    some file has no such index. ``bytes_planned`` is what a scan would read in addition to the plan; None in
-    a scan's own report.
+    Totals of row groups, pages and rows include only files whose footers were read, because files that are
+    excluded by their partition values are not opened. A page total is None if a file does not record its
+    number of pages. ``rows_estimated`` is the number of matching rows, estimated by indexes; it is part of
+    plans only, and None if a file has no index for it. ``bytes_planned`` is the number of bytes that a scan
+    would read in addition to the plan; it is None in the report of a scan.
 
-    ``answered_by`` is what an aggregate took from indexes: rows that match and were not read, and the pages
-    of the column that a scan would have read for them.
+    ``answered_by`` lists the matching rows that an aggregate took from indexes instead of reading them, and
+    the pages of the column that a scan would have read for them.
 
-    ``files_other`` is the number of files in the table's folders that are not Parquet and were left alone;
-    ``files_total`` does not contain them.
+    ``files_other`` is the number of files in the table's folders that are not Parquet and were ignored;
+    ``files_total`` does not include them.
 
-    ``str()`` gives a few lines for people.
+    ``str()`` returns a summary of a few lines.
 
     Example:
         >>> print(ScanReport(files_total=2, files_opened=1, rows_total=100, bytes_total=4096))
@@ -108,30 +108,30 @@ class ScanReport:
     seconds: float = 0.0
 
     def add_time(self, started: float) -> None:
-        """Count the seconds since `time.perf_counter` was ``started``."""
+        """Add the seconds since ``started``, a value of `time.perf_counter`."""
         self.seconds += time.perf_counter() - started
 
     def add_reads(self, counts: IoCounts) -> None:
-        """Count what was read of a file before it was asked."""
+        """Add reads of a file that happened before its query."""
         self.bytes_read += counts.bytes
         self.requests += counts.requests
 
     def add_unplanned(self, path: str, error: BaseException) -> None:
-        """Count a file that could not be planned and has to be read whole."""
+        """Add a file that could not be planned and has to be read completely."""
         self.files_read += 1
         self.ignored.append(Ignored(path, "all", f"{type(error).__name__}: {error}"))
 
     def add_unopened(self, size_bytes: int, column: str) -> None:
-        """Count a file that its partition values exclude."""
+        """Add a file that is excluded by its partition values."""
         self.bytes_total += size_bytes
         _entry(self.pruned_by, "partition", column).files += 1
 
     def add_file(self, query: FileQuery, outcome: FileOutcome) -> None:
-        """Count a file whose footer was read.
+        """Add a file whose footer was read.
 
         Args:
-            query: The query to it.
-            outcome: What that took.
+            query: The query of the file.
+            outcome: The outcome of the query.
         """
         with query.file.named_errors():
             self._add_file(query, outcome)
@@ -198,7 +198,7 @@ class ScanReport:
         return None if None in totals else sum(total or 0 for total in totals)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON holds it; the keys are fixed, more may be added."""
+        """Return the report in JSON form; keys do not change, but more may be added."""
         return {
             "files": {
                 "total": self.files_total,
@@ -246,7 +246,7 @@ def _add_step(entry: PrunedBy, file: ParquetInput, leaves: Sequence[Leaf], step:
     entry.row_groups += int(((before > 0) & (after == 0)).sum())
     entry.rows += int(before.sum() - after.sum())
     narrowed = np.flatnonzero(before != after)
-    # of most row groups no row is left of all: these need no look at single pages
+    # for row groups that are excluded completely, single pages need not be counted
     is_whole = (before == np.diff(edges)) & (after == 0)
     whole, others = narrowed[is_whole[narrowed]], narrowed[~is_whole[narrowed]].tolist()
     for leaf, outlines in zip(leaves, file.metadata.outlines(leaves), strict=True):
@@ -260,7 +260,7 @@ def _add_step(entry: PrunedBy, file: ParquetInput, leaves: Sequence[Leaf], step:
 
 
 def _num_pages(file: ParquetInput, group: int, leaf: Leaf) -> int:
-    """Data pages of a chunk by its OffsetIndex; 0 if that was not read."""
+    """The number of data pages in the OffsetIndex of a chunk; 0 if it was not read."""
     locations = file.locations(ChunkKey(group, leaf.ordinal))
     return 0 if locations is None else len(locations)
 
@@ -268,7 +268,7 @@ def _num_pages(file: ParquetInput, group: int, leaf: Leaf) -> int:
 def _pages_skipped(
     file: ParquetInput, group: int, leaf: Leaf, step: PruneStep, recorded: int | None, partly: bool
 ) -> int:
-    """Data pages of a chunk that a step excluded; 0 where the pages are not known."""
+    """The number of data pages of a chunk that a step excluded; 0 if the pages are unknown."""
     locations = file.locations(ChunkKey(group, leaf.ordinal))
     if locations is None:
         return 0 if partly else recorded or 0
@@ -278,7 +278,7 @@ def _pages_skipped(
 
 
 def reasons_by_file(ignored: Iterable[Ignored]) -> dict[str, list[Ignored]]:
-    """Notes, grouped by file."""
+    """Group ignored indexes by file."""
     out: dict[str, list[Ignored]] = defaultdict(list)
     for note in ignored:
         out[note.file].append(note)
@@ -286,16 +286,16 @@ def reasons_by_file(ignored: Iterable[Ignored]) -> dict[str, list[Ignored]]:
 
 
 def warn_of_ignored(ignored: Iterable[Ignored]) -> None:
-    """Warn once for each file with ignored indexes, at the line that called this package."""
+    """Warn once per file with ignored indexes, at the line that called this package."""
     for path, notes in reasons_by_file(ignored).items():
         more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
         warn_caller(f"{path}: ignored {notes[0].index}: {notes[0].reason}{more}")
 
 
 def warn_caller(message: str) -> None:
-    """Warn at the nearest line outside this package."""
+    """Warn at the innermost line outside this package."""
     package = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
-    inside = (package, functools.__file__, contextlib.__file__)  # decorators of ours run there
+    inside = (package, functools.__file__, contextlib.__file__)  # this package's decorators run there
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(inside):
         frame, level = frame.f_back, level + 1

@@ -1,6 +1,6 @@
-"""Recovery from a wrong page index: it is no longer used, and the work is done again.
+"""Recovery from a wrong page index, by repeating the work without it.
 
-The only place that does so.  That an index is wrong shows when the rows of its pages are counted.
+Counting the rows in pages reveals that a page index is wrong.  Only this module handles that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _Result = TypeVar("_Result")
 
 
 class WrongPageIndexError(Exception):
-    """The pages of a row group do not hold the rows that its page index says.
+    """The pages of a row group contradict its page index.
 
     Attributes:
         row_group: Ordinal of the row group.
@@ -26,18 +26,18 @@ class WrongPageIndexError(Exception):
 
 
 def retry_without_wrong_index(file: ParquetInput, work: Callable[[], _Result]) -> _Result:
-    """Do some work, and do it again without the page index of a row group that proves wrong.
+    """Call a function, and call it again without the page index of a row group that is found to be wrong.
 
     Args:
         file: The file that is read.
-        work: Plans and reads from the start, whenever it is called.
+        work: A function that plans and reads from the beginning.
 
     Raises:
-        CorruptFileError: If the file is damaged where it has to be read.
+        CorruptFileError: If the file is damaged.
     """
     while True:
         try:
             with file.named_errors():
                 return work()
-        except WrongPageIndexError as error:  # noqa: PERF203  there is nothing to hoist
+        except WrongPageIndexError as error:  # noqa: PERF203  (the loop is the retry)
             file.metadata.distrust_page_index(error.row_group, str(error))

@@ -1,4 +1,4 @@
-"""Selected rows, read in phases: the columns of each condition, then the other columns."""
+"""Reading selected rows in phases: the columns of each condition, then the other columns."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from intarsia.rows.selection import RowSelection
 
 
 class DecodedColumns(Protocol):
-    """Decodes rows of some columns, of one row group or of several that are read as one."""
+    """A decoder of rows of one row group, or of several that are read as one."""
 
     def decode(self, leaves: list[Leaf], rows: RowSelection) -> dict[int, pa.ChunkedArray]:
-        """Some rows of the top-level fields of some leaves, reduced to these; by ordinal of the field."""
+        """Decode rows of top-level fields, reduced to the given leaves, by ordinal of the field."""
         ...
 
     def counts(self) -> ReadCounts:
-        """What was read so far."""
+        """Return the counts of all reads so far."""
         ...
 
 
 class RowReader:
-    """Reads selected rows, once.
+    """A reader of selected rows, which can be used once.
 
     Args:
         query: The query.
-        columns: Decodes the columns.
+        columns: The decoder of the columns.
     """
 
     def __init__(self, query: FileQuery, columns: DecodedColumns) -> None:
@@ -55,10 +55,10 @@ class RowReader:
 
         Args:
             wanted: The rows that might match, as `DecodedColumns` numbers them.
-            stages: What they have to meet, part by part; nothing where they are known to match.
+            stages: The parts of the predicate, in order; empty for rows that are proven to match.
 
         Raises:
-            WrongPageIndexError: If pages do not hold the rows that the page index says.
+            WrongPageIndexError: If the pages contradict the page index.
         """
         rows = own_rows(self._read(wanted, stages))
         counts = replace(self._columns.counts(), rows_candidate=wanted.num_rows, rows_matched=rows.num_rows)
@@ -69,9 +69,9 @@ class RowReader:
         rows = wanted
         values: dict[Path, pa.ChunkedArray] = {}
         for condition in stages:
-            asked = condition.paths()
-            values |= self._predicate_columns(asked - values.keys(), rows)
-            columns = {path: self._as_compared(path, values[path]) for path in asked & values.keys()}
+            needed = condition.paths()
+            values |= self._predicate_columns(needed - values.keys(), rows)
+            columns = {path: self._as_compared(path, values[path]) for path in needed & values.keys()}
             mask = evaluate(condition, {**self._constant_columns(rows.num_rows), **columns}, rows.num_rows)
             kept = _keep(rows, mask.to_numpy(zero_copy_only=False))
             if kept.is_empty:
@@ -87,15 +87,15 @@ class RowReader:
         return select_columns(query, decoded, rows.num_rows, reused)
 
     def _predicate_columns(self, paths: Set[Path], rows: RowSelection) -> dict[Path, pa.ChunkedArray]:
-        """Those of some predicate columns that are in this file."""
-        asked = [path for path in self._query.predicate_paths if path in paths]
-        if not asked:
+        """Read those of the given columns that are in this file."""
+        needed = [path for path in self._query.predicate_paths if path in paths]
+        if not needed:
             return {}
-        found = self._columns.decode(leaves_under(self._query.file, asked), rows)
-        return {path: _field(self._query, found, path) for path in asked}
+        found = self._columns.decode(leaves_under(self._query.file, needed), rows)
+        return {path: _field(self._query, found, path) for path in needed}
 
     def _as_compared(self, path: Path, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        """A column in the type that the predicate compares: the table's, where no type holds both."""
+        """Cast a column to the type in which the predicate compares it."""
         data_type = self._query.compared_types[path]
         plain = comparison_type(column.type)
         if plain == data_type:
@@ -109,12 +109,12 @@ class RowReader:
 
 
 class RowGroupColumns:
-    """The columns of one row group, of which only the pages are read that hold wanted rows.
+    """The columns of one row group, of which only pages with requested rows are read.
 
     Args:
         query: The query.
-        plan: Which rows might match.
-        decoder: Decodes pages of the file.
+        plan: The plan of the query.
+        decoder: The decoder for pages of the file.
         group: Ordinal of the row group.
     """
 
@@ -130,7 +130,7 @@ class RowGroupColumns:
         """See `DecodedColumns`; rows are relative to the row group.
 
         Raises:
-            WrongPageIndexError: If pages do not hold the rows that the page index says.
+            WrongPageIndexError: If the pages contradict the page index.
         """
         file = self._query.file
         before = file.source.counts.bytes
@@ -166,16 +166,16 @@ def select_columns(
     num_rows: int,
     reused: Mapping[Path, pa.ChunkedArray] | None = None,
 ) -> pa.Table:
-    """The query's columns, in the table's types.
+    """Build the query's columns in the types of the table.
 
     Args:
         query: The query.
-        fields: Top-level fields of the file, by ordinal, each reduced to the leaves that were read.
-        num_rows: Number of rows; if it is 0, no fields are needed.
-        reused: Columns that were read before, by path.
+        fields: Top-level fields of the file by ordinal, each reduced to the leaves that were read.
+        num_rows: Number of rows; if it is 0, fields are not used.
+        reused: Columns that are built already, by path.
 
     Raises:
-        UnsupportedFeatureError: If values of this file do not fit the table's type.
+        UnsupportedFeatureError: If values of this file do not fit into the table's type.
     """
     arrays = []
     for column in query.columns:
@@ -192,7 +192,7 @@ def select_columns(
 
 
 def _field(query: FileQuery, fields: Mapping[int, pa.ChunkedArray], path: Path) -> pa.ChunkedArray:
-    """A field, or a field of structs in it, null where a struct above it is null."""
+    """Return a field or a struct field in it, which is null where a surrounding struct is null."""
     return field_values(fields[query.file.arrow_schema.get_field_index(path[0])], path[1:])
 
 
@@ -201,14 +201,16 @@ def _cast(query: FileQuery, column: pa.ChunkedArray, name: str, data_type: pa.Da
         return column.cast(data_type)
     except pa.ArrowException as error:
         raise UnsupportedFeatureError(
-            f"column {name!r} is {column.type} in this file and {data_type} in the table, and its values "
-            f"do not fit: {error}; open the files of each type separately",
+            f"column {name!r} has the type {column.type} in this file and {data_type} in the table, and its "
+            f"values cannot be converted: {error}; open the files of each type separately",
+            reason="type-mismatch",
             path=query.file.path,
+            column=name,
         ) from error
 
 
 def _keep(rows: RowSelection, flags: np.ndarray) -> RowSelection:
-    """The rows whose flag is set; there is one flag for each row, in order."""
+    """Select the rows whose flag is set; there is one flag for each row."""
     if flags.all():
         return rows
     if len(rows) == 1:
@@ -217,7 +219,7 @@ def _keep(rows: RowSelection, flags: np.ndarray) -> RowSelection:
 
 
 def _filter(column: pa.ChunkedArray, mask: pa.BooleanArray) -> pa.ChunkedArray:
-    """The values whose flag is set, for views too, which pyarrow cannot filter."""
+    """Select the values whose flag is set, also for views, which pyarrow cannot filter."""
     if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
         plain = pa.large_string() if pa.types.is_string_view(column.type) else pa.large_binary()
         return column.cast(plain).filter(mask).cast(column.type)

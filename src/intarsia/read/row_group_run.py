@@ -1,7 +1,7 @@
 """Runs of small row groups that are read as one.
 
-Planning and decoding a row group costs about a millisecond, however small it is. Files of streaming writers
-may have thousands of small ones, so pyarrow decodes up to a few megabytes of them in one call.
+Planning and decoding a row group takes at least about a millisecond.  Files of streaming writers may have
+thousands of small row groups, so pyarrow decodes up to a few megabytes of them in one call.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from intarsia.read.file_query import FileQuery
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange, SourceFile, SparseBytes, coalesce
 
-#: Most bytes of a run, compressed and not.
+#: Maximum size of a run in bytes, both compressed and uncompressed.
 _RUN_BYTES = 4 << 20
 
-#: Most rows of a run.
+#: Maximum number of rows in a run.
 _RUN_ROWS = 1 << 18
 
-#: Up to this many row groups that are known to match do not interrupt a run, if judging them takes no more
-#: than this many bytes of each.
+#: At most this many row groups that are proven to match do not interrupt a run, if reading the predicate's
+#: columns takes at most this many bytes of each.
 _ISLAND_GROUPS = 16
 _ISLAND_BYTES = 1 << 12
 
@@ -47,7 +47,7 @@ class Run(NamedTuple):
 
     Attributes:
         groups: Their ordinals, ascending.
-        is_proven: Whether all of their rows are known to match.
+        is_proven: Whether all of their rows are proven to match.
     """
 
     groups: Sequence[int]
@@ -55,15 +55,15 @@ class Run(NamedTuple):
 
 
 class RowGroupRuns:
-    """The row groups that hold some rows, cut into runs.
+    """The row groups that contain some rows, divided into runs.
 
-    A run has several row groups only if all of their rows are wanted, and none of their columns has pages
-    that could be skipped.
+    A run has several row groups only if all of their rows are read, and none of their columns has pages that
+    could be skipped.
 
     Args:
         query: The query.
-        plan: Which rows might match.
-        rows: The rows wanted.
+        plan: The plan of the query.
+        rows: The rows to read.
 
     Attributes:
         groups: Ordinals of the row groups.
@@ -76,11 +76,11 @@ class RowGroupRuns:
         self._rows = rows
 
     def run_at(self, position: int, most_rows: int | None = None) -> Run:
-        """The run that starts at a position in `groups`.
+        """Return the run that starts at a position in `groups`.
 
         Args:
             position: The position.
-            most_rows: Rows that a run of several row groups has at most; None for no limit.
+            most_rows: Maximum number of rows in a run of several row groups; None for no limit.
         """
         if len(self.groups) < 2 or not self._is_joined[position]:
             return Run(self.groups[position : position + 1], is_proven=False)
@@ -94,7 +94,7 @@ class RowGroupRuns:
 
     @cached_property
     def _is_joined(self) -> Bools:
-        """Whether each row group may be in a run with others."""
+        """Whether each row group can be in a run with others."""
         query, groups = self._query, self.groups
         if not all(_is_plain(query, leaf) for leaf in query.leaves):
             return np.zeros(len(groups), dtype=bool)
@@ -103,7 +103,7 @@ class RowGroupRuns:
         known_pages = list(self._plan.dictionary_pages)
         for outlines in self._outlines:
             joined = joined & _is_one_page(outlines, np.diff(edges))[groups]
-            if known_pages:  # such a row group is read without the page that was read to plan
+            if known_pages:  # read by itself, to reuse the dictionary page that was read while planning
                 joined = joined & ~np.isin(outlines.starts, known_pages)[groups]
         return joined
 
@@ -113,10 +113,10 @@ class RowGroupRuns:
 
     @cached_property
     def _is_proven(self) -> Bools:
-        """Whether each row group matches without a look at the predicate's columns.
+        """Whether each row group is proven to match, so that the predicate's columns are not needed.
 
-        A few such row groups between others are judged like these: to read them by themselves costs more.
-        Some column has to be read of each, since the rows that are there are counted by it.
+        A few proven row groups between others are read like these, because reading them separately costs
+        more. At least one column has to be read, because its values show how many rows there are.
         """
         query, groups = self._query, self.groups
         if query.predicate is None:
@@ -136,12 +136,12 @@ class RowGroupRuns:
 
     @cached_property
     def _stretch_ends(self) -> Int64s:
-        """Positions where row groups of another kind begin, and the end."""
+        """The end of each stretch of row groups that are read in the same way."""
         return _stretch_ends(self._is_joined * 2 + self._is_proven)
 
     @cached_property
     def _bytes(self) -> Int64s:
-        """Bytes of the row groups before each position, compressed or not, whichever is more."""
+        """Bytes of the row groups before each position: the larger of compressed and uncompressed sizes."""
         total = np.zeros(len(self.groups), dtype=np.int64)
         for outlines in self._outlines:
             chunk_bytes = np.maximum(outlines.uncompressed_bytes, outlines.stops - outlines.starts)
@@ -150,18 +150,18 @@ class RowGroupRuns:
 
     @cached_property
     def _num_rows(self) -> Int64s:
-        """Rows of the row groups before each position."""
+        """Number of rows in the row groups before each position."""
         counts = np.diff(self._query.file.footer.row_group_starts)[self.groups]
         return np.concatenate([[0], np.cumsum(counts)])
 
 
 def _stretch_ends(kinds: npt.NDArray[Any]) -> Int64s:
-    """Where runs of equal values end."""
+    """Return the end of each stretch of equal values."""
     return np.append(np.flatnonzero(kinds[1:] != kinds[:-1]) + 1, len(kinds))
 
 
 def _is_plain(query: FileQuery, leaf: Leaf) -> bool:
-    """Whether a leaf is a top-level column whose values pyarrow decodes, not their places in a dictionary."""
+    """Whether a leaf is a top-level column that pyarrow does not decode to a dictionary array."""
     data_type = query.file.leaf_types.get(leaf.ordinal)
     return data_type is not None and len(leaf.path) == 1 and not pa.types.is_dictionary(data_type)
 
@@ -174,7 +174,7 @@ def _is_one_page(outlines: ChunkOutlines, num_rows: Int64s) -> Bools:
 
 
 class RunColumns:
-    """The columns of a run of small row groups, whose rows are numbered from 0 on.
+    """The columns of a run of small row groups, whose rows are numbered from 0.
 
     Args:
         query: The query.
@@ -191,14 +191,14 @@ class RunColumns:
 
     @property
     def num_rows(self) -> int:
-        """Rows of the row groups."""
+        """Number of rows in the run."""
         return int(self._edges[-1])
 
     def decode(self, leaves: list[Leaf], rows: RowSelection) -> dict[int, pa.ChunkedArray]:
         """See `DecodedColumns`.
 
         Raises:
-            CorruptFileError: If pages are damaged, or do not hold as many values as the footer counts.
+            CorruptFileError: If pages are damaged, or their number of values differs from the footer.
         """
         starts, stops = self._edges[:-1], self._edges[1:]
         touched = np.flatnonzero(rows.overlaps(starts, stops))
@@ -217,7 +217,7 @@ class RunColumns:
         )
 
     def _read(self, leaves: list[Leaf], groups: Int64s) -> pa.Table:
-        """All rows of some columns in some of the row groups."""
+        """Read all rows of some columns in some of the row groups."""
         file = self._query.file
         outlines = file.metadata.outlines(leaves)
         starts = np.concatenate([of_leaf.starts[groups] for of_leaf in outlines])
@@ -229,7 +229,7 @@ class RunColumns:
             self._pages_read[leaf.name] += int(np.maximum(of_leaf.data_pages[groups], 0).sum())
             dictionaries = of_leaf.dictionary_pages[groups][of_leaf.has_offset_index[groups]]
             self._dictionaries_read += int(np.maximum(dictionaries, 0).sum())
-        # pyarrow notices a wrong number of values of all row groups together, not one of each
+        # pyarrow detects a wrong number of values only for all row groups together
         order = np.argsort(starts)
         starts, stops = starts[order], stops[order]
         first = np.searchsorted(starts, [place.start for place in places]).tolist()
@@ -248,6 +248,8 @@ class RunColumns:
         expected = int(outlines[0].num_values[groups].sum())
         if table.num_rows != expected:
             raise CorruptFileError(
-                f"the row groups hold {table.num_rows} rows, not {expected}", struct="RowGroup"
+                f"the row groups have {table.num_rows} rows, not {expected}",
+                reason="row-count-mismatch",
+                struct="RowGroup",
             )
         return table

@@ -1,4 +1,4 @@
-"""Bytes of a file of which only some ranges are in memory, for libraries that read by themselves."""
+"""A file with only some ranges in memory, for libraries that read by themselves."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SparseBytes:
         return self._size_bytes
 
     def read(self, start: int, stop: int) -> bytes:
-        """The bytes of one range."""
+        """Read the bytes of one range."""
         first = max(0, bisect_right(self._places, (start, stop)) - 1)
         parts: list[bytes] = []
         position = start

@@ -1,4 +1,4 @@
-"""COUNT, SUM, MIN, MAX and AVG of the rows that match, from indexes as far as they tell."""
+"""COUNT, SUM, MIN, MAX and AVG of the matching rows, answered from indexes as far as possible."""
 
 from intarsia.read.aggregate.result import Aggregate
 from intarsia.read.aggregate.totals import Totals

@@ -1,11 +1,11 @@
-"""What indexes know about granules of a column, so that their pages need not be read.
+"""Aggregation of granules from indexes, without reading their pages.
 
-For each granule that lies wholly among rows that surely match, a summary is taken from the cheapest of:
-row-group statistics, embedded indexes that summarize (such as zone maps), column indexes (nulls only).
+A granule whose rows are all certain is summarized by the cheapest of: row-group statistics, embedded indexes
+with summaries (such as zone maps), and column indexes (null counts only).
 
-A page index may be wrong about the rows of a page, which shows when the page is read (contract C1). So a page
-that is not read must not border on rows that are not looked at: a row too many or too few would go unnoticed
-there.
+A page index may be wrong about the rows of a page, which only reading the page reveals (contract C1).  A page
+that is not read must therefore not border on rows that are neither read nor summarized, because an extra or a
+missing row would go unnoticed there.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from intarsia.rows.selection import Rows, RowSelection
 
 
 class Needs(NamedTuple):
-    """What has to be known about a granule of a column: its number of nulls, its bounds, its sum."""
+    """The required parts of a summary: the number of nulls, the bounds, the sum."""
 
     nulls: bool
     bounds: bool
@@ -45,30 +45,30 @@ class Needs(NamedTuple):
 
 
 class Granules(NamedTuple):
-    """What an index knows about some granules.
+    """Granules that an index summarizes.
 
     Attributes:
-        name: The index's name in reports.
+        name: The name of the index in reports.
         starts: First row of each granule.
-        stops: Row after the last of each granule.
-        summaries: A row for each, of `summary_schema`.
-        told: For each, whether all that is needed is known exactly.
+        stops: Row after the last row of each granule.
+        summaries: A row of `summary_schema` for each granule.
+        is_exact: Whether all required parts of each summary are exact.
     """
 
     name: str
     starts: Rows
     stops: Rows
     summaries: pa.Table
-    told: Bools
+    is_exact: Bools
 
 
 class Answer(NamedTuple):
-    """Rows that need not be read.
+    """Rows that indexes summarize, so that they need not be read.
 
     Attributes:
         rows: The rows.
-        summaries: Their summaries, of `summary_schema`.
-        steps: Which index answered what.
+        summaries: Their summaries, with `summary_schema`.
+        steps: The rows that each index summarizes.
     """
 
     rows: RowSelection
@@ -77,15 +77,15 @@ class Answer(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A column of a file, and what has to be known about it.
+    """A column of a file to aggregate.
 
     Attributes:
         file: The file.
-        embedded: Its embedded indexes.
+        embedded: The embedded indexes of the file.
         leaf: The column.
-        data_type: The comparison type of the result, null if only nulls are counted.
-        needs: What has to be known.
-        cost_bytes: About how many bytes it would take to read some rows.
+        data_type: The comparison type of the result; null if only nulls are counted.
+        needs: The required parts of summaries.
+        cost_bytes: A function that estimates the bytes of reading some rows.
     """
 
     file: ParquetInput
@@ -102,16 +102,16 @@ class Asked(NamedTuple):
 
 
 def answer(asked: Asked, candidates: RowSelection, certain: RowSelection) -> Answer:
-    """What indexes know about rows.
+    """Summarize certain rows from indexes.
 
     Args:
-        asked: What has to be known.
-        candidates: Rows that might match; for the report.
-        certain: Those of them that surely match.
+        asked: The column to aggregate.
+        candidates: The rows that might match, for the report.
+        certain: The candidates that are proven to match.
     """
     found = Answer(RowSelection.none(), [], [])
     if asked.data_type != pa.null() and not compares_alike(asked.file_data_type, asked.data_type):
-        return found  # another type here than in the table: each value has to be converted
+        return found  # the type differs from that of the table, so each value has to be converted
     for source in (_statistics, _embedded, _column_index):
         left = certain - found.rows
         if left.is_empty:
@@ -125,7 +125,7 @@ def _take(
     found: Answer, granules: Granules, asked: Asked, candidates: RowSelection, certain: RowSelection
 ) -> Answer:
     starts, stops = granules.starts, granules.stops
-    hit = granules.told & (starts < stops) & (certain - found.rows).covers(starts, stops)
+    hit = granules.is_exact & (starts < stops) & (certain - found.rows).covers(starts, stops)
     if not hit.any():
         return found
     rows = RowSelection.union_of(starts[hit], stops[hit])
@@ -136,7 +136,7 @@ def _take(
 
 
 def _as_data_type(summaries: pa.Table, data_type: pa.DataType) -> pa.Table:
-    """Summaries over values that widen to another type."""
+    """Cast summaries to a wider type."""
     schema = summary_schema(data_type)
     if data_type == pa.null():
         nothing = pa.nulls(len(summaries))
@@ -144,19 +144,19 @@ def _as_data_type(summaries: pa.Table, data_type: pa.DataType) -> pa.Table:
     return summaries.cast(schema)
 
 
-# --- where a wrong page index would go unnoticed -------------------------------------------------------
+# --- pages where a wrong page index would go unnoticed -------------------------------------------------
 
 
 def confirmed(
     file: ParquetInput, paths: Iterable[Path], candidates: RowSelection, certain: RowSelection
 ) -> RowSelection:
-    """The certain rows without pages at their borders whose place only the page index states.
+    """Return the certain rows without pages at their borders whose rows only the page index defines.
 
     Args:
         file: The file.
         paths: The predicate's columns.
         candidates: The rows that might match.
-        certain: Those of them that surely match.
+        certain: The candidates that are proven to match.
     """
     index = ColumnIndexes(file)
     for path in paths:
@@ -171,7 +171,7 @@ def confirmed(
 
 
 def _is_beside_skipped(pages: Bounds, seen: RowSelection) -> Bools:
-    """For each page of a row group, whether the row before or after it is not looked at."""
+    """Whether the row before or after each page of a row group is skipped."""
     before = (pages.starts > pages.starts[0]) & ~seen.overlaps(pages.starts - 1, pages.starts)
     after = (pages.stops < pages.stops[-1]) & ~seen.overlaps(pages.stops, pages.stops + 1)
     return np.asarray(before | after)
@@ -181,37 +181,37 @@ def _is_beside_skipped(pages: Bounds, seen: RowSelection) -> Bools:
 
 
 def _statistics(asked: Asked, left: RowSelection, _seen: RowSelection) -> Iterator[Granules]:
-    """Row groups by their statistics in the footer."""
+    """Summarize row groups from their statistics in the footer."""
     footer = asked.file.footer
     starts, stops = footer.row_group_starts[:-1], footer.row_group_starts[1:]
     if asked.needs.sum or not left.covers(starts, stops).any():
         return
     ordering = ordering_for(asked.leaf, asked.file.leaf_types[asked.leaf.ordinal])
     bounds = statistics_bounds(footer, asked.leaf, ordering)
-    told = np.ones(len(bounds), dtype=bool)
+    is_exact = np.ones(len(bounds), dtype=bool)
     schema = summary_schema(asked.file_data_type if asked.needs.bounds else pa.null())
     low = high = pa.nulls(len(bounds), schema.field("min").type)
     if asked.needs.nulls:
-        told &= bounds.null_counts >= 0
+        is_exact &= bounds.null_counts >= 0
     if asked.needs.bounds and ordering is not None:
         valued = bounds.known & (bounds.nan_counts == 0) & _are_exact(asked, ordering)
         try:
             low, high = _values(ordering, bounds.minima, valued), _values(ordering, bounds.maxima, valued)
         except (pa.ArrowException, OverflowError, ValueError):  # not values of the column's type
             valued = np.zeros(len(bounds), dtype=bool)
-        told &= valued | bounds.all_null
+        is_exact &= valued | bounds.all_null
     elif asked.needs.bounds:
-        told &= bounds.all_null
+        is_exact &= bounds.all_null
     nulls = np.maximum(bounds.null_counts, 0)
     summaries = _summaries(schema, low, high, stops - starts, nulls)
-    yield Granules("statistics", starts, stops, summaries, told)
+    yield Granules("statistics", starts, stops, summaries, is_exact)
 
 
 def _are_exact(asked: Asked, ordering: Ordering) -> Bools:
-    """For each row group, whether its bounds are values of the column.
+    """Whether the bounds of each row group are values of the column.
 
-    Byte arrays may be truncated unless the writer says that they are exact; numbers are exact unless it
-    denies it.
+    Bounds of byte arrays may be truncated unless they are marked as exact; bounds of numbers are exact unless
+    they are marked as inexact.
     """
     footer = asked.file.footer
     exact = np.zeros(len(footer.metadata.row_groups), dtype=bool)
@@ -229,7 +229,7 @@ def _are_exact(asked: Asked, ordering: Ordering) -> Bools:
 
 
 def _values(ordering: Ordering, keys: Keys, valued: Bools) -> pa.Array:
-    """The values of keys; null where there is no value."""
+    """Convert keys to values; null where a row group has no values."""
     data_type = comparison_type(ordering.arrow_type)
     pairs = zip(keys.tolist(), valued.tolist(), strict=True)
     items: list[Any] = [key if is_valued else None for key, is_valued in pairs]
@@ -254,7 +254,7 @@ def _decimal(units: int, scale: int) -> Decimal:
 
 
 def _column_index(asked: Asked, left: RowSelection, seen: RowSelection) -> Iterator[Granules]:
-    """Pages by the number of their nulls; their bounds may have been cut."""
+    """Summarize pages from their null counts; their bounds may be truncated."""
     if asked.needs.bounds or asked.needs.sum:
         return
     index = ColumnIndexes(asked.file)
@@ -267,12 +267,12 @@ def _column_index(asked: Asked, left: RowSelection, seen: RowSelection) -> Itera
             nulls = np.maximum(bounds.null_counts, 0)
             num_rows = bounds.stops - bounds.starts
             counts = _summaries(summary_schema(pa.null()), nothing, nothing, num_rows, nulls)
-            told = (bounds.null_counts >= 0) & ~_is_beside_skipped(bounds, seen)
-            yield Granules("column_index", bounds.starts, bounds.stops, counts, told)
+            is_exact = (bounds.null_counts >= 0) & ~_is_beside_skipped(bounds, seen)
+            yield Granules("column_index", bounds.starts, bounds.stops, counts, is_exact)
 
 
 def _summaries(schema: pa.Schema, low: pa.Array, high: pa.Array, num_rows: Rows, nulls: Rows) -> pa.Table:
-    """Summaries without sums and NaN."""
+    """Build summaries without sums and NaN."""
     sums = pa.nulls(len(low), schema.field("sum").type)
     nans = np.zeros(len(low), dtype=np.int64)
     return pa.table([low, high, sums, pa.array(num_rows), pa.array(nulls), pa.array(nans)], schema=schema)
@@ -282,7 +282,7 @@ def _summaries(schema: pa.Schema, low: pa.Array, high: pa.Array, num_rows: Rows,
 
 
 def _embedded(asked: Asked, left: RowSelection, _seen: RowSelection) -> Iterator[Granules]:
-    """Granules by indexes that summarize them, where reading one costs less than the rows."""
+    """Summarize granules from embedded indexes that are smaller than the rows."""
     for entry, column in asked.embedded.summarizers(asked.leaf.path):
         if asked.embedded.cost_bytes(entry) >= asked.cost_bytes(left):
             continue
@@ -292,10 +292,10 @@ def _embedded(asked: Asked, left: RowSelection, _seen: RowSelection) -> Iterator
         found = call_or_ignore(asked.file, entry.name, partial(_checked_summaries, asked, opened, column))
         if found is None:
             continue
-        told = found.exact.copy() if asked.needs.bounds else np.ones(len(found.exact), dtype=bool)
+        is_exact = found.exact.copy() if asked.needs.bounds else np.ones(len(found.exact), dtype=bool)
         if asked.needs.sum and sum_type(found.data_type) == pa.null():
-            told[:] = False
-        yield Granules(entry.name, found.edges[:-1], found.edges[1:], found.summaries, told)
+            is_exact[:] = False
+        yield Granules(entry.name, found.edges[:-1], found.edges[1:], found.summaries, is_exact)
 
 
 def _checked_summaries(asked: Asked, index: SummarizingIndex, column: str) -> GranuleSummaries | None:
@@ -304,6 +304,8 @@ def _checked_summaries(asked: Asked, index: SummarizingIndex, column: str) -> Gr
         found.check(asked.file.footer.num_rows)
         if found.data_type != asked.file_data_type:
             raise IndexPayloadError(
-                f"it is about values of type {found.data_type}, not {asked.file_data_type}"
+                f"its values have the type {found.data_type}, not {asked.file_data_type}",
+                reason="wrong-type",
+                column=asked.leaf.name,
             )
     return found

@@ -1,4 +1,4 @@
-"""From summaries to the values that were asked for."""
+"""Aggregate functions: their validation, and their values computed from summaries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from intarsia.read.report import ScanReport
 #: The functions of a column.
 FUNCTIONS = ("count", "sum", "min", "max", "avg")
 
-#: Stands for the rows instead of a column.
+#: Stands for rows, in place of a column.
 ROWS = "*"
 
 #: An average of decimals has this many more decimal digits than the column.
@@ -26,10 +26,10 @@ AVERAGE_DIGITS = 4
 
 
 class Aggregate(dict[str, dict[str, Any]]):
-    """The result: for each column the values asked for, such as ``{"amount": {"sum": 12, "count": 3}}``.
+    """The requested values for each column, such as ``{"amount": {"sum": 12, "count": 3}}``.
 
     Attributes:
-        report: What was read to find it, and in ``answered_by`` what was not.
+        report: The report of the query; ``answered_by`` lists the rows that were not read.
     """
 
     def __init__(self, values: Mapping[str, dict[str, Any]], report: ScanReport) -> None:
@@ -39,12 +39,12 @@ class Aggregate(dict[str, dict[str, Any]]):
 
 @dataclass(frozen=True)
 class Question:
-    """The functions asked of one column.
+    """The functions requested for one column.
 
     Attributes:
-        name: The column as it was named.
-        functions: Of `FUNCTIONS`.
-        column: The column; None for the rows themselves.
+        name: The column, as the caller named it.
+        functions: Functions from `FUNCTIONS`.
+        column: The column; None for rows.
     """
 
     name: str
@@ -53,13 +53,13 @@ class Question:
 
     @property
     def data_type(self) -> pa.DataType:
-        """The type in which values are compared and added up; null if only nulls count."""
+        """The type in which values are compared and added; null if only nulls are counted."""
         if self.column is None or set(self.functions) <= {"count"}:
             return pa.null()
         return comparison_type(self.column.type)
 
     def value(self, function: str, summary: Mapping[str, pa.Scalar]) -> Any:
-        """The answer, by a summary of all rows that match."""
+        """Return the value of a function, given a summary of all matching rows."""
         num_rows, nulls, nans = (summary[name].as_py() for name in ("num_rows", "null_count", "nan_count"))
         count = num_rows - nulls
         if function == "count":
@@ -85,7 +85,7 @@ class Question:
         data_type = scalar.type
         try:
             if pa.types.is_temporal(data_type) and getattr(data_type, "unit", None) == "ns":
-                # to Python's own types, whether or not pandas is there; refused if that loses anything
+                # to Python's types, even if pandas is installed; raises if that would lose digits
                 scalar_in_us = scalar.cast(_microseconds(data_type))
                 return scalar_in_us.as_py()
             return scalar.as_py()
@@ -94,7 +94,7 @@ class Question:
 
 
 def _microseconds(data_type: pa.DataType) -> pa.DataType:
-    """The type in microseconds of one in nanoseconds."""
+    """Convert a type in nanoseconds to microseconds."""
     if pa.types.is_timestamp(data_type):
         return pa.timestamp("us", data_type.tz)
     return pa.time64("us") if pa.types.is_time64(data_type) else pa.duration("us")
@@ -103,11 +103,11 @@ def _microseconds(data_type: pa.DataType) -> pa.DataType:
 def questions(
     functions: Mapping[str, Sequence[str] | str], columns: Sequence[OutputColumn]
 ) -> tuple[Question, ...]:
-    """The questions, checked.
+    """Check the requested functions.
 
     Args:
-        functions: As `intarsia.Table.aggregate` takes them.
-        columns: The columns named there, in that order, without ``"*"``.
+        functions: The argument of `intarsia.Table.aggregate`.
+        columns: The columns in it, in the same order, without ``"*"``.
 
     Raises:
         ValueError: If a function is unknown, or not defined for the column's type.
@@ -116,30 +116,30 @@ def questions(
     out = []
     for name, wanted in functions.items():
         column = None if name == ROWS else next(found)
-        asked = (wanted,) if isinstance(wanted, str) else tuple(wanted)
-        for function in asked:
+        requested = (wanted,) if isinstance(wanted, str) else tuple(wanted)
+        for function in requested:
             _check(name, function, column)
-        out.append(Question(name, asked, column))
+        out.append(Question(name, requested, column))
     return tuple(out)
 
 
 def _check(name: str, function: str, column: OutputColumn | None) -> None:
     if function not in FUNCTIONS:
-        raise ValueError(f"{function!r} of {name!r} is unknown; there are {', '.join(FUNCTIONS)}")
+        raise ValueError(f"the function {function!r} of {name!r} is unknown; use {', '.join(FUNCTIONS)}")
     if function == "count":
         return
     if column is None:
-        raise ValueError(f"{function} of {ROWS!r} has no meaning; name a column, or count")
+        raise ValueError(f"{function} of {ROWS!r} is not defined; use a column, or count")
     data_type = comparison_type(column.type)
     is_known = (
         not pa.types.is_nested(data_type) if function in ("min", "max") else sum_type(data_type) != pa.null()
     )
     if not is_known:
-        raise ValueError(f"{function} of {name!r} has no meaning: it is a {column.type}")
+        raise ValueError(f"{function} of {name!r} is not defined, because its type is {column.type}")
 
 
 def _decimal_average(total: Decimal, count: int, scale: int) -> Decimal:
-    """The average with four more digits, halves rounded away from zero, as Spark has it."""
+    """Compute the average with four more digits, halves rounded away from zero, as in Spark."""
     sign, digits, exponent = total.as_tuple()
     assert isinstance(exponent, int)
     units = int("".join(map(str, digits))) * 10 ** (scale + AVERAGE_DIGITS + exponent)

@@ -1,4 +1,4 @@
-"""Aggregates over files: what the indexes of each know, and the rows that have to be read."""
+"""Aggregates over files, from indexes and from the rows that indexes do not cover."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class FileTotals:
     """The aggregates of the matching rows of one file.
 
     Attributes:
-        outcome: What computing them took.
+        outcome: The outcome for the report.
         summaries: For each question one row of `intarsia.indexes.summaries.summary_schema`.
     """
 
@@ -43,14 +43,14 @@ class FileTotals:
 
 
 class Totals:
-    """Aggregates of the matching rows, file by file.
+    """Aggregates of the matching rows, computed file by file.
 
     Args:
-        functions: As `intarsia.Table.aggregate` takes them.
-        columns: The columns named there, in that order.
+        functions: The argument of `intarsia.Table.aggregate`.
+        columns: The columns in it, in the same order.
 
     Raises:
-        ValueError: If a function is unknown, or is not defined for the column's type.
+        ValueError: If a function is unknown, or not defined for the column's type.
     """
 
     def __init__(self, functions: Mapping[str, Sequence[str] | str], columns: Sequence[OutputColumn]) -> None:
@@ -60,7 +60,7 @@ class Totals:
         }
 
     def values(self) -> dict[str, dict[str, Any]]:
-        """The results over all files added so far."""
+        """Return the results for all files added so far."""
         out = {}
         for question, summaries in self._summaries.items():
             merged = merge_summaries(pa.concat_tables(summaries), _ALL)
@@ -71,10 +71,10 @@ class Totals:
         return out
 
     def add_file(self, query: FileQuery, plan: FilePlan) -> FileOutcome:
-        """Add the rows of a file that match.
+        """Add the matching rows of a file.
 
         Args:
-            query: A query for all columns named.
+            query: A query for all columns.
             plan: The plan of the file.
         """
 
@@ -88,7 +88,7 @@ class Totals:
 
 
 class _FileReading:
-    """Aggregates one file, assuming that its page index is right."""
+    """The aggregation of one file, assuming that its page index is correct."""
 
     def __init__(self, query: FileQuery, plan: FilePlan, asked: Sequence[Question]) -> None:
         self._query = query
@@ -100,7 +100,7 @@ class _FileReading:
             self._certain = confirmed(query.file, paths, plan.candidates, plan.certain)
 
     def run(self) -> FileTotals:
-        """Ask indexes first, then read the rows that they do not cover."""
+        """Answer from indexes first, then read the rows that they do not cover."""
         query, candidates = self._query, self._plan.candidates
         before = query.file.source.counts.bytes
         answers = {question: self._answer(question) for question in self._asked}
@@ -115,7 +115,7 @@ class _FileReading:
             for question, pieces in found.items():
                 summaries[question] += pieces
             counts += read
-            # the same for every question: known rows match, and matches among the rows read were counted
+            # the same for every question: the rows that were not read match, and the others were counted
             rows_matched = candidates.num_rows - rows.num_rows + read.rows_matched
             everything_read |= rows
         outcome = FileOutcome(
@@ -134,7 +134,7 @@ class _FileReading:
         return FileTotals(outcome, merged)
 
     def _answer(self, question: Question) -> Answer:
-        """What is known without reading."""
+        """Answer a question from indexes."""
         column, certain, query = question.column, self._certain, self._query
         if column is None or column.path in query.constants:
             flat = next((leaf for leaf in query.file.footer.leaves if leaf.is_flat), None)
@@ -156,25 +156,29 @@ class _FileReading:
         return answer(asked, self._plan.candidates, certain)
 
     def _check_row_counts(self, leaf: Leaf, rows: RowSelection) -> None:
-        """Refuse to answer for rows that a column has no values for; reads nothing."""
+        """Refuse rows for which a column has no values, according to the footer; reads nothing."""
         for group in self._query.groups_with(rows):
             check_row_count(self._query.file.footer, group, leaf)
 
     def _constant(self, question: Question, num_rows: int) -> pa.Table:
-        """Rows that all hold one value."""
+        """The summary of rows that all have the same value."""
         if question.column is None:
             return one_summary(question.data_type, None, num_rows, 0)
         value = self._query.constants[question.column.path]
         is_nan = pa.types.is_floating(value.type) and value.is_valid and math.isnan(value.as_py())
-        held = None if question.data_type == pa.null() else value
+        summarized = None if question.data_type == pa.null() else value
         return one_summary(
-            question.data_type, held, num_rows, 0 if value.is_valid else num_rows, num_rows if is_nan else 0
+            question.data_type,
+            summarized,
+            num_rows,
+            0 if value.is_valid else num_rows,
+            num_rows if is_nan else 0,
         )
 
     def _read(
         self, rows: RowSelection, asked: Sequence[Question]
     ) -> tuple[dict[Question, list[pa.Table]], ReadCounts]:
-        """Summaries of those of some rows that match, for questions about which just these are not known."""
+        """Read and summarize the matching rows among ``rows``, for questions that need exactly these rows."""
         columns = [question.column for question in asked if question.column is not None]
         query = self._query.for_columns(columns)
         places = {column.path: place for place, column in enumerate(query.columns)}
@@ -191,7 +195,7 @@ class _FileReading:
         return summaries, counts
 
     def _column_summaries(self, question: Question, column: pa.ChunkedArray) -> list[pa.Table]:
-        """Summaries of a column that was read."""
+        """Summarize a column that was read."""
         data_type = question.data_type
         if data_type == pa.null():
             return [one_summary(data_type, None, len(column), column.null_count)]
@@ -200,11 +204,14 @@ class _FileReading:
             return [summarize(chunk, _ALL) for chunk in plain.chunks if len(chunk)]
         except pa.ArrowException as error:  # such as decimals of more digits than their type has
             raise CorruptFileError(
-                f"values of {question.name!r} cannot be added up: {error}", path=self._query.file.path
+                f"values of {question.name!r} cannot be aggregated: {error}",
+                reason="invalid-values",
+                path=self._query.file.path,
+                column=question.name,
             ) from error
 
 
 def _merged(question: Question, summaries: Sequence[pa.Table]) -> pa.Table:
-    """Summaries as one row."""
+    """Merge summaries to one row."""
     nothing = one_summary(question.data_type, None, 0, 0)
     return merge_summaries(pa.concat_tables([nothing, *summaries]), _ALL)
