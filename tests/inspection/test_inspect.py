@@ -242,8 +242,9 @@ def test_a_damaged_footer_raises(path):
         data = file.read()
     with open(path, "wb") as file:
         file.write(data[:-100])
-    with pytest.raises(CorruptFileError, match=r"plain\.parquet"):
+    with pytest.raises(CorruptFileError) as caught:
         inspect(path)
+    assert (caught.value.reason, caught.value.path) == ("wrong-magic", str(path))
 
 
 def test_paths(tmp_path, path):

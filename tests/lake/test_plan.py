@@ -129,8 +129,9 @@ def test_an_object_replaced_between_listing_and_planning(tmp_path):
     splits = pickle.loads(pickle.dumps(table.plan("a > 47")))
     assert [split.to_arrow()["a"].to_pylist() for split in splits] == [[48, 49]]
     put_object(store, list(range(60)))
-    with pytest.raises(ia.ReplacedWhileReadError, match=r"s3://b/x\.parquet"):
+    with pytest.raises(ia.ReplacedWhileReadError) as caught:
         splits[0].to_arrow()
+    assert caught.value.path == "s3://b/x.parquet"
 
 
 def put_object(store, values):

@@ -114,8 +114,9 @@ def test_an_object_replaced_after_a_scan_was_made(asked, store):
     """The first run reads the old objects or fails; the next one reads the new objects."""
     scan = ia.open("s3://bucket/lake/").scan("a = 57")
     put(store, "lake/05.parquet", range(57, 90))
-    with pytest.raises(ia.ReplacedWhileReadError, match=r"s3://bucket/lake/05\.parquet"):
+    with pytest.raises(ia.ReplacedWhileReadError) as caught:
         scan.to_arrow()
+    assert caught.value.path == "s3://bucket/lake/05.parquet"
     assert scan.to_arrow()["a"].to_pylist() == [57]
 
 

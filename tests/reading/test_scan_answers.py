@@ -145,7 +145,7 @@ def test_reports_print_as_lines_for_people(tmp_path):
     assert scan.to_arrow().num_rows == 150
     lines = str(scan.report).splitlines()
     assert lines[0] == "files       1 of 1 read"
-    assert lines[3] == "rows        200 of 1,000 might match, 150 do"
+    assert lines[3] == "rows        200 of 1,000 might match, 150 match"
     assert lines[5] == "excluded    800 rows, 0 pages, 0 row groups, 0 files by zone_map(x):100 of x"
     assert "at most" in str(ia.open(path).explain("x < 150"))
     answer = ia.open(path).aggregate({"x": "sum"})

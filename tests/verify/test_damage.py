@@ -393,8 +393,9 @@ class TestPages:
     def test_a_damaged_footer_raises(self, path):
         with open(path, "r+b") as file:
             file.truncate(5000)
-        with pytest.raises(CorruptFileError, match=r"good\.parquet"):
+        with pytest.raises(CorruptFileError) as caught:
             verify(path)
+        assert caught.value.path == str(path)
 
 
 # --- statistics ------------------------------------------------------------------------------------------
@@ -559,7 +560,7 @@ class TestEmbedded:
         edit.set_key_value(b"intarsia", directory.replace(b'"version":1', b'"version":2', 1))
         damage.tree, _ = thrift.parse_tree(edit.to_bytes())
         damage.write()
-        assert "upgrade" in self.only(path, "directory-newer", "note").message
+        self.only(path, "directory-newer", "note")
 
     def test_copied_offset_of_datafusion(self, tmp_path):
         path = str(tmp_path / "copy.parquet")

@@ -161,7 +161,7 @@ class FileMetadata:
         return self.schema.leaves_by_path
 
     def outlines(self, leaves: Sequence[Leaf]) -> list[ChunkOutlines]:
-        """Return places and counts of the chunks of some leaves, over all row groups."""
+        """Return offsets and counts of the chunks of some leaves in all row groups."""
         unknown = [leaf for leaf in leaves if leaf.ordinal not in self._outlines]
         if unknown:
             ordinals = [leaf.ordinal for leaf in unknown]

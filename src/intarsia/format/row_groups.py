@@ -89,7 +89,7 @@ class ColumnChunks(Sequence[ColumnChunk]):
     __hash__ = None  # type: ignore[assignment]  # like a list
 
     def outlines(self, ordinals: Sequence[int]) -> list[OutlineOfChunk]:
-        """Return the places and counts of chunks, given by ordinal, without parsing the chunks."""
+        """Return the offsets and counts of chunks, given by ordinal, without parsing the chunks."""
         edges = self._edges_up_to(max(ordinals, default=0))
         try:
             return thrift.parse_structs_at(
@@ -124,7 +124,7 @@ class ColumnChunks(Sequence[ColumnChunk]):
 def chunk_outlines(
     columns: Sequence[ColumnChunk], ordinals: Sequence[int]
 ) -> Sequence[OutlineOfChunk | ColumnChunk]:
-    """Return the places and counts of some chunks of a row group, given by ordinal."""
+    """Return the offsets and counts of some chunks of a row group, given by ordinal."""
     if isinstance(columns, ColumnChunks):
         return columns.outlines(ordinals)
     return [columns[ordinal] for ordinal in ordinals]

@@ -375,7 +375,7 @@ class ColumnChunk(NamedTuple):
 
 @declared
 class OutlineOfMetaData(NamedTuple):
-    """The fields of a `ColumnMetaData` that are about places and counts."""
+    """The fields of a `ColumnMetaData` with offsets and counts."""
 
     num_values: Annotated[int | None, _i64(5)] = None
     total_uncompressed_size: Annotated[int | None, _i64(6)] = None
@@ -387,7 +387,7 @@ class OutlineOfMetaData(NamedTuple):
 
 @declared
 class OutlineOfChunk(NamedTuple):
-    """The fields of a `ColumnChunk` that are about places and counts."""
+    """The fields of a `ColumnChunk` with offsets and counts."""
 
     file_path: Annotated[bytes | None, _binary(1)] = None
     meta_data: Annotated[OutlineOfMetaData | None, _struct(3, OutlineOfMetaData)] = None
@@ -497,7 +497,7 @@ class ValuesOfDataPage(NamedTuple):
 
 @declared
 class OutlineOfPage(NamedTuple):
-    """The fields of a `PageHeader` that are about sizes and counts."""
+    """The fields of a `PageHeader` with sizes and counts."""
 
     type: Annotated[int, _i32(1)]
     compressed_page_size: Annotated[int, _i32(3)]

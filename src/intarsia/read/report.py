@@ -78,11 +78,11 @@ class ScanReport:
 
     Example:
         >>> print(ScanReport(files_total=2, files_opened=1, rows_total=100, bytes_total=4096))
-        files       0 of 2 read, 1 not even opened
+        files       0 of 2 read, 1 not opened
         row groups  0 of 0 read
         pages       0 of 0 read
-        rows        0 of 100 might match, 0 do
-        bytes       0 of 4,096 read, by 0 requests
+        rows        0 of 100 might match, 0 match
+        bytes       0 of 4,096 read in 0 requests
     """
 
     files_total: int = 0
@@ -169,19 +169,19 @@ class ScanReport:
     def __str__(self) -> str:
         total, read = self._pages_total, self._pages_read
         unopened = self.files_total - self.files_opened
-        skipped = f", {unopened:,} not even opened" if unopened else ""
+        skipped = f", {unopened:,} not opened" if unopened else ""
         others = f"; {self.files_other:,} others in the folders are not Parquet" if self.files_other else ""
         estimated = "" if self.rows_estimated is None else f", about {self.rows_estimated:,.0f} by estimate"
-        matched = "" if self.rows_matched is None else f", {self.rows_matched:,} do"
-        index = f", {self.bytes_index:,} of them indexes" if self.bytes_index else ""
+        matched = "" if self.rows_matched is None else f", {self.rows_matched:,} match"
+        index = f", including {self.bytes_index:,} of indexes" if self.bytes_index else ""
         planned = "" if self.bytes_planned is None else f", at most {self.bytes_planned:,} planned"
-        requests = f", by {self.requests:,} requests"
+        requests = f" in {self.requests:,} requests"
         lines = [
             f"files       {self.files_read:,} of {self.files_total:,} read{skipped}{others}",
             f"row groups  {self.row_groups_read:,} of {self.row_groups_total:,} read",
             f"pages       {read:,} of {'an unknown number' if total is None else f'{total:,}'} read",
             f"rows        {self.rows_candidate:,} of {self.rows_total:,} might match{estimated}{matched}",
-            f"bytes       {self.bytes_read:,} of {self.bytes_total:,} read{index}{planned}{requests}",
+            f"bytes       {self.bytes_read:,} of {self.bytes_total:,} read{requests}{index}{planned}",
         ]
         lines += [f"excluded    {entry}" for entry in self.pruned_by.values()]
         lines += [f"answered    {entry}" for entry in self.answered_by.values()]
