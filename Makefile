@@ -5,17 +5,17 @@ PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python
 VENV   := .venv
 BIN    := $(VENV)/bin
 # Tests run on two workers. All tests that need Spark run on the same one, so that there is only one JVM.
-PYTEST := $(BIN)/pytest -n 2 --dist loadgroup
+PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --durations=20 --durations-min=1
 
 # The development environment includes the demo's, so the demo uses it if it exists.
 DEMO_READY := $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.demo)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test check lint fmt bench clean
+.PHONY: help venv demo test test-fast test-deep check lint fmt bench clean
 
 help:  ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(VENV)/.dev  ## Install the development environment into .venv (again whenever pyproject.toml changes)
 
@@ -24,6 +24,12 @@ demo: $(DEMO_READY)  ## Write real flight data with Spark, index it, and run fiv
 
 test: $(VENV)/.dev  ## Run all tests, including Spark (ARGS='-k name' to select)
 	@$(PYTEST) $(ARGS)
+
+test-fast: $(VENV)/.dev  ## Run the tests that need neither Spark nor much time, in under a minute
+	@$(PYTEST) -m 'not spark and not slow' --hypothesis-profile=fast $(ARGS)
+
+test-deep: $(VENV)/.dev  ## Run all tests, with twenty times the random examples; takes an hour
+	@HYPOTHESIS_PROFILE=deep $(PYTEST) $(ARGS)
 
 check: lint test  ## Run lint and all tests; both must pass before a change lands
 

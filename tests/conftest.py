@@ -1,4 +1,4 @@
-"""What every test may use: the shared corpora, Hypothesis' profiles, one worker for Spark."""
+"""Shared by all tests: the corpora, the profile of Hypothesis, workers for Spark."""
 
 import os
 from pathlib import Path
@@ -16,10 +16,38 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
+#: Modules whose tests are all slow: they start processes, or repeat a check for each kind of index or writer.
+SLOW_MODULES = (
+    "authoring/test_hosts.py",
+    "cli/test_demo.py",
+    "cli/test_interrupts.py",
+    "cli/test_process.py",
+    "docs/test_code_blocks.py",
+    "embed/test_corpus.py",
+    "embed/test_memory.py",
+    "embed/test_replace.py",
+    "indexes/test_contract.py",
+    "indexes/test_contract_finds.py",
+    "lake/test_ahead.py",
+    "predicate/test_linear.py",
+    "predicate/test_required.py",
+    "reading/test_approximate.py",
+    "reading/test_damaged_index.py",
+    "reading/test_writers_truth.py",
+    "test_benchmarks.py",
+    "verify/test_damaged_anywhere.py",
+    "verify/test_embedded_kinds.py",
+    "write/test_in_place.py",
+    "write/test_write_table.py",
+)
+
+
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items):
-    """Run tests that share the Spark session on one worker, and tests that start a JVM on one worker."""
+    """Mark slow modules. Put tests with the Spark session on one worker, and tests that start a JVM on one."""
     for item in items:
+        if item.path.as_posix().endswith(SLOW_MODULES):
+            item.add_marker("slow")
         shares_session = "spark" in getattr(item, "fixturenames", ())
         if shares_session:
             item.add_marker("spark")
