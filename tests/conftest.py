@@ -44,7 +44,7 @@ SLOW_MODULES = (
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items):
-    """Mark slow modules. Put tests with the Spark session on one worker, and tests that start a JVM on one."""
+    """Mark slow modules. Tests with the Spark session share a worker, and so do those that start a JVM."""
     for item in items:
         if item.path.as_posix().endswith(SLOW_MODULES):
             item.add_marker("slow")

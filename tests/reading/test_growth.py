@@ -115,7 +115,7 @@ def read_all_columns(path):
         (count_rows, False, 30),
         (find_one, False, 85),
         (find_one, True, 90),
-        (find_nowhere, False, 71),
+        (find_nowhere, False, 75),
         (find_everywhere, False, 172),
         (find_everywhere, True, 180),
         (add_up, True, 162),

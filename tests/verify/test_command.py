@@ -28,7 +28,7 @@ def run(capsys):
 def test_a_good_file(run, path):
     code, out = run(path)
     assert code == 0
-    assert out.startswith("1 file checked, no error (")
+    assert out.startswith("1 file checked, no error")
 
 
 def test_one_of_a_thing_and_two(run, path, tmp_path):
