@@ -1,4 +1,4 @@
-"""Files whose pages are known, for the tests that count what is read."""
+"""Files with known pages, for tests that count reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.reading.pages import ROWS_PER_GROUP, layout_of, sorted_table
 
 @pytest.fixture(scope="session", params=["1.0", "2.0"], ids=["v1", "v2"])
 def sorted_file(request, tmp_path_factory):
-    """A table sorted by ``key`` in three row groups, the pages of its columns of very different heights."""
+    """A table sorted by ``key`` in three row groups, whose columns have pages of very different sizes."""
     table = sorted_table()
     path = tmp_path_factory.mktemp("counting") / "sorted.parquet"
     pq.write_table(

@@ -1,4 +1,4 @@
-"""Tables compared to the bit: NaN equals itself, -0.0 is not 0.0, nanoseconds count."""
+"""Exact comparison of tables: NaN equals itself, -0.0 differs from 0.0, and nanoseconds are compared."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pyarrow as pa
 
 
 def bits(array):
-    """The values of any array as Python values that are equal only where the bits are."""
+    """The values of an array as Python values that are equal only if their bits are equal."""
     if isinstance(array, pa.ChunkedArray):
         return [value for chunk in array.chunks for value in bits(chunk)]
     if isinstance(array, pa.ExtensionArray):
@@ -45,7 +45,7 @@ def _is_list(kind):
 
 
 def assert_same_rows(found: pa.Table, expected: pa.Table, keep=None) -> None:
-    """Same schema to the type, names and metadata; same rows, of ``expected`` those whose flag is set."""
+    """Assert equal types, names and metadata, and equal rows; ``keep`` selects rows of ``expected``."""
     assert found.schema.equals(expected.schema, check_metadata=True), f"{found.schema}\n!=\n{expected.schema}"
     found.validate(full=True)
     for name, one, other in zip(expected.column_names, found.columns, expected.columns, strict=True):
@@ -58,7 +58,7 @@ def assert_same_rows(found: pa.Table, expected: pa.Table, keep=None) -> None:
 
 
 def leaf_at(table: pa.Table, path: str) -> pa.ChunkedArray:
-    """A column, or a field of structs by dotted path, null where a struct is."""
+    """A column, or a struct field by dotted path, which is null where a struct is null."""
     first, *rest = path.split(".")
     column = table[first]
     for name in rest:

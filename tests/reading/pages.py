@@ -1,4 +1,4 @@
-"""What lies where in a file, found without the page index, and what of it was asked of the storage."""
+"""The layout of a file, found without the page index, and the parts of it that were read."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def sorted_table() -> pa.Table:
 
 @dataclass(frozen=True)
 class DataPage:
-    """A data page of a flat column, as its own header and place tell; rows count through the file."""
+    """A data page of a flat column, according to its header; rows are numbered through the file."""
 
     place: ByteRange
     first_row: int
@@ -51,7 +51,7 @@ class DataPage:
 
 @dataclass
 class Layout:
-    """Every structure of a file with its place; the lists of a column go through all row groups."""
+    """The location of every structure of a file; the lists of a column include all row groups."""
 
     pages: dict[str, list[DataPage]] = field(default_factory=dict)
     dictionaries: dict[str, list[ByteRange]] = field(default_factory=dict)
@@ -59,13 +59,13 @@ class Layout:
     footer: ByteRange = field(default_factory=lambda: ByteRange(0, 0))
 
     def pages_with(self, column, rows) -> list[int]:
-        """Ordinals of a column's pages that hold some of the rows."""
+        """Ordinals of a column's pages that contain some of the rows."""
         return [ordinal for ordinal, page in enumerate(self.pages[column]) if page.holds(rows)]
 
 
 @dataclass
 class Touched:
-    """What was read: ordinals of data pages and of dictionary pages by column, names of index structures."""
+    """The structures that were read: data pages and dictionary pages by column, and names of indexes."""
 
     pages: dict[str, list[int]]
     dictionaries: dict[str, list[int]]
@@ -108,7 +108,7 @@ def _add_pages(out, file, column, meta, first_row):
 
 
 class RecordedFile(LocalFile):
-    """A local file that keeps what was asked of it, below every layer that counts by itself."""
+    """A local file that records the ranges read from it, below all layers that count."""
 
     def __init__(self, path, ranges):
         super().__init__(path)
@@ -130,7 +130,7 @@ class RecordedDataFile(DataFile):
 
 
 def open_recorded(path) -> tuple[Table, list[ByteRange]]:
-    """A table of one file, and the list that its reads are written to; empty after the schema was read."""
+    """A table of one file, and the list of ranges read from it, which is empty after the schema was read."""
     file = RecordedDataFile(str(path), path.stat().st_size)
     table = Table([file])
     assert table.schema  # cached from here on
@@ -139,7 +139,7 @@ def open_recorded(path) -> tuple[Table, list[ByteRange]]:
 
 
 def touched(layout: Layout, ranges) -> Touched:
-    """Name all that was read; fails on bytes that are nothing, on pieces of pages and on bytes read twice."""
+    """Name all structures that were read; fail on unknown bytes, parts of pages, and repeated reads."""
     pages, dictionaries, indexes = {}, {}, set()
     for start, stop in ranges:
         position = start
@@ -155,7 +155,7 @@ def touched(layout: Layout, ranges) -> Touched:
 
 
 def _step(layout, position, stop, pages, dictionaries, indexes):
-    """Name what lies at a position, and say where it ends."""
+    """Name the structure at a position, and return its end."""
     for column, found in layout.pages.items():
         for ordinal, page in enumerate(found):
             if page.place.start == position:
@@ -176,12 +176,12 @@ def _step(layout, position, stop, pages, dictionaries, indexes):
 
 
 def footer_bytes(path) -> int:
-    """What opening a local file reads: the footer, its length and the closing magic."""
+    """The bytes that opening a local file reads: the footer, its length and the closing magic."""
     return pq.read_metadata(path).serialized_size + TRAILER_BYTES
 
 
 def run(path, where=None, columns=None, limit=None):
-    """The rows, the ranges asked of storage, and the report."""
+    """The rows, the ranges that were read, and the report."""
     recorded, ranges = open_recorded(path)
     scan = recorded.scan(where, columns, limit)
     rows = scan.to_arrow()

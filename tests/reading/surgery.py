@@ -1,4 +1,4 @@
-"""Files taken apart and put together again with one structure changed, everything else as it was."""
+"""Changing one structure of a file and leaving everything else unchanged."""
 
 from __future__ import annotations
 
@@ -41,28 +41,28 @@ class Patient:
         return next(item for item in self.footer.get(2).items if item.get(4) == name.encode())
 
     def index_bytes(self, cls, row_group: int, leaf: int) -> bytes:
-        """An OffsetIndex or ColumnIndex as it lies in the file."""
+        """The bytes of an OffsetIndex or ColumnIndex in the file."""
         chunk = self.chunk(row_group, leaf)
         offset, length = (chunk.get(field) for field in PLACES[cls])
         return bytes(self.body[offset : offset + length])
 
     def index(self, cls, row_group: int, leaf: int):
-        """An OffsetIndex or ColumnIndex, parsed."""
+        """A parsed OffsetIndex or ColumnIndex."""
         return thrift.parse(cls, self.index_bytes(cls, row_group, leaf))[0]
 
     def put_index(self, cls, row_group: int, leaf: int, index) -> None:
-        """Give a chunk another index (a struct, or bytes), behind all that the file holds."""
+        """Give a chunk another index (a struct or bytes), at the end of the body."""
         data = index if isinstance(index, bytes) else thrift.serialize(index)
         self.point_index(cls, row_group, leaf, len(self.body), len(data))
         self.body += data
 
     def point_index(self, cls, row_group: int, leaf: int, offset: int, length: int) -> None:
-        """Say that an index lies elsewhere."""
+        """Change the location of an index in the footer."""
         offset_field, length_field = PLACES[cls]
         chunk = self.chunk(row_group, leaf)
         chunk.set(offset_field, thrift.I64, offset)
         chunk.set(length_field, thrift.I32, length)
 
     def change_index(self, cls, row_group: int, leaf: int, change: Callable) -> None:
-        """Replace an index by what ``change`` makes of it."""
+        """Replace an index by the result of ``change``."""
         self.put_index(cls, row_group, leaf, change(self.index(cls, row_group, leaf)))

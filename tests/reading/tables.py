@@ -25,7 +25,7 @@ CODECS = ["none", "snappy", "zstd", "gzip", "brotli", "lz4"]
 
 
 def storable(type_):
-    """Values that Parquet can hold: it has no seconds, and milliseconds reach less far."""
+    """Values that Parquet can store: it has no seconds, and milliseconds have a smaller range."""
     if pa.types.is_dictionary(type_):
         return storable(type_.value_type)
     if pa.types.is_timestamp(type_) and type_.unit == "s":
@@ -34,7 +34,7 @@ def storable(type_):
 
 
 def arranged(pool, num_rows, order, seed):
-    """So many values out of a pool: shuffled, in runs, or sorted."""
+    """``count`` values from a pool: shuffled, in runs, or sorted."""
     rng = random.Random(seed)
     items = [rng.choice(pool) for _ in range(num_rows)]
     if order == "shuffled":
@@ -55,7 +55,7 @@ def columns(draw, type_, num_rows, *, nullable=True):
     pool = draw(st.lists(st.none() | values if nullable else values, min_size=1, max_size=8))
     order = draw(st.sampled_from(["shuffled", "ascending", "descending"]))
     items = arranged(pool, num_rows, order, draw(st.integers(0, 2**16)))
-    if pa.types.is_dictionary(type_):  # without a null among its values, which no writer takes
+    if pa.types.is_dictionary(type_):  # without a null among its values, which writers refuse
         encoded = flat.make_array(type_.value_type, items).dictionary_encode()
         return pa.DictionaryArray.from_arrays(encoded.indices.cast(type_.index_type), encoded.dictionary)
     return flat.make_array(type_, items)
@@ -68,7 +68,7 @@ def nested_values(type_):
         return st.fixed_dictionaries({field.name: st.none() | nested_values(field.type) for field in fields})
     if pa.types.is_map(type_):
         pairs = st.tuples(nested_values(type_.key_type), st.none() | nested_values(type_.item_type))
-        return st.lists(pairs, max_size=3, unique_by=lambda pair: pair[0])  # DuckDB takes no key twice
+        return st.lists(pairs, max_size=3, unique_by=lambda pair: pair[0])  # DuckDB refuses duplicate keys
     if pa.types.is_fixed_size_list(type_):
         size = type_.list_size
         return st.lists(st.none() | nested_values(type_.value_type), min_size=size, max_size=size)
@@ -87,7 +87,7 @@ def nested_columns(draw, type_, num_rows):
 
 @dataclass(frozen=True)
 class Made:
-    """A table, and the columns that a predicate may name."""
+    """A table, and the columns that predicates can use."""
 
     table: pa.Table
     comparable: tuple[str, ...]
@@ -95,7 +95,7 @@ class Made:
 
 @st.composite
 def tables(draw, types=tuple(flat.TYPES), nested=tuple(NESTED), max_rows=60):
-    """Flat columns ``a`` and ``b``, a struct ``s`` of flat leaves, and perhaps a nested column ``n``."""
+    """Flat columns ``a`` and ``b``, a struct ``s`` of flat leaves, and optionally a nested column ``n``."""
     num_rows = draw(st.integers(0, max_rows))
     one = st.sampled_from(types)
     arrays = {name: draw(columns(draw(one), num_rows)) for name in "ab"}
@@ -123,7 +123,7 @@ def tables(draw, types=tuple(flat.TYPES), nested=tuple(NESTED), max_rows=60):
 
 @st.composite
 def pyarrow_options(draw, made: Made):
-    """Keyword arguments of `pyarrow.parquet.write_table` that make many small pages."""
+    """Keyword arguments of `pyarrow.parquet.write_table` for many small pages."""
     flag = st.booleans()
     options = {
         "row_group_size": draw(st.integers(1, 50)),

@@ -1,4 +1,4 @@
-"""Counts, sums and extremes equal those of a full read, and what indexes tell is not read."""
+"""Counts, sums and extremes equal those of a full read, and rows that indexes summarize are not read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ALL = ["count", "sum", "min", "max", "avg"]
 
 
 def functions_of(kind: pa.DataType) -> list[str]:
-    """What may be asked of a column."""
+    """The functions that a type supports."""
     return ALL if sum_type(comparison_type(kind)) != pa.null() else ["count", "min", "max"]
 
 
@@ -74,7 +74,7 @@ def expect(found, function, column: pa.ChunkedArray, keep) -> None:
 
 
 def exact(value, kind):
-    """One answer as the oracle has values."""
+    """Convert one answer to a value of the oracle."""
     if isinstance(value, pa.Scalar):
         return oracle.exact_values(pa.array([value], value.type))[0]
     if isinstance(kind, pa.DictionaryType):
@@ -90,13 +90,13 @@ def expect_float(found, values, count):
         assert math.isnan(found) if any(map(math.isnan, infinite)) or len(infinite) > 1 else found in infinite
         return
     magnitude = sum(map(abs, values))
-    if magnitude < Fraction(1.7e308):  # else it may overflow on the way
+    if magnitude < Fraction(1.7e308):  # else it might overflow
         assert abs(Fraction(found) - sum(values) / count) <= magnitude * Fraction(1, 2**48)
 
 
 @st.composite
 def indexes(draw, comparable):
-    """Zone maps and distinct values of some columns, and perhaps the page index."""
+    """Zone maps and distinct values of some columns, and optionally the page index."""
     chosen = st.lists(st.sampled_from(comparable), unique=True)
     granularities = st.sampled_from(["file", "row_group", "page", 1, 3, 7])
     zone_maps = [ia.ZoneMap(name, draw(granularities)) for name in draw(chosen)]
@@ -106,7 +106,7 @@ def indexes(draw, comparable):
 
 @settings(max_examples=examples(150))
 @given(st.data())
-def test_answers_are_those_of_a_full_read(tmp_path_factory, data):
+def test_answers_equal_those_of_a_full_read(tmp_path_factory, data):
     made = data.draw(tables.tables(nested=()), label="table")
     path = tmp_path_factory.getbasetemp() / "aggregate.parquet"
     try:
@@ -140,7 +140,7 @@ def test_answers_are_those_of_a_full_read(tmp_path_factory, data):
             expect(answer[name][function], function, columns[name], keep)
 
 
-# --- what is read ---
+# --- reads ---
 
 ROWS = 20_000
 PER_GROUP = 5000
@@ -192,8 +192,8 @@ def test_only_pages_at_the_edges_are_read(sorted_path, first, stop):
         "max": max(values),
         "avg": sum(values) / len(values),
     }
-    # pages of keys that match as a whole, and of them what whole granules cover
-    # (but those beside pages that are skipped, which confirm that their rows are what the page index says)
+    # whole granules within pages of keys that match completely
+    # (except pages beside skipped pages, which are read to confirm the page index)
     sure = [
         p
         for p in layout.pages["key"]
@@ -220,7 +220,7 @@ def test_counting_rows_reads_footers_only(sorted_path):
     assert sum(place.length for place in ranges) == footer_bytes(sorted_path)
 
 
-def test_counting_rows_that_surely_match_reads_the_edges(sorted_path):
+def test_counting_certain_rows_reads_the_edges(sorted_path):
     layout = layout_of(sorted_path)
     answer = ia.open(sorted_path).aggregate({"*": "count"}, "key >= 1234 AND key < 15678")
     assert answer == {"*": {"count": 15678 - 1234}}
@@ -246,12 +246,12 @@ def test_row_groups_are_answered_by_their_statistics(tmp_path):
 
 
 @pytest.mark.parametrize("exact", [True, False, None])
-def test_text_bounds_are_an_answer_only_if_the_writer_says_that_they_are_values(tmp_path, exact):
+def test_text_bounds_are_extremes_only_if_they_are_marked_as_exact(tmp_path, exact):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"x": ["b", "a", "c"]}), path)
     patient = Patient.read(path)
     statistics = patient.chunk(0, 0).get(3).get(12)
-    for field, bound in ((5, b"d"), (6, b"A")):  # bounds that are no values
+    for field, bound in ((5, b"d"), (6, b"A")):  # bounds that are not values
         statistics.set(field, 8, bound)
     for field in (7, 8):
         statistics.remove(field)
@@ -263,16 +263,16 @@ def test_text_bounds_are_an_answer_only_if_the_writer_says_that_they_are_values(
 
 
 @pytest.mark.parametrize("store_schema", [True, False])
-def test_entries_of_a_dictionary_that_do_not_occur_are_no_extremes(tmp_path, store_schema):
+def test_unused_entries_of_a_dictionary_are_not_extremes(tmp_path, store_schema):
     path = tmp_path / "t.parquet"
     codes = pa.array([1, 1, None], pa.int8())
     table = pa.table({"t": pa.DictionaryArray.from_arrays(codes, ["absent", "there"])})
     pq.write_table(table, path, store_schema=store_schema)
-    assert pq.read_metadata(path).row_group(0).column(0).statistics.min == "absent", "pyarrow was mended"
+    assert pq.read_metadata(path).row_group(0).column(0).statistics.min == "absent", "pyarrow was fixed"
     assert ia.open(path).aggregate({"t": ["min", "max"]})["t"] == {"min": "there", "max": "there"}
 
 
-def test_nan_hides_from_statistics_and_not_from_us(tmp_path):
+def test_nan_is_found_though_statistics_omit_it(tmp_path):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"x": [1.0, math.nan, 3.0], "y": [math.nan, None, math.nan]}), path)
     for _ in range(2):
@@ -299,12 +299,12 @@ def test_nulls_of_pages_are_counted_by_the_column_index(tmp_path):
     )
     answer = ia.open(path).aggregate({"text": "count"}, "key >= 1100 AND key < 9000")
     assert answer == {"text": {"count": sum(row % 3 != 0 for row in range(1100, 9000))}}
-    # the first page matches in part, the last one confirms where it ends
+    # the first page matches partly, and reading the last one confirms its rows
     assert pages_read(answer.report.to_dict()) == {"key": 2, "text": 2}
     assert [entry["index"] for entry in answer.report.to_dict()["answered_by"]] == ["column_index"]
 
 
-def test_bounds_that_were_cut_are_no_answer(tmp_path):
+def test_truncated_bounds_are_not_extremes(tmp_path):
     path = tmp_path / "t.parquet"
     long = ["x" * 100 + str(row) for row in range(2000)]
     pq.write_table(pa.table({"text": long}), path, write_statistics=False)
@@ -451,7 +451,7 @@ def test_files_of_different_types_are_one_table(lake, indexed):
     assert exact(answer["t"]["min"], pa.timestamp("us")) == 1000
     assert exact(answer["t"]["max"], pa.timestamp("us")) == 500_000
     assert answer["*"] == {"count": 11}
-    # text is no number until it is read, and then it is compared as one
+    # text is compared as a number only after it is read
     assert table.aggregate({"x": ["min", "max"], "p": "sum"}, "p = 5") == {
         "x": {"min": 7, "max": 11},
         "p": {"sum": 10},
@@ -465,7 +465,7 @@ def test_nothing_matches(lake):
     assert answer == {"x": dict.fromkeys(ALL) | {"count": 0}, "p": {"max": None}, "*": {"count": 0}}
 
 
-def test_a_constant_that_is_null_or_text(tmp_path):
+def test_constants_that_are_null_or_text(tmp_path):
     for name in ("a", "__HIVE_DEFAULT_PARTITION__"):
         (tmp_path / f"c={name}").mkdir()
         pq.write_table(pa.table({"x": range(3)}), tmp_path / f"c={name}" / "f.parquet")
@@ -473,7 +473,7 @@ def test_a_constant_that_is_null_or_text(tmp_path):
     assert answer == {"c": {"count": 2, "min": "a"}, "*": {"count": 4}}
 
 
-# --- indexes that cannot be believed ---
+# --- indexes that are not trusted ---
 
 
 def answers(path):
@@ -486,7 +486,7 @@ def answers(path):
     return answer
 
 
-def test_a_damaged_zone_map_is_read_around(sorted_path, tmp_path):
+def test_damaged_zone_map_is_ignored(sorted_path, tmp_path):
     expected = answers(sorted_path)
     assert expected.report.ignored == []
     path = tmp_path / "damaged.parquet"
@@ -504,7 +504,7 @@ def test_a_damaged_zone_map_is_read_around(sorted_path, tmp_path):
     )
 
 
-def test_a_directory_of_another_file_is_not_believed(sorted_path, tmp_path):
+def test_directory_of_another_file_is_ignored(sorted_path, tmp_path):
     path = tmp_path / "copy.parquet"
     table = pq.read_table(sorted_path)
     changed = table.set_column(1, "amount", pa.array(np.arange(ROWS)))
@@ -542,7 +542,7 @@ def test_rows_that_no_page_confirms_are_not_counted(tmp_path, damage):
 
 
 @pytest.mark.parametrize("column", ["key", "amount"])
-def test_a_page_index_that_proves_wrong_takes_its_answers_back(tmp_path, column):
+def test_answers_from_a_wrong_page_index_are_discarded(tmp_path, column):
     path = tmp_path / "t.parquet"
     keys = np.arange(2000)
     table = pa.table({"key": keys, "amount": keys * 3})
@@ -556,7 +556,7 @@ def test_a_page_index_that_proves_wrong_takes_its_answers_back(tmp_path, column)
         use_dictionary=False,
     )
     patient = Patient.read(path)
-    change = OFFSET_DAMAGE["interior page starts a row late"]  # the third; in it and before it rows are read
+    change = OFFSET_DAMAGE["interior page starts a row late"]  # the third; rows of it and before it are read
     patient.change_index(OffsetIndex, 0, table.column_names.index(column), change)
     patient.write(path)
     with pytest.warns(ia.IntarsiaWarning):
@@ -569,14 +569,14 @@ def test_a_page_index_that_proves_wrong_takes_its_answers_back(tmp_path, column)
     }
 
 
-def test_null_counts_that_contradict_are_not_believed(tmp_path):
+def test_contradictory_null_counts_are_ignored(tmp_path):
     path = tmp_path / "t.parquet"
     array = pa.array([None if row % 2 else row for row in range(1000)])
     pq.write_table(
         pa.table({"x": array}), path, write_page_index=True, max_rows_per_page=100, write_batch_size=10
     )
     patient = Patient.read(path)
-    patient.chunk(0, 0).get(3).remove(12)  # no statistics: the column index is asked
+    patient.chunk(0, 0).get(3).remove(12)  # no statistics: the column index is used
     patient.change_index(ColumnIndex, 0, 0, lambda index: index._replace(null_counts=[500] * 10))
     patient.write(path)
     with pytest.warns(ia.IntarsiaWarning):

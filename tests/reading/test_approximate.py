@@ -1,4 +1,4 @@
-"""approx_distinct and sample: near the truth, uniform, and read only where nothing is inlaid."""
+"""approx_distinct is accurate, sample is uniform, and both read only files without embedded indexes."""
 
 import warnings
 
@@ -16,7 +16,7 @@ RNG = np.random.default_rng(11)
 
 
 def rows(start, stop):
-    """`day` ascends, so that statistics know whole row groups; `user` is spread."""
+    """`day` is ascending, so that statistics cover whole row groups; `user` is not sorted."""
     ids = np.arange(start, stop)
     return pa.table(
         {
@@ -59,7 +59,7 @@ def assert_near(count, exact):
     assert count.estimate == pytest.approx(exact, rel=0.08)
 
 
-def test_sketches_of_files_are_added_up_without_reading_data(tmp_path):
+def test_sketches_of_files_are_merged_without_reading_data(tmp_path):
     table = lake(tmp_path, ia.Hll("user"))
     count = table.approx_distinct("user")
     assert_near(count, truth(table, "user"))
@@ -105,7 +105,7 @@ def test_conditions(tmp_path, granularity, where):
     assert_near(count, truth(table, "user", where))
 
 
-def test_only_what_is_not_covered_is_read(tmp_path):
+def test_only_rows_without_a_sketch_are_read(tmp_path):
     table = lake(tmp_path, ia.PageIndex(), ia.Hll("user", "row_group"), files=3)
     count = table.approx_distinct("user", "id < 5500")
     assert 500 <= count.report.rows_candidate < 1000  # pages of the row group that starts at 5000
@@ -113,7 +113,7 @@ def test_only_what_is_not_covered_is_read(tmp_path):
     assert count.unindexed == ()
 
 
-def test_a_sketch_of_the_file_is_not_read_for_a_part_of_it(tmp_path):
+def test_sketch_of_the_file_is_not_read_for_a_part_of_it(tmp_path):
     table = lake(tmp_path, ia.PageIndex(), ia.Hll("user"), files=1)
     count = table.approx_distinct("user", "id < 2000")
     assert_near(count, truth(table, "user", "id < 2000"))
@@ -121,7 +121,7 @@ def test_a_sketch_of_the_file_is_not_read_for_a_part_of_it(tmp_path):
     assert count.report.rows_candidate == 2000
 
 
-def test_a_damaged_sketch_is_not_used(tmp_path):
+def test_damaged_sketch_is_ignored(tmp_path):
     table = lake(tmp_path, ia.Hll("user"), files=2)
     path = tmp_path / "0.parquet"
     entry = ia.inspect(path).directory.entries[0]
@@ -135,7 +135,7 @@ def test_a_damaged_sketch_is_not_used(tmp_path):
     assert [note.index for note in count.report.ignored] == ["hll(user):file"]
 
 
-def test_files_whose_values_hash_otherwise_are_read(tmp_path):
+def test_files_whose_values_hash_differently_are_read(tmp_path):
     stamps = pa.array(range(0, 3_000_000, 1000), pa.timestamp("us"))
     for name, unit in (("a", "us"), ("b", "ms")):
         path = tmp_path / f"{name}.parquet"
@@ -146,7 +146,7 @@ def test_files_whose_values_hash_otherwise_are_read(tmp_path):
     assert len(count.unindexed) == 1
 
 
-def test_integers_that_widen_are_added_up(tmp_path):
+def test_integers_that_widen_are_merged(tmp_path):
     for name, kind in (("a", pa.int64()), ("b", pa.int16())):
         path = tmp_path / f"{name}.parquet"
         pq.write_table(pa.table({"x": pa.array(range(1000), kind)}), path)
@@ -174,7 +174,7 @@ def test_partition_columns_are_exact(tmp_path):
         assert (count.estimate, count.lower, count.upper) == (exact, exact, exact)
 
 
-def test_a_column_that_a_file_lacks_is_null_there(tmp_path):
+def test_column_that_a_file_lacks_is_null(tmp_path):
     pq.write_table(pa.table({"x": [1, 2, 3], "y": [1, 1, 2]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"x": [4]}), tmp_path / "b.parquet")
     table = ia.open(tmp_path)
@@ -199,7 +199,7 @@ def test_nested_fields_no_matches_and_unsupported_types(tmp_path):
 # --- sample ----------------------------------------------------------------------------------------------
 
 
-def test_a_sample_is_put_together_without_reading_data(tmp_path):
+def test_sample_is_combined_without_reading_data(tmp_path):
     table = lake(tmp_path, ia.Sample(300))
     found = table.sample(seed=1)
     assert found.schema == table.schema
@@ -212,7 +212,7 @@ def test_a_sample_is_put_together_without_reading_data(tmp_path):
 
 @pytest.mark.parametrize("unindexed", [(), (0, 2), (0, 1, 2, 3)])
 @pytest.mark.parametrize("n", [0, 1, 150, 3000, 16_000, 20_000])
-def test_any_number_of_rows_is_given_whatever_files_have(tmp_path, unindexed, n):
+def test_samples_of_any_size(tmp_path, unindexed, n):
     table = lake(tmp_path, ia.PageIndex(), ia.Sample(40), unindexed=unindexed)
     found = table.sample(n, seed=5)
     ids = found["id"].to_pylist()
@@ -222,7 +222,7 @@ def test_any_number_of_rows_is_given_whatever_files_have(tmp_path, unindexed, n)
 
 
 @pytest.mark.parametrize("n", [6, 14])  # within the samples, and beyond them
-def test_every_row_of_a_table_is_as_likely_as_any_other(tmp_path, n):
+def test_every_row_of_a_table_is_equally_likely(tmp_path, n):
     sizes, draws = [5, 10, 15], 150
     counts = np.zeros(sum(sizes))
     for place, size in enumerate(sizes):
@@ -230,7 +230,7 @@ def test_every_row_of_a_table_is_as_likely_as_any_other(tmp_path, n):
         start = sum(sizes[:place])
         pq.write_table(pa.table({"id": range(start, start + size)}), path)
     for seed in range(draws):
-        for place, size in enumerate(sizes[:2]):  # the third has none
+        for place, size in enumerate(sizes[:2]):  # the third file has no sample
             ia.attach(tmp_path / f"{place}.parquet", [ia.Sample(size // 2, seed=seed)])
         counts[ia.open(tmp_path).sample(n, seed=seed)["id"].to_numpy()] += 1
     expected = draws * n / sum(sizes)
@@ -238,7 +238,7 @@ def test_every_row_of_a_table_is_as_likely_as_any_other(tmp_path, n):
     assert statistic < 58.3  # 0.999 quantile of chi-square with 29 degrees of freedom
 
 
-def test_the_report_tells_what_had_to_be_read(tmp_path):
+def test_report_counts_the_reads(tmp_path):
     table = lake(tmp_path, ia.PageIndex(), ia.Sample(400), unindexed=(2,))
     scan = table.scan(columns=["user", "id"])
     found = scan.sample(12, seed=1)
@@ -246,12 +246,12 @@ def test_the_report_tells_what_had_to_be_read(tmp_path):
     of_third = [row for row in found["id"].to_pylist() if 8000 <= row < 12_000]
     report = scan.report
     assert (report.rows_matched, report.rows_candidate, report.files_read) == (12, len(of_third), 1)
-    assert 0 < data_pages(report) <= 2 * len(of_third)  # a page of each column for each row
+    assert 0 < data_pages(report) <= 2 * len(of_third)  # one page of each column per row
     with pytest.raises(ValueError, match="all rows"):
         table.scan("id = 1").sample(1)
 
 
-def test_a_damaged_sample_is_not_used(tmp_path):
+def test_damaged_sample_is_ignored(tmp_path):
     table = lake(tmp_path, ia.Sample(100), files=1)
     path = tmp_path / "0.parquet"
     entry = ia.inspect(path).directory.entries[0]
@@ -276,7 +276,7 @@ def test_partition_columns_are_in_the_sample(tmp_path):
     assert set(found["month"].to_pylist()) == {1, 2}
 
 
-def test_a_default_sample_has_rows_for_chance(tmp_path):
+def test_default_size_of_a_sample_leaves_a_margin(tmp_path):
     assert affordable_rows([]) == 0
     assert affordable_rows([FileSize(0, 0)]) == 0
     assert affordable_rows([FileSize(10, 10), FileSize(5, None)]) == 15
@@ -292,11 +292,11 @@ def test_a_default_sample_has_rows_for_chance(tmp_path):
         table.sample(-1)
 
 
-# --- a page index that lies ------------------------------------------------------------------------------
+# --- a wrong page index ------------------------------------------------------------------------------------
 
 
 def lying_file(path, column):
-    """The first row of each page but the first is off by one."""
+    """Shift the first row of every page except the first by one."""
     keys = np.arange(2000)
     table = pa.table({"key": keys, "amount": keys * 3})
     options = {"write_page_index": True, "max_rows_per_page": 100, "write_batch_size": 10}
@@ -304,7 +304,7 @@ def lying_file(path, column):
     patient = Patient.read(path)
     patient.change_index(OffsetIndex, 0, table.column_names.index(column), shift_first_rows)
     patient.write(path)
-    ia.attach(path, [ia.Hll("amount", 100)])  # keeps the page index that is there
+    ia.attach(path, [ia.Hll("amount", 100)])  # keeps the existing page index
 
 
 def shift_first_rows(index):
@@ -314,7 +314,7 @@ def shift_first_rows(index):
 
 
 @pytest.mark.parametrize("column", ["key", "amount"])
-def test_a_page_index_that_proves_wrong_loses_no_value(tmp_path, column):
+def test_wrong_page_index_loses_no_value(tmp_path, column):
     path = tmp_path / "t.parquet"
     lying_file(path, column)
     with pytest.warns(ia.IntarsiaWarning):
@@ -325,7 +325,7 @@ def test_a_page_index_that_proves_wrong_loses_no_value(tmp_path, column):
 
 
 @pytest.mark.parametrize("column", ["key", "amount"])
-def test_a_page_index_that_proves_wrong_moves_no_row_of_a_sample(tmp_path, column):
+def test_wrong_page_index_changes_no_row_of_a_sample(tmp_path, column):
     path = tmp_path / "t.parquet"
     lying_file(path, column)
     with pytest.warns(ia.IntarsiaWarning):

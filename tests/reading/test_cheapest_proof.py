@@ -1,4 +1,4 @@
-"""The cheapest proof is asked first, and none that costs more than it could save: counted by the storage."""
+"""The cheapest proof is used first, and a proof is not used if it costs more than it could save."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ GROUPS, ROWS_PER_GROUP, PAGE_ROWS = 12, 20_000, 4000
 
 
 def part_keys() -> pa.Table:
-    """As ``l_partkey`` of TPC-H: each row group has most of its values once or twice, in any order."""
+    """Like ``l_partkey`` of TPC-H: each row group has most of its values once or twice, in random order."""
     random = np.random.default_rng(11)
     keys = random.integers(0, 100_000, GROUPS * ROWS_PER_GROUP) * 2
-    keys[3 * ROWS_PER_GROUP + 17] = 77_777  # the one odd key
+    keys[3 * ROWS_PER_GROUP + 17] = 77_777  # the only odd key
     comments = pa.FixedSizeBinaryArray.from_buffers(
         pa.binary(40), len(keys), [None, pa.py_buffer(random.bytes(40 * len(keys)))]
     )
@@ -58,13 +58,13 @@ def dictionary_bytes(layout, column="partkey"):
 
 
 @pytest.mark.parametrize(("key", "groups"), [(77_777, [3]), (77_779, [])])
-def test_a_row_map_is_probed_before_dictionaries_are_read(lineitem, key, groups):
+def test_row_map_is_probed_before_dictionaries_are_read(lineitem, key, groups):
     layout = layout_of(lineitem)
     assert dictionary_bytes(layout) > 3 << 19
     rows, ranges, report = run(lineitem, f"partkey = {key}")
     assert rows.num_rows == len(groups)
     read = touched(layout, of_the_original(lineitem, ranges))
-    assert len(read.dictionaries.get("partkey", [])) == len(groups)  # to decode the page that holds the row
+    assert len(read.dictionaries.get("partkey", [])) == len(groups)  # to decode the page of the row
     assert {name for name in read.pages if read.pages[name]} == (
         {"partkey", "tax", "comment"} if groups else set()
     )
@@ -72,16 +72,16 @@ def test_a_row_map_is_probed_before_dictionaries_are_read(lineitem, key, groups)
     assert report["pruned_by"][0]["index"].startswith("row_map")
 
 
-def test_a_plan_reads_the_probe_alone(lineitem):
+def test_plan_reads_only_the_probe(lineitem):
     recorded, ranges = open_recorded(lineitem)
     report = recorded.explain("partkey = 77779")
     assert report.row_groups_read == 0
     assert sum(place.length for place in ranges) - footer_bytes(lineitem) < 4096
-    assert report.requests == 5  # the footer's two; the map's header, slot and bucket
+    assert report.requests == 5  # two for the footer; the map's header, slot and bucket
 
 
-def test_under_or_a_lookup_that_changes_nothing_is_not_made(tmp_path):
-    """Of ``tax`` nothing can be denied, so the map's answer would exclude no row."""
+def test_useless_lookup_under_or_is_not_made(tmp_path):
+    """No index can exclude values of ``tax``, so the map would exclude no row."""
     path = tmp_path / "t.parquet"
     pq.write_table(part_keys().slice(0, 100_000), path, row_group_size=50_000, use_dictionary=False)
     ia.attach(path, [ia.RowMap("partkey")])
@@ -91,7 +91,7 @@ def test_under_or_a_lookup_that_changes_nothing_is_not_made(tmp_path):
     assert recorded.explain("partkey = 77779 OR tax = 99").row_groups_read == 0
 
 
-def test_a_distinct_in_the_directory_excludes_a_file_by_its_footer(tmp_path):
+def test_inline_distinct_excludes_a_file_by_its_footer(tmp_path):
     path = tmp_path / "t.parquet"
     words = [f"word {2 * (row % 7)}" for row in range(40_000)]
     options = {"write_page_index": True, "bloom_filter_options": {"word": {"ndv": 10}}}
@@ -101,13 +101,13 @@ def test_a_distinct_in_the_directory_excludes_a_file_by_its_footer(tmp_path):
     report = recorded.scan("word = 'word 3'")
     assert report.to_arrow().num_rows == 0
     assert sum(place.length for place in ranges) == footer_bytes(path)
-    assert report.report.requests == 2  # of a local file: the footer's length, and the footer
+    assert report.report.requests == 2  # for a local file: the footer's length, and the footer
     assert report.report.bytes_index == 0
     assert list(report.report.pruned_by) == [("distinct(word):file", "word")]
 
 
-def test_what_is_cheaper_to_read_than_to_ask_about_is_read(tmp_path):
-    """A few rows that statistics leave weigh less than a probe of the map."""
+def test_rows_that_are_cheaper_than_a_proof_are_read(tmp_path):
+    """The few rows that statistics leave are smaller than a probe of the map."""
     path = tmp_path / "t.parquet"
     numbers = np.random.default_rng(0).permutation(200_000)
     table = pa.table({"number": np.concatenate([numbers + 1000, [1, 3, 5]])})
@@ -125,7 +125,7 @@ def test_what_is_cheaper_to_read_than_to_ask_about_is_read(tmp_path):
 
 
 def or_of_equalities(count):
-    # every second pair with <, since equalities of one column are one list
+    # every second pair with <, because equalities of one column become one list
     terms = [f"{'xy'[place % 2]} {'=<'[place // 2 % 2]} {3 * place}" for place in range(count)]
     return bind(parse_sql(" OR ".join(terms)), SCHEMA)
 
@@ -149,7 +149,7 @@ SCHEMA = pa.schema({"x": pa.int64(), "y": pa.int64(), "z": pa.int64()})
 
 @pytest.fixture(scope="module")
 def numbers(tmp_path_factory):
-    """A file in which every source of skipping has something to say of ``x`` or ``y``."""
+    """A file in which every kind of proof applies to ``x`` or ``y``."""
     path = tmp_path_factory.mktemp("numbers") / "numbers.parquet"
     random = np.random.default_rng(1)
     columns = {name: random.integers(0, 1000, 4000) for name in "xyz"}
@@ -172,7 +172,7 @@ def calls_of(path, predicate):
             counts["algebra"] += frame.f_code in algebra
 
     with ParquetInput.open(path) as file:
-        assert file.leaf_types  # the schema is read before
+        assert file.leaf_types  # the schema has been read
         before = sys.getprofile()
         sys.setprofile(count)
         try:
@@ -191,7 +191,7 @@ def test_cost_is_linear_in_the_number_of_conditions(numbers, make):
 
 @pytest.mark.parametrize("make", [or_of_equalities, or_of_ranges, normal_form, and_of_alternatives])
 def test_each_source_is_combined_once(numbers, monkeypatch, make):
-    """The predicate is walked a few times for each source, however many conditions it has."""
+    """The predicate is traversed a few times per source, regardless of the number of conditions."""
     walks = []
     combine = formula.combine
     monkeypatch.setattr(

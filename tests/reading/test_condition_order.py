@@ -1,4 +1,4 @@
-"""Which columns of a predicate are read first: by estimates, and with the same rows whatever they say."""
+"""Estimates determine which columns are read first, and never change the result."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -22,7 +22,7 @@ ROWS, PAGE = 20_000, 500
 
 @pytest.fixture
 def path(tmp_path):
-    """No page is excluded by bounds; `rare = 1` holds for two rows, `half < 50` for half of them."""
+    """Bounds exclude no page; `rare = 1` matches two rows, and `half < 50` half of them."""
     random = np.random.default_rng(3)
     rare = random.integers(2, 1000, ROWS)
     rare[::50] = 0
@@ -60,14 +60,14 @@ def test_one_estimate_is_enough(path):
     assert pages_read(path, WHERE, "half") == 1
 
 
-def test_an_estimate_that_costs_too_much_is_not_read(path):
-    """A scan reads an estimate only where it could pay; explaining reads it in any case."""
+def test_estimate_that_costs_too_much_is_not_read(path):
+    """A scan reads an estimate only if it could save bytes; `explain` always reads it."""
     ia.attach(path, [ia.Histogram("rare", granularity=2, buckets=2)])
     assert pages_read(path, WHERE, "half") == ROWS // PAGE
     assert ia.open(path).explain("rare = 1").to_dict()["rows"]["estimated"] < 1000
 
 
-def test_a_column_in_two_conditions_is_read_once(path):
+def test_column_in_two_conditions_is_read_once(path):
     ia.attach(path, [ia.Histogram("rare", buckets=256)])
     scan = ia.open(path).scan("rare = 1 AND (half < 50 OR rare > 900) AND text > 'text 1'")
     full = pq.read_table(path)
@@ -79,7 +79,7 @@ def test_a_column_in_two_conditions_is_read_once(path):
 
 @dataclass(frozen=True)
 class Liar:
-    """Estimates what it is told, whatever the rows are."""
+    """An index whose estimate is a parameter."""
 
     kind: ClassVar[str] = "liar"
     version: ClassVar[int] = 1
@@ -112,7 +112,7 @@ class Liar:
 
 @pytest.mark.parametrize("says", [0.0, -5.0, 1e300, float("inf"), float("nan"), 10_000.0])
 @pytest.mark.parametrize("column", ["half", "rare"])
-def test_wrong_estimates_change_no_row(path, monkeypatch, says, column):
+def test_wrong_estimates_do_not_change_the_result(path, monkeypatch, says, column):
     monkeypatch.setitem(_BUILT_IN, "liar", f"{__name__}:Liar")
     ia.attach(path, [Liar(column, 7.0)])
     monkeypatch.setattr(Liar, "estimated_rows", lambda self, predicate: says)

@@ -1,4 +1,4 @@
-"""Files by many writers, good and bad: read as pyarrow reads them, filtered at values that they hold."""
+"""Valid and invalid files by many writers are read as pyarrow reads them, and filtered by their values."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_full_scan_equals_pyarrow(path):
 
 
 def flat_columns(schema, above=""):
-    """Dotted names of the columns that a predicate may name."""
+    """Dotted paths of the columns that predicates can use."""
     for field in schema:
         name = above + field.name
         if pa.types.is_struct(field.type):
@@ -87,12 +87,12 @@ def flat_columns(schema, above=""):
 
 
 def literal_of(scalar):
-    """A value of a column as a literal: temporal ones as they are, the others as Python values."""
+    """A value of a column as a literal: temporal values as scalars, others as Python values."""
     return scalar if pa.types.is_temporal(scalar.type) else scalar.as_py()
 
 
 def predicates_at(name, column):
-    """Comparisons at values that the column holds: the first, the middle one, the last."""
+    """Comparisons with the first, the middle and the last value of a column."""
     plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
     present = plain.drop_null()
     few = len(column) > MANY_ROWS
@@ -143,7 +143,7 @@ def test_filtered_scan_equals_pyarrow_and_filter(path):
 
 
 def test_real_data_with_page_index(data_dir, tmp_path):
-    """A day of flights, found by the page, equals what pyarrow filters."""
+    """A day of flights, found by pages, equals pyarrow's filter."""
     (source,) = Path(data_dir).glob("flights*.parquet")
     head = pq.ParquetFile(source).read_row_group(0).slice(0, 200_000)
     path = tmp_path / "flights.parquet"

@@ -1,4 +1,4 @@
-"""A scan reads the pages that it must, and not one more: what storage was asked for, byte by byte.
+"""A scan reads only the pages that it needs; tests compare the byte ranges that are read.
 
 The expected pages come from walking all page headers (`layout_of`), never from the page index.
 """
@@ -39,14 +39,14 @@ def test_single_row_by_sort_column_reads_one_page_per_column(sorted_file, row):
     assert (report["rows"]["total"], report["rows"]["matched"]) == (ROWS, 1)
 
 
-def test_single_row_reads_only_the_columns_asked_for(sorted_file):
+def test_single_row_reads_only_the_requested_columns(sorted_file):
     _, path, layout = sorted_file
     _, ranges, report = run(path, "key = 4000", ["text"])
     assert set(touched(layout, ranges).pages) == {"key", "text"}
     assert pages_read(report) == {"key": 1, "text": 1}
 
 
-def test_single_row_reads_the_index_of_its_row_group_only(sorted_file):
+def test_single_row_reads_only_the_index_of_its_row_group(sorted_file):
     _, path, layout = sorted_file
     _, ranges, report = run(path, "key = 4000", ["text"])
     names = {"column_index key 0", "offset_index key 0", "offset_index text 0"}
@@ -57,7 +57,7 @@ def test_single_row_reads_the_index_of_its_row_group_only(sorted_file):
 @pytest.mark.parametrize(
     "where", ["key = -1", f"key = {2 * ROWS}", "text = 'zzz'", "key > 12 AND text < 'a'"]
 )
-def test_value_outside_all_row_groups_reads_nothing_but_the_footer(sorted_file, where):
+def test_value_outside_all_row_groups_reads_only_the_footer(sorted_file, where):
     _, path, _ = sorted_file
     rows, ranges, report = run(path, where)
     assert rows.num_rows == 0
@@ -66,7 +66,7 @@ def test_value_outside_all_row_groups_reads_nothing_but_the_footer(sorted_file, 
 
 
 @pytest.mark.parametrize("where", [f"key = {10**30}", "key = 1.5", "key < 5 AND FALSE"])
-def test_what_no_row_can_meet_does_not_even_open_the_file(sorted_file, where):
+def test_impossible_predicate_does_not_open_the_file(sorted_file, where):
     _, path, _ = sorted_file
     recorded, ranges = open_recorded(path)
     scan = recorded.scan(where)
@@ -77,20 +77,20 @@ def test_what_no_row_can_meet_does_not_even_open_the_file(sorted_file, where):
     assert (report["requests"], report["bytes"]["read"]) == (0, 0)
 
 
-def test_value_between_those_of_a_page_reads_that_page_alone(sorted_file):
+def test_value_within_the_bounds_of_a_page_reads_only_that_page(sorted_file):
     _, path, layout = sorted_file
     rows, ranges, _ = run(path, "key = 4001")  # keys are even
     assert rows.num_rows == 0
     assert touched(layout, ranges).pages == {"key": layout.pages_with("key", [2000])}
 
 
-# --- (b) a range on the sort column: the pages that hold it ---
+# --- (b) a range on the sort column: its pages ---
 
 
 @pytest.mark.parametrize(
     ("first", "last"), [(0, 0), (10, 30), (199, 200), (150, 450), (2400, 2600), (2500, 4999), (100, 5900)]
 )
-def test_range_on_sort_column_reads_the_pages_that_hold_it(sorted_file, first, last):
+def test_range_on_sort_column_reads_its_pages(sorted_file, first, last):
     table, path, layout = sorted_file
     rows, ranges, report = run(path, f"key BETWEEN {2 * first} AND {2 * last}")
     assert rows.equals(table.slice(first, last - first + 1))
@@ -108,7 +108,7 @@ def test_range_on_sort_column_reads_the_pages_that_hold_it(sorted_file, first, l
         ("key >= 11600", 5800, ROWS),
     ],
 )
-def test_open_range_reads_the_pages_that_hold_it(sorted_file, where, first, stop):
+def test_open_range_reads_its_pages(sorted_file, where, first, stop):
     table, path, layout = sorted_file
     rows, ranges, _ = run(path, where)
     assert rows.equals(table.slice(first, stop - first))
@@ -116,7 +116,7 @@ def test_open_range_reads_the_pages_that_hold_it(sorted_file, where, first, stop
     assert touched(layout, ranges).pages == {c: layout.pages_with(c, rows_wanted) for c in COLUMNS}
 
 
-def test_two_far_ranges_skip_what_lies_between(sorted_file):
+def test_two_distant_ranges_skip_the_pages_between(sorted_file):
     table, path, layout = sorted_file
     wanted = [7, 2200, 2201, 5950]
     rows, ranges, _ = run(path, f"key IN ({', '.join(str(2 * row) for row in wanted)})")
@@ -124,11 +124,11 @@ def test_two_far_ranges_skip_what_lies_between(sorted_file):
     assert touched(layout, ranges).pages == {c: layout.pages_with(c, wanted) for c in COLUMNS}
 
 
-# --- (c) an unsorted column: the others' pages that hold matching rows ---
+# --- (c) an unsorted column: the other columns' pages with matching rows ---
 
 
 def candidate_pages(table, layout, column, condition):
-    """Ordinals of pages whose least and greatest value leave room for a match."""
+    """Ordinals of pages whose bounds do not exclude a match."""
     out = []
     for ordinal, page in enumerate(layout.pages[column]):
         values = table[column].slice(page.first_row, page.stop_row - page.first_row)
@@ -173,8 +173,8 @@ def test_no_match_reads_no_page_of_the_other_columns(sorted_file):
     assert sum(pages_read(report).values()) == pages_read(report)["shuffled"]
 
 
-def test_conjunction_reads_pages_that_meet_both_sides(sorted_file):
-    """Each column is read only where the other one leaves room for a match."""
+def test_conjunction_reads_pages_that_might_match_both_sides(sorted_file):
+    """Each column is read only where the other column does not exclude a match."""
     table, path, layout = sorted_file
     rows, ranges, _ = run(path, "key > 6000 AND text < 'text number 003010'", ["key"])
     assert rows.equals(table.select(["key"]).slice(3001, 9))
@@ -189,7 +189,7 @@ def test_disjunction_across_columns_prunes(sorted_file):
     assert rows.equals(table.select(["key", "value"]).take([10, 5432]))
     read = touched(layout, ranges)
     assert read.pages["value"] == layout.pages_with("value", [10, 5432])
-    # each row must be judged by both columns, since it may be a candidate of either
+    # both columns of a row are needed, because it may be a candidate of either
     assert set(read.pages) == {"key", "text", "value"}
     for column in ("key", "text"):
         assert len(read.pages[column]) <= 2 + len(
@@ -198,8 +198,8 @@ def test_disjunction_across_columns_prunes(sorted_file):
         assert len(read.pages[column]) < len(layout.pages[column]) / 4
 
 
-def test_a_struct_and_its_leaf_share_pages(tmp_path):
-    """The predicate's leaf is part of the result: its pages are read once, and only one is."""
+def test_struct_and_its_leaf_share_pages(tmp_path):
+    """The predicate's leaf is part of the result, and its only page is read once."""
     path = tmp_path / "struct.parquet"
     numbers = pa.array(np.arange(4000))
     texts = pa.array([f"{row:020}" for row in range(4000)])

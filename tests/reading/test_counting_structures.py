@@ -1,4 +1,4 @@
-"""Dictionary pages, limits, Bloom filters, plans: each asks storage for what it needs, and no more."""
+"""Dictionary pages, limits, Bloom filters and plans read only the bytes that they need."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.reading.pages import (
 
 @pytest.fixture(scope="module", params=["1.0", "2.0"], ids=["v1", "v2"])
 def fallback_file(request, tmp_path_factory):
-    """A column whose pages use the dictionary at first, and no longer once it has grown too large."""
+    """A column whose first pages use the dictionary, until it becomes too large."""
     table = pa.table({"key": np.arange(4000), "word": [f"word {row // 2:04}" for row in range(4000)]})
     path = tmp_path_factory.mktemp("fallback") / "fallback.parquet"
     pq.write_table(
@@ -113,7 +113,7 @@ def test_limit_zero_reads_no_page(sorted_file, where):
     assert touched(layout, ranges).pages == {}
 
 
-def test_batches_that_are_not_taken_are_not_read(sorted_file):
+def test_batches_that_are_not_consumed_are_not_read(sorted_file):
     _, path, layout = sorted_file
     recorded, ranges = open_recorded(path)
     batches = iter(recorded.scan("shuffled >= 0"))
@@ -130,7 +130,7 @@ def test_batches_that_are_not_taken_are_not_read(sorted_file):
 
 @pytest.fixture(scope="module")
 def bloom_file(tmp_path_factory):
-    """Values spread so that every row group's bounds hold every value: only the filters tell them apart."""
+    """Values with equal bounds in all row groups, so that only the filters exclude row groups."""
     rows = 3000
     table = pa.table(
         {
@@ -147,7 +147,7 @@ def bloom_file(tmp_path_factory):
 
 
 def probes(layout, ranges):
-    """What was read of Bloom filters, by the filter's name; each read must be a header or whole blocks."""
+    """The reads of Bloom filters by the filter's name; each must be a header or whole blocks."""
     out = {}
     for start, stop in ranges:
         for name, place in layout.indexes.items():
@@ -187,7 +187,7 @@ def test_absent_value_by_bloom_filter_reads_no_page(bloom_file, where):
     assert report["row_groups"]["read"] == 0
 
 
-def test_bloom_filters_unite_under_or(bloom_file):
+def test_bloom_filters_are_united_under_or(bloom_file):
     table, path, layout = bloom_file
     code, number = table["code"][10].as_py(), table["number"][2500].as_py()
     rows, ranges, _ = run(path, f"code = '{code}' OR number = {number}")
@@ -198,13 +198,13 @@ def test_bloom_filters_unite_under_or(bloom_file):
 @pytest.mark.parametrize(
     "where", ["code <> 'code 5'", "number > 7", "number NOT IN (7, 8)", "code LIKE 'code 0%'"]
 )
-def test_bloom_filters_are_not_asked_what_they_cannot_tell(bloom_file, where):
+def test_bloom_filters_are_not_used_for_other_conditions(bloom_file, where):
     _, path, layout = bloom_file
     _, ranges, _ = run(path, where)
     assert probes(layout, ranges) == {}
 
 
-def test_full_scan_passes_bloom_filters_by(bloom_file):
+def test_full_scan_does_not_read_bloom_filters(bloom_file):
     _, path, layout = bloom_file
     _, ranges, _ = run(path)
     assert touched(layout, ranges).indexes == set()
@@ -232,7 +232,7 @@ def test_explain_reads_no_data_page(sorted_file, where):
         assert planned["total"] == counts["total"] == len(layout.pages[column])
         assert planned["read"] >= counts["read"]
     for planned, done in zip(report["pruned_by"], scanned["pruned_by"], strict=True):
-        # pages of columns that no row needed are only counted by the plan, which looked where they lie
+        # only the plan counts pages of columns that no row needed, because it reads their locations
         assert planned.pop("pages") >= done.pop("pages") > 0
         assert planned == done
 
@@ -273,7 +273,7 @@ def test_without_page_index_whole_chunks_of_row_groups_that_match(tmp_path):
     assert report["bytes"]["index"] == 0
 
 
-def test_neighbouring_pages_are_one_request(sorted_file):
+def test_adjacent_pages_are_one_request(sorted_file):
     _, path, layout = sorted_file
     _, ranges, _ = run(path, "key BETWEEN 1000 AND 3000", ["text"])
     first, *_, last = layout.pages_with("text", range(500, 1501))

@@ -1,4 +1,4 @@
-"""A dictionary page that lost an entry: positions beyond it are told, not looked up."""
+"""Positions beyond the end of a truncated dictionary page are errors."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +11,7 @@ CODES = pa.array(["a", "b", "c", "d"] * 25).dictionary_encode()
 
 
 def write_shortened(path, column):
-    """A file whose dictionary of column ``s`` lost its last entry."""
+    """A file whose dictionary of column ``s`` lacks its last entry."""
     pq.write_table(pa.table({"s": column, "n": range(100)}), path, compression="none")
     place = pq.read_metadata(path).row_group(0).column(0).dictionary_page_offset
     data = bytearray(path.read_bytes())

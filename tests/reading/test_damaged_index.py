@@ -1,7 +1,7 @@
-"""Damaged page indexes and Bloom filters: the rows stay right, the report says what was ignored, one warning.
+"""Damaged page indexes and Bloom filters are ignored with one warning and a reason, and results are correct.
 
-What is tested is damage that can be seen: in the structs themselves, or when pages are read that are not what
-the index says. Bounds that lie and contradict nothing cannot be seen by any reader.
+The tests cover damage that can be detected, in the structs themselves or by reading pages that contradict
+the index. No reader can detect wrong bounds that contradict nothing.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ def make_file(path, **options):
 
 @pytest.fixture(scope="module", params=["v1", "v2", "dictionary"])
 def whole_file(request, tmp_path_factory):
-    """A sound file: 8 pages in the first row group, 4 in the second."""
+    """A valid file with 8 pages in the first row group and 4 in the second."""
     path = tmp_path_factory.mktemp("damaged") / "whole.parquet"
     options = {"data_page_version": "2.0" if request.param == "v2" else "1.0"}
-    if request.param == "dictionary":  # some pages use it, some do not
+    if request.param == "dictionary":  # some pages use the dictionary, some do not
         options |= {"use_dictionary": ["text", "value"], "dictionary_pagesize_limit": 700}
     return make_file(path, **options), path
 
@@ -75,7 +75,7 @@ def caught():
 
 
 def scan_all(path, table, *, noted=True):
-    """Every query gives the right rows; notes, with one warning for a scan that has any."""
+    """Every query returns the correct rows, and warns once if an index is ignored."""
     keys, values = table["key"].to_pylist(), table["value"].to_pylist()
     notes = []
     for where, judge in QUERIES.items():
@@ -96,7 +96,7 @@ def scan_all(path, table, *, noted=True):
     return notes
 
 
-def test_sound_file_has_nothing_to_note(whole_file):
+def test_valid_file_has_no_ignored_indexes(whole_file):
     table, path = whole_file
     scan_all(path, table, noted=False)
 
@@ -112,7 +112,7 @@ def _locations(change):
 
 
 def _one(page, **fields):
-    """Change fields of one page's location: to a number, or by a function of what it was."""
+    """Change fields of one page's location, to a number or by a function of the old value."""
 
     def change(found):
         old = found[page]
@@ -136,7 +136,7 @@ OFFSET_DAMAGE = {
     "offset before the chunk": _one(0, offset=4 - 1),
     "negative offset": _one(0, offset=-(2**40)),
     "least offset": _one(0, offset=-(2**63)),
-    "offset behind the file": _one(-1, offset=2**40),
+    "offset beyond the file": _one(-1, offset=2**40),
     "greatest offset": _one(-1, offset=2**63 - 1),
     "offset in the middle of a page": _one(2, offset=lambda offset: offset + 5),
     "size 0": _one(2, compressed_page_size=0),
@@ -192,12 +192,12 @@ def test_damaged_offset_index(whole_file, tmp_path, damage, leaf):
         (-(2**63), 1),
     ],
 )
-def test_index_that_lies_elsewhere(plain_file, tmp_path, cls, offset, length):
+def test_index_at_another_offset(plain_file, tmp_path, cls, offset, length):
     table, path = plain_file
     patient = Patient.read(path)
     patient.point_index(cls, 0, 0, offset, length)
     patient.write(damaged := tmp_path / "damaged.parquet")
-    scan_all(damaged, table, noted=offset != 0)  # 0 is what some writers put for "absent"
+    scan_all(damaged, table, noted=offset != 0)  # some writers write 0 for "absent"
 
 
 @pytest.mark.parametrize("cls", [OffsetIndex, ColumnIndex])
@@ -213,7 +213,7 @@ def test_truncated_index(plain_file, tmp_path, cls):
 
 @pytest.mark.parametrize("cls", [OffsetIndex, ColumnIndex])
 def test_index_of_another_column(plain_file, tmp_path, cls):
-    """Its shape fits, its content does not: ``key`` gets what belongs to ``text``."""
+    """It has the expected shape and wrong contents: ``key`` gets the index of ``text``."""
     table, path = plain_file
     patient = Patient.read(path)
     patient.put_index(cls, 0, 0, patient.index_bytes(cls, 0, 1))
@@ -284,8 +284,8 @@ def test_damaged_column_index(plain_file, tmp_path, damage, leaf):
 
 @pytest.mark.parametrize("leaf", LEAVES)
 @pytest.mark.parametrize("order", [0, 1, 2])
-def test_boundary_order_is_not_believed(plain_file, tmp_path, order, leaf):
-    """A wrong order must not mislead the binary search; it is no reason to leave the bounds unused."""
+def test_wrong_boundary_order_is_harmless(plain_file, tmp_path, order, leaf):
+    """A wrong order must not mislead the binary search, and the bounds are still used."""
     table, path = plain_file
     patient = Patient.read(path)
     patient.change_index(ColumnIndex, 0, LEAVES[leaf], lambda index: index._replace(boundary_order=order))
@@ -295,7 +295,7 @@ def test_boundary_order_is_not_believed(plain_file, tmp_path, order, leaf):
 
 @pytest.mark.parametrize("order", [0, 1, 2])
 def test_nan_in_bounds_is_ignored(tmp_path, order):
-    """Not damage: some writers put NaN there. What it bounds may hold anything."""
+    """Some writers write NaN, which is not damage; the page may contain any value."""
     path = tmp_path / "whole.parquet"
     table = make_file(path)
     patient = Patient.read(path)

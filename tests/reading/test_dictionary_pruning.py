@@ -1,4 +1,4 @@
-"""Row groups are skipped by their dictionary pages where that is cheap; nothing else of them is read then."""
+"""Dictionary pages exclude row groups where reading them is cheap."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ENCODINGS, DATA_PAGE_OFFSET, DICTIONARY_PAGE_OFFSET, ENCODING_STATS = 2, 9, 11, 
 
 
 def unsorted_table() -> pa.Table:
-    """Every other word, in any order: bounds tell nothing of the words between. One group has 'w0404'."""
+    """Every other word in random order, so bounds do not exclude those between. One group has 'w0404'."""
     random = np.random.default_rng(3)
     words = [f"w{2 * word:04}" for word in random.integers(0, 200, ROWS)]
     words[0] = words[ROWS_PER_GROUP] = "w0000"
@@ -62,7 +62,7 @@ def pruned_by(report):
     return {(entry["index"], entry["column"]): entry["row_groups"] for entry in report["pruned_by"]}
 
 
-# --- what is read ---
+# --- reads ---
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def pruned_by(report):
         "word LIKE 'w001_' AND word LIKE '%7'",
     ],
 )
-def test_absent_value_within_the_bounds_reads_the_dictionary_pages_alone(unsorted_file, where):
+def test_absent_value_within_the_bounds_reads_only_the_dictionary_pages(unsorted_file, where):
     _, path, layout = unsorted_file
     rows, ranges, report = run(path, where)
     assert rows.num_rows == 0
@@ -89,7 +89,7 @@ def test_absent_value_within_the_bounds_reads_the_dictionary_pages_alone(unsorte
     assert pruned_by(report) == {("dictionary", "word"): 2}
 
 
-def test_all_values_listed_reads_the_dictionary_pages_alone(tmp_path):
+def test_all_values_listed_reads_only_the_dictionary_pages(tmp_path):
     path = tmp_path / "few.parquet"
     write(path)
     colours = ", ".join(f"'colour {2 * colour}'" for colour in range(9))
@@ -104,7 +104,7 @@ def test_present_value_reads_no_page_twice(unsorted_file):
     rows, ranges, report = run(path, "word = 'w0404'", ["word", "number"])
     expected = table.filter(pc.equal(table["word"], "w0404")).select(["word", "number"])
     assert rows.equals(expected)
-    read = touched(layout, ranges)  # fails if anything was read twice
+    read = touched(layout, ranges)  # fails if anything is read twice
     assert read.dictionaries == {"word": [0, 1]}
     assert report["pages"]["dictionary_read"] == 0  # counted as bytes of indexes
     assert pages_read(report)["word"] == len(read.pages["word"])
@@ -139,7 +139,7 @@ def test_without_a_page_index_no_page_is_read_twice(tmp_path):
             "word = 'w0101' OR number = 500000000000000000",
             2,
             set(),
-        ),  # no dictionary of numbers: words alone exclude nothing
+        ),  # numbers have no dictionary, and words alone exclude nothing
     ],
 )
 def test_dictionaries_of_several_columns(unsorted_file, where, row_groups, dictionaries):
@@ -163,7 +163,7 @@ def duckdb_filter(table, where):
     return found.drop_columns("row").cast(table.schema)
 
 
-# --- where it is not asked ---
+# --- cases in which it is not read ---
 
 
 @pytest.mark.parametrize(
@@ -178,14 +178,14 @@ def duckdb_filter(table, where):
         "word >= 'w0000'",
     ],
 )
-def test_what_statistics_told_is_not_asked_again(unsorted_file, where):
+def test_not_read_for_row_groups_excluded_by_statistics(unsorted_file, where):
     _, path, layout = unsorted_file
     recorded, ranges = open_recorded(path)
     recorded.explain(where)
     assert touched(layout, ranges).dictionaries == {}
 
 
-def test_what_the_page_index_settled_is_not_asked_again(tmp_path):
+def test_not_read_for_rows_excluded_by_the_page_index(tmp_path):
     path = tmp_path / "sorted.parquet"
     table = unsorted_table().sort_by("word")
     options = {"use_dictionary": ["word"], "write_page_index": True, "max_rows_per_page": 1000}
@@ -196,7 +196,7 @@ def test_what_the_page_index_settled_is_not_asked_again(tmp_path):
     assert touched(layout_of(path), ranges).dictionaries == {}
 
 
-def test_what_a_bloom_filter_told_is_not_asked_again(tmp_path):
+def test_not_read_for_row_groups_excluded_by_a_bloom_filter(tmp_path):
     path = tmp_path / "bloom.parquet"
     write(path, bloom_filter_options={"word": {"ndv": 200, "fpp": 0.001}})
     layout = layout_of(path)
@@ -209,7 +209,7 @@ def test_what_a_bloom_filter_told_is_not_asked_again(tmp_path):
     assert touched(layout, ranges).dictionaries == {"word": [0, 1]}
 
 
-def test_what_distinct_lists_is_not_asked_again(tmp_path):
+def test_not_read_for_columns_with_distinct(tmp_path):
     path = tmp_path / "distinct.parquet"
     write(path)
     ia.attach(path, [ia.Distinct("word", granularity="row_group")])
@@ -218,7 +218,7 @@ def test_what_distinct_lists_is_not_asked_again(tmp_path):
     assert ("dictionary", "word") not in pruned_by(report)
 
 
-def test_a_dictionary_as_large_as_its_column_is_not_read(tmp_path):
+def test_dictionary_as_large_as_its_column_is_not_read(tmp_path):
     path = tmp_path / "unique.parquet"
     numbers = np.random.default_rng(1).permutation(ROWS) * 2
     pq.write_table(pa.table({"number": numbers}), path, row_group_size=ROWS_PER_GROUP, use_dictionary=True)
@@ -230,7 +230,7 @@ def test_a_dictionary_as_large_as_its_column_is_not_read(tmp_path):
 
 
 class _Far(RecordedDataFile):
-    """A file of which a request costs as much as reading so many bytes."""
+    """A file whose requests cost as much as reading a number of bytes."""
 
     coalesce_bytes = 0
 
@@ -241,18 +241,20 @@ class _Far(RecordedDataFile):
 
 
 @pytest.mark.parametrize(("coalesce_bytes", "groups_read"), [(0, 0), (1 << 13, 0), (1 << 20, 2)])
-def test_a_request_to_a_remote_file_must_be_worth_it(unsorted_file, monkeypatch, coalesce_bytes, groups_read):
+def test_request_to_a_remote_file_must_be_worth_its_cost(
+    unsorted_file, monkeypatch, coalesce_bytes, groups_read
+):
     _, path, _ = unsorted_file
     monkeypatch.setattr(_Far, "coalesce_bytes", coalesce_bytes)
     file = _Far(str(path), path.stat().st_size)
     assert Table([file]).explain("word = 'w0101'").row_groups_read == groups_read
 
 
-# --- where it is not proven that all pages use the dictionary ---
+# --- without proof that all pages use the dictionary ---
 
 
 def changed(path, change) -> None:
-    """Change what the footer says of each chunk of column 0."""
+    """Change the metadata of each chunk of column 0."""
     patient = Patient.read(path)
     for group in range(2):
         change(patient.chunk(group, 0).get(3))
@@ -260,7 +262,7 @@ def changed(path, change) -> None:
 
 
 def groups_read(path) -> int:
-    """Row groups that a value which is nowhere leaves; a value that is there is found."""
+    """The row groups left for an absent value; a present value is found."""
     table = unsorted_table()
     present = pc.equal(table["word"], "w0404")
     assert run(path, "word = 'w0404'")[0].equals(table.filter(present))
@@ -286,7 +288,7 @@ def test_without_encoding_stats_nothing_is_proven(tmp_path):
     assert groups_read(path) == 2
 
 
-def test_without_encoding_stats_the_old_encoding_alone_is_proof(tmp_path):
+def test_without_encoding_stats_only_the_old_encoding_is_proof(tmp_path):
     path = tmp_path / "old.parquet"
     write(path)
 
@@ -310,7 +312,7 @@ def test_without_its_offset_the_dictionary_is_found_before_the_first_page(tmp_pa
     assert groups_read(path) == 0
 
 
-def test_a_damaged_dictionary_is_noted_and_excludes_nothing(tmp_path):
+def test_damaged_dictionary_is_reported_and_excludes_nothing(tmp_path):
     path = tmp_path / "damaged.parquet"
     write(path, write_page_index=False)
     place = layout_of(path).dictionaries["word"][1]

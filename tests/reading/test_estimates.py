@@ -1,4 +1,4 @@
-"""Estimated rows of whole predicates beside the rows that match."""
+"""Estimates for whole predicates, compared with the number of matching rows."""
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ ROWS = 100_000
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    """Numbers spread evenly, the same with a third of nulls, and few words; nothing is sorted."""
+    """Unsorted columns: uniform numbers, the same with a third of nulls, and few words."""
     rng = np.random.default_rng(7)
     path = tmp_path_factory.mktemp("estimates") / "a.parquet"
     even = rng.permutation(ROWS)
@@ -44,7 +44,7 @@ def table(tmp_path_factory):
         "holes IS NULL AND word <> 'w1'",
     ],
 )
-def test_near_the_truth(table, where):
+def test_estimates_are_close(table, where):
     report = table.explain(where, analyze=True)
     assert report.rows_matched == table.count(where)
     assert abs(report.rows_estimated - report.rows_matched) < 0.03 * ROWS

@@ -1,4 +1,4 @@
-"""A predicate's structure: sets are combined as it says, and no place where denying counts is missed."""
+"""A formula combines sets like its predicate, and finds all conditions whose disproof is relevant."""
 
 from itertools import combinations
 
@@ -33,7 +33,7 @@ def value_of(node, values):
 
 
 @given(PREDICATES, st.lists(st.booleans(), min_size=5, max_size=5))
-def test_a_formula_means_its_predicate(predicate, truths):
+def test_formula_equals_its_predicate(predicate, truths):
     formula = Formula(predicate)
     values = [np.array([truth]) for truth in truths[: len(formula.conditions)]]
     assert sorted(set(conditions_of(formula.root))) == list(range(len(formula.conditions)))
@@ -43,7 +43,7 @@ def test_a_formula_means_its_predicate(predicate, truths):
 
 
 @given(PREDICATES, st.lists(st.sampled_from(["no", "open", "stays"]), min_size=5, max_size=5))
-def test_where_denying_a_condition_could_matter_it_is_said_to(predicate, states):
+def test_relevant_conditions_are_complete(predicate, states):
     formula = Formula(predicate)
     states = dict(zip(formula.conditions, states, strict=False))
     possible = [np.array([states[c] != "no"]) for c in formula.conditions]

@@ -1,6 +1,6 @@
-"""What a point lookup costs in Python: calls are counted, time is not.
+"""The number of Python calls of a point lookup.
 
-Each limit is what was reached plus a fifth; who lowers the number lowers the limit.
+Each limit is 20% above the current number; lower it when the number becomes smaller.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import intarsia as ia
 
 ROWS = 100_000
 
-#: Python functions called by one lookup with a new `ia.open`, and with a table that has been asked before.
+#: Python functions called by one lookup with a new `ia.open`, and with a table that has been queried before.
 COLD_CALLS = 6_050
 WARM_CALLS = 3_640
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    """A file as `benchmarks.data` has them, a hundredth as long: ten row groups of fifty pages, 7 columns."""
+    """A file like those of `benchmarks.data` with 1% of the rows: 10 row groups of 50 pages, 7 columns."""
     random = np.random.default_rng(0)
     ids = np.arange(ROWS)
     table = pa.table(
@@ -49,12 +49,12 @@ def path(tmp_path_factory):
         use_dictionary=["country"],
     )
     an_hour_ago = time.time() - 3600
-    os.utime(path, (an_hour_ago, an_hour_ago))  # what was written a moment ago is not remembered
+    os.utime(path, (an_hour_ago, an_hour_ago))  # files that were just written are not cached
     return str(path)
 
 
 def calls_of(run):
-    """How many Python functions a call of ``run`` calls; imports and caches of the first time left out."""
+    """The number of Python calls in ``run``, without imports and cache misses of the first call."""
     run(1)
     count = 0
 
@@ -83,7 +83,7 @@ def test_calls_of_a_lookup_with_the_same_table(path):
 
 
 def test_calls_do_not_grow_with_the_pages_of_a_row_group(path, tmp_path):
-    """Page locations and bounds are arrays: ten times as many pages are not ten times as many calls."""
+    """Page locations and bounds are arrays: ten times as many pages do not take ten times as many calls."""
     few, many = tmp_path / "few.parquet", tmp_path / "many.parquet"
     table = pq.read_table(path)
     for target, rows_per_page in [(few, 1000), (many, 50)]:

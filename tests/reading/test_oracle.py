@@ -1,6 +1,6 @@
-"""A scan equals reading everything and filtering row by row, to the bit and to the type (contract C1).
+"""A scan equals a full read with a filter by row, with identical types and bits (contract C1).
 
-The rows come from `pyarrow.parquet.read_table`, the filter from the naive oracle of ``tests/predicate``.
+Rows are read by `pyarrow.parquet.read_table` and filtered by the naive oracle of ``tests/predicate``.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tests.reading.exact import assert_same_rows, bits, leaf_at
 
 
 def rows_of(scan):
-    """The rows of a scan in batches; no index may be ignored but what pyarrow 26 writes wrong.
+    """The rows of a scan in batches; no index must be ignored except those that pyarrow 26 writes wrongly.
 
-    With tiny pages it gives a list column empty pages, whose first row is that of the next page.
+    With tiny pages, list columns get empty pages with the same first row as the next page.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ia.IntarsiaWarning)
@@ -36,11 +36,11 @@ def rows_of(scan):
 
 
 def check_scan(data, path, comparable):
-    """Scan a file in several ways, each with a predicate of its own."""
+    """Scan a file in several ways, each with another predicate."""
     try:
         full = pq.read_table(path)
     except (pa.ArrowException, OSError) as error:
-        # pyarrow 26 writes lists on tiny pages that it cannot read, and lacks some encodings of others
+        # pyarrow 26 writes lists on tiny pages that it cannot read, and lacks some encodings
         event(str(error)[:50])
         with pytest.raises(ia.IntarsiaError):
             rows_of(ia.open(path).scan())

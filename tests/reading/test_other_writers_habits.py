@@ -1,4 +1,4 @@
-"""What other writers put into files, made by surgery: each must be read right, and used where it may be."""
+"""Peculiarities of other writers, reproduced by changing files, are read correctly and used where valid."""
 
 from __future__ import annotations
 
@@ -90,13 +90,13 @@ def test_decimals_as_byte_arrays(byte_array_decimals):
     assert pages_read(path, [("d", "=", Decimal(numbers[1]).scaleb(-2))], "row") == 1
 
 
-# --- what may be absent ---
+# --- missing fields ---
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("limit", [None, 300])
 def test_encoding_stats_and_dictionary_offset_are_absent(tmp_path, version, limit):
-    """Then the pages' own headers tell whether they use the dictionary, and it begins the chunk."""
+    """Page headers then show whether pages use the dictionary, which is at the start of the chunk."""
     path = write(
         tmp_path / "a.parquet", sorted_table(), data_page_version=version, dictionary_pagesize_limit=limit
     )
@@ -120,7 +120,7 @@ def test_encoding_stats_and_dictionary_offset_are_absent(tmp_path, version, limi
 
 
 @pytest.mark.parametrize("offset", [0, -1])
-def test_dictionary_offsets_that_mean_absent(tmp_path, offset):
+def test_dictionary_offsets_for_absent_dictionaries(tmp_path, offset):
     path = write(tmp_path / "a.parquet", sorted_table(), use_dictionary=False)
     full = pq.read_table(path)
     patient = Patient.read(path)
@@ -131,7 +131,7 @@ def test_dictionary_offsets_that_mean_absent(tmp_path, offset):
 
 
 def test_bounds_without_column_orders_are_not_used(tmp_path):
-    """They have no defined meaning then; what is deprecated has one, for signed numbers."""
+    """Their order is undefined then; deprecated bounds are defined for signed numbers."""
     path = write(tmp_path / "a.parquet", sorted_table())
     full = pq.read_table(path)
     patient = Patient.read(path)
@@ -144,7 +144,7 @@ def test_bounds_without_column_orders_are_not_used(tmp_path):
         assert "column_index" not in [entry["index"] for entry in scan.report.to_dict()["pruned_by"]]
 
 
-def test_an_offset_index_alone_still_finds_pages(tmp_path):
+def test_offset_index_without_column_index_is_used(tmp_path):
     path = write(tmp_path / "a.parquet", sorted_table())
     full = pq.read_table(path)
     patient = Patient.read(path)
@@ -158,7 +158,7 @@ def test_an_offset_index_alone_still_finds_pages(tmp_path):
     assert pages_read(path, "key = 7", "key") == ROWS // PAGE
 
 
-def test_a_column_index_alone_is_of_no_use(tmp_path):
+def test_column_index_without_offset_index_is_not_used(tmp_path):
     path = write(tmp_path / "a.parquet", sorted_table())
     full = pq.read_table(path)
     patient = Patient.read(path)
@@ -183,7 +183,7 @@ def with_statistics(path, leaf, change):
 
 
 def make_deprecated(statistics):
-    """The bounds as writers before 2.4 put them: max first, then min."""
+    """The bounds of writers before 2.4: max first, then min."""
     statistics.set(1, thrift.BINARY, statistics.get(5))
     statistics.set(2, thrift.BINARY, statistics.get(6))
     statistics.remove(5)
@@ -200,7 +200,7 @@ def make_deprecated(statistics):
         (pa.string(), False),
     ],
 )
-def test_deprecated_statistics_serve_signed_numbers(tmp_path, type_, used):
+def test_deprecated_statistics_are_used_for_signed_numbers(tmp_path, type_, used):
     values = pa.array([str(row) for row in range(10, 50)] if type_ == pa.string() else range(10, 50)).cast(
         type_
     )
@@ -235,12 +235,12 @@ def test_statistics_that_contradict_themselves_are_not_used(tmp_path, low, high)
 
 
 @pytest.mark.parametrize("count", [0, -1, 101, 2**62])
-def test_null_counts_that_cannot_be_are_not_used(tmp_path, count):
+def test_impossible_null_counts_are_not_used(tmp_path, count):
     path = write(tmp_path / "a.parquet", pa.table({"x": pa.array([None] * 50 + [1] * 50, pa.int32())}))
 
     def damage(statistics):
         statistics.set(3, thrift.I64, count)
-        if count == 0:  # no bounds either: not counted, rather than none
+        if count == 0:  # without bounds, 0 may mean that nulls were not counted
             for field_id in (1, 2, 5, 6):
                 statistics.remove(field_id)
 
@@ -278,7 +278,7 @@ def test_nan_counts(tmp_path, counted):
 
 
 def test_zeros_of_either_sign(tmp_path):
-    """A bound of +0.0 may hide -0.0, and the other way round."""
+    """A bound of +0.0 may stand for -0.0, and vice versa."""
     for low, high in [(0.0, 0.0), (-0.0, -0.0), (0.0, -0.0)]:
         path = write(tmp_path / "a.parquet", pa.table({"x": [0.0, -0.0] * 10}), use_dictionary=False)
         patient = Patient.read(path)
@@ -322,7 +322,7 @@ def test_untrusted_writers_page_index_is_named(tmp_path):
 
 
 def test_offset_index_of_a_later_version(tmp_path):
-    """Fields that this version does not know are no reason to doubt an index."""
+    """An index with fields of a later version is used."""
     path = write(tmp_path / "a.parquet", sorted_table())
     patient = Patient.read(path)
     for cls in (OffsetIndex, ColumnIndex):
@@ -335,12 +335,12 @@ def test_offset_index_of_a_later_version(tmp_path):
 
 @pytest.mark.parametrize("where", ["s.x IS NULL", "s.x IS NOT NULL", "s.x = 'a'", "s.x <> 'a'"])
 def test_pyarrow_counts_too_few_nulls_of_a_dictionary_in_a_struct(tmp_path, where):
-    """It takes for values what the dictionary holds where the struct is null."""
+    """It counts dictionary entries below a null struct as values."""
     path = tmp_path / "t.parquet"
     texts = pa.array(["a", "a", "b"]).dictionary_encode()
     structs = pa.StructArray.from_arrays([texts], ["x"], mask=pa.array([False, True, True]))
     pq.write_table(pa.table({"s": structs}), path, row_group_size=1, write_page_index=True)
-    assert pq.read_metadata(path).row_group(1).column(0).statistics.null_count == 0  # the habit
+    assert pq.read_metadata(path).row_group(1).column(0).statistics.null_count == 0  # wrong
     expected = {"s.x IS NULL": [1, 2], "s.x <> 'a'": []}.get(where, [0])
     assert_same_rows(
         ia.open(path).scan(where).to_arrow(), pq.read_table(path).take(pa.array(expected, pa.int64()))

@@ -1,4 +1,4 @@
-"""Results own only their rows, whatever was decoded to find them."""
+"""Results own only the memory of their rows, not of the decoded pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import intarsia as ia
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory):
-    """10,000 rows of 3.5 kB, 1,000 in a page, with a struct beside."""
+    """10,000 rows of 3.5 kB, 1,000 per page, and a struct column."""
     path = tmp_path_factory.mktemp("wide") / "wide.parquet"
     ids = range(10_000)
     table = pa.table(
@@ -28,20 +28,20 @@ def wide(tmp_path_factory):
 
 
 @pytest.mark.parametrize("limit", [None, 20])
-def test_few_rows_hold_few_bytes(wide, limit):
+def test_few_rows_own_few_bytes(wide, limit):
     scan = ia.open(wide).scan("id BETWEEN 3490 AND 3539 OR id BETWEEN 8000 AND 8009", limit=limit)
     rows = scan.to_arrow()
     assert rows.num_rows == (limit or 60)
     assert rows.get_total_buffer_size() < 2.5 * rows.num_rows * 3600
 
 
-def test_a_limit_without_a_predicate_holds_few_bytes(wide):
+def test_limit_without_a_predicate_owns_few_bytes(wide):
     rows = ia.open(wide).scan(limit=7).to_arrow()
     assert rows["id"].to_pylist() == list(range(7))
     assert rows.get_total_buffer_size() < 3 * 7 * 3600
 
 
-def test_datafusion_takes_a_stream_of_structs(wide):
+def test_datafusion_reads_a_stream_of_structs(wide):
     scan = ia.open(wide).scan("id BETWEEN 3490 AND 3495 OR id = 9999", columns=["id", "s"])
     frame = datafusion.SessionContext().from_arrow(scan)
     rows = pa.Table.from_batches(frame.collect())

@@ -1,4 +1,4 @@
-"""A scan answers for all columns of its table, whatever columns and order it was given."""
+"""Aggregates of a scan can use all columns of its table, regardless of the selected columns."""
 
 import itertools
 import os
@@ -26,7 +26,7 @@ def column_choices():
 
 
 @pytest.mark.parametrize("columns", column_choices(), ids=str)
-def test_aggregates_are_of_the_column_that_is_named(lake, columns):
+def test_aggregates_use_the_named_column(lake, columns):
     scan = ia.open(lake).scan("x < 50", columns)
     assert scan.aggregate({"y": ["sum"], "*": "count"}) == {"y": {"sum": 100_000}, "*": {"count": 100}}
     assert scan.aggregate({"x": ["max"], "month": "max"}) == {"x": {"max": 49}, "month": {"max": 2}}
@@ -37,7 +37,7 @@ def test_aggregates_are_of_the_column_that_is_named(lake, columns):
     assert scan.to_arrow().num_rows == 100
 
 
-def test_the_report_is_that_of_the_last_answer(lake):
+def test_report_belongs_to_the_last_answer(lake):
     scan = ia.open(lake).scan("x < 50 AND month = 1")
     assert scan.count() == 50
     assert scan.report.rows_matched == 50
@@ -55,12 +55,12 @@ def test_the_report_is_that_of_the_last_answer(lake):
     ],
     ids=["count", "aggregate", "approx_distinct", "sketches", "sample"],
 )
-def test_what_is_about_all_rows_refuses_a_limit(lake, ask):
+def test_aggregates_refuse_a_limit(lake, ask):
     with pytest.raises(ValueError, match="limit"):
         ask(ia.open(lake).scan(limit=5))
 
 
-def test_one_column_is_one_name(lake):
+def test_one_column_needs_one_name(lake):
     with pytest.raises(TypeError, match="column"):
         ia.open(lake).approx_distinct(["x"])
     with pytest.raises(ValueError, match="4 to 21"):
@@ -70,12 +70,12 @@ def test_one_column_is_one_name(lake):
 
 
 @pytest.mark.parametrize("columns", [["month"], [], ["month", "x"]], ids=str)
-def test_a_sample_has_its_rows_whatever_its_columns(lake, columns):
+def test_sample_has_the_same_rows_for_any_columns(lake, columns):
     sample = ia.open(lake).scan(columns=columns).sample(10, seed=1)
     assert (sample.num_rows, sample.column_names) == (10, columns)
 
 
-def test_what_a_table_and_a_scan_look_like(lake):
+def test_repr_of_table_and_scan(lake):
     table = ia.open(lake)
     first = os.path.join(lake, "month=1", "a.parquet")
     assert repr(table) == f"Table({first!r} and 1 more)"
@@ -85,7 +85,7 @@ def test_what_a_table_and_a_scan_look_like(lake):
     assert text.endswith(", columns=['y'], limit=3)")
 
 
-def test_a_warning_points_at_the_line_that_asked(tmp_path):
+def test_warning_points_at_the_caller(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"x": range(1000)}), path)
     ia.attach(path, [ia.Distinct("x", "file")])
@@ -108,7 +108,7 @@ def test_a_warning_points_at_the_line_that_asked(tmp_path):
         ]
 
 
-def test_planning_reads_what_estimates_once(tmp_path, monkeypatch):
+def test_planning_reads_estimates_once(tmp_path, monkeypatch):
     from intarsia.indexes.embedded import EmbeddedIndexes
 
     path = tmp_path / "a.parquet"
@@ -123,7 +123,7 @@ def test_planning_reads_what_estimates_once(tmp_path, monkeypatch):
     assert sorted(read) == ["histogram(x):row_group", "histogram(y):row_group"]
 
 
-def test_a_file_that_is_not_there_leaves_nothing_behind(tmp_path, capfd):
+def test_missing_file_leaves_nothing_behind(tmp_path, capfd):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"x": [1]}), path)
     table = ia.open(path)
@@ -133,7 +133,7 @@ def test_a_file_that_is_not_there_leaves_nothing_behind(tmp_path, capfd):
     assert "ignored" not in capfd.readouterr().err
 
 
-def test_reports_print_as_lines_for_people(tmp_path):
+def test_reports_are_printed_in_lines(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"x": range(1000), "l": [[1]] * 1000}), path)
     attached = str(ia.attach(path, [ia.PageIndex(), ia.ZoneMap("x", 100)]))

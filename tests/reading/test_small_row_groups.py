@@ -159,7 +159,7 @@ def plain_file(path, sizes):
 
 
 def test_row_groups_whose_errors_cancel_out(tmp_path):
-    """A row too few in one row group and one too many in the next: together they hold the right number."""
+    """A row is missing in one row group and extra in the next, so that their sum is correct."""
     path = tmp_path / "f.parquet"
     plain_file(path, [4, 3, 5, 4])
     patient = Patient.read(path)

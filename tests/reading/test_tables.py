@@ -1,4 +1,4 @@
-"""Many files as one table: discovery, partitions, schemas that changed."""
+"""Tables of many files: discovery, partitions, and schemas that changed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rows(table):
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory):
-    """Two partition columns, one a number, one a text with nulls and characters that URLs encode."""
+    """Two partition columns, a number and a string with nulls and characters that URLs encode."""
     root = tmp_path_factory.mktemp("lake")
     for year in (2019, 2020):
         for place in ("a b", "x/y", "ü=ö", None):
@@ -114,7 +114,7 @@ def test_partition_values_in_batches_and_limits(lake):
         (["true"], pa.string()),
     ],
 )
-def test_partition_types_are_those_of_pyarrow(tmp_path, values, kind):
+def test_partition_types_equal_those_of_pyarrow(tmp_path, values, kind):
     for value in values:
         write(tmp_path / f"p={value}" / "x.parquet", a=[1])
     expected = pq.read_table(tmp_path)
@@ -125,8 +125,8 @@ def test_partition_types_are_those_of_pyarrow(tmp_path, values, kind):
         assert found.schema.field("p").type.value_type == kind
 
 
-def test_a_column_that_is_in_the_file_and_in_the_path(tmp_path):
-    """Spark and pyarrow believe the path."""
+def test_column_in_the_file_and_in_the_path(tmp_path):
+    """Spark and pyarrow use the path."""
     write(tmp_path / "p=5" / "x.parquet", p=pa.array([1, 2], pa.int32()), a=[3, 4])
     found = ia.open(tmp_path).scan("p = 5", ["p", "a"]).to_arrow()
     assert found.to_pylist() == [{"p": 5, "a": 3}, {"p": 5, "a": 4}]
@@ -141,10 +141,10 @@ def test_folders_that_name_different_columns_are_refused(tmp_path):
     assert caught.value.path == str(tmp_path / "q=5" / "x.parquet")
 
 
-# --- what is found ---
+# --- discovery ---
 
 
-def test_hidden_files_are_left_out(lake):
+def test_hidden_files_are_ignored(lake):
     names = [os.path.basename(file.path) for file in ia.open(lake).files]
     assert sorted(set(names)) == ["part-0.parquet", "part-1.parquet"]
     assert [file.path for file in ia.open(lake).files] == sorted(file.path for file in ia.open(lake).files)
@@ -201,13 +201,13 @@ def test_links_are_followed(tmp_path):
 
 
 @pytest.mark.parametrize("source", ["nothing.parquet", "nothing/", "nothing*.parquet", []])
-def test_nothing_there(tmp_path, source):
+def test_no_files(tmp_path, source):
     with pytest.raises(FileNotFoundError):
         ia.open(source if isinstance(source, list) else os.path.join(tmp_path, source))
 
 
-def test_files_of_other_kinds_beside_objects_are_passed_by(tmp_path, monkeypatch):
-    """As in a local folder; Hadoop lays checksums beside files, and Delta its log."""
+def test_other_files_beside_objects_are_ignored(tmp_path, monkeypatch):
+    """As in a local folder: Hadoop writes checksums next to files, and Delta its log."""
     folder = tmp_path / "lake" / "_part=1"
     folder.mkdir(parents=True)
     for name in ("a.crc", "b.json", "_SUCCESS", ".hidden.parquet"):
@@ -303,7 +303,7 @@ CHANGES = {
 }
 
 
-#: The type of the table, where it is not that of the first file.
+#: The type in the table, where it differs from that of the first file.
 WIDEST = {
     "narrower integer": pa.int64(),
     "milliseconds and nanoseconds": pa.timestamp("ns"),
@@ -313,8 +313,8 @@ WIDEST = {
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("bloom", [False, True])
-def test_a_type_that_changed(tmp_path, change, bloom):
-    """Rows are those of the column cast to the widest type, and then filtered."""
+def test_type_that_changed(tmp_path, change, bloom):
+    """The column is cast to the widest type and then filtered."""
     first_type, before, values, comparison = CHANGES[change]
     now = WIDEST.get(change, first_type)
     options = {"bloom_filter_options": {"v": {"ndv": 10}}} if bloom else {}
@@ -394,7 +394,7 @@ def test_empty_row_groups_between(tmp_path):
 # --- names ---
 
 
-def test_columns_of_one_name_are_refused_by_name(tmp_path):
+def test_columns_with_equal_names_are_refused(tmp_path):
     """As in pyarrow's read_table; other columns of the file can be read."""
     twice = pa.table([pa.array([1, 2]), pa.array([3, 4]), pa.array([5, 6])], names=["a", "b", "a"])
     path = write(tmp_path / "1.parquet", twice)
@@ -412,7 +412,7 @@ def test_columns_of_one_name_are_refused_by_name(tmp_path):
     assert ia.open([once, path]).scan(columns=["b"]).to_arrow()["b"].to_pylist() == [0, 3, 4]
 
 
-def test_names_with_dots_and_paths_are_told_apart(tmp_path):
+def test_names_with_dots_differ_from_paths(tmp_path):
     inner = pa.StructArray.from_arrays([pa.array([5, 6]), pa.array([[7], []])], ["b", "items"])
     path = write(tmp_path / "1.parquet", pa.table({"a": inner, "a.b": pa.array(["x", "y"])}))
     table = ia.open(path)

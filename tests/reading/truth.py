@@ -1,7 +1,7 @@
-"""Whether what Intarsia trusts of a file is true of its data.
+"""Checks that the metadata which Intarsia trusts matches the data of a file.
 
-The data are those of `pyarrow.parquet.read_table`.  Asked are the bounds and counts that scans prune by, the
-Bloom filters, and the answers to COUNT, MIN and MAX.
+The data come from `pyarrow.parquet.read_table`.  The checks cover the bounds and counts that scans use, Bloom
+filters, and the results of COUNT, MIN and MAX.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from intarsia.rows.selection import RowSelection
 from tests.predicate import oracle
 from tests.reading.exact import leaf_at
 
-#: So many different values of a column are looked up by a scan.
+#: The number of distinct values of a column that scans look up.
 LOOKUPS = 4
 
-#: More rows than random tables have; then Arrow drops the duplicates, which it can of most types.
+#: From this size on, larger than random tables, Arrow drops duplicates, which it supports for most types.
 MANY_ROWS = 1000
 
 
 def assert_truth(path) -> pa.Table:
-    """Compare all that is trusted of a file with its data, which are returned."""
+    """Compare all trusted metadata of a file with its data; return the data."""
     full = pq.read_table(path)
     with ParquetInput.open(path) as file:
         for leaf in file.footer.leaves:
@@ -88,7 +88,7 @@ def check_granules(name, bounds, column):
 
 
 def check_bloom_filters(file, leaf, column):
-    """Every value that is there is let through, each by a probe of its own."""
+    """No present value is excluded; each is probed separately."""
     chunks = [group.columns[leaf.ordinal].meta_data for group in file.footer.metadata.row_groups]
     if not any(meta is not None and meta.bloom_filter_offset for meta in chunks):
         return
@@ -105,8 +105,10 @@ def check_bloom_filters(file, leaf, column):
             here = np.asarray(edges[:-1]) == start
             list(filters.evaluate({predicate: reach & here}, _EverythingAtStake()))
             kept = filters.candidate_rows(predicate)
-            told = f"the Bloom filter of {leaf.name}, rows {start} to {stop}, denies {exact(value, kind)!r}"
-            assert kept is None or (kept & scope).num_rows == stop - start, told
+            message = (
+                f"the Bloom filter of {leaf.name}, rows {start} to {stop}, excludes {exact(value, kind)!r}"
+            )
+            assert kept is None or (kept & scope).num_rows == stop - start, message
 
 
 class _EverythingAtStake:
@@ -115,7 +117,7 @@ class _EverythingAtStake:
 
 
 def distinct(column):
-    """The different values, neither null nor NaN, and one zero, as literals are."""
+    """The distinct values without nulls and NaN, and with one zero, like literals."""
     plain = comparison_type(column.type)
     found = {}
     if isinstance(column, pa.ExtensionArray):

@@ -1,4 +1,4 @@
-"""The writers whose files are read back: each with the types it takes, and ways to make small pages."""
+"""Writers whose files are read back, each with its supported types and options for small pages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LISTS = [pa.list_(pa.int32()), pa.list_(pa.struct([("p", pa.int64()), ("q", pa.
 
 
 class DuckDB:
-    """No page index, one page a chunk, Bloom filters on columns of few values, row groups of 2048 rows.
+    """No page index, one page per chunk, Bloom filters on columns of few values, row groups of 2048 rows.
 
     Arrow's dictionaries become ENUM.
     """
@@ -58,7 +58,7 @@ class DuckDB:
 
 
 class Polars:
-    """A page index, one page or few a chunk."""
+    """A page index, and one or few pages per chunk."""
 
     types = (
         *_INTEGERS,
@@ -87,7 +87,7 @@ class Polars:
 
 
 class DataFusion:
-    """A page index, its bounds cut to few bytes."""
+    """A page index with bounds truncated to few bytes."""
 
     types = (
         *_INTEGERS,
@@ -134,7 +134,7 @@ class DataFusion:
 
 
 class FastParquet:
-    """No page index, and bounds in the deprecated form; categorical columns have a dictionary page."""
+    """No page index, and only deprecated bounds; categorical columns have a dictionary page."""
 
     types = (
         *_INTEGERS,
@@ -175,7 +175,7 @@ class FastParquet:
 
 
 def _leaves(name, column):
-    """fastparquet flattens nothing by itself, and takes no structs."""
+    """fastparquet does not flatten or support structs."""
     if not pa.types.is_struct(column.type):
         return [(name, column)]
     array = column.combine_chunks()
