@@ -16,7 +16,7 @@ from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.file import ParquetInput
 from intarsia.format.blob import BLOB_HEADER_BYTES, blob_header, checksum
 from intarsia.format.directory import Entry
-from intarsia.indexes.base import Granularity, HasFooterKeys, Index, TellsShortfall, parameters
+from intarsia.indexes.base import Granularity, HasFooterKeys, Index, ReportsShortfall, parameters
 from intarsia.indexes.capabilities import SharesFooterKeys
 from intarsia.indexes.embedded import EmbeddedIndexes, find_index
 from intarsia.indexes.parameters import check_granularity
@@ -151,7 +151,7 @@ def same_index(planned: Entry, there: Entry) -> bool:
 
 def shortfall_of(index: Index, blob: Blob, columns: FileColumns) -> Note | None:
     """Return a note about an index that was built but will hardly exclude anything."""
-    if not isinstance(index, TellsShortfall):
+    if not isinstance(index, ReportsShortfall):
         return None
     reason = index.shortfall(blob.payload, columns.layout)
     return None if reason is None else Note(", ".join(index.columns), None, blob.entry.name, reason)

@@ -3,9 +3,9 @@
 ====================  ====================================================================================
 protocols             `Index`, whose `Index.build` gets a `ColumnData` with its `Layout`, and whose
                       `Index.open` returns an `OpenIndex`
-optional protocols    `SureIndex`, `SureWithinBounds`; `PicksPredicates`, `ProbedIndex`, `ListsValues`;
+optional protocols    `ProvingIndex`, `ProvesWithinBounds`; `PicksPredicates`, `ProbedIndex`, `ListsValues`;
                       `EstimatesRows` and `EstimatingIndex`; `Summarizes` and `SummarizingIndex`;
-                      `Sketches` and `SketchingIndex`; `Samples` and `SamplingIndex`; `TellsShortfall`;
+                      `Sketches` and `SketchingIndex`; `Samples` and `SamplingIndex`; `ReportsShortfall`;
                       `HasFooterKeys` and `SharesFooterKeys`
 arguments             a `Condition`: `BoundCompare`, `BoundIn`, `BoundNull`, `BoundPrefix`, `BoundMatch`
 results               a `RowSelection`; `GranuleSummaries`
@@ -17,11 +17,11 @@ errors                `IndexBuildError`, `IndexPayloadError`
 `intarsia.testing` tests an index class.
 
 Example:
-    >>> from intarsia.indexes import OpenIndex, SureIndex
+    >>> from intarsia.indexes import OpenIndex, ProvingIndex
     >>> class Everything:
     ...     def candidate_rows(self, predicate):
     ...         return None
-    >>> isinstance(Everything(), OpenIndex), isinstance(Everything(), SureIndex)
+    >>> isinstance(Everything(), OpenIndex), isinstance(Everything(), ProvingIndex)
     (True, False)
 """
 
@@ -40,9 +40,9 @@ from intarsia.indexes.base import (
     PayloadSource,
     PicksPredicates,
     ProbedIndex,
-    SureIndex,
-    SureWithinBounds,
-    TellsShortfall,
+    ProvesWithinBounds,
+    ProvingIndex,
+    ReportsShortfall,
     encoded_batches,
 )
 from intarsia.indexes.capabilities import (
@@ -104,6 +104,9 @@ __all__ = [
     "PayloadSource",
     "PicksPredicates",
     "ProbedIndex",
+    "ProvesWithinBounds",
+    "ProvingIndex",
+    "ReportsShortfall",
     "RowSelection",
     "Samples",
     "SamplingIndex",
@@ -112,9 +115,6 @@ __all__ = [
     "SketchingIndex",
     "Summarizes",
     "SummarizingIndex",
-    "SureIndex",
-    "SureWithinBounds",
-    "TellsShortfall",
     "covered_granules",
     "cut_at_edges",
     "encoded_batches",

@@ -17,7 +17,7 @@ condition, the row is in** ``candidate_rows(condition)``. ``None`` means that th
 
 Everything else that an index can do is a small protocol. Callers never test the kind of an index.
 With `PicksPredicates` its payload is not read for conditions that it cannot evaluate, and with `ProbedIndex`
-only parts of it are read. A `SureIndex` also returns certain rows. `EstimatesRows` and `EstimatingIndex`
+only parts of it are read. A `ProvingIndex` also returns certain rows. `EstimatesRows` and `EstimatingIndex`
 estimate the number of matching rows. With `HasFooterKeys` other programs find the payload. The module
 `intarsia.indexes.capabilities` has the protocols that do not evaluate conditions.
 """
@@ -225,7 +225,7 @@ class OpenIndex(Protocol):
 
 
 @runtime_checkable
-class SureIndex(Protocol):
+class ProvingIndex(Protocol):
     """An open index that also proves that rows match."""
 
     def certain_rows(self, predicate: Condition) -> RowSelection | None:
@@ -244,10 +244,10 @@ class SureIndex(Protocol):
 
 
 @runtime_checkable
-class SureWithinBounds(Protocol):
+class ProvesWithinBounds(Protocol):
     """An open index that can exclude false positives among the integers of a range."""
 
-    def is_sure_within(self, predicate: Condition, low: int, high: int) -> bool:
+    def is_certain_within(self, predicate: Condition, low: int, high: int) -> bool:
         """Return whether all candidate rows are proven to match a condition on an integer column.
 
         Args:
@@ -317,7 +317,7 @@ class Index(Protocol):
             layout: The row ranges of the file. It has no page edges, so an index of pages must store them.
 
         Returns:
-            An open index, which may also be a `SureIndex`, an `EstimatingIndex` and so on.
+            An open index, which may also be a `ProvingIndex`, an `EstimatingIndex` and so on.
 
         Raises:
             IndexPayloadError: The payload is damaged.
@@ -326,7 +326,7 @@ class Index(Protocol):
 
 
 @runtime_checkable
-class TellsShortfall(Protocol):
+class ReportsShortfall(Protocol):
     """An index that reports when a payload that it built is unlikely to be useful."""
 
     def shortfall(self, payload: bytes, layout: Layout) -> str | None:

@@ -75,6 +75,6 @@ def evaluate_conditions(
 
 def _verdict(index: OpenIndex, condition: Condition) -> Verdict:
     possible = index.candidate_rows(condition)
-    # `isinstance` with the protocol `SureIndex` is as slow as many evaluations
+    # `isinstance` with the protocol `ProvingIndex` is as slow as many evaluations
     find_certain: Callable[[Condition], RowSelection | None] | None = getattr(index, "certain_rows", None)
     return Verdict(condition, possible, None if find_certain is None else find_certain(condition))

@@ -22,7 +22,7 @@ from intarsia.indexes.base import (
     OpenIndex,
     PicksPredicates,
     ProbedIndex,
-    SureWithinBounds,
+    ProvesWithinBounds,
 )
 from intarsia.indexes.calling import call_or_ignore, evaluate_conditions
 from intarsia.indexes.capabilities import (
@@ -289,7 +289,7 @@ class EntryProof:
         possible = verdict.possible
         if possible is None or possible.is_empty or verdict.certain is not None:
             return verdict
-        if not pa.types.is_integer(verdict.condition.type) or not isinstance(index, SureWithinBounds):
+        if not pa.types.is_integer(verdict.condition.type) or not isinstance(index, ProvesWithinBounds):
             return verdict
         bounds = RowGroupStatistics(self._file).bounds(verdict.condition)
         if bounds is None or not bounds.known.any() or not (bounds.known | bounds.all_null).all():
@@ -299,9 +299,11 @@ class EntryProof:
         num_groups = int(np.count_nonzero(possible.overlaps(edges[:-1], edges[1:])))
         if high - low >= min(num_groups * TRIED_VALUES_PER_ROW_GROUP, MAX_TRIED_VALUES):
             return verdict
-        is_sure = partial(index.is_sure_within, verdict.condition, low, high)
+        is_certain = partial(index.is_certain_within, verdict.condition, low, high)
         return (
-            verdict._replace(certain=possible) if call_or_ignore(self._file, self.name, is_sure) else verdict
+            verdict._replace(certain=possible)
+            if call_or_ignore(self._file, self.name, is_certain)
+            else verdict
         )
 
 

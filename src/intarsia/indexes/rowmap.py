@@ -247,7 +247,7 @@ class OpenRowMap:
             raise IndexPayloadError(f"the payload of {self.name} describes other rows", reason="other-rows")
         return RowSelection.from_rows(ordinals)
 
-    def is_sure_within(self, predicate: Condition, low: int, high: int) -> bool:
+    def is_certain_within(self, predicate: Condition, low: int, high: int) -> bool:
         """Return whether no other integer from ``low`` to ``high`` has the hash bits of a queried value."""
         values, hashes = looked_up(predicate), lookup_hashes(predicate)
         if values is None or hashes is None or not pa.types.is_integer(values.type):

@@ -25,7 +25,7 @@ from intarsia.indexes.base import (
     PayloadBytes,
     PicksPredicates,
     ProbedIndex,
-    SureIndex,
+    ProvingIndex,
     parameters,
 )
 from intarsia.predicate import Condition, bind, condition_mask, conditions, parse_sql
@@ -236,7 +236,7 @@ def ask(
     if isinstance(index, PicksPredicates) and not index.can_prune(leaf):
         return None, None, estimate
     candidates = opened.candidate_rows(leaf)
-    certain = opened.certain_rows(leaf) if isinstance(opened, SureIndex) else None
+    certain = opened.certain_rows(leaf) if isinstance(opened, ProvingIndex) else None
     for name, found in (("candidate_rows", candidates), ("certain_rows", certain)):
         require(
             found is None or isinstance(found, RowSelection),

@@ -24,7 +24,7 @@ from intarsia.embed.column_data import FileColumns
 from intarsia.errors import ColumnNotFoundError, FormatError, IndexBuildError, IndexPayloadError
 from intarsia.file import ParquetInput
 from intarsia.format.directory import Entry
-from intarsia.indexes.base import EstimatesRows, EstimatingIndex, OpenIndex, PicksPredicates, SureIndex
+from intarsia.indexes.base import EstimatesRows, EstimatingIndex, OpenIndex, PicksPredicates, ProvingIndex
 from intarsia.indexes.calling import call_index
 from intarsia.predicate.bound import BoundCompare, Condition, Path
 from intarsia.predicate.evaluate import condition_mask
@@ -191,7 +191,7 @@ class _Answers:
         """Ask what a scan would ask, given the rows that match."""
         if self._opened.prunes(predicate):
             candidates = way.candidate_rows(predicate)
-            certain = way.certain_rows(predicate) if isinstance(way, SureIndex) else None
+            certain = way.certain_rows(predicate) if isinstance(way, ProvingIndex) else None
             if candidates is not None and not (missing := found - candidates).is_empty:
                 self.lost[f"{missing.num_rows} of {found.num_rows} rows where {predicate}"] = None
             if certain is not None and not (extra := certain.clip(*self._rows) - found).is_empty:
