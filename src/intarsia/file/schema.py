@@ -81,7 +81,7 @@ class FileSchema:
         return frozenset(_variant_paths(self._elements))
 
     def ordering(self, leaf: Leaf) -> Ordering | None:
-        """Return the order of a leaf's values; None if it has none, or lies in a list or map.
+        """Return the order of a leaf's values; None if it has none, or is in a list or map.
 
         For an INT96 leaf, it is the order of bounds under ``INT96_TIMESTAMP_ORDER``; `Trust` decides whether
         the footer declares it.
