@@ -299,11 +299,9 @@ class EntryProof:
         num_groups = int(np.count_nonzero(possible.overlaps(edges[:-1], edges[1:])))
         if high - low >= min(num_groups * TRIED_VALUES_PER_ROW_GROUP, MAX_TRIED_VALUES):
             return verdict
-        is_certain = partial(index.is_certain_within, verdict.condition, low, high)
+        proves = partial(index.is_certain_within, verdict.condition, low, high)
         return (
-            verdict._replace(certain=possible)
-            if call_or_ignore(self._file, self.name, is_certain)
-            else verdict
+            verdict._replace(certain=possible) if call_or_ignore(self._file, self.name, proves) else verdict
         )
 
 
