@@ -101,6 +101,10 @@ def add_up(path):
     assert ia.open(path).aggregate({"amount": "sum"}, "digit < 3 OR digit = 4")["amount"]["sum"] > 0
 
 
+def plan_everywhere(path):
+    assert ia.open(path).plan("digit < 3 OR digit = 4", split_bytes=10_000)
+
+
 def filter_by_column(path):
     assert ia.open(path).scan("c9 = 5", columns=["c7"]).to_arrow().num_rows == 1
 
@@ -119,6 +123,7 @@ def read_all_columns(path):
         (find_everywhere, False, 172),
         (find_everywhere, True, 180),
         (add_up, True, 162),
+        (plan_everywhere, True, 158),
     ],
 )
 def test_calls_for_each_row_group(files_of_row_groups, run, page_index, most):

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from intarsia.file import ChunkKey
 from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse, plan_chunk
+from intarsia.file.outlines import ChunkOutlines
 from intarsia.format.footer import Leaf
 from intarsia.predicate import Bound
 from intarsia.read.counts import ReadCounts
 from intarsia.read.estimate import Estimates, order_conditions
 from intarsia.read.file_query import FileQuery
 from intarsia.read.prune import PruneStep, prune
+from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 
 #: An index is read for estimates only if its size is at most 1/8 of the candidates' bytes.
@@ -116,8 +120,16 @@ def estimate_rows(query: FileQuery, plan: FilePlan) -> tuple[float | None, int]:
 def count_planned(query: FileQuery, rows: RowSelection) -> ReadCounts:
     """Count what reading some rows would take; this reads only OffsetIndexes."""
     before = query.file.source.counts.bytes
-    row_groups, planned_bytes, pages = 0, 0, dict.fromkeys((leaf.name for leaf in query.leaves), 0)
-    for group, wanted in query.row_groups(rows):
+    pages = dict.fromkeys((leaf.name for leaf in query.leaves), 0)
+    outlines = query.file.metadata.outlines(query.leaves)
+    whole = _read_as_a_whole(query, rows, outlines)
+    row_groups, planned_bytes = int(whole.sum()), 0
+    for leaf, of_leaf in zip(query.leaves, outlines, strict=True):
+        pages[leaf.name] += int(of_leaf.data_pages[whole].sum())
+        planned_bytes += int((of_leaf.stops - of_leaf.starts)[whole].sum())
+    edges = query.file.footer.row_group_starts
+    others = rows - RowSelection.union_of(edges[:-1][whole], edges[1:][whole])
+    for group, wanted in query.row_groups(others):
         row_groups += 1
         for plan in plan_chunks(query, group, query.leaves, wanted):
             pages[plan.leaf.name] += count_pages(plan)
@@ -131,6 +143,15 @@ def count_planned(query: FileQuery, rows: RowSelection) -> ReadCounts:
         index_bytes=query.file.source.counts.bytes - before,
         planned_bytes=planned_bytes,
     )
+
+
+def _read_as_a_whole(query: FileQuery, rows: RowSelection, outlines: Sequence[ChunkOutlines]) -> Bools:
+    """Whether all pages of each row group are needed, and the footer has their number."""
+    edges = query.file.footer.row_group_starts
+    whole = rows.covers(edges[:-1], edges[1:]) & (edges[:-1] < edges[1:])
+    for of_leaf in outlines:
+        whole = whole & of_leaf.is_sound & (of_leaf.data_pages >= 0)
+    return np.asarray(whole, dtype=bool)
 
 
 def plan_chunks(query: FileQuery, group: int, leaves: list[Leaf], rows: RowSelection) -> list[ChunkPlan]:

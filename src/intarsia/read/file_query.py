@@ -139,12 +139,16 @@ class FileQuery:
         """
         if rows.is_empty:
             return 0
-        footer, known = self.file.footer, self._group_bytes
-        counts = rows.count_between(footer.row_group_starts)
+        edges = self.file.footer.row_group_starts
+        # of the row groups from the first to the last row, because callers estimate row groups one by one
+        first = int(np.searchsorted(edges, rows.starts[0], side="right")) - 1
+        last = int(np.searchsorted(edges, rows.stops[-1], side="left"))
+        edges, known = edges[first : last + 1], self._group_bytes[first:last]
+        counts = rows.count_between(edges)
         for group in np.flatnonzero((counts > 0) & (known < 0)).tolist():
             for leaf in self.leaves:
-                footer.chunk_metadata(group, leaf)
-        shares = counts / np.maximum(1, np.diff(footer.row_group_starts))
+                self.file.footer.chunk_metadata(first + group, leaf)
+        shares = counts / np.maximum(1, np.diff(edges))
         return int((np.maximum(known, 0) * shares).sum())
 
     def column_bytes(self, path: Path) -> int:

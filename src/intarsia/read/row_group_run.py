@@ -126,7 +126,8 @@ class RowGroupRuns:
         edges = query.file.footer.row_group_starts
         proven = self._plan.proven.covers(edges[:-1], edges[1:])[groups]
         extra_bytes = np.zeros(len(groups), dtype=np.int64)
-        only_judged = [leaf for leaf in query.leaves if leaf not in query.output_leaves]
+        written = {leaf.ordinal for leaf in query.output_leaves}
+        only_judged = [leaf for leaf in query.leaves if leaf.ordinal not in written]
         for outlines in query.file.metadata.outlines(only_judged):
             extra_bytes += (outlines.stops - outlines.starts)[groups]
         ends = _stretch_ends(proven)
