@@ -1,4 +1,4 @@
-"""Ways to make a file lie: footers and indexes rewritten, pages made by hand, embedded indexes replaced."""
+"""Damage a file: rewrite footers and indexes, make pages by hand, replace embedded indexes."""
 
 import os
 from dataclasses import replace

@@ -1,15 +1,17 @@
-"""What `verify` found, as tests want it."""
+"""The findings of `verify`, for assertions."""
+
+import re
 
 from intarsia.check.verification import RULES, verify
 
 
 def found(path, rule=None):
-    """The findings, or those of one rule; no two rules may blame the same thing unless a test says so."""
+    """Return the findings, or those of one rule."""
     return [finding for finding in verify(path).findings if rule is None or finding.rule == rule]
 
 
 def only(path, rule, *, index, column="id", row_group=0, page=None, severity="error"):
-    """The one finding there is."""
+    """Check that there is exactly one finding, with these fields; return its message."""
     findings = found(path)
     assert [finding.rule for finding in findings] == [rule], [str(finding) for finding in findings]
     (finding,) = findings
@@ -18,6 +20,11 @@ def only(path, rule, *, index, column="id", row_group=0, page=None, severity="er
     assert finding.consequence == RULES[rule][1]
     assert verify(path).ok == (severity != "error")
     return finding.message
+
+
+def numbers(message):
+    """Return the numbers in a message, in order."""
+    return [int(number) for number in re.findall(r"-?\b\d+\b", message)]
 
 
 def little(number, width=8):

@@ -9,14 +9,13 @@ import pytest
 import intarsia as ia
 from intarsia.check.verification import RULES
 from intarsia.cli import main
-from intarsia.cli.verify_command import _counted
 from intarsia.format.structs import BoundaryOrder
 from tests.verify.damage import Damage, change_column_index
 
 
 @pytest.fixture
 def run(capsys):
-    """The exit code and what came to stdout."""
+    """Return a function that runs the command and returns its exit code and stdout."""
 
     def run(*arguments):
         code = main(["verify", *map(str, arguments)])
@@ -28,37 +27,28 @@ def run(capsys):
 def test_a_good_file(run, path):
     code, out = run(path)
     assert code == 0
-    assert out.startswith("1 file checked, no error")
+    assert out.startswith("1 file checked, ")
+    assert json.loads(run(path, "--json")[1])["ok"] is True
 
 
-def test_one_of_a_thing_and_two(run, path, tmp_path):
+def test_singular_and_plural(run, path, tmp_path):
     ia.attach(path, [ia.Distinct("id")])
     other = shutil.copy(path, tmp_path / "other.parquet")
     assert {"1 directory", "1 embedded index"} <= set(re.split(r", |[()]", run(path)[1]))
     assert {"2 directories", "2 embedded indexes"} <= set(re.split(r", |[()]", run(path, other)[1]))
 
 
-@pytest.mark.parametrize(
-    ("name", "one"),
-    [("page_statistics", "page statistics"), ("bloom_filters", "bloom filter"), ("pages", "page")],
-)
-def test_plurals(name, one):
-    assert _counted(1, name) == f"1 {one}"
-    assert _counted(1234, name) == f"1,234 {name.replace('_', ' ')}"
-
-
-def test_a_finding_in_text_and_json(run, path):
+def test_a_finding_as_text_and_json(run, path):
     change_column_index(path, boundary_order=BoundaryOrder.DESCENDING)
     code, out = run(path)
     assert code == 1
     consequence = RULES["boundary-order"][1]
-    assert f"error: {path}, row group 0, column id, ColumnIndex: it says 'descending'" in out
+    assert f"error: {path}, row group 0, column id, ColumnIndex: " in out
     assert consequence in out
     code, out = run(path, "--json")
     assert code == 1
     finding = json.loads(out)["reports"][0]["findings"][0]
-    message = finding.pop("message")
-    assert message.startswith("it says 'descending', but")
+    assert "'descending'" in finding.pop("message")
     assert finding == {
         "severity": "error", "rule": "boundary-order", "file": path, "row_group": 0, "column": "id",
         "page": None, "index": "ColumnIndex", "consequence": consequence,
@@ -75,7 +65,7 @@ def test_warnings(run, path):
     assert [finding["severity"] for finding in json.loads(out)["reports"][0]["findings"]] == ["warning"]
 
 
-def test_notes_are_no_warnings(run, corpus):
+def test_notes_are_not_warnings(run, corpus):
     path = next(corpus.rglob("encrypt_columns_plaintext_footer.parquet.encrypted"))
     code, out = run(path, "--strict")
     assert code == 0

@@ -1,4 +1,4 @@
-"""Each rule of `verify` is broken on purpose, and found where it was broken."""
+"""Each rule of `verify` is broken on purpose, and must be found at its place."""
 
 from pathlib import Path
 
@@ -30,27 +30,27 @@ from tests.verify.damage import (
     change_payload,
     write_lists,
 )
-from tests.verify.found import found, little, only
+from tests.verify.found import found, little, numbers, only
 
 # --- ColumnIndex -----------------------------------------------------------------------------------------
 
 
 class TestColumnIndex:
-    """A ColumnIndex that lies; pages of `id` hold 40 ascending numbers."""
+    """A wrong ColumnIndex; pages of `id` hold 40 ascending numbers."""
 
     def test_bounds_that_exclude_values(self, path):
         change_column_index(path, min_values=at(2, little(83)), boundary_order=BoundaryOrder.UNORDERED)
         message = only(path, "bounds-exclude-values", index="ColumnIndex", page=2)
-        assert message == "3 values lie below the lower bound 83, such as 80"
+        assert numbers(message) == [3, 83, 80]
 
-    def test_an_upper_bound_that_was_cut_and_not_raised(self, path):
+    def test_a_truncated_upper_bound_that_was_not_incremented(self, path):
         def cut(old):
             return [bound[:64] for bound in old]
 
         change_column_index(path, column="long", min_values=cut, max_values=cut, boundary_order=0)
         findings = found(path, "bounds-exclude-values")
         assert {(finding.column, finding.row_group) for finding in findings} == {("long", 0)}
-        assert "40 values lie above the upper bound" in findings[0].message
+        assert numbers(findings[0].message)[0] == 40
 
     @pytest.mark.parametrize(
         "column", ["u64", "u8", "x", "h", "raw", "fixed", "price", "huge", "day", "at", "flag", "part.a"]
@@ -62,20 +62,16 @@ class TestColumnIndex:
         )
         change_column_index(path, column=column, max_values=at(page, index.min_values[page]),
                             boundary_order=BoundaryOrder.UNORDERED)  # fmt: skip
-        assert "above the upper bound" in only(
-            path, "bounds-exclude-values", index="ColumnIndex", column=column, page=page
-        )
+        only(path, "bounds-exclude-values", index="ColumnIndex", column=column, page=page)
 
     def test_values_in_lists(self, path):
         change_column_index(path, column="tags.list.element", max_values=at(0, little(-(10**9))),
                             min_values=at(0, little(-(10**9))), boundary_order=0)  # fmt: skip
-        assert "above the upper bound" in only(
-            path, "bounds-exclude-values", index="ColumnIndex", column="tags.list.element", page=0
-        )
+        only(path, "bounds-exclude-values", index="ColumnIndex", column="tags.list.element", page=0)
 
     def test_bounds_out_of_order(self, path):
         change_column_index(path, min_values=at(2, little(10**6)), boundary_order=BoundaryOrder.UNORDERED)
-        assert "1000000 is above" in only(path, "bounds-out-of-order", index="ColumnIndex", page=2)
+        assert 10**6 in numbers(only(path, "bounds-out-of-order", index="ColumnIndex", page=2))
 
     def test_boundary_order(self, path):
         change_column_index(path, boundary_order=BoundaryOrder.DESCENDING)
@@ -84,14 +80,14 @@ class TestColumnIndex:
         assert found(path) == []
         change_column_index(path, column="n", boundary_order=BoundaryOrder.ASCENDING)
         assert {finding.column for finding in found(path)} == {"n"}
-        # to claim no order is no lie
+        # unordered is always true
         change_column_index(path, column="n", boundary_order=BoundaryOrder.UNORDERED)
         assert found(path) == []
 
     def test_null_pages_with_values(self, path):
         change_column_index(path, column="n", null_pages=at(1, True))
         message = only(path, "null-page-with-values", index="ColumnIndex", column="n", page=1)
-        assert message.startswith("it says that the page holds only nulls, but 3")
+        assert len(numbers(message)) == 1
 
     def test_null_pages_that_are_not_marked(self, path):
         change_column_index(path, column="nothing", null_pages=at(1, False))
@@ -101,7 +97,7 @@ class TestColumnIndex:
         nulls = Damage(path).column_index("n").null_counts[1]
         change_column_index(path, column="n", null_counts=at(1, 0))
         message = only(path, "null-count", index="ColumnIndex", column="n", page=1)
-        assert message == f"it counts 0 nulls, there are {nulls}"
+        assert numbers(message) == [0, nulls]
 
     def test_null_counts_below_zero(self, path):
         change_column_index(path, column="n", null_counts=at(1, -1))
@@ -118,11 +114,11 @@ class TestColumnIndex:
         assert found(path) == []
         change_column_index(path, column="x", nan_counts=[0])
         message = only(path, "nan-count", index="ColumnIndex", column="x", page=0)
-        assert message == "it counts 0 NaNs, there are 1"
+        assert numbers(message) == [0, 1]
 
     def test_bounds_that_cannot_be_read(self, path):
         change_column_index(path, max_values=at(1, b"\1"))
-        assert only(path, "bound-unreadable", index="ColumnIndex", page=1) == "the upper bound 01 is no INT64"
+        assert "INT64" in only(path, "bound-unreadable", index="ColumnIndex", page=1)
 
     def test_bounds_that_are_nan(self, path):
         change_column_index(path, column="x", min_values=at(1, np.float64("nan").tobytes()))
@@ -143,7 +139,7 @@ class TestColumnIndex:
         change_column_index(path, column="x", null_pages=[True])
         only(path, "null-page-with-values", index="ColumnIndex", column="x", page=0)
 
-    def test_bounds_of_zero_without_regard_to_its_sign(self, tmp_path):
+    def test_bounds_of_zero_ignore_its_sign(self, tmp_path):
         path = str(tmp_path / "zero.parquet")
         pq.write_table(pa.table({"x": [-0.0, 0.0]}), path, write_page_index=True)
         change_column_index(
@@ -157,9 +153,7 @@ class TestColumnIndex:
         change_column_index(
             path, column="tags.list.element", definition_level_histograms=[0] * (4 * pages - 1)
         )
-        assert "should be" in only(
-            path, "level-histogram", index="ColumnIndex", column="tags.list.element", severity="warning"
-        )
+        only(path, "level-histogram", index="ColumnIndex", column="tags.list.element", severity="warning")
         wrong = [40, 0] * pages
         change_column_index(path, column="tags.list.element", definition_level_histograms=None,
                             repetition_level_histograms=wrong)  # fmt: skip
@@ -173,32 +167,32 @@ class TestColumnIndex:
         assert found(plain) == []
 
     @pytest.mark.parametrize(
-        ("changes", "message"),
+        ("changes", "word"),
         [
-            ({"min_values": lambda old: old[:-1]}, "min_values has"),
-            ({"null_counts": lambda old: [*old, 0]}, "null_counts has"),
-            ({"null_pages": lambda old: old[:-1]}, "min_values has"),
-            ({"boundary_order": 7}, "there is no boundary order 7"),
+            ({"min_values": lambda old: old[:-1]}, "min_values"),
+            ({"null_counts": lambda old: [*old, 0]}, "null_counts"),
+            ({"null_pages": lambda old: old[:-1]}, "min_values"),
+            ({"boundary_order": 7}, "7"),
         ],
     )
-    def test_wrong_shapes(self, path, changes, message):
+    def test_wrong_shapes(self, path, changes, word):
         change_column_index(path, **changes)
-        assert only(path, "column-index-unreadable", index="ColumnIndex").startswith(message)
+        assert word in only(path, "column-index-unreadable", index="ColumnIndex")
 
-    def test_pages_left_out(self, path):
+    def test_missing_pages(self, path):
         def shorter(old):
             return old[:-1]
 
         change_column_index(path, null_pages=shorter, min_values=shorter, max_values=shorter,
                             null_counts=shorter)  # fmt: skip
         message = only(path, "column-index-page-count", index="ColumnIndex")
-        assert message == "it is about 9 data pages, there are 10"
+        assert numbers(message) == [9, 10]
 
-    def test_bytes_that_are_none(self, path):
+    def test_bytes_of_another_kind(self, path):
         damage = Damage(path)
         damage.put_column_index("id", b"\xff\xff\xff")
         damage.write()
-        assert "not a ColumnIndex" in only(path, "column-index-unreadable", index="ColumnIndex")
+        only(path, "column-index-unreadable", index="ColumnIndex")
 
     def test_a_place_outside_the_file(self, path):
         damage = Damage(path)
@@ -206,7 +200,7 @@ class TestColumnIndex:
         damage.write()
         assert "outside" in only(path, "column-index-unreadable", index="ColumnIndex")
 
-    def test_no_offset_index_beside_it(self, path):
+    def test_a_missing_offset_index(self, path):
         damage = Damage(path)
         damage.chunk("id").remove(4)
         damage.chunk("id").remove(5)
@@ -222,7 +216,7 @@ class TestColumnIndex:
         assert {finding.index for finding in findings} == {"ColumnIndex", "Statistics"}
         assert verify(path).ok
 
-    def test_an_order_that_is_not_known(self, tmp_path):
+    def test_an_unknown_order(self, tmp_path):
         path = str(tmp_path / "one.parquet")
         pq.write_table(pa.table({"id": [1, 2]}), path, write_statistics=True, write_page_index=True)
         damage = Damage(path)
@@ -239,24 +233,24 @@ class TestColumnIndex:
         damage.write()
         only(path, "bounds-without-order", index="Statistics", severity="note")
 
-    def test_a_writer_that_is_not_believed(self, tmp_path):
+    def test_a_writer_that_is_not_trusted(self, tmp_path):
         path = str(tmp_path / "go.parquet")
         pq.write_table(pa.table({"id": ["a", "b"]}), path, write_page_index=True)
         damage = Damage(path)
         damage.tree.set(6, thrift.BINARY, b"github.com/segmentio/parquet-go")
         damage.write()
         assert {(finding.rule, finding.severity) for finding in found(path)} == {
-            ("writer-not-believed", "note")
+            ("writer-not-trusted", "note")
         }
 
-    def test_of_many_pages_some_are_listed(self, tmp_path):
+    def test_only_some_of_many_pages_are_listed(self, tmp_path):
         path = str(tmp_path / "many.parquet")
         table = pa.table({"nothing": pa.nulls(100, pa.int32())})
         pq.write_table(table, path, write_page_index=True, max_rows_per_page=4, write_batch_size=4)
         change_column_index(path, column="nothing", null_counts=lambda old: [n + 1 for n in old])
         listed = found(path, "null-count")
         assert [finding.page for finding in listed] == [*range(10), None]
-        assert listed[-1].message == "15 more pages have this fault"
+        assert numbers(listed[-1].message) == [15]
 
 
 # --- OffsetIndex -----------------------------------------------------------------------------------------
@@ -268,7 +262,7 @@ class TestOffsetIndex:
     def test_first_rows(self, path):
         change_location(path, 3, first_row_index=lambda old: old + 1)
         message = only(path, "first-row-index", index="OffsetIndex", page=3)
-        assert message == "it lets the page start at row 121, it does at 120"
+        assert numbers(message) == [121, 120]
 
     def test_first_rows_of_lists(self, path):
         change_location(path, 3, column="tags.list.element", first_row_index=lambda old: old + 1)
@@ -280,13 +274,13 @@ class TestOffsetIndex:
 
     def test_pages_that_overlap(self, path):
         change_location(path, 3, offset=lambda old: old - 1)
-        assert "before the end" in only(path, "pages-overlap", index="OffsetIndex", page=3)
+        only(path, "pages-overlap", index="OffsetIndex", page=3)
 
     @pytest.mark.parametrize("offset", [4, 10**9, -1])
     def test_pages_outside_their_chunk(self, path, offset):
         change_location(path, 3, column="n", offset=lambda _: offset)
         message = only(path, "page-outside-chunk", index="OffsetIndex", column="n", page=3)
-        assert f"at byte {offset}, outside" in message
+        assert numbers(message)[0] == offset
 
     def test_sizes(self, path):
         change_location(path, 3, compressed_page_size=lambda old: old + 5)
@@ -300,15 +294,15 @@ class TestOffsetIndex:
         header = len(thrift.serialize(thrift.parse(PageHeader, Damage(path).data, 4)[0]))
         change_location(path, 0, compressed_page_size=lambda old: old - header)
         message = only(path, "page-size-without-header", index="OffsetIndex", page=0)
-        assert message.endswith(f"leaves out the page's header of {header}")
+        assert numbers(message)[-1] == header
 
-    def test_pages_left_out(self, path):
+    def test_missing_pages(self, path):
         damage = Damage(path)
         damage.put_offset_index("id", OffsetIndex(damage.offset_index("id").page_locations[:-1]))
         damage.write()
-        assert only(path, "page-count", index="OffsetIndex") == "it lists 9 data pages, there are 10"
+        assert numbers(only(path, "page-count", index="OffsetIndex")) == [9, 10]
 
-    def test_bytes_that_are_none(self, path):
+    def test_bytes_of_another_kind(self, path):
         damage = Damage(path)
         damage.put_offset_index("id", b"\xff\xff\xff")
         damage.write()
@@ -322,12 +316,12 @@ class TestOffsetIndex:
         write_lists(path, [([0, 1], None), ([1, 0], None), ([0], None)])
         only(path, "page-starts-within-row", index="OffsetIndex", column="x", page=1)
 
-    def test_such_pages_without_an_offset_index(self, tmp_path):
+    def test_pages_that_split_a_row_without_an_offset_index(self, tmp_path):
         path = str(tmp_path / "lists.parquet")
         write_lists(path, [([0, 1], None), ([1, 0], None)], with_offset_index=False)
         assert found(path) == []
 
-    def test_such_pages_of_version_2(self, tmp_path):
+    def test_pages_that_split_a_row_of_version_2(self, tmp_path):
         path = str(tmp_path / "lists.parquet")
         write_lists(path, [([0, 1], {}), ([1, 0], {})], with_offset_index=False)
         only(path, "page-starts-within-row", index=None, column="x", page=1)
@@ -354,7 +348,7 @@ class TestPages:
         path = str(tmp_path / "lists.parquet")
         write_lists(path, [([0, 1], {}), ([0, 0], {"num_rows": 1})], with_offset_index=False)
         message = only(path, "page-header-count", index=None, column="x", page=1)
-        assert message == "the page header says 1 rows, there are 2"
+        assert numbers(message) == [1, 2]
 
     def test_values(self, path):
         damage = Damage(path)
@@ -370,7 +364,7 @@ class TestPages:
         damage.row_group().set(3, thrift.I64, 11)
         damage.write()
         rules = {finding.rule: finding.message for finding in found(path)}
-        assert rules["row-count"] == "the pages hold 10 rows, the footer says 11"
+        assert numbers(rules["row-count"]) == [10, 11]
 
     @pytest.mark.parametrize("where", [0, 40])
     def test_damaged_pages(self, tmp_path, where):
@@ -402,7 +396,7 @@ class TestPages:
 
 
 class TestStatistics:
-    """Statistics of a chunk that lie."""
+    """Wrong statistics of a chunk."""
 
     def change(self, path, column="id", **changes):
         damage = Damage(path)
@@ -411,23 +405,19 @@ class TestStatistics:
 
     def test_bounds_that_exclude_values(self, path):
         self.change(path, min_value=little(3), is_min_value_exact=None)
-        assert only(path, "bounds-exclude-values", index="Statistics") == (
-            "3 values lie below the lower bound 3, such as 0"
-        )
+        assert numbers(only(path, "bounds-exclude-values", index="Statistics")) == [3, 3, 0]
 
     def test_deprecated_bounds(self, path):
         self.change(path, max=little(300), min=little(0))
-        assert "99 values lie above" in only(path, "bounds-exclude-values", index="Statistics")
+        assert numbers(only(path, "bounds-exclude-values", index="Statistics"))[0] == 99
 
-    def test_deprecated_bounds_that_nobody_may_use(self, path):
+    def test_deprecated_bounds_that_readers_must_ignore(self, path):
         self.change(path, column="word", max=b"", min=b"zz")
         assert found(path) == []
 
     def test_null_counts(self, path):
         self.change(path, column="n", null_count=0)
-        assert only(path, "null-count", index="Statistics", column="n").startswith(
-            "they count 0 nulls, there are"
-        )
+        assert numbers(only(path, "null-count", index="Statistics", column="n"))[0] == 0
 
     def test_null_counts_below_zero(self, path):
         self.change(path, column="n", null_count=-1)
@@ -442,32 +432,31 @@ class TestStatistics:
         assert found(path) == []
         self.change(path, max_value=little(1000), is_max_value_exact=True)
         message = only(path, "bound-not-exact", index="Statistics")
-        assert message == "the upper bound 1000 is said to be exact, but 399 is"
+        assert numbers(message) == [1000, 399]
 
-    def test_one_bound_alone(self, path):
+    def test_a_single_bound(self, path):
         self.change(path, max_value=None, min_value=little(1), is_min_value_exact=None)
-        assert "1 value lies below" in only(path, "bounds-exclude-values", index="Statistics")
+        assert numbers(only(path, "bounds-exclude-values", index="Statistics"))[0] == 1
 
 
 # --- Bloom filters ---------------------------------------------------------------------------------------
 
 
 class TestBloomFilters:
-    """Bloom filters that lie."""
+    """Wrong Bloom filters."""
 
     @pytest.mark.parametrize(("column", "count"), [("id", 400), ("fixed", 400), ("word", None)])
-    def test_values_denied(self, path, column, count):
+    def test_excluded_values(self, path, column, count):
         damage = Damage(path)
         offset = damage.meta(column).get(14)
         length = damage.meta(column).get(15)
         damage.body[offset + length - 32 : offset + length] = bytes(32)
         damage.write()
         message = only(path, "bloom-filter-denies-values", index="BloomFilter", column=column)
-        assert message.startswith("it denies")
         if count:
-            assert f"of {count} distinct values" in message
+            assert numbers(message)[1] == count
 
-    def test_values_denied_of_a_type_without_order(self, tmp_path):
+    def test_excluded_values_of_a_type_without_order(self, tmp_path):
         path = str(tmp_path / "int96.parquet")
         times = pa.array([None if n % 7 == 0 else n * 10**12 for n in range(300)], pa.timestamp("ns"))
         pq.write_table(pa.table({"id": times}), path, use_deprecated_int96_timestamps=True)
@@ -480,10 +469,10 @@ class TestBloomFilters:
         damage.body[stop - 32 : stop] = bytes(32)
         damage.write()
         findings = found(path, "bloom-filter-denies-values")
-        assert "distinct values that are there, such as 1970-01-" in findings[0].message
+        assert "1970-01-" in findings[0].message
 
     @pytest.mark.parametrize("offset", [10**12, 4])
-    def test_no_filter_there(self, path, offset):
+    def test_a_missing_filter(self, path, offset):
         damage = Damage(path)
         damage.meta("id").set(14, thrift.I64, offset)
         damage.write()
@@ -496,7 +485,7 @@ class TestBloomFilters:
         damage.write()
         only(path, "bloom-filter-unreadable", index="BloomFilter")
 
-    def test_an_algorithm_that_nobody_knows(self, path):
+    def test_an_unknown_algorithm(self, path):
         damage = Damage(path)
         offset = damage.meta("id").get(14)
         header, _ = thrift.parse(BloomFilterHeader, damage.data, offset)
@@ -546,8 +535,8 @@ class TestEmbedded:
         assert finding.index == "directory"
         assert finding.consequence.startswith("readers ignore")
 
-    def test_bytes_put_behind_it(self, path):
-        """The footer was moved by someone who knew nothing of the directory."""
+    def test_bytes_appended(self, path):
+        """Another writer, which does not support the directory, moved the footer."""
         damage = Damage(path)
         damage.append(bytes(8))
         damage.write()
@@ -603,15 +592,15 @@ class TestEmbedded:
         self.only(path, "index-damaged", "error")
 
     def test_damaged_bytes(self, path):
-        change_payload(path, lambda payload: payload)  # out of the directory, into a blob
+        change_payload(path, lambda payload: payload)  # as a blob instead of inline
         with open(path, "rb") as file:
             data = file.read()
         place = data.index(b"INTARSIA") + 60
         with open(path, "wb") as file:
             file.write(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
-        assert "checksum" in self.only(path, "index-damaged", "error").message
+        self.only(path, "index-damaged", "error")
 
-    def test_whole_bytes_that_are_no_payload(self, path):
+    def test_undamaged_bytes_that_are_not_a_payload(self, path):
         change_payload(path, lambda payload: b"nothing")
         self.only(path, "index-damaged", "error")
 
@@ -634,10 +623,9 @@ class TestEmbedded:
 
     TRUE = {"a": [0], "b": [0, 1], "c": [2], None: [1]}  # noqa: RUF012
 
-    def test_the_same_in_other_bytes(self, path):
+    def test_an_equal_index_with_other_bytes(self, path):
         change_payload(path, self.changed(self.TRUE))
-        finding = self.only(path, "index-not-reproduced", "warning")
-        assert "skips the same rows" in finding.message
+        self.only(path, "index-not-reproduced", "warning")
 
     def test_an_index_that_loses_rows(self, path):
         change_payload(path, self.changed({**self.TRUE, "b": [0]}))
@@ -646,17 +634,16 @@ class TestEmbedded:
         assert "1 of 1 rows where c = 'b'" in findings[0].message
         assert not verify(path).ok
 
-    def test_an_index_that_forgets_nulls(self, path):
+    def test_an_index_without_nulls(self, path):
         change_payload(path, self.changed({value: rows for value, rows in self.TRUE.items() if value}))
         findings = found(path, "index-loses-rows")
         assert "c IS NULL" in findings[0].message
         claims = found(path, "index-claims-rows")
         assert "c IS NOT NULL" in claims[0].message
 
-    def test_an_index_that_could_skip_more(self, path):
+    def test_an_index_that_could_exclude_more(self, path):
         change_payload(path, self.changed({**self.TRUE, "a": [0, 2]}))
-        finding = self.only(path, "index-differs", "warning")
-        assert finding.message.startswith("it keeps rows that it skips when it is built anew")
+        self.only(path, "index-differs", "warning")
         assert verify(path).ok
 
 
@@ -671,7 +658,7 @@ class TestValuesThatCannotBeCompared:
         self.overwrite(path, little(2), little(2**62))
         assert ("unchecked", "note") in {(finding.rule, finding.severity) for finding in found(path)}
 
-    def test_text_that_is_no_text(self, tmp_path):
+    def test_invalid_utf_8(self, tmp_path):
         path = str(tmp_path / "text.parquet")
         pq.write_table(pa.table({"t": ["aa", "bbbb", "cc"]}), path, use_dictionary=False, compression="none")
         attach(path, [Distinct("t", granularity="row_group")])
@@ -688,7 +675,7 @@ class TestValuesThatCannotBeCompared:
 # --- the report ------------------------------------------------------------------------------------------
 
 
-def test_every_rule_is_known_to_a_test():
+def test_every_rule_is_tested():
     text = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
     assert [rule for rule in RULES if f'"{rule}"' not in text] == []
 
@@ -709,11 +696,9 @@ def test_report(path):
         "page": 1,
         "index": "ColumnIndex",
         "message": finding["message"],
-        "consequence": "IS NULL may lose rows, and counts answered from it are wrong",
+        "consequence": RULES["null-count"][1],
     }
-    assert str(report.findings[0]).startswith(
-        f"error: {path}, row group 0, column n, page 1, ColumnIndex: it counts"
-    )
+    assert str(report.findings[0]).startswith(f"error: {path}, row group 0, column n, page 1, ColumnIndex: ")
     assert document["checked"]["row_groups"] == 3
     assert document["seconds"] > 0
 

@@ -1,4 +1,4 @@
-"""Whatever byte of a file is damaged, `verify` ends with findings or a clear error, and soon."""
+"""`verify` of a file with any damaged byte ends soon, with findings or a clear error."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Embedded indexes of every kind: true ones give no finding, those of other values do."""
+"""Embedded indexes of every kind: correct ones cause no finding, those of other values do."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -61,17 +61,17 @@ KINDS = [
 
 
 @pytest.mark.parametrize("index", KINDS, ids=str)
-def test_true_ones(path, index):
+def test_correct_indexes(path, index):
     attach(path, [index])
     report = verify(path)
     assert [str(finding) for finding in report.findings] == []
     assert report.checked["embedded_rebuilt"] == report.checked["embedded_indexes"] == 1
-    # what is about no column is asked about some rows of each
+    # an index without columns is queried for some rows of every column
     assert report.checked["embedded_rows"] == (ROWS if index.columns else 2 * ROWS_PER_GROUP)
 
 
 @pytest.mark.parametrize("index", KINDS, ids=str)
-def test_those_of_other_values(path, tmp_path, index):
+def test_indexes_of_other_values(path, tmp_path, index):
     """The payload is whole and of the same shape, but says what is not in this file."""
     attach(path, [index])
     other = write(tmp_path / "other.parquet", turn=617)
@@ -79,7 +79,7 @@ def test_those_of_other_values(path, tmp_path, index):
     payload = only_payload(other)
     change_payload(path, lambda _: payload)
     rules = {finding.rule for finding in found(path)}
-    if isinstance(index, (Histogram, Hll, Sample)):  # they skip nothing
+    if isinstance(index, (Histogram, Hll, Sample)):  # they exclude nothing
         assert rules == {"index-not-reproduced"}
         assert verify(path).ok
     else:
@@ -88,7 +88,7 @@ def test_those_of_other_values(path, tmp_path, index):
     assert rules <= {"index-loses-rows", "index-claims-rows", "index-differs", "index-not-reproduced"}
 
 
-# --- classes that are wrong ------------------------------------------------------------------------------
+# --- faulty classes --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def text_of(report, rule):
         (lambda leaf: isinstance(leaf, BoundCompare) and leaf.op == ">=", "text >= '"),
     ],
 )
-def test_every_way_to_ask(attached, is_lost, shown):
+def test_every_kind_of_query(attached, is_lost, shown):
     @dataclass(frozen=True)
     class Losing(Wrong):
         answer: ClassVar[object] = staticmethod(is_lost)
@@ -168,7 +168,7 @@ def test_every_way_to_ask(attached, is_lost, shown):
     assert {finding.row_group for finding in report.findings} == {0, 1, 2}
 
 
-def test_what_is_probed_is_asked_as_it_is_probed(attached):
+def test_a_probed_index_is_queried_by_probing(attached):
     """The whole payload answers rightly, and the parts of it do not."""
 
     @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def test_what_is_probed_is_asked_as_it_is_probed(attached):
         answer: ClassVar[object] = staticmethod(lambda leaf: False)
 
         def build(self, chunk):
-            return bytes(100_000)  # too much to stand in the directory
+            return bytes(100_000)  # too large for the directory
 
         def open_source(self, source, layout):
             assert not isinstance(source, PayloadBytes)
@@ -215,7 +215,7 @@ def test_estimates(attached, monkeypatch, column, estimate):
     report = attached(Guess(column))
     assert f"of {ROWS} rows where n" in text_of(report, "index-estimate")
     assert report.ok
-    # one about no column is asked about each, a row group of it
+    # an index without columns is queried for one row group of every column
     expected = {(0, "n"), (0, "text")} if not column else {(group, "n") for group in range(3)}
     assert {(finding.row_group, finding.column) for finding in report.findings} == expected
 
@@ -226,14 +226,14 @@ def test_estimates_within_the_file(attached, monkeypatch, estimate):
     assert attached(Guess("n")).findings == ()
 
 
-def test_an_index_about_nothing(attached):
+def test_an_index_without_rows(attached):
     """It can be asked nothing, and is built anew all the same."""
     report = attached(Wrong())
     assert report.findings == ()
     assert report.checked["embedded_rebuilt"] == 1
 
 
-def test_an_index_that_is_asked_only_what_it_can_judge(attached):
+def test_an_index_is_queried_only_for_supported_predicates(attached):
     @dataclass(frozen=True)
     class Picky(Wrong):
         answer: ClassVar[object] = staticmethod(lambda leaf: isinstance(leaf, BoundMatch))
@@ -244,7 +244,7 @@ def test_an_index_that_is_asked_only_what_it_can_judge(attached):
     assert attached(Picky("text")).findings == ()
 
 
-def test_an_index_that_cannot_be_built_anew(attached):
+def test_an_index_that_cannot_be_rebuilt(attached):
     @dataclass(frozen=True)
     class Once(Wrong):
         answer: ClassVar[object] = staticmethod(lambda leaf: False)

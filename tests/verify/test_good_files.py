@@ -1,4 +1,4 @@
-"""Files of several writers, plain and retrofitted, give no finding."""
+"""Files by several writers, with and without attached indexes, cause no finding."""
 
 import duckdb
 import fastparquet
@@ -47,7 +47,7 @@ def test_pyarrow(tmp_path, table, options):
     assert lines(path) == []
 
 
-def test_all_of_it_is_checked(path, table):
+def test_everything_is_checked(path, table):
     report = verify(path)
     assert report.findings == ()
     assert report.ok
@@ -65,7 +65,7 @@ def test_no_rows(tmp_path, table):
     assert lines(path) == []
 
 
-def test_nothing_but_nan(tmp_path):
+def test_only_nan(tmp_path):
     path = str(tmp_path / "file.parquet")
     pq.write_table(pa.table({"x": [float("nan")] * 100}), path, **small_pages())
     assert lines(path) == []

@@ -8,7 +8,7 @@ from intarsia.check.verification import verify
 from intarsia.format import thrift
 from intarsia.format.structs import Encoding
 from tests.verify.damage import Damage
-from tests.verify.found import found, little, only
+from tests.verify.found import found, little, numbers, only
 
 NUMBERS = pa.table({"id": range(1000)})
 WORDS = pa.table({"word": [None if n % 10 == 0 else f"w{n % 300}" for n in range(1000)]})
@@ -61,7 +61,7 @@ class TestChecksums:
         path = self.write(tmp_path / "one.parquet", compression="none")
         self.spoil(path, 0)
         message = only(path, "page-checksum", index="PageHeader")
-        assert message.startswith("the dictionary page's checksum")
+        assert "dictionary page" in message
 
 
 class TestPageStatistics:
@@ -92,16 +92,16 @@ class TestPageStatistics:
         bounds = {"min": little(203), "min_value": little(203), "is_min_value_exact": False}
         self.change(path, 2, **bounds)
         message = only(path, "bounds-exclude-values", index="PageHeader", page=2)
-        assert message == "3 values lie below the lower bound 203, such as 200"
+        assert numbers(message) == [3, 203, 200]
 
     def test_null_counts(self, path):
         self.change(path, 2, null_count=1)
-        assert only(path, "null-count", index="PageHeader", page=2) == "they count 1 nulls, there are 0"
+        assert numbers(only(path, "null-count", index="PageHeader", page=2)) == [1, 0]
 
     def test_exactness(self, path):
         self.change(path, 2, max=little(500), max_value=little(500))
         message = only(path, "bound-not-exact", index="PageHeader", page=2)
-        assert message == "the upper bound 500 is said to be exact, but 299 is"
+        assert numbers(message) == [500, 299]
 
 
 class TestDistinctCounts:
@@ -118,7 +118,7 @@ class TestDistinctCounts:
         assert found(path) == []
         self.count(path, column, right + 1)
         message = only(path, "distinct-count", index="Statistics", column=column, severity="warning")
-        assert message == f"they count {right + 1} distinct values, there are {right}"
+        assert numbers(message) == [right + 1, right]
 
     def test_whether_nan_and_zeros_count_is_left_open(self, tmp_path):
         path = str(tmp_path / "nan.parquet")
@@ -156,21 +156,19 @@ class TestEncodings:
         assert (finding.index, finding.page, finding.column) == ("encoding_stats", first, "id")
         assert "lose rows" in finding.consequence
 
-    def test_pages_counted_wrongly(self, path):
+    def test_wrong_page_counts(self, path):
         damage = Damage(path)
         item = next(item for item in damage.meta("id").get(13).items if item.get(1) == 0)
         item.set(3, thrift.I32, item.get(3) + 1)
         damage.write()
-        assert "it counts data pages as" in only(
-            path, "encoding-stats", index="encoding_stats", severity="warning"
-        )
+        only(path, "encoding-stats", index="encoding_stats", severity="warning")
 
-    def test_encodings_left_out(self, path):
+    def test_missing_encodings(self, path):
         damage = Damage(path)
         encodings = damage.meta("id").get(2)
         encodings.items[:] = [item for item in encodings.items if item != Encoding.PLAIN]
         damage.write()
-        assert "leaves out PLAIN" in only(path, "encodings-incomplete", index="encodings")
+        assert "PLAIN" in only(path, "encodings-incomplete", index="encodings")
 
 
 class TestSizes:
@@ -192,7 +190,7 @@ class TestSizes:
         right = Damage(path).meta("word").get(16).get(1)
         self.change(path, "word", unencoded=lambda old: old + 1)
         message = only(path, "unencoded-bytes", index="SizeStatistics", column="word", severity="warning")
-        assert message == f"it says that the values take {right + 1} bytes, they take {right}"
+        assert numbers(message) == [right + 1, right]
 
     def test_bytes_of_values_by_page(self, path):
         damage = Damage(path)
@@ -242,4 +240,5 @@ class TestSizes:
         damage.row_group(1).set(field, thrift.I64, 77)
         damage.write()
         message = only(path, "row-group-size", index=None, column=None, row_group=1, severity="warning")
-        assert message.startswith(f"{name} is 77")
+        assert message.startswith(name)
+        assert numbers(message)[0] == 77

@@ -14,7 +14,7 @@ from intarsia.check.verification.sorting import steps
 from intarsia.format import thrift
 from tests.effort import examples
 from tests.verify.damage import Damage
-from tests.verify.found import found, only
+from tests.verify.found import found, numbers, only
 
 NAN = float("nan")
 
@@ -67,7 +67,7 @@ def test_true_claims(tmp_path, values, claim):
 def test_rows_out_of_order(tmp_path, values, claim, rows):
     path = write(tmp_path / "bad.parquet", {"id": values}, (0, *claim))
     message = only(path, "rows-not-sorted", index="sorting_columns")
-    assert f"row {rows[0]} of the row group has to come before row {rows[1]}" in message
+    assert numbers(message)[:2] == list(rows)
 
 
 def test_each_row_group_by_itself(tmp_path):
@@ -81,7 +81,7 @@ def test_ties_are_broken_by_the_next_column(tmp_path):
     assert found(path) == []
     path = write(tmp_path / "bad.parquet", {**columns, "b": [1, 2, 2, 1]}, (0,), (1,))
     message = only(path, "rows-not-sorted", index="sorting_columns", column="b")
-    assert "row 3 of the row group has to come before row 2" in message
+    assert numbers(message)[:2] == [3, 2]
 
 
 def test_fields_of_structs(tmp_path):

@@ -66,7 +66,12 @@ def verify(
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option("--seed", metavar="N", min=0, help="The same seed draws the same chunks; default 0."),
+        typer.Option(
+            "--seed",
+            metavar="N",
+            min=0,
+            help="Seed for --sample (default 0); the same seed draws the same chunks.",
+        ),
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -77,12 +82,13 @@ def verify(
     """
     if quick and sample is not None:
         raise UsageError(
-            "--quick reads no data pages, so it cannot be combined with --sample", reason="options-conflict"
+            "--quick reads no data pages, so it cannot be combined with --sample",
+            reason="conflicting-options",
         )
     if seed is not None and sample is None:
         raise UsageError(
-            "--seed is for --sample; add the number of column chunks, such as --sample 10",
-            reason="seed-without-sample",
+            "--seed needs --sample; add the number of column chunks, such as --sample 10",
+            reason="missing-option",
         )
     found = find(path)
     others = len(found.others)
@@ -141,7 +147,7 @@ def _print_findings(outcome: FileResults[VerifyReport], others: int) -> None:
 
 
 def _scope(reports: Sequence[VerifyReport]) -> str:
-    """The end of the summary, if not all data was read."""
+    """Return the end of the summary, if not all data was read."""
     if not reports or reports[0].scope == "full":
         return ""
     if reports[0].scope == "quick":

@@ -1,8 +1,8 @@
-"""What a file's indexes say against what the file holds, by reading all of it once.
+"""Check a file's metadata and indexes against its data, reading all of it once.
 
-All rules about a row group are held against it in one pass.  One of its columns is in memory at a time; those
-by which it is sorted, and those that have embedded indexes, are there together.  What is damaged is a
-finding; only a footer that cannot be read is an error.
+All rules for a row group are checked in one pass.  Only one column is in memory at a time, except for sorting
+columns and columns with embedded indexes, which are in memory together.  Damage is a finding; only a footer
+that cannot be read is an error.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from intarsia.storage import HeldBytes
 
 __all__ = ["RULES", "Finding", "Progress", "VerifyReport", "verify"]
 
-#: Indexes of so many bytes in all are compared in the pass over the data; others after it, one by one.
+#: Indexes up to this total size are checked in the pass over the data; others after it, one by one.
 _FOLLOWING_BYTES = 1 << 28
 
 
@@ -69,23 +69,22 @@ def verify(
         quick: Read no data pages. Only the metadata is checked: the shape of page indexes, bounds against
             statistics, the headers of Bloom filters, the directory, and the checksums of embedded indexes.
         sample: Read this many column chunks, drawn at random, and check everything about them. Embedded
-            indexes are asked about the rows of these chunks, and are not built again. Sort orders are not
-            checked.
-        seed: The same seed draws the same chunks of a file of the same name.
+            indexes are queried for the rows of these chunks, but not rebuilt. Sort orders are not checked.
+        seed: Seed for ``sample``; the same seed draws the same chunks of files of the same name.
         progress: Called as ``progress(done_units, total_units, label)``; a unit is a column chunk or an
             embedded index.
 
     Returns:
-        Every contradiction with its place; `VerifyReport.ok` says whether none of them is an error.
+        Every contradiction with its place; `VerifyReport.ok` is False if one of them is an error.
 
     Raises:
-        ValueError: If ``sample`` is less than 1, or is given together with ``quick``.
-        CorruptFileError: If it is no Parquet file, or its footer is damaged.
+        ValueError: If ``sample`` is less than 1, or combined with ``quick``.
+        CorruptFileError: If the file is not a Parquet file, or its footer is damaged.
         UnsupportedFeatureError: If its footer is encrypted.
-        FileNotFoundError: If nothing is there.
-        IsADirectoryError: If it is a folder.
-        ReplacedWhileReadError: If it is replaced or cut short meanwhile.
-        ObjectStoreError: If a store behind a URL cannot be reached, refuses, or is not known.
+        FileNotFoundError: If the path does not exist.
+        IsADirectoryError: If the path is a folder.
+        ReplacedWhileReadError: If the file is replaced or truncated while it is read.
+        ObjectStoreError: If the store behind a URL cannot be reached, refuses the request, or is unknown.
 
     Example:
         >>> report = verify("flights.parquet")           # doctest: +SKIP
@@ -93,7 +92,7 @@ def verify(
         (True, [])
     """
     if sample is not None and (quick or sample < 1):
-        raise ValueError(f"sample={sample!r}: it is 1 or more, and not given together with quick")
+        raise ValueError(f"sample is {sample!r}; it must be 1 or more, and cannot be combined with quick")
     started = time.perf_counter()
     held = HeldBytes(open_source(path))
     tell = progress or no_progress
@@ -120,7 +119,7 @@ def verify(
 
 
 def _drawn(file: ParquetInput, count: int, seed: int) -> set[ChunkKey]:
-    """Column chunks drawn at random; other ones in files of other names."""
+    """Draw column chunks at random; the draw depends on the seed and the file name."""
     num_leaves = len(file.footer.leaves)
     total = len(file.footer.metadata.row_groups) * num_leaves
     random = Random(f"{seed} {file.path.rpartition('/')[2]}")
@@ -128,7 +127,7 @@ def _drawn(file: ParquetInput, count: int, seed: int) -> set[ChunkKey]:
 
 
 def _verify_part(file: ParquetInput, chosen: set[ChunkKey], findings: Findings, progress: Progress) -> None:
-    """Check the metadata of all chunks if none is chosen, else all about the chosen ones."""
+    """Check the chosen chunks completely, or the metadata of all chunks if none is chosen."""
     footer = file.footer
     entries = _entries(file, findings)
     readers = _readers(file)
@@ -163,7 +162,7 @@ def _verify_part(file: ParquetInput, chosen: set[ChunkKey], findings: Findings, 
 
 
 def _entries(file: ParquetInput, findings: Findings) -> tuple[Entry, ...]:
-    """The embedded indexes; what keeps them from being used is noted."""
+    """Return the embedded indexes; add findings for those that are ignored."""
     entries = find_entries(file, findings)
     datafusion = find_datafusion_index(file)
     if datafusion is not None and datafusion.reason is not None:
@@ -190,7 +189,7 @@ def _verify(file: ParquetInput, held: HeldBytes, findings: Findings, progress: P
     with ExitStack() as stack:
         hold_index = stack.enter_context(held.holding())
         for entry in following:
-            if (place := blob_of(file, entry)) is not None:  # it is opened, and then asked as a scan asks it
+            if (place := blob_of(file, entry)) is not None:  # opening and querying it read the same bytes
                 hold_index(place.start, file.source.read(*place))
             checks[entry.name] = EntryCheck(file, entry)
             stack.callback(checks[entry.name].leave)
@@ -217,7 +216,7 @@ def _verify(file: ParquetInput, held: HeldBytes, findings: Findings, progress: P
 
 
 def _following(entries: Iterable[Entry]) -> list[Entry]:
-    """The indexes that are compared in the pass over the data, and are in memory as long."""
+    """Return the indexes to check in the pass over the data; they are in memory during the pass."""
     chosen = []
     num_bytes = 0
     for entry in entries:
@@ -229,7 +228,7 @@ def _following(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def _let_go(_start: int, _data: bytes) -> None:
-    """Nobody needs these bytes any more."""
+    """Do not keep these bytes."""
 
 
 def _verify_chunk(
@@ -286,7 +285,7 @@ def _verify_chunk(
 
 
 def _doubt_of_bounds(footer: Footer, leaf: Leaf, meta: ColumnMetaData) -> str | None:
-    """Why scans do not use a chunk's bounds, if that is because of who wrote them."""
+    """Return why scans ignore a chunk's bounds because of their writer; None if they do not."""
     statistics = meta.statistics or Statistics()
     trust = Trust(footer, leaf)
     if statistics.min_value is not None or statistics.max_value is not None:
@@ -297,7 +296,7 @@ def _doubt_of_bounds(footer: Footer, leaf: Leaf, meta: ColumnMetaData) -> str | 
 
 
 def _is_attached(file: ParquetInput, chunk: ColumnChunk) -> bool:
-    """Whether a chunk's page index was attached, so that it is not the writer's of the file."""
+    """Return whether a chunk's page index was attached instead of written by the file's writer."""
     starts = [start for start in (chunk.offset_index_offset, chunk.column_index_offset) if start]
     directory = file.directory
     return directory is not None and all(start >= directory.original_length for start in starts)
@@ -305,7 +304,7 @@ def _is_attached(file: ParquetInput, chunk: ColumnChunk) -> bool:
 
 def _note_writer(index: str, reason: str | None, findings: Findings) -> None:
     if reason is not None:
-        findings.add("writer-not-believed", reason, index=index)
+        findings.add("writer-not-trusted", reason, index=index)
 
 
 def _has_total_order(file: ParquetInput, leaf: Leaf) -> bool:

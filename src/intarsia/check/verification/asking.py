@@ -1,6 +1,6 @@
-"""An embedded index is asked what a scan would ask it, for values that are in the data.
+"""Query an embedded index like a scan, for values in the data.
 
-What it answers has to hold every row that a look at the data finds.
+Its candidate rows must include every row that matches in the data.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from intarsia.predicate.bound import BoundCompare, Condition, Path
 from intarsia.predicate.evaluate import condition_mask
 from intarsia.rows.selection import RowSelection
 
-#: So many values are asked for where an index built anew is another one.
+#: Number of queried values if the rebuilt index differs.
 _DOUBTED_VALUES = 500
 
-#: Row groups smaller than this are asked about together, so that thousands of them do not take minutes.
+#: Row groups smaller than this are queried together, so that thousands of them do not take minutes.
 _ROWS_AT_ONCE = 8192
 _BYTES_AT_ONCE = 16 << 20
 
@@ -43,15 +43,15 @@ _Piece: TypeAlias = tuple[int, pa.Array]
 
 @dataclass(frozen=True)
 class OpenedEntry:
-    """An entry that was opened.
+    """An open entry.
 
     Attributes:
         entry: The entry.
         index: The index with its parameters.
         payload: Its payload.
-        ways: The open index: by the whole payload, and as it is probed where it is.
-        num_rows: Rows in the file.
-        rebuilt: The index as it is when it is built anew, if it then has another payload.
+        ways: The index, opened from its whole payload, and for probing in the file.
+        num_rows: Number of rows in the file.
+        rebuilt: The rebuilt index, if its payload differs.
     """
 
     entry: Entry
@@ -62,19 +62,19 @@ class OpenedEntry:
     rebuilt: OpenIndex | None = None
 
     def asks(self, predicate: Condition) -> bool:
-        """Whether a scan would ask it anything."""
+        """Return whether a scan would use it for a predicate."""
         return self.prunes(predicate) or self.estimates(predicate)
 
     def prunes(self, predicate: Condition) -> bool:
-        """Whether a scan would ask it which rows might match."""
+        """Return whether a scan would prune with it."""
         return not self._picks or self.index.can_prune(predicate)
 
     def estimates(self, predicate: Condition) -> bool:
-        """Whether a scan would ask it how many rows match."""
+        """Return whether a scan would estimate with it."""
         return self._is_estimator and self.index.can_estimate(predicate)
 
     @cached_property
-    def _picks(self) -> bool:  # kept, for looking at a protocol takes longer than asking
+    def _picks(self) -> bool:  # cached, because checking a protocol is slower than a query
         return isinstance(self.index, PicksPredicates)
 
     @cached_property
@@ -83,9 +83,9 @@ class OpenedEntry:
 
 
 def check_columns(file: ParquetInput, opened: OpenedEntry, columns: FileColumns, findings: Findings) -> int:
-    """Ask about each column; gives for how many questions more rows are kept than after building anew."""
+    """Query each column; return the number of queries for which the rebuilt index keeps fewer rows."""
     paths, most_batches = opened.entry.columns, None
-    if not paths:  # it is about rows, and may be asked about any column: some rows of each are enough
+    if not paths:  # an index of whole rows serves every column; some rows of each suffice
         leaves = file.leaves_by_path.items() if isinstance(opened.index, EstimatesRows) else ()
         paths, most_batches = tuple(path for path, leaf in leaves if leaf.ordinal in file.leaf_types), 1
     return sum(_check_column(file, opened, path, columns, findings, most_batches) for path in paths)
@@ -99,7 +99,7 @@ def _check_column(
     findings: Findings,
     most_batches: int | None,
 ) -> int:
-    """Ask about a column; gives for how many questions more rows are kept than after building anew."""
+    """Query the index for one column; return the same number."""
     starts = file.footer.row_group_starts
     name = ".".join(path)
     kept_more = 0
@@ -116,28 +116,28 @@ def _check_column(
         findings.add("index-column", str(error), index=opened.entry.name)
     except FormatError as error:
         findings.at(None, name).add("unreadable-pages", error.message, index=opened.entry.name)
-    except (pa.ArrowException, ValueError) as error:  # text that is no UTF-8, times beyond midnight
+    except (pa.ArrowException, ValueError) as error:  # invalid UTF-8, or times beyond midnight
         message = f"values of the column cannot be compared: {error}"
         findings.at(None, name).add("unchecked", message, index=opened.entry.name)
     return kept_more
 
 
 def _gathered(batches: Iterable[_Piece]) -> Iterator[list[_Piece]]:
-    """Pieces that follow each other, as many as are looked at together."""
-    held: list[_Piece] = []
+    """Group consecutive pieces that are queried together."""
+    group: list[_Piece] = []
     num_rows = num_bytes = 0
     for piece in batches:
         num_rows, num_bytes = num_rows + len(piece[1]), num_bytes + piece[1].nbytes
-        if held and (num_rows > _ROWS_AT_ONCE or num_bytes > _BYTES_AT_ONCE):
-            yield held
-            held, num_rows, num_bytes = [], len(piece[1]), piece[1].nbytes
-        held.append(piece)
-    if held:
-        yield held
+        if group and (num_rows > _ROWS_AT_ONCE or num_bytes > _BYTES_AT_ONCE):
+            yield group
+            group, num_rows, num_bytes = [], len(piece[1]), piece[1].nbytes
+        group.append(piece)
+    if group:
+        yield group
 
 
 def _is_faultless(opened: OpenedEntry, path: Path, pieces: list[_Piece], findings: Findings) -> bool:
-    """Whether nothing is found when all pieces are asked about together; else nothing is noted."""
+    """Return whether one query for all pieces finds no fault; if it does, nothing is recorded."""
     trial = Findings(findings.file)
     data_type = comparison_type(pieces[0][1].type)
     values = pa.concat_arrays([comparison_array(values, data_type) for _, values in pieces])
@@ -150,7 +150,7 @@ def _is_faultless(opened: OpenedEntry, path: Path, pieces: list[_Piece], finding
 def _check_values(
     opened: OpenedEntry, path: Path, first_row: int, values: pa.Array, findings: Findings
 ) -> int:
-    """Ask an index about values of some rows, given the first of them in the file."""
+    """Query an index for the values of rows from ``first_row`` on."""
     data_type = comparison_type(values.type)
     matches = _Matches(comparison_array(values, data_type), first_row)
     findings.checked["embedded_rows"] += len(values)
@@ -168,19 +168,19 @@ def _check_values(
             return 0
     name = opened.entry.name
     if answers.lost:
-        findings.add("index-loses-rows", f"it leaves out {_listed(answers.lost)}", index=name)
+        findings.add("index-loses-rows", f"it excludes {_listed(answers.lost)}", index=name)
     if answers.claimed:
-        findings.add("index-claims-rows", f"it is sure of {_listed(answers.claimed)}", index=name)
+        findings.add("index-claims-rows", f"it declares certain {_listed(answers.claimed)}", index=name)
     if answers.estimates:
         findings.add("index-estimate", f"it estimates {_listed(answers.estimates)}", index=name)
     return answers.kept_more
 
 
 class _Answers:
-    """What an index answered wrongly about rows from ``first_row`` on."""
+    """The wrong results of an index for rows from ``first_row`` on."""
 
     def __init__(self, opened: OpenedEntry, first_row: int, num_rows: int) -> None:
-        self.lost: dict[str, None] = {}  # as ordered sets: two ways to read give the same answer
+        self.lost: dict[str, None] = {}  # ordered sets, because both ways return the same
         self.claimed: dict[str, None] = {}
         self.estimates: dict[str, None] = {}
         self.kept_more = 0
@@ -188,14 +188,14 @@ class _Answers:
         self._rows = first_row, first_row + num_rows
 
     def judge(self, way: OpenIndex, predicate: Condition, found: RowSelection) -> None:
-        """Ask what a scan would ask, given the rows that match."""
+        """Query like a scan, and compare with the rows that match."""
         if self._opened.prunes(predicate):
             candidates = way.candidate_rows(predicate)
             certain = way.certain_rows(predicate) if isinstance(way, ProvingIndex) else None
             if candidates is not None and not (missing := found - candidates).is_empty:
                 self.lost[f"{missing.num_rows} of {found.num_rows} rows where {predicate}"] = None
             if certain is not None and not (extra := certain.clip(*self._rows) - found).is_empty:
-                self.claimed[f"{extra.num_rows} rows that are not {predicate}"] = None
+                self.claimed[f"{extra.num_rows} rows that do not match {predicate}"] = None
             self.kept_more += self._keeps_more(candidates, predicate)
         if self._opened.estimates(predicate) and isinstance(way, EstimatingIndex):
             estimate = way.estimated_rows(predicate)
@@ -257,7 +257,7 @@ class _Matches:
 
 
 def _encoded(values: pa.Array) -> pa.Array:
-    """Dictionary-encoded, so that each distinct value is judged once."""
+    """Dictionary-encode values, so that each distinct value is compared once."""
     try:
         return pc.dictionary_encode(values)
     except pa.ArrowNotImplementedError:

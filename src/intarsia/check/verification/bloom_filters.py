@@ -1,4 +1,4 @@
-"""A chunk's Bloom filter against its values."""
+"""Check a chunk's Bloom filter against its values."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _BLOOM_FILTER = "BloomFilter"
 
 
 def check_bloom_filter(file: ParquetInput, chunk: CheckedChunk, findings: Findings) -> None:
-    """Ask a Bloom filter for every distinct value of its chunk."""
+    """Look up every distinct value of a chunk in its Bloom filter."""
     bits = _read_bits(file, chunk.meta, findings)
     if bits is None:
         return
     values = _plain_values(chunk)
     if values is None:
-        message = "its values cannot be told, or have no form that is hashed"
+        message = "its values cannot be decoded, or their hashed form is undefined"
         findings.add("unchecked", message, index=_BLOOM_FILTER)
         return
     findings.checked["bloom_filters"] += 1
@@ -37,9 +37,7 @@ def check_bloom_filter(file: ParquetInput, chunk: CheckedChunk, findings: Findin
     denied = np.flatnonzero(~might_contain(bits, hashes))
     if len(denied):
         example = shown(human_value(chunk.leaf, values[int(denied[0])]))
-        message = (
-            f"it denies {len(denied)} of {len(values)} distinct values that are there, such as {example}"
-        )
+        message = f"it excludes {len(denied)} of {len(values)} present distinct values, such as {example}"
         findings.add("bloom-filter-denies-values", message, index=_BLOOM_FILTER)
 
 
@@ -59,13 +57,13 @@ def read_bits_place(file: ParquetInput, meta: ColumnMetaData, findings: Findings
         return None
     num_bytes = stop - place.start
     if meta.bloom_filter_length is not None and meta.bloom_filter_length != num_bytes:
-        message = f"the footer gives it {meta.bloom_filter_length} bytes, it has {num_bytes}"
+        message = f"its length in the footer is {meta.bloom_filter_length} bytes, but it has {num_bytes}"
         findings.add("bloom-filter-length", message, index=_BLOOM_FILTER)
     return ByteRange(start, stop)
 
 
 def _plain_values(chunk: CheckedChunk) -> list[bytes] | None:
-    """The distinct values as they are hashed; None where that is not certain."""
+    """Return the distinct values in their hashed form; None if that is uncertain."""
     ordering = chunk.ordering
     if chunk.values is None or chunk.leaf.type == Type.BOOLEAN:
         return None
@@ -77,7 +75,7 @@ def _plain_values(chunk: CheckedChunk) -> list[bytes] | None:
         return None
     if ordering.wire is not None:
         numbers: npt.NDArray[Any] = chunk.numbers
-        if ordering.is_float:  # by their bits, as zeros of both signs are hashed apart; nobody asks for NaN
+        if ordering.is_float:  # by bits, because the zeros have different hashes; NaN is not looked up
             numbers = _distinct(numbers[~np.isnan(numbers)].view(np.int64)).view(np.float64)
         else:
             numbers = _distinct(numbers)

@@ -1,4 +1,4 @@
-"""Bounds that a file holds, against the values that they are to enclose."""
+"""Check bounds against the values that they must enclose."""
 
 from __future__ import annotations
 
@@ -15,42 +15,44 @@ from intarsia.format.footer import Footer, Leaf
 
 
 def declares_order(footer: Footer, leaf: Leaf) -> bool:
-    """Whether the footer gives a leaf's bounds an order that is known here."""
+    """Return whether the footer declares a known order for a leaf's bounds."""
     return footer.column_order(leaf) in ("TYPE_ORDER", "IEEE_754_TOTAL_ORDER")
 
 
 def bound_key(
     chunk: CheckedChunk, raw: bytes, which: str, findings: Findings, *, index: str, page: int | None = None
 ) -> Any:
-    """The key of one bound, as an array without dimensions; None if it is none, which is then noted.
+    """Return the key of one bound as an array without dimensions; None, with a finding, if it is invalid.
 
     Args:
-        chunk: Whose bound it is; it has an ordering.
+        chunk: The chunk of the bound; it has an ordering.
         raw: The bound.
         which: ``"lower"`` or ``"upper"``.
-        findings: Where to note.
-        index: The structure that holds it.
-        page: The page that it is of, if it is of one.
+        findings: Collects findings.
+        index: The structure with the bound.
+        page: The page of the bound; None for the whole chunk.
     """
     assert chunk.ordering is not None
     try:
         key = chunk.ordering.decode([raw])[0]
     except CorruptFileError:
-        message = f"the {which} bound {raw[:20].hex() or 'of no bytes'} is no {chunk.leaf.type.name}"
+        message = (
+            f"the {which} bound {raw[:20].hex() or 'without bytes'} is not a valid {chunk.leaf.type.name}"
+        )
         findings.add("bound-unreadable", message, index=index, page=page)
         return None
     if chunk.ordering.is_float and np.isnan(key):
         if chunk.total_order and _holds_only_nan(chunk, page):
-            return None  # under the total order, NaN are the bounds where there is nothing else
+            return None  # under the total order, only-NaN pages have NaN bounds
         findings.add("bound-is-nan", f"the {which} bound is NaN", index=index, page=page)
         return None
     return chunk.ordering.cell(key)
 
 
 def _holds_only_nan(chunk: CheckedChunk, page: int | None) -> bool:
-    """Whether no value of a page, or of the chunk, is a number."""
+    """Return whether every value of a page, or of the chunk, is NaN."""
     if chunk.nan_counts is None or chunk.present is None:
-        return True  # not known: give it the benefit of the doubt
+        return True  # unknown, so assume that the bounds are correct
     if page is None:
         return bool(chunk.nan_counts.sum() == chunk.present.sum())
     return bool(chunk.nan_counts[page] == chunk.present[page])
@@ -59,17 +61,17 @@ def _holds_only_nan(chunk: CheckedChunk, page: int | None) -> bool:
 def check_nan_count(
     chunk: CheckedChunk, nan_counts: object, findings: Findings, *, index: str, page: int | None = None
 ) -> None:
-    """Note that bounds under the total order have no count of NaN beside them.
+    """Add a finding if bounds under the total order have no NaN count.
 
     Args:
         chunk: The chunk.
         nan_counts: The count or counts; None if they are missing.
-        findings: Where to note.
-        index: The structure that holds the bounds.
-        page: The page that they are of; None for the whole chunk.
+        findings: Collects findings.
+        index: The structure with the bounds.
+        page: The page of the bounds; None for the whole chunk.
     """
     if chunk.total_order and nan_counts is None:
-        message = "NaN are not counted, as IEEE_754_TOTAL_ORDER requires"
+        message = "there is no NaN count, which IEEE_754_TOTAL_ORDER requires"
         findings.add("nan-count-missing", message, index=index, page=page)
 
 
@@ -82,15 +84,15 @@ def check_bounds(
     index: str,
     page: int | None,
 ) -> None:
-    """Note values that lie outside their bounds.
+    """Add findings for values outside their bounds.
 
     Args:
         chunk: The chunk.
-        low: The lower bound as bytes and as key; None as key where it is not known.
+        low: The lower bound as bytes and as key; the key is None if unknown.
         high: The upper bound, likewise.
-        findings: Where to note.
-        index: The structure that holds the bounds.
-        page: The page that they are of; None for the whole chunk.
+        findings: Collects findings.
+        index: The structure with the bounds.
+        page: The page of the bounds; None for the whole chunk.
     """
     (low_raw, low_key), (high_raw, high_key) = low, high
 
@@ -118,7 +120,7 @@ def check_bounds(
         (high_raw, high_key, False, "upper", "0.0"),
     ):
         if _hides_zero(chunk, key, places, wrong_sign=wrong_sign):
-            message = f"{zero} lies outside the {which} bound {text(raw)} by IEEE_754_TOTAL_ORDER"
+            message = f"{zero} is outside the {which} bound {text(raw)} by IEEE_754_TOTAL_ORDER"
             findings.add("bounds-exclude-values", message, index=index, page=page)
     if below:
         found = shown_key(chunk, extremes.lows[places].min())
@@ -131,7 +133,7 @@ def check_bounds(
 
 
 def shown_key(chunk: CheckedChunk, key: Any) -> str:
-    """A key as people read it."""
+    """Format a key."""
     assert chunk.ordering is not None
     return shown(human_value(chunk.leaf, chunk.ordering.encode(key)))
 
@@ -145,25 +147,25 @@ def has_bounds_order(
     is_declared: bool,
     page: int | None = None,
 ) -> bool:
-    """Whether bounds of a leaf mean something; if not, that is noted."""
+    """Return whether bounds of a leaf are defined; if not, add a finding."""
     if chunk.ordering is None:
         name = leaf.logical_name or leaf.type.name
-        message = f"there are bounds, but {name} has no order"
+        message = f"it has bounds, but {name} has no order"
         findings.add("bounds-without-order", message, index=index, page=page)
         return False
     if not is_declared:
-        message = "there are bounds, but the footer has no column order for them (column_orders)"
+        message = "it has bounds, but the footer declares no column order (column_orders)"
         findings.add("no-column-order", message, index=index, page=page)
     return True
 
 
 def _hides_zero(chunk: CheckedChunk, bound: Any, pages: Any, *, wrong_sign: bool) -> bool:
-    """Whether a bound is zero, and under the total order a zero of the other sign is outside it.
+    """Return whether a bound is zero, and excludes a zero of the other sign under the total order.
 
     Args:
         chunk: The chunk.
-        bound: The key of a bound; None where it is not known.
-        pages: The pages that it is about.
+        bound: The key of a bound; None if unknown.
+        pages: The pages of the bound.
         wrong_sign: The sign bit of the zeros that are outside, if the bound has the other one.
     """
     if not chunk.total_order or bound is None or bound != 0 or np.signbit(bound) == wrong_sign:
@@ -176,7 +178,7 @@ def _hides_zero(chunk: CheckedChunk, bound: Any, pages: Any, *, wrong_sign: bool
 
 
 def _count_outside(chunk: CheckedChunk, pages: Any, bound: Any, side: str) -> int:
-    """Values of some pages that lie beyond a bound."""
+    """Count the values of pages that are beyond a bound."""
     count = 0
     for page in pages.tolist():
         keys = chunk.keys(chunk.page_values(page))
@@ -185,4 +187,4 @@ def _count_outside(chunk: CheckedChunk, pages: Any, bound: Any, side: str) -> in
 
 
 def _values(count: int) -> str:
-    return "1 value lies" if count == 1 else f"{count} values lie"
+    return "1 value is" if count == 1 else f"{count} values are"

@@ -1,4 +1,4 @@
-"""One column chunk as its own bytes tell: pages, rows, nulls and values, without any index."""
+"""One column chunk, read without any index: pages, rows, nulls and values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Extremes:
-    """The least and greatest key of each page, NaN aside; arbitrary where a page holds none."""
+    """The minimum and maximum key of each page without NaN; arbitrary if a page has none."""
 
     lows: Keys
     highs: Keys
@@ -38,21 +38,21 @@ class Extremes:
 
 @dataclass(frozen=True)
 class CheckedChunk:
-    """A column chunk that was read.
+    """A column chunk after reading it.
 
     Attributes:
         leaf: Its leaf.
-        meta: What the footer says of it.
+        meta: Its metadata in the footer.
         start: Byte offset of the chunk in the file.
-        num_rows: Rows in the row group.
-        walked: Its pages in the order of the file, the dictionary page included, as far as they were found.
-        is_whole: Whether all of them were found.
+        num_rows: Number of rows in the row group.
+        walked: Its pages in file order, including the dictionary page, up to the first damaged one.
+        is_whole: Whether all pages were found.
         pages: Its data pages.
         levels: Levels of each data page, if they were needed and could be read.
-        rows: Rows of each page; None if they cannot be told.
-        present: Values of each page that are not null; None if they cannot be told.
-        values: Those values, in their order; None if they cannot be decoded.
-        ordering: How the values compare; None if they do not.
+        rows: Number of rows of each page; None if unknown.
+        present: Number of values of each page that are not null; None if unknown.
+        values: The values that are not null; None if they cannot be decoded.
+        ordering: How the values compare; None if they have no order.
         total_order: Whether the footer declares IEEE 754's total order for them.
         data: Its bytes.
         reader: Decodes the leaf's values.
@@ -76,54 +76,54 @@ class CheckedChunk:
 
     @property
     def stop(self) -> int:
-        """Byte offset of its end in the file."""
+        """Byte offset of the end of the chunk in the file."""
         return chunk_range(self.meta)[1]
 
     @cached_property
     def num_values(self) -> Counts:
-        """Values of each page, nulls and empty lists included."""
+        """Number of values of each page, including nulls and empty lists."""
         return np.array([page.num_values for page in self.pages], dtype=np.int64)
 
     @property
     def null_counts(self) -> Counts | None:
-        """Nulls of each page; for a leaf in a list, null and empty lists count as well."""
+        """Number of nulls of each page; for a leaf in a list, including null and empty lists."""
         return None if self.present is None else self.num_values - self.present
 
     @cached_property
     def first_values(self) -> Counts:
-        """Where in `values` each page starts."""
+        """The ordinal in `values` at which each page starts."""
         assert self.present is not None
         return np.cumsum(self.present) - self.present
 
     def page_values(self, page: int) -> pa.ChunkedArray:
-        """The values of one page."""
+        """Return the values of one page."""
         assert self.values is not None
         assert self.present is not None
         return self.values.slice(int(self.first_values[page]), int(self.present[page]))
 
     def keys(self, values: pa.ChunkedArray) -> Keys:
-        """Keys of values of this chunk."""
+        """Return the keys of values of this chunk."""
         assert self.ordering is not None
         parts = [self.ordering.keys(piece) for piece in values.chunks]
         return np.concatenate(parts) if parts else np.empty(0, dtype=self.ordering.dtype)
 
     @cached_property
     def numbers(self) -> npt.NDArray[Any]:
-        """Keys of all values, where keys are numbers of a fixed width."""
+        """The keys of all values, if keys are numbers of fixed width."""
         assert self.values is not None
         return self.keys(self.values)
 
     @cached_property
     def nan_counts(self) -> Counts | None:
-        """NaNs of each page; None for types without NaN, or where values cannot be told."""
+        """Number of NaNs of each page; None for types without NaN, or if unknown."""
         if self.ordering is None or not self.ordering.is_float or self.values is None or self.present is None:
             return None
         return self._sums(np.isnan(self.numbers))
 
     @cached_property
     def value_bytes(self) -> Counts | None:
-        """Bytes of the values of each page; None for types of fixed width, or where they cannot be told."""
-        # a decimal may be stored in more bytes than it needs, and how many is not known any more
+        """Size of the values of each page in bytes; None for types of fixed width, or if unknown."""
+        # a decimal may be stored in more bytes than necessary, which decoding loses
         if self.leaf.type != Type.BYTE_ARRAY or self.leaf.logical_name == "DECIMAL":
             return None
         if self.values is None or self.present is None:
@@ -132,7 +132,7 @@ class CheckedChunk:
 
     @property
     def stored_values(self) -> pa.ChunkedArray:
-        """The values as bytes that the file stores; for types that Arrow converts. There are pages.
+        """The values as stored bytes, for types that Arrow converts; the chunk must have pages.
 
         Raises:
             CorruptFileError: If they cannot be decoded.
@@ -142,7 +142,7 @@ class CheckedChunk:
 
     @cached_property
     def level_histograms(self) -> tuple[Counts, Counts] | None:
-        """How often each repetition and each definition level occurs, a row for each page, if it is known."""
+        """Histograms of repetition and definition levels, with a row for each page; None if unknown."""
         highest = self.leaf.max_repetition_level, self.leaf.max_definition_level
         if self.levels is not None:
             repetition = [page.repetition.histogram for page in self.levels]
@@ -159,7 +159,7 @@ class CheckedChunk:
 
     @cached_property
     def extremes(self) -> Extremes | None:
-        """The extremes of each page; None where values cannot be told, or have no order."""
+        """The extremes of each page; None if values are unknown or have no order."""
         if self.ordering is None or self.values is None or self.present is None:
             return None
         holds = self.present > 0
@@ -169,7 +169,7 @@ class CheckedChunk:
             return Extremes(lows, highs, holds)
         starts = self.first_values[holds]
         if self.ordering.dtype != np.dtype(object):
-            # fmin passes NaN by, and is minimum for integers
+            # fmin ignores NaN, and equals minimum for integers
             lows[holds] = np.fmin.reduceat(self.numbers, starts)
             highs[holds] = np.fmax.reduceat(self.numbers, starts)
             if self.ordering.is_float:
@@ -197,22 +197,22 @@ def read_chunk(
     levels: bool,
     total_order: bool,
 ) -> CheckedChunk:
-    """Read a chunk, noting what its own pages contradict.
+    """Read a chunk, and add findings for contradictions with its pages.
 
     Args:
         data: Its bytes.
-        meta: What the footer says of it.
-        num_rows: Rows in the row group.
+        meta: Its metadata in the footer.
+        num_rows: Number of rows in the row group.
         reader: Decodes the leaf's values.
-        findings: Where to note.
-        levels: Whether histograms of levels are wanted.
+        findings: Collects findings.
+        levels: Whether to compute histograms of levels.
         total_order: Whether the footer declares IEEE 754's total order for the leaf.
     """
     leaf = reader.leaf
     walked, is_whole = _walk(data, meta, findings)
     pages = [page for page in walked if page.is_data]
     counted: list[PageLevels] | None = None
-    # of a leaf that is flat and at most optional, values and nulls tell the same
+    # for a flat leaf with at most one optional level, values and nulls suffice
     if not leaf.is_flat or (levels and leaf.max_definition_level > 1):
         try:
             counted = [count_levels(data, page, meta, leaf) for page in pages]
@@ -220,7 +220,7 @@ def read_chunk(
             findings.add("unchecked", f"repetition and definition levels cannot be read: {error.message}")
     rows = _rows(leaf, pages, counted)
     if rows is not None and rows.sum() != num_rows:
-        findings.add("row-count", f"the pages hold {rows.sum()} rows, the footer says {num_rows}")
+        findings.add("row-count", f"the pages have {rows.sum()} rows, but the row group {num_rows}")
     column: pa.ChunkedArray | None = None
     ordering: Ordering | None = None
     try:
@@ -234,7 +234,7 @@ def read_chunk(
         num_values = np.array([page.num_values for page in pages], dtype=np.int64)
         present = present_counts(num_values, counted, column)
         if present is None or present.sum() != len(column) - column.null_count:
-            findings.add("unchecked", "which values stand in which page cannot be told")
+            findings.add("unchecked", "the values cannot be assigned to pages")
             present = column = None
         else:
             column = column.drop_null() if column.null_count else column
@@ -261,18 +261,20 @@ def read_chunk(
 
 
 def _walk(data: bytes, meta: ColumnMetaData, findings: Findings) -> tuple[list[Page], bool]:
-    """The pages, as far as they can be found, and whether these are all."""
+    """Return the pages up to the first damaged one, and whether these are all."""
     pages: list[Page] = []
     try:
         for page in iter_pages(data, meta.num_values):
-            pages.append(page)  # noqa: PERF402 - those before a damaged one are kept
+            pages.append(page)  # noqa: PERF402 - keeps the pages before a damaged one
     except CorruptFileError as error:
         offset = pages[-1].stop if pages else 0
         findings.add("unreadable-pages", f"at byte {offset} of the chunk: {error.message}")
         return pages, False
     values = sum(page.num_values for page in pages if page.is_data)
     if values != meta.num_values:
-        findings.add("value-count", f"the pages hold {values} values, the footer says {meta.num_values}")
+        findings.add(
+            "value-count", f"the pages have {values} values, but the footer claims {meta.num_values}"
+        )
     return pages, values == meta.num_values
 
 

@@ -1,7 +1,7 @@
-"""Embedded indexes against the data: do they belong to it, are they whole, do they leave out no matching row?
+"""Check embedded indexes against the data: they must belong to it, be undamaged and exclude no matching row.
 
-An index is asked about the values that are there, and read as a scan would read it.  Nothing of how an index
-is built is relied on for that.  Then it is built anew, and has to come out the same.
+An index is queried for values in the data, and read as a scan reads it, independently of how it is built.
+Then it is rebuilt and must be equal.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DIRECTORY = "directory"
 
 
 def find_entries(file: ParquetInput, findings: Findings) -> tuple[Entry, ...]:
-    """The entries of a directory that belongs to this file; what keeps them from being used is noted."""
+    """Return the entries of this file's directory; if it is ignored, add a finding."""
     found = file.found_directory
     if found is None:
         return ()
@@ -41,10 +41,10 @@ def find_entries(file: ParquetInput, findings: Findings) -> tuple[Entry, ...]:
 
 
 class EntryCheck:
-    """The comparison of one embedded index with the data, along a pass over the row groups.
+    """The check of one embedded index against the data, during a pass over the row groups.
 
-    The index is asked about the values and built anew while the pass has their pages in memory.  Only if it
-    does not come out the same are the pages read once more, to find out whether it skips as much.
+    The index is queried and rebuilt while the pass has the pages in memory.  The pages are read again only if
+    the rebuilt index differs, to find out whether the index excludes as much.
 
     Args:
         file: The file.
@@ -62,17 +62,17 @@ class EntryCheck:
             return
         self._findings.checked["embedded_indexes"] += 1
         self._followers.append(Follower(partial(self._ask, self._opened)))
-        if entry.kind_version == self._opened.index.version:  # not of an earlier form
+        if entry.kind_version == self._opened.index.version:  # not written by an earlier version
             self._building = Follower(partial(self._build, self._opened))
             self._followers.append(self._building)
 
     def follow(self, row_group: int) -> None:
-        """Compare what the pass has come to."""
+        """Check the row group that the pass has reached."""
         for follower in self._followers:
             follower.follow(row_group)
 
     def finish(self, findings: Findings) -> None:
-        """Note what was found, after the pass."""
+        """Add the findings, after the pass."""
         for follower in self._followers:
             follower.finish()
         if self._opened is not None:
@@ -80,7 +80,7 @@ class EntryCheck:
         findings.add_all(self._findings)
 
     def leave(self) -> None:
-        """End the comparison, wherever it is."""
+        """Abort the check."""
         for follower in self._followers:
             follower.leave()
 
@@ -88,7 +88,7 @@ class EntryCheck:
         check_columns(self._file, opened, FileColumns(self._file, _no_offset_index, wait_for), self._asked)
 
     def _build(self, opened: OpenedEntry, wait_for: WaitFor) -> bool:
-        # any granules will do, so an OffsetIndex need not be right: the pages would have to be walked first
+        # a wrong OffsetIndex only changes the granules here; without one the pages would have to be walked
         columns = FileColumns(self._file, partial(_offset_index, self._file), wait_for)
         try:
             return bool(call_index(partial(opened.index.build, columns)) == opened.payload)
@@ -107,17 +107,15 @@ class EntryCheck:
         self._findings.add_all(self._asked)
 
     def _compare(self, opened: OpenedEntry, columns: FileColumns) -> None:
-        """Ask an index and what it is when it is built anew, which is something else."""
+        """Query an index and its rebuilt form, which differs."""
         name, num_found = opened.entry.name, len(self._findings.found)
         kept_more = check_columns(self._file, opened, columns, self._findings)
         if kept_more:
-            message = f"it keeps rows that it skips when it is built anew, in answer to {kept_more} questions"
+            message = f"it keeps rows that the rebuilt index excludes, for {kept_more} queries"
             self._findings.add("index-differs", message, index=name)
         elif len(self._findings.found) == num_found:
-            message = (
-                f"its payload of {len(opened.payload)} bytes is not the one that the file's values give, "
-            )
-            self._findings.add("index-not-reproduced", message + "though it skips the same rows", index=name)
+            message = f"its payload of {len(opened.payload)} bytes differs from that of the rebuilt index, "
+            self._findings.add("index-not-reproduced", message + "but both exclude the same rows", index=name)
 
 
 def check_payload(file: ParquetInput, entry: Entry, findings: Findings) -> None:
@@ -149,28 +147,28 @@ class _SampledColumns(FileColumns):
 
 
 def blob_of(file: ParquetInput, entry: Entry) -> ByteRange | None:
-    """Where an index lies; None if it stands in the directory, or cannot be where that says."""
+    """Return the place of an index; None if it is inline, or its place is invalid."""
     if entry.inline is not None or file.directory is None:
         return None
     try:
         return blob_range(file.directory, entry)
-    except IndexPayloadError:  # told when it is opened
+    except IndexPayloadError:  # reported when it is opened
         return None
 
 
 def columns_of(file: ParquetInput, entries: Iterable[Entry]) -> set[int]:
-    """Ordinals of the leaves that indexes are about; all, if one of them is about rows as a whole."""
+    """Return the ordinals of the indexed leaves; all leaves if an index contains whole rows."""
     paths = [entry.columns for entry in entries]
     wanted = {path for columns in paths for path in columns}
     return {leaf.ordinal for leaf in file.footer.leaves if not all(paths) or leaf.path in wanted}
 
 
 def _no_offset_index(_: ChunkKey) -> None:
-    """No OffsetIndex is believed."""
+    """Return no OffsetIndex, so that pages are walked."""
 
 
 def _offset_index(file: ParquetInput, key: ChunkKey) -> bytes | None:
-    """The bytes of a chunk's OffsetIndex, if it does not contradict itself."""
+    """Return the bytes of a chunk's OffsetIndex, if it is consistent."""
     file.load_page_index([key])
     if file.locations(key) is None:
         return None
@@ -189,11 +187,11 @@ def _open(file: ParquetInput, entry: Entry, findings: Findings) -> OpenedEntry |
         payload = embedded.read(entry)
         layout = Layout(file.footer.num_rows, file.footer.row_group_starts, {})
         ways: list[OpenIndex] = [call_index(partial(index.open, payload, layout))]
-    except IndexPayloadError as error:  # for a scan, too, it is then absent
+    except IndexPayloadError as error:  # scans ignore it, too
         findings.add("index-damaged", str(error), index=entry.name)
         return None
     if isinstance(index, ProbedIndex) and entry.inline is None:
-        probed = embedded.open(entry)  # as a scan does it
+        probed = embedded.open(entry)  # like a scan
         if probed is None:
             reasons = [note.reason for note in file.ignored if note.index == entry.name]
             findings.add("index-damaged", "; ".join(reasons), index=entry.name)
@@ -203,7 +201,7 @@ def _open(file: ParquetInput, entry: Entry, findings: Findings) -> OpenedEntry |
 
 
 def _with_rebuilt(opened: OpenedEntry, columns: FileColumns, findings: Findings) -> OpenedEntry:
-    """Build an index anew, and keep what comes out differently."""
+    """Rebuild an index, and keep the rebuilt one if it differs."""
     entry = opened.entry
     try:
         payload = call_index(partial(opened.index.build, columns))
@@ -212,6 +210,6 @@ def _with_rebuilt(opened: OpenedEntry, columns: FileColumns, findings: Findings)
             return opened
         rebuilt = call_index(partial(opened.index.open, payload, columns.layout))
     except (IndexPayloadError, FormatError) as error:
-        findings.add("unchecked", f"it cannot be built anew: {error}", index=entry.name)
+        findings.add("unchecked", f"it cannot be rebuilt: {error}", index=entry.name)
         return opened
     return replace(opened, rebuilt=rebuilt)

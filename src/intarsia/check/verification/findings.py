@@ -1,4 +1,4 @@
-"""What `intarsia.verify` finds, and what each kind of finding means for those who read the file."""
+"""The findings of `intarsia.verify`, and the effect of each on readers of the file."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ Scope = Literal["full", "sample", "quick"]
 
 _LOSES_ROWS = "readers that trust this lose rows"
 _WRONG_PAGES = "readers that skip pages fail, or return wrong rows"
-_ALL_IGNORED = "readers ignore all embedded indexes: answers stay right, nothing is skipped by them"
-_IGNORED = "it is ignored: answers stay right, nothing is skipped by it"
+_ALL_IGNORED = "readers ignore all embedded indexes; results are correct, but more is read"
+_IGNORED = "readers ignore it; results are correct, but more is read"
 
-#: Each rule: how bad it is, and what it does to readers.
+#: The severity of each rule, and its effect on readers.
 RULES: Mapping[str, tuple[Severity, str]] = {
     # pages
-    "unreadable-pages": ("error", "the column cannot be read here"),
-    "unchecked": ("note", "whether the indexes agree with the data is not known here"),
+    "unreadable-pages": ("error", "readers cannot read these values"),
+    "unchecked": ("note", "the indexes here could not be compared with the data"),
     "value-count": ("error", "readers fail, or return too few rows"),
     "row-count": ("error", "readers fail, or return too few or too many rows"),
-    "page-header-count": ("error", "readers that count rows or nulls by page headers are wrong"),
+    "page-header-count": ("error", "readers that count rows or nulls by page headers count wrong"),
     "page-starts-within-row": ("error", "readers that skip pages return rows with values missing or shifted"),
-    "empty-page": ("warning", "readers that expect first rows to ascend reject the OffsetIndex"),
+    "empty-page": ("warning", "readers that require ascending first rows reject the OffsetIndex"),
     "page-checksum": ("error", "the page's bytes are damaged, or readers that check them fail"),
-    # what the footer says of chunks and row groups
+    # metadata of chunks and row groups in the footer
     "encodings-incomplete": ("error", "readers that prune by the dictionary page lose rows, or fail"),
     "encoding-stats-hide-pages": ("error", "readers that prune by the dictionary page lose rows"),
-    "encoding-stats": ("warning", "readers prune by the dictionary page in vain, or not at all"),
-    "chunk-size": ("warning", "readers that plan reads or memory by it take too little or too much"),
-    "row-group-size": ("warning", "readers that split files or plan memory by it do so badly"),
+    "encoding-stats": ("warning", "readers prune by the dictionary page without effect, or not at all"),
+    "chunk-size": ("warning", "readers that plan reads or memory by it use too little or too much"),
+    "row-group-size": ("warning", "readers that split files or plan memory by it do so poorly"),
     "rows-not-sorted": (
         "error",
         "readers that rely on the order lose rows, or return them in the wrong order",
@@ -48,43 +48,43 @@ RULES: Mapping[str, tuple[Severity, str]] = {
     "page-outside-chunk": ("error", "readers that skip pages fail, or read bytes of another column"),
     "pages-overlap": ("error", _WRONG_PAGES),
     "page-size": ("error", _WRONG_PAGES),
-    "page-size-without-header": ("error", "readers that skip pages read pages that are cut short"),
+    "page-size-without-header": ("error", "readers that skip pages read truncated pages"),
     "first-row-index": ("error", "readers that skip pages return wrong rows"),
     # ColumnIndex, and what Statistics share with it
     "column-index-unreadable": ("error", "readers ignore it, or fail"),
     "column-index-page-count": (
         "error",
-        "readers reject the page index, or judge pages by the bounds of others and lose rows",
+        "readers reject the page index, or prune pages by the bounds of other pages and lose rows",
     ),
     "column-index-without-offset-index": ("warning", "readers cannot use it"),
     "no-column-order": (
         "warning",
-        "the bounds have no defined meaning; readers that trust them may lose rows",
+        "the bounds have no defined order; readers that trust them may lose rows",
     ),
-    "bounds-without-order": ("note", "readers have to ignore bounds of this type"),
-    "writer-not-believed": ("note", "scans do not use it, whether or not it is right in this file"),
+    "bounds-without-order": ("note", "readers must ignore bounds of this type"),
+    "writer-not-trusted": ("note", "scans ignore it, even if it is correct in this file"),
     "null-page-with-values": ("error", _LOSES_ROWS),
     "null-page-not-marked": (
         "warning",
-        "readers read the page in vain, or judge by bounds that mean nothing",
+        "readers read the page unnecessarily, or prune by undefined bounds",
     ),
-    "null-count": ("error", "IS NULL may lose rows, and counts answered from it are wrong"),
+    "null-count": ("error", "IS NULL may lose rows, and counts from it are wrong"),
     "null-count-invalid": ("error", "readers reject the index, or lose rows"),
-    "nan-count": ("error", "readers that trust this lose rows with NaN, or count wrongly"),
-    "nan-count-missing": ("warning", "readers have to expect NaN everywhere, and skip less"),
-    "bound-unreadable": ("error", "readers fail, or judge by a wrong value"),
-    "bound-is-nan": ("warning", "readers that compare with it lose rows; they have to ignore it"),
+    "nan-count": ("error", "readers that trust this lose rows with NaN, or count wrong"),
+    "nan-count-missing": ("warning", "readers must expect NaN everywhere, and skip less"),
+    "bound-unreadable": ("error", "readers fail, or prune by a wrong value"),
+    "bound-is-nan": ("warning", "readers that compare with it lose rows; they must ignore it"),
     "bounds-out-of-order": ("error", _LOSES_ROWS),
     "bounds-exclude-values": ("error", _LOSES_ROWS),
     "bounds-contradict-statistics": ("error", "one of the two excludes rows that match"),
-    "bound-not-exact": ("error", "readers that answer MIN or MAX from it are wrong"),
-    "boundary-order": ("error", "readers that search by bisection lose rows"),
+    "bound-not-exact": ("error", "readers that compute MIN or MAX from it return wrong values"),
+    "boundary-order": ("error", "readers that use binary search lose rows"),
     "distinct-count": (
         "warning",
-        "plans made by it are worse, and COUNT(DISTINCT) answered from it is wrong",
+        "plans are worse, and COUNT(DISTINCT) from it is wrong",
     ),
     "level-histogram": ("warning", "estimates from it are wrong"),
-    "unencoded-bytes": ("warning", "readers that plan memory by it take too little or too much"),
+    "unencoded-bytes": ("warning", "readers that plan memory by it use too little or too much"),
     # GeospatialStatistics
     "bounding-box-excludes-values": ("error", _LOSES_ROWS),
     "bounding-box-incomplete": ("warning", "readers ignore it, or fail"),
@@ -106,36 +106,36 @@ RULES: Mapping[str, tuple[Severity, str]] = {
     "index-column": ("warning", _IGNORED),
     "index-loses-rows": ("error", "scans lose rows"),
     "index-claims-rows": ("error", "scans return rows that do not match"),
-    "index-differs": ("warning", "less is skipped than could be"),
+    "index-differs": ("warning", "scans skip less than they could"),
     "index-not-reproduced": (
         "warning",
-        "another version wrote it, or its sums, samples and estimates are not those of the file",
+        "another version wrote it, or its sums, samples or estimates are wrong",
     ),
-    "index-estimate": ("warning", "plans made by it are worse; answers stay right"),
+    "index-estimate": ("warning", "plans are worse; results are correct"),
 }
 
-#: So many pages of one chunk are listed with the same fault; the others are counted.
+#: Maximum number of pages of one chunk listed with the same fault; further ones are counted.
 _LISTED_PAGES = 10
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One contradiction between what a file says and what it holds.
+    """One contradiction between the metadata and the data of a file.
 
     Attributes:
-        severity: ``"error"`` (somebody gets wrong rows, or none), ``"warning"`` or ``"note"``.
-        rule: What kind of finding it is, one of `RULES`.
+        severity: ``"error"`` (some readers return wrong rows or fail), ``"warning"`` or ``"note"``.
+        rule: One of `RULES`.
         file: The file.
         row_group: Ordinal of the row group, or None.
-        column: The column, dotted, or None.
+        column: The dotted path of the column, or None.
         page: Ordinal of the data page in its chunk, or None.
-        index: Which structure is meant: ``"ColumnIndex"``, ``"OffsetIndex"``, ``"Statistics"``,
+        index: The structure: ``"ColumnIndex"``, ``"OffsetIndex"``, ``"Statistics"``,
             ``"SizeStatistics"``, ``"GeospatialStatistics"``, ``"PageHeader"``, ``"BloomFilter"``,
             ``"encodings"``, ``"encoding_stats"``,
             ``"sorting_columns"``, ``"directory"``, ``"distinct_index_offset"``, the name of an embedded
             index; None for the data itself, and for counts and sizes of chunks and row groups.
-        message: What is wrong.
-        consequence: What it does to readers.
+        message: The fault.
+        consequence: Its effect on readers.
     """
 
     severity: Severity
@@ -163,16 +163,16 @@ class Finding:
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """What was checked, and what was found.
+    """The report of `intarsia.verify`.
 
     Attributes:
         path: The file.
-        findings: What was found, in the order of the file.
-        checked: How many of each thing were checked.
-        seconds: How long it took.
+        findings: The findings, in file order.
+        checked: The number of structures checked, by kind.
+        seconds: Time taken.
         scope: ``"full"``, ``"sample"`` (some column chunks) or ``"quick"`` (no data pages).
-        chunks_read: The number of column chunks whose pages were read.
-        chunks_total: The number of column chunks in the file.
+        chunks_read: Number of column chunks whose pages were read.
+        chunks_total: Number of column chunks in the file.
         seed: The seed of a sample; None without a sample.
     """
 
@@ -187,18 +187,18 @@ class VerifyReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing that was found is an error."""
+        """Whether no finding is an error."""
         return all(finding.severity != "error" for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON can hold it."""
+        """Convert to a JSON object."""
         document: dict[str, Any] = to_json(self)
         return {"ok": self.ok, **document}
 
 
 @dataclass
 class Findings:
-    """Gathers findings; `at` gives one that knows its place."""
+    """A collector of findings; `at` returns one for a place."""
 
     file: str
     row_group: int | None = None
@@ -208,11 +208,11 @@ class Findings:
     _left_out: Counter[tuple[int | None, str | None, str | None, str]] = field(default_factory=Counter)
 
     def at(self, row_group: int | None, column: str | None) -> Findings:
-        """The same, for findings of one column chunk."""
+        """Return the collector for one column chunk."""
         return replace(self, row_group=row_group, column=column)
 
     def add(self, rule: str, message: str, *, index: str | None = None, page: int | None = None) -> None:
-        """Note a finding; of many pages of a chunk with the same fault, the first few."""
+        """Add a finding; of many pages of a chunk with the same fault, only the first ones."""
         if page is not None:
             place = (self.row_group, self.column, index, rule)
             self._left_out[place] += 1
@@ -224,12 +224,12 @@ class Findings:
         )
 
     def add_all(self, others: Findings) -> None:
-        """Note what others have noted and checked."""
+        """Add the findings and counts of another collector."""
         self.found.extend(others.found)
         self.checked.update(others.checked)
 
     def add_left_out(self) -> None:
-        """Say how many pages of this chunk have a fault and were not listed."""
+        """Add the number of pages of this chunk whose fault was not listed."""
         for (row_group, column, index, rule), count in list(self._left_out.items()):
             if (row_group, column) == (self.row_group, self.column):
                 del self._left_out[row_group, column, index, rule]

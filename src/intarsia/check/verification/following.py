@@ -1,8 +1,8 @@
-"""Work that reads row group after row group, done along a pass over the file, so that pages are read once.
+"""Run several functions that read row group after row group along one pass, so that pages are read once.
 
-An index is built by code that asks for the rows of a column from the first to the last.  Several of them, and
-who asks them about the rows, take turns with the pass: each goes on until it wants a row group that the pass
-has not come to.  Only one of them runs at any time.
+An index is built by code that reads the rows of a column from first to last.  Several builds and queries take
+turns with the pass: each runs until it needs a row group that the pass has not reached.  Only one of them
+runs at any time.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Generic, TypeVar
 
 _Result = TypeVar("_Result")
 
-#: Called before a row group is read, with its ordinal; returns when the pass has come to it.
+#: Called with the ordinal of a row group before it is read; returns when the pass has reached it.
 WaitFor = Callable[[int], None]
 
 
 class _LeftError(BaseException):
-    """The pass has ended early; not an Exception, since work may belong to anybody and catch those."""
+    """The pass was aborted; a BaseException, because third-party code may catch every Exception."""
 
 
 class Follower(Generic[_Result]):
-    """Work that follows a pass, in a thread that only runs while the pass waits for it.
+    """A function that follows a pass, in a thread that only runs while the pass waits for it.
 
     Args:
-        work: What is to be done; it is given what it has to call before it reads a row group.
+        work: The function; it is passed a callback to call before it reads a row group.
 
     Example:
         >>> def work(wait_for):
@@ -56,7 +56,7 @@ class Follower(Generic[_Result]):
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def follow(self, row_group: int) -> None:
-        """Let the work go on until it wants a later row group, or is done; raises what it raises."""
+        """Run the function until it needs a later row group or ends; raise its error."""
         self._reached = row_group
         if self._is_done:
             return
@@ -69,12 +69,12 @@ class Follower(Generic[_Result]):
             raise self._error
 
     def finish(self) -> _Result:
-        """What the work comes to, once the pass has come to the end."""
+        """Run the function to its end after the pass, and return its result."""
         self.follow(sys.maxsize)
         return self._results[0]
 
     def leave(self) -> None:
-        """End the work, wherever it is; harmless if it is done."""
+        """Abort the function; does nothing if it has ended."""
         self._is_left = True
         if self._thread.ident is not None:
             self._resumed.release()
@@ -87,7 +87,7 @@ class Follower(Generic[_Result]):
             self._results.append(self._work(self._wait_for))
         except _LeftError:
             pass
-        except BaseException as error:  # noqa: BLE001 - raised again where the pass waits
+        except BaseException as error:  # noqa: BLE001 - raised again in the pass
             self._error = error
         self._is_done = True
         self._paused.release()

@@ -1,6 +1,6 @@
-"""Geospatial statistics of a chunk, against its geometries.
+"""Check geospatial statistics of a chunk against its geometries.
 
-Of a GEOGRAPHY, edges may leave the box of their ends, so the check is necessary there, but not sufficient.
+The edges of a GEOGRAPHY may leave the box of their ends, so the check is necessary, but not sufficient.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def check_geospatial_statistics(chunk: CheckedChunk, findings: Findings) -> None
         return
     findings.checked["geospatial_statistics"] += 1
     if chunk.leaf.logical_name not in ("GEOMETRY", "GEOGRAPHY"):
-        message = "there are geospatial statistics, but the column is not GEOMETRY or GEOGRAPHY"
+        message = "it has geospatial statistics, but the column is not GEOMETRY or GEOGRAPHY"
         findings.add("bounds-without-order", message, index=_INDEX)
         return
     box, types = statistics.bbox, statistics.geospatial_types or []
@@ -55,7 +55,7 @@ def check_geospatial_statistics(chunk: CheckedChunk, findings: Findings) -> None
                         example, count = outside.get(axis, (float(wrong[0]), 0))
                         outside[axis] = example, count + len(wrong)
     for axis, (example, count) in outside.items():
-        number = "1 coordinate lies" if count == 1 else f"{count} coordinates lie"
+        number = "1 coordinate is" if count == 1 else f"{count} coordinates are"
         message = f"{number} outside the bounding box on {axis}, such as {example}"
         findings.add("bounding-box-excludes-values", message, index=_INDEX)
     if types and found - set(types):
@@ -88,7 +88,7 @@ def _check_box(box: BoundingBox, findings: Findings) -> None:
 def _is_outside(
     box: BoundingBox, axis: str, numbers: npt.NDArray[np.float64], rounding: float
 ) -> npt.NDArray[np.bool_]:
-    """Mark the coordinates outside the box; NaN, and an axis without limits, are not."""
+    """Mark the coordinates outside the box, except NaN and those on an axis without limits."""
     low, high = _limits(box, axis)
     if low is None or high is None or np.isnan(low) or np.isnan(high):
         return np.zeros(len(numbers), dtype=bool)

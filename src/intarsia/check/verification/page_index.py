@@ -1,4 +1,4 @@
-"""OffsetIndex and ColumnIndex of a chunk against its pages and values."""
+"""Check OffsetIndex and ColumnIndex of a chunk against its pages and values."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _OFFSET_INDEX = "OffsetIndex"
 def read_structure(
     file: ParquetInput, cls: Any, place: tuple[int | None, int | None], findings: Findings
 ) -> Any:
-    """A ColumnIndex or OffsetIndex where the footer says that it lies; None if there is none.
+    """Read a ColumnIndex or OffsetIndex; None if there is none, or if it cannot be read.
 
     Args:
         file: The file.
-        cls: Which of the two.
-        place: Offset and length by the footer.
-        findings: Where it is noted that it cannot be read.
+        cls: The class of the structure.
+        place: Offset and length in the footer.
+        findings: Collects findings.
     """
     offset, length = place
     if offset is None or not length:
@@ -46,7 +46,7 @@ def read_structure(
     name = cls.__name__
     rule = "column-index-unreadable" if cls is ColumnIndex else "offset-index-unreadable"
     if not file.footer.holds(offset, offset + length):
-        findings.add(rule, f"bytes {offset} to {offset + length} lie outside the file's body", index=name)
+        findings.add(rule, f"bytes {offset} to {offset + length} are outside the file's body", index=name)
         return None
     try:
         found, _ = thrift.parse(cls, file.source.read(offset, offset + length))
@@ -59,7 +59,7 @@ def read_structure(
 def read_page_index(
     file: ParquetInput, chunk: ColumnChunk, findings: Findings
 ) -> tuple[OffsetIndex | None, ColumnIndex | None]:
-    """The page index of a chunk, unchecked."""
+    """Read the page index of a chunk, without checking it."""
     offsets = read_structure(
         file, OffsetIndex, (chunk.offset_index_offset, chunk.offset_index_length), findings
     )
@@ -75,16 +75,16 @@ def check_offset_index(chunk: CheckedChunk, index: OffsetIndex, findings: Findin
     if chunk.levels is not None:
         for ordinal, levels in enumerate(chunk.levels):
             if not levels.starts_row:
-                message = "the page starts within a row, though an OffsetIndex exists"
+                message = "the page starts in the middle of a row, which an OffsetIndex does not allow"
                 findings.add("page-starts-within-row", message, index=_OFFSET_INDEX, page=ordinal)
     elif not chunk.leaf.is_flat:
-        findings.add("unchecked", "first rows of pages could not be counted", index=_OFFSET_INDEX)
+        findings.add("unchecked", "the first rows of pages are unknown", index=_OFFSET_INDEX)
     locations = index.page_locations
     if len(locations) != len(chunk.pages):
-        message = f"it lists {len(locations)} data pages, there are {len(chunk.pages)}"
+        message = f"it lists {len(locations)} data pages, but there are {len(chunk.pages)}"
         findings.add("page-count", message, index=_OFFSET_INDEX)
     first_rows = None if chunk.rows is None else (np.cumsum(chunk.rows) - chunk.rows).tolist()
-    stop_before = chunk.start  # of the page before, by the pages themselves
+    stop_before = chunk.start  # the actual end of the previous page
     for ordinal, (location, page) in enumerate(zip(locations, chunk.pages, strict=False)):
         offset, size, header_bytes = (
             chunk.start + page.start,
@@ -93,26 +93,26 @@ def check_offset_index(chunk: CheckedChunk, index: OffsetIndex, findings: Findin
         )
         claimed = location.compressed_page_size
         if not chunk.start <= location.offset < chunk.stop:
-            message = f"it puts the page at byte {location.offset}, outside the chunk, "
+            message = f"the page offset is {location.offset}, outside the chunk, "
             message += f"which is at bytes {chunk.start} to {chunk.stop}"
             findings.add("page-outside-chunk", message, index=_OFFSET_INDEX, page=ordinal)
         elif location.offset < stop_before:
-            message = f"it puts the page at byte {location.offset}, before the end of the last one "
-            message += f"at {stop_before}; the page is at {offset}"
+            message = f"the page offset is {location.offset}, before the end of the previous page "
+            message += f"at {stop_before}; the actual offset is {offset}"
             findings.add("pages-overlap", message, index=_OFFSET_INDEX, page=ordinal)
         elif location.offset != offset:
-            message = f"it puts the page at byte {location.offset}, it is at {offset}"
+            message = f"the page offset is {location.offset}, but the actual offset is {offset}"
             findings.add("page-offset", message, index=_OFFSET_INDEX, page=ordinal)
         if claimed == size - header_bytes:
-            message = f"its size of {claimed} bytes leaves out the page's header of {header_bytes}"
+            message = f"the page size of {claimed} bytes omits the header of {header_bytes}"
             findings.add("page-size-without-header", message, index=_OFFSET_INDEX, page=ordinal)
         elif claimed != size:
-            message = f"it gives the page {claimed} bytes, it has {size}"
+            message = f"the page size is {claimed} bytes, but the actual size is {size}"
             findings.add("page-size", message, index=_OFFSET_INDEX, page=ordinal)
         stop_before = offset + size
         if first_rows is not None and location.first_row_index != first_rows[ordinal]:
             message = (
-                f"it lets the page start at row {location.first_row_index}, it does at {first_rows[ordinal]}"
+                f"the first row is {location.first_row_index}, but the actual one is {first_rows[ordinal]}"
             )
             findings.add("first-row-index", message, index=_OFFSET_INDEX, page=ordinal)
     if chunk.rows is not None:
@@ -126,7 +126,7 @@ def check_column_index(
     """Compare a ColumnIndex with the values of the pages."""
     findings.checked["column_indexes"] += 1
     if not has_offset_index:
-        message = "there is no OffsetIndex beside it, so nobody knows where the pages are"
+        message = "there is no OffsetIndex, so the locations of the pages are unknown"
         findings.add("column-index-without-offset-index", message, index=_COLUMN_INDEX)
     if not _has_shape(chunk, index, findings):
         return
@@ -152,15 +152,15 @@ def _has_shape(chunk: CheckedChunk, index: ColumnIndex, findings: Findings) -> b
     for name in ("min_values", "max_values", "null_counts", "nan_counts"):
         values = getattr(index, name)
         if values is not None and len(values) != num_pages:
-            message = f"{name} has {len(values)} entries, null_pages {num_pages}"
+            message = f"{name} has {len(values)} entries, but null_pages {num_pages}"
             findings.add("column-index-unreadable", message, index=_COLUMN_INDEX)
             return False
     if num_pages != len(chunk.pages):
-        message = f"it is about {num_pages} data pages, there are {len(chunk.pages)}"
+        message = f"it describes {num_pages} data pages, but there are {len(chunk.pages)}"
         findings.add("column-index-page-count", message, index=_COLUMN_INDEX)
         return False
     if index.boundary_order not in tuple(BoundaryOrder):
-        message = f"there is no boundary order {index.boundary_order}"
+        message = f"the boundary order {index.boundary_order} is invalid"
         findings.add("column-index-unreadable", message, index=_COLUMN_INDEX)
         return False
     return True
@@ -171,27 +171,27 @@ def _check_null_pages(chunk: CheckedChunk, index: ColumnIndex, findings: Finding
         return
     null_pages = np.array(index.null_pages, dtype=bool)
     for page in np.flatnonzero(null_pages & (chunk.present > 0)).tolist():
-        message = f"it says that the page holds only nulls, but {chunk.present[page]} values are there"
+        message = f"the page is marked as a null page, but has {chunk.present[page]} values"
         findings.add("null-page-with-values", message, index=_COLUMN_INDEX, page=page)
     for page in np.flatnonzero(~null_pages & (chunk.present == 0)).tolist():
-        message = "the page holds only nulls, and it does not say so"
+        message = "the page has only nulls, but is not marked as a null page"
         findings.add("null-page-not-marked", message, index=_COLUMN_INDEX, page=page)
 
 
 def _check_counts(
     rule: str, claimed: Sequence[int] | None, actual: npt.NDArray[np.int64] | None, findings: Findings
 ) -> None:
-    """Null counts or NaN counts."""
+    """Compare null counts or NaN counts."""
     if claimed is None:
         return
     what = "nulls" if rule == "null-count" else "NaNs"
-    told = np.array(claimed, dtype=np.int64)
-    for page in np.flatnonzero(told < 0).tolist():
-        findings.add("null-count-invalid", f"it counts {told[page]} {what}", index=_COLUMN_INDEX, page=page)
+    counts = np.array(claimed, dtype=np.int64)
+    for page in np.flatnonzero(counts < 0).tolist():
+        findings.add("null-count-invalid", f"it counts {counts[page]} {what}", index=_COLUMN_INDEX, page=page)
     if actual is None:
         return
-    for page in np.flatnonzero((told >= 0) & (told != actual)).tolist():
-        message = f"it counts {told[page]} {what}, there are {actual[page]}"
+    for page in np.flatnonzero((counts >= 0) & (counts != actual)).tolist():
+        message = f"it counts {counts[page]} {what}, but there are {actual[page]}"
         findings.add(rule, message, index=_COLUMN_INDEX, page=page)
 
 
@@ -199,19 +199,17 @@ def _check_histograms(chunk: CheckedChunk, index: ColumnIndex, findings: Finding
     if chunk.level_histograms is None:
         return
     names = "repetition", "definition"
-    told = index.repetition_level_histograms, index.definition_level_histograms
-    for name, claimed, actual in zip(names, told, chunk.level_histograms, strict=True):
+    histograms = index.repetition_level_histograms, index.definition_level_histograms
+    for name, claimed, actual in zip(names, histograms, chunk.level_histograms, strict=True):
         if not claimed:
             continue
         if len(claimed) != actual.size:
-            message = (
-                f"the {name} level histograms have {len(claimed)} entries, there should be {actual.size}"
-            )
+            message = f"the {name} level histograms have {len(claimed)} entries instead of {actual.size}"
             findings.add("level-histogram", message, index=_COLUMN_INDEX)
             continue
         by_page = np.array(claimed, dtype=np.int64).reshape(actual.shape)
         for page in np.flatnonzero((by_page != actual).any(axis=1)).tolist():
-            message = f"the histogram of {name} levels is not that of the page"
+            message = f"the histogram of {name} levels is wrong"
             findings.add("level-histogram", message, index=_COLUMN_INDEX, page=page)
 
 
@@ -221,7 +219,7 @@ def _check_page_bounds(chunk: CheckedChunk, index: ColumnIndex, findings: Findin
     for page, (is_null, low, high) in enumerate(
         zip(index.null_pages, index.min_values, index.max_values, strict=True)
     ):
-        # bounds of a page without values mean nothing, and are not looked at by anyone careful
+        # bounds of a page without values are undefined, and readers ignore them
         if is_null or (chunk.present is not None and not chunk.present[page]):
             continue
         keys = [
@@ -237,5 +235,5 @@ def _check_page_bounds(chunk: CheckedChunk, index: ColumnIndex, findings: Findin
     for name, keys in (("lower", lows), ("upper", highs)):
         breaks = (b < a if order == BoundaryOrder.ASCENDING else b > a for a, b in pairwise(keys))
         if any(breaks):
-            message = f"it says {shown(order.name.lower())}, but the {name} bounds of its pages are not"
+            message = f"the order is {shown(order.name.lower())}, but the {name} bounds of its pages are not"
             findings.add("boundary-order", message, index=_COLUMN_INDEX)

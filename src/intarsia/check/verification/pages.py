@@ -1,4 +1,4 @@
-"""Page headers, and what the footer says of pages, against the pages themselves."""
+"""Check page headers, and the footer's metadata of pages, against the pages."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _PAGE_HEADER = "PageHeader"
 
 
 def check_checksums(data: bytes, chunk: CheckedChunk, findings: Findings) -> None:
-    """Compare the CRC-32 of each page that has one with its bytes as they are stored, header aside.
+    """Compare the CRC-32 in page headers with the stored bytes after the header.
 
     Args:
         data: The bytes of the chunk.
-        chunk: Whose pages these are.
-        findings: Where to note.
+        chunk: The chunk.
+        findings: Collects findings.
     """
     ordinal = 0
     for page in chunk.walked:
@@ -28,43 +28,45 @@ def check_checksums(data: bytes, chunk: CheckedChunk, findings: Findings) -> Non
             continue
         findings.checked["page_checksums"] += 1
         actual = zlib.crc32(memoryview(data)[page.body_start : page.stop])
-        claimed = page.header.crc & 0xFFFFFFFF  # Thrift has signed numbers only
+        claimed = page.header.crc & 0xFFFFFFFF  # Thrift integers are signed
         if claimed != actual:
             what = "the page's" if page.is_data else "the dictionary page's"
-            message = f"{what} checksum is {claimed:#010x}, that of its bytes {actual:#010x}"
+            message = f"{what} checksum is {claimed:#010x}, but that of its bytes is {actual:#010x}"
             findings.add("page-checksum", message, index=_PAGE_HEADER, page=place)
 
 
 def check_counts(chunk: CheckedChunk, findings: Findings) -> None:
-    """Headers of version 2, which count rows and nulls."""
+    """Check the row and null counts in headers of version 2."""
     for ordinal, page in enumerate(chunk.pages):
         header = page.header.data_page_header_v2
         if header is None:
             continue
         if chunk.rows is not None and header.num_rows != chunk.rows[ordinal]:
-            message = f"the page header says {header.num_rows} rows, there are {chunk.rows[ordinal]}"
+            message = f"the page header claims {header.num_rows} rows, but there are {chunk.rows[ordinal]}"
             findings.add("page-header-count", message, page=ordinal)
-        # what counts as a null in a list differs from writer to writer
+        # writers differ in what they count as a null in a list
         if chunk.leaf.is_flat and chunk.null_counts is not None:
             nulls = chunk.null_counts[ordinal]
             if header.num_nulls != nulls:
-                message = f"the page header says {header.num_nulls} nulls, there are {nulls}"
+                message = f"the page header claims {header.num_nulls} nulls, but there are {nulls}"
                 findings.add("page-header-count", message, page=ordinal)
         if chunk.levels is not None and not chunk.levels[ordinal].starts_row:
-            findings.add("page-starts-within-row", "a version 2 page starts within a row", page=ordinal)
+            findings.add(
+                "page-starts-within-row", "a version 2 page starts in the middle of a row", page=ordinal
+            )
 
 
 def check_encodings(chunk: CheckedChunk, findings: Findings) -> None:
     """Compare the encodings that the footer lists with those of the data pages.
 
-    Readers prune by the dictionary page where the footer says that every data page takes its values from it.
+    Readers prune by the dictionary page if the footer declares that every data page uses it.
     """
     if not chunk.is_whole or not chunk.pages:
         return
     found = Counter(_unified(page.encoding) for page in chunk.pages)
     lacking = set(found) - {_unified(encoding) for encoding in chunk.meta.encodings}
     if lacking:
-        message = f"encodings leaves out {_names(lacking)}, which pages have"
+        message = f"encodings omits {_names(lacking)}, which pages use"
         findings.add("encodings-incomplete", message, index="encodings")
     stats = chunk.meta.encoding_stats
     if not stats:
@@ -76,15 +78,15 @@ def check_encodings(chunk: CheckedChunk, findings: Findings) -> None:
     hidden = set(found) - {Encoding.RLE_DICTIONARY}
     if set(claimed) == {Encoding.RLE_DICTIONARY} and hidden:
         ordinal = next(place for place, page in enumerate(chunk.pages) if not page.uses_dictionary)
-        message = f"it says that all pages are dictionary-encoded, but here is one in {_names(hidden)}"
+        message = f"it declares all pages dictionary-encoded, but one uses {_names(hidden)}"
         findings.add("encoding-stats-hide-pages", message, index="encoding_stats", page=ordinal)
     elif claimed != found:
-        message = f"it counts data pages as {_counts(claimed)}, they are {_counts(found)}"
+        message = f"it counts the data pages {_counts(claimed)}, but they are {_counts(found)}"
         findings.add("encoding-stats", message, index="encoding_stats")
 
 
 def _unified(encoding: int) -> int:
-    """PLAIN_DICTIONARY is an older name of RLE_DICTIONARY."""
+    """Map PLAIN_DICTIONARY to RLE_DICTIONARY, its newer name."""
     return Encoding.RLE_DICTIONARY if encoding in DICTIONARY_ENCODINGS else encoding
 
 

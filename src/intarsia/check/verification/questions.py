@@ -1,4 +1,4 @@
-"""What embedded indexes are asked about values that are there."""
+"""Predicates to query embedded indexes with, made from values in the data."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from intarsia.predicate.bound import (
 )
 from intarsia.predicate.nodes import escaped
 
-#: So many of a row group's distinct values are asked for, spread over all of them.
+#: Number of queried distinct values of a row group, spread over all of them.
 SAMPLED_VALUES = 100
 
 
 def questions(
     path: Path, data_type: pa.DataType, values: pa.Array, most_values: int = SAMPLED_VALUES
 ) -> Iterator[Condition]:
-    """Predicates about values that are there, each of which matches some rows or none.
+    """Yield predicates on values in the data.
 
     Args:
         path: The column.
-        data_type: The type that it is compared as.
+        data_type: The type in which its values are compared.
         values: Values of some rows, which may be dictionary-encoded.
-        most_values: So many of the distinct values are asked for.
+        most_values: Maximum number of distinct values.
 
     Yields:
-        Equality for each sampled value; and for some, each other way to ask.
+        Equality for each sampled value, and every other kind of condition for some of them.
     """
     yield BoundNull(path, data_type)
     yield BoundNull(path, data_type, negated=True)
@@ -66,13 +66,13 @@ def questions(
 
 
 def _text_questions(path: Path, data_type: pa.DataType, texts: list[str]) -> Iterator[Condition]:
-    """Patterns that are more than prefixes; each text meets those that are made of it."""
+    """Yield patterns other than prefixes; each string matches the patterns made from it."""
     schema = pa.schema([pa.field("c", data_type)])
     for text in texts:
         for pattern in _patterns(text):
             try:
                 leaf = bind(pattern, schema)
-            except PredicateError:  # a text that no pattern may have
+            except PredicateError:  # a string that patterns cannot contain
                 continue
             if isinstance(leaf, CONDITION_TYPES):
                 yield replace(leaf, path=path)
@@ -93,7 +93,7 @@ def _patterns(text: str) -> Iterator[Predicate]:
 
 
 def _some_texts(sample: list[pa.Scalar]) -> list[str]:
-    """The first, the middle and the last text, and the longest, of which most pieces can be cut."""
+    """Return the first, middle, last and longest string."""
     texts = [text for value in sample if (text := value.as_py())]
     if not texts:
         return []
@@ -101,7 +101,7 @@ def _some_texts(sample: list[pa.Scalar]) -> list[str]:
 
 
 def _sample(values: pa.Array, data_type: pa.DataType, most_values: int) -> list[pa.Scalar]:
-    """Distinct values in ascending order, all or some spread over them; no null, NaN or minus zero."""
+    """Return distinct values in ascending order, evenly sampled, without null, NaN and minus zero."""
     distinct = values.dictionary if pa.types.is_dictionary(values.type) else values
     distinct = pc.unique(distinct.cast(sortable_type(distinct.type))).drop_null()
     if pa.types.is_floating(data_type):

@@ -1,4 +1,4 @@
-"""Sizes and level histograms that the footer and the OffsetIndex give, against the pages and values."""
+"""Check sizes and level histograms in the footer and the OffsetIndex against the pages and values."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ def check_size_statistics(chunk: CheckedChunk, findings: Findings) -> None:
     findings.checked["size_statistics"] += 1
     claimed = sizes.unencoded_byte_array_data_bytes
     if claimed is not None and chunk.value_bytes is not None and claimed != chunk.value_bytes.sum():
-        message = f"it says that the values take {claimed} bytes, they take {chunk.value_bytes.sum()}"
+        message = f"the size of the values is {claimed} bytes, but they have {chunk.value_bytes.sum()}"
         findings.add("unencoded-bytes", message, index=_SIZE_STATISTICS)
     if chunk.level_histograms is None:
         return
     names = "repetition", "definition"
-    told = sizes.repetition_level_histogram, sizes.definition_level_histogram
-    for name, histogram, pages in zip(names, told, chunk.level_histograms, strict=True):
+    histograms = sizes.repetition_level_histogram, sizes.definition_level_histogram
+    for name, histogram, pages in zip(names, histograms, chunk.level_histograms, strict=True):
         actual = pages.sum(axis=0).tolist()
         if histogram and histogram != actual:
-            message = f"the histogram of {name} levels is {histogram[:8]}, it should be {actual[:8]}"
+            message = f"the histogram of {name} levels is {histogram[:8]}, but should be {actual[:8]}"
             findings.add("level-histogram", message, index=_SIZE_STATISTICS)
 
 
 def check_value_bytes(chunk: CheckedChunk, index: OffsetIndex, findings: Findings) -> None:
-    """Compare the bytes of values that an OffsetIndex gives for each page."""
+    """Compare the sizes of values in an OffsetIndex with each page."""
     claimed = index.unencoded_byte_array_data_bytes
     if not claimed or chunk.value_bytes is None:
         return
     if len(claimed) != len(chunk.pages):
-        message = f"it gives the bytes of the values of {len(claimed)} pages, there are {len(chunk.pages)}"
+        message = f"it has the sizes of the values of {len(claimed)} pages, but there are {len(chunk.pages)}"
         findings.add("unencoded-bytes", message, index="OffsetIndex")
         return
-    for page, (told, actual) in enumerate(zip(claimed, chunk.value_bytes.tolist(), strict=True)):
-        if told != actual:
-            message = f"it says that the values of the page take {told} bytes, they take {actual}"
+    for page, (stated, actual) in enumerate(zip(claimed, chunk.value_bytes.tolist(), strict=True)):
+        if stated != actual:
+            message = f"the size of the page's values is {stated} bytes, but they have {actual}"
             findings.add("unencoded-bytes", message, index="OffsetIndex", page=page)
 
 
@@ -58,7 +58,7 @@ def check_chunk_size(chunk: CheckedChunk, findings: Findings) -> None:
         ("total_uncompressed_size", chunk.meta.total_uncompressed_size, headers + plain),
     ):
         if claimed != actual:
-            message = f"{name} is {claimed}, the pages and their headers take {actual} bytes"
+            message = f"{name} is {claimed}, but the pages with their headers have {actual} bytes"
             findings.add("chunk-size", message)
 
 
@@ -75,5 +75,5 @@ def check_row_group_size(footer: Footer, row_group: int, findings: Findings) -> 
         ("total_compressed_size", group.total_compressed_size, compressed),
     ):
         if claimed is not None and claimed != actual:
-            message = f"{name} is {claimed}, that of its chunks {actual} bytes"
+            message = f"{name} is {claimed}, but its chunks have {actual} bytes"
             findings.add("row-group-size", message)

@@ -1,4 +1,4 @@
-"""The order that a row group claims for its rows (``sorting_columns``), against the rows."""
+"""Check the declared order of a row group (``sorting_columns``) against its rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Steps = npt.NDArray[np.int8]
 
 
 def sorting_columns(file: ParquetInput, row_group: int) -> set[int]:
-    """Ordinals of the leaves by which a row group claims to be sorted."""
+    """Return the ordinals of the leaves by which a row group is declared to be sorted."""
     claims = file.footer.metadata.row_groups[row_group].sorting_columns or ()
     return {claim.column_idx for claim in claims}
 
@@ -36,16 +36,16 @@ def check_sorting(
         file: The file.
         row_group: Ordinal of the row group.
         readers: Decode the leaves of the file.
-        findings: Where to note.
+        findings: Collects findings.
     """
     group = file.footer.metadata.row_groups[row_group]
     if not group.sorting_columns or group.num_rows < 2:
         return
     findings.checked["sorting_orders"] += 1
-    tied: npt.NDArray[np.bool_] | None = None  # with the next row, by the columns so far
+    tied: npt.NDArray[np.bool_] | None = None  # rows equal to the next one in the columns so far
     for claim in group.sorting_columns:
         if not 0 <= claim.column_idx < len(readers):
-            message = f"the rows are said to be sorted by column {claim.column_idx}, there are {len(readers)}"
+            message = f"sorting column {claim.column_idx} does not exist; there are {len(readers)} columns"
             findings.at(row_group, None).add("sorting-column", message, index=_SORTING_COLUMNS)
             return
         reader = readers[claim.column_idx]
@@ -55,7 +55,7 @@ def check_sorting(
             return
         try:
             found = steps(values, descending=claim.descending, nulls_first=claim.nulls_first)
-        except pa.ArrowException as error:  # text that is no UTF-8
+        except pa.ArrowException as error:  # invalid UTF-8
             place.add("unchecked", f"its values cannot be compared: {error}", index=_SORTING_COLUMNS)
             return
         tied = np.ones(len(found), dtype=bool) if tied is None else tied
@@ -63,8 +63,8 @@ def check_sorting(
         if len(breaks):
             order = f"{'descending' if claim.descending else 'ascending'}, "
             order += f"nulls {'first' if claim.nulls_first else 'last'}"
-            message = f"the rows are said to be sorted ({order}), but row {breaks[0] + 1} of the row group "
-            message += f"has to come before row {breaks[0]}"
+            message = f"the rows are declared sorted ({order}), but row {breaks[0] + 1} of the row group "
+            message += f"precedes row {breaks[0]} in this order"
             message += f", and {len(breaks) - 1} more are out of order" if len(breaks) > 1 else ""
             place.add("rows-not-sorted", message, index=_SORTING_COLUMNS)
             return
@@ -72,9 +72,9 @@ def check_sorting(
 
 
 def steps(values: pa.Array, *, descending: bool, nulls_first: bool) -> Steps:
-    """From each row to the next: 1 if they are in order, 0 if they are equal, -1 if they are not in order.
+    """Compare each row with the next: 1 if they are in order, 0 if they are equal, -1 if not in order.
 
-    NaN, and zeros of two signs, are in order with everything: writers place them differently.
+    NaN and zeros of different signs are in order with everything, because writers place them differently.
 
     Example:
         >>> steps(pa.array([None, 1, 1, 3, 2]), descending=False, nulls_first=True).tolist()
@@ -101,18 +101,20 @@ def _mask(found: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _values(file: ParquetInput, row_group: int, reader: LeafReader, findings: Findings) -> pa.Array | None:
-    """The values of a sorting column, a row each; None if they have no order, which is then noted."""
+    """Return the values of a sorting column, one per row; None, with a finding, if they have no order."""
     try:
         meta = file.footer.chunk_metadata(row_group, reader.leaf)
         if not reader.leaf.is_flat or reader.ordering is None:
-            findings.add("unchecked", "rows cannot be sorted by such a column", index=_SORTING_COLUMNS)
+            findings.add(
+                "unchecked", "rows cannot be sorted by a column of this type", index=_SORTING_COLUMNS
+            )
             return None
         data = file.source.read(*chunk_range(meta))
         num_rows = file.footer.metadata.row_groups[row_group].num_rows
         if not any(page.is_data for page in walk_pages(data, meta.num_values)):
             return None
         column = reader.read(data, meta, num_rows, as_dictionary=False)
-    except FormatError:  # said where the chunk itself is checked
+    except FormatError:  # reported with the chunk
         return None
     if len(column) != num_rows:
         return None

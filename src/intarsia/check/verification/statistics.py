@@ -1,4 +1,4 @@
-"""Statistics of a chunk, and of a page in its header, against the values."""
+"""Check statistics of chunks, and of pages in their headers, against the values."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from intarsia.format.structs import Statistics, Type
 
 @dataclass(frozen=True)
 class _Place:
-    """Which statistics are meant, and the values that they are about.
+    """The place of statistics, with their values.
 
     Attributes:
         chunk: The chunk.
-        findings: Where to note.
+        findings: Collects findings.
         index: ``"Statistics"``, or ``"PageHeader"``.
         page: The page; None for the whole chunk.
     """
@@ -81,7 +81,7 @@ def _check(file: ParquetInput, statistics: Statistics, place: _Place) -> None:
     _check_count("nan-count", "NaNs", statistics.nan_count, place.sum(chunk.nan_counts), place)
     _check_distinct_count(statistics.distinct_count, place)
     pairs = [(statistics.min_value, statistics.max_value, True)]
-    # the deprecated bounds compare as signed numbers: of other types nobody may use them
+    # deprecated bounds compare as signed numbers, so they are undefined for other types
     if _compares_as_signed(chunk.leaf):
         pairs.append((statistics.min, statistics.max, False))
     for low, high, is_current in pairs:
@@ -102,11 +102,11 @@ def _check(file: ParquetInput, statistics: Statistics, place: _Place) -> None:
             if is_current:
                 _check_exactness(statistics, place)
         if (statistics.min, statistics.max) == (low, high):
-            break  # both pairs are the same: once is enough
+            break  # both pairs are equal
 
 
 def _compares_as_signed(leaf: Leaf) -> bool:
-    """Whether values compare as signed numbers, and so as the deprecated bounds do."""
+    """Return whether values compare as signed numbers, like deprecated bounds."""
     if leaf.type not in (Type.INT32, Type.INT64, Type.FLOAT, Type.DOUBLE):
         return False
     integer = leaf.logical.INTEGER if leaf.logical is not None else None
@@ -119,27 +119,27 @@ def _check_count(rule: str, what: str, claimed: int | None, actual: int | None, 
     if claimed < 0:
         place.add("null-count-invalid", f"they count {claimed} {what}")
     elif actual is not None and claimed != actual:
-        place.add(rule, f"they count {claimed} {what}, there are {actual}")
+        place.add(rule, f"they count {claimed} {what}, but there are {actual}")
 
 
 def _check_distinct_count(claimed: int | None, place: _Place) -> None:
     if claimed is None or place.values is None or place.chunk.ordering is None:
         return
     values = place.values
-    if place.chunk.ordering.is_float:  # nobody says whether NaN, and zeros of two signs, count once
+    if place.chunk.ordering.is_float:  # it is undefined whether NaNs, and both zeros, count once
         numbers = place.chunk.keys(values)
         fewest = len(np.unique(numbers[~np.isnan(numbers)]))
         most = len(np.unique(numbers.view(np.int64)))
     else:
         fewest = most = len(pc.unique(values))
     if not fewest <= claimed <= most:
-        place.add("distinct-count", f"they count {claimed} distinct values, there are {most}")
+        place.add("distinct-count", f"they count {claimed} distinct values, but there are {most}")
 
 
 def _check_pair(low: bytes | None, high: bytes | None, place: _Place) -> None:
     present = place.sum(place.chunk.present)
     if present == 0:
-        return  # bounds of nothing
+        return  # there are no values
     keys = [
         None
         if raw is None
@@ -151,7 +151,7 @@ def _check_pair(low: bytes | None, high: bytes | None, place: _Place) -> None:
 
 
 def _check_exactness(statistics: Statistics, place: _Place) -> None:
-    """A bound that is said to be a value has to be one."""
+    """Check that bounds declared exact are values."""
     chunk, extremes = place.chunk, place.chunk.extremes
     if extremes is None:
         return
@@ -168,7 +168,7 @@ def _check_exactness(statistics: Statistics, place: _Place) -> None:
             continue
         encoded = chunk.ordering.encode(actual)
         bound = human_value(chunk.leaf, raw)
-        # compared as values: zeros of both signs are one, and so are decimals with leading zero bytes
+        # compare as values, because both zeros are equal, and so are decimals with leading zero bytes
         if raw != encoded and bound != human_value(chunk.leaf, encoded):
-            message = f"the {which} bound {shown(bound)} is said to be exact, "
+            message = f"the {which} bound {shown(bound)} is declared exact, "
             place.add("bound-not-exact", message + f"but {shown_key(chunk, actual)} is")
