@@ -202,7 +202,7 @@ class IndexReport:
         lines = [
             f"indexed {self.files_indexed} of {self.files_total} files in {self.seconds:.1f} s"
             + (f" ({', '.join(rest)})" if rest else "")
-            + (f"; {_count(self.files_other, 'other file')} left alone" if self.files_other else "")
+            + (f"; {_count(self.files_other, 'other file')} ignored" if self.files_other else "")
         ]
         if self.bytes_added:
             share = f" ({self.bytes_added / self.bytes_before:.1%})" if self.bytes_before else ""

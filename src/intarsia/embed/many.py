@@ -30,15 +30,15 @@ def attach(
 ) -> AttachReport | IndexReport:
     """Add indexes to a Parquet file, or to each file of a lake.
 
-    The original bytes of a file stay as they are, at its start; `detach` restores them. Each file is replaced
-    atomically and keeps its modification time, since its rows do not change. Attaching an index that is
-    already there changes nothing; an index of the same kind, columns and granularity replaces the old one.
-    A run over many files can be interrupted and started again.
+    The original bytes remain unchanged at the start of the file, and `detach` restores them. Each file is
+    replaced atomically and keeps its modification time, because its rows do not change. An index that is
+    already attached is kept. An index of the same kind, columns and granularity but with other parameters
+    replaces the old one. A run over many files can be interrupted and started again.
 
     Args:
         path: A local file, or the URL of an object in a store that supports conditional puts; or a folder, a
-            glob or a list of these. Of a folder, the files are taken that `intarsia.open` takes.
-        indexes: What to add; a single index needs no list.
+            glob or a list of these. In a folder, it selects the same files as `intarsia.open`.
+        indexes: One index or several.
         progress: Called as ``progress(done_units, total_units, label)``. For many files the unit is a file,
             and the label is its path.
 
@@ -49,23 +49,24 @@ def attach(
 
     Raises:
         FileNotFoundError: If the path does not exist, or a folder has no Parquet file.
-        CorruptFileError: If it is not a Parquet file, or a damaged one.
+        CorruptFileError: If the file is not a Parquet file, or is damaged.
         UnsupportedFeatureError: If the file is encrypted, signed or has no columns.
-        NewerDirectoryError: If a later version of Intarsia added something to it.
-        IndexBuildError: If an element of ``indexes`` is not an index, is given twice, has invalid parameters,
-            names a partition column, or cannot be built on the columns that it names.
-        ColumnNotFoundError: If a column does not exist; near matches are named. Of many files, the first, the
-            last and files between them are read, at most 64; if none has the column, no file is changed.
-        ReplaceError: If the new file could not be written, or the object is larger than 1 GiB.
-        ChangedMeanwhileError: If another process changed the file, twice in a row.
-        ReplacedWhileReadError: The same, while it was read.
-        ObjectStoreError: If a store behind a URL is unreachable, refuses access, or is unknown.
+        NewerDirectoryError: If a later version of Intarsia attached indexes to the file.
+        IndexBuildError: If an element of ``indexes`` is not an index, occurs twice, has invalid parameters,
+            names a partition column, or cannot be built on its columns.
+        ColumnNotFoundError: If a column does not exist; the message names near matches. For many files, the
+            first, the last and at most 62 files between them are read; if none has the column, no file is
+            changed.
+        ReplaceError: If the new file cannot be written, or the object is larger than 1 GiB.
+        ChangedMeanwhileError: If another process changed the file, in two attempts in a row.
+        ReplacedWhileReadError: If the file was replaced while it was read, in two attempts in a row.
+        ObjectStoreError: If the store behind a URL cannot be reached, refuses the request, or is unknown.
         FilesFailedError: If some of many files failed. The others are indexed; ``report`` is the combined
             report, and ``errors`` has the error of each file.
         RunInterrupted: If a run over many files is interrupted (Ctrl-C). Another run skips the files that are
             done; ``report`` is the report of these.
 
-    A file for which an error is raised is unchanged.
+    After an error the file is unchanged.
 
     Example:
         >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
@@ -97,13 +98,13 @@ def attach(
 
 
 def detach(path: Path | Sequence[Path]) -> DetachReport | RestoreReport:
-    """Restore the original of a file, or of each file of a lake, if indexes were added to it.
+    """Restore the original file, or each file of a lake, if indexes are attached.
 
-    Indexes that `intarsia.write_table` wrote after the rows are removed, too.
+    Indexes that `intarsia.write_table` wrote are removed, too.
 
     Args:
         path: A local file, or the URL of an object in a store that supports conditional puts; or a folder, a
-            glob or a list of these. Of a folder, the files are taken that `intarsia.open` takes.
+            glob or a list of these. In a folder, it selects the same files as `intarsia.open`.
 
     Returns:
         For the path of one file, the report of it; ``detached`` is False if nothing was attached, and the
@@ -112,20 +113,20 @@ def detach(path: Path | Sequence[Path]) -> DetachReport | RestoreReport:
 
     Raises:
         FileNotFoundError: If the path does not exist, or a folder has no Parquet file.
-        CorruptFileError: If it is not a Parquet file, or a damaged one.
+        CorruptFileError: If the file is not a Parquet file, or is damaged.
         UnsupportedFeatureError: If the file is encrypted or signed.
-        IndexPayloadError: If the file contains the directory of another file.
-        NewerDirectoryError: If a later version of Intarsia added something to it.
-        ReplaceError: If the file could not be replaced.
-        ChangedMeanwhileError: If another process changed it meanwhile.
-        ReplacedWhileReadError: The same, while it was read.
-        ObjectStoreError: If a store behind a URL is unreachable, refuses access, or is unknown.
+        IndexPayloadError: If the file's directory of indexes belongs to another file.
+        NewerDirectoryError: If a later version of Intarsia attached indexes to the file.
+        ReplaceError: If the file cannot be replaced.
+        ChangedMeanwhileError: If another process changed the file.
+        ReplacedWhileReadError: If the file was replaced while it was read.
+        ObjectStoreError: If the store behind a URL cannot be reached, refuses the request, or is unknown.
         FilesFailedError: If some of many files failed. The others are restored; ``report`` is the combined
             report, and ``errors`` has the error of each file.
         RunInterrupted: If a run over many files is interrupted (Ctrl-C). Another run skips the files that are
             done; ``report`` is the report of these.
 
-    A file for which an error is raised is unchanged.
+    After an error the file is unchanged.
 
     Example:
         >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
@@ -150,7 +151,7 @@ def detach(path: Path | Sequence[Path]) -> DetachReport | RestoreReport:
 def attach_files(
     found: FoundFiles, indexes: Sequence[Attachable], show: ShowDone
 ) -> tuple[IndexReport, list[FileFailure]]:
-    """Add indexes to each file; the report contains files that failed, whose errors are also returned."""
+    """Add indexes to each file; return a report, which contains failed files, and the failures."""
     started = time.perf_counter()
 
     def attach_one(path: str, show_part: ShowDone) -> AttachReport:
@@ -183,7 +184,7 @@ def _for_each_file(
     show: ShowDone,
     report_of: Callable[[FileResults[_Report]], object],
 ) -> FileResults[_Report]:
-    """Run an action on each file; after Ctrl-C, the error has the report of the files that are done."""
+    """Run an action on each file; after Ctrl-C, raise an error with the report of the finished files."""
     try:
         return for_each_file(found.paths, act, show)
     except RunInterrupted as stop:
@@ -192,7 +193,7 @@ def _for_each_file(
 
 
 def _find_many(path: Path | Sequence[Path], act: Callable[[str], _Report]) -> _Report | FoundFiles:
-    """The result of an action on the path of one file, or the files that any other path names."""
+    """Run the action if the path is one file and return its result; else return the files of the path."""
     if not isinstance(path, (str, os.PathLike)):
         return find_files(path)
     name = os.fspath(path)
@@ -204,7 +205,7 @@ def _find_many(path: Path | Sequence[Path], act: Callable[[str], _Report]) -> _R
         return find_files(name)
     try:
         return act(name)
-    except FileNotFoundError:  # there is no such object: it is a folder, or nothing
+    except FileNotFoundError:  # not an object, so it is a folder or missing
         return find_files(name)
 
 
@@ -227,6 +228,6 @@ def _failed(report: Any, failed: Sequence[FileFailure], num_files: int, done: st
     return FilesFailedError(
         {failure.path: failure.error for failure in failed},
         report,
-        f"{len(failed):,} of {num_files:,} files failed, the others are {done}: "
+        f"{len(failed):,} of {num_files:,} files failed, the rest are {done}: "
         + "; ".join(f"{failure.path}: {failure.reason}" for failure in failed),
     )

@@ -1,4 +1,4 @@
-"""Checks the columns that indexes name against a lake, before any file is indexed."""
+"""Check the columns of indexes against a lake before any file is indexed."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from intarsia.lake.data_file import DataFile
 from intarsia.predicate.columns import find_column
 from intarsia.predicate.nodes import ColumnName
 
-#: At most this many footers are read to find a column that the first file lacks.
+#: Maximum number of footers to read in search of a column.
 MAX_FILES_READ = 64
 
 
 def check_named_columns(files: Sequence[DataFile], indexes: Iterable[object]) -> None:
-    """Refuse an index on a column that no file has.
+    """Check that each column of the indexes exists in some file.
 
-    A column may be missing from some files, because it was added to the table later. So the first file, the
-    last one and files between them are read until each column was found, at most `MAX_FILES_READ`. Files that
-    cannot be read are passed over.
+    Some files may lack a column, because it was added to the table later. So the first file, the last one and
+    files between them are read, at most `MAX_FILES_READ`, until each column is found. Unreadable files are
+    skipped.
 
     Args:
         files: The files of the lake.
-        indexes: The indexes that are to be attached.
+        indexes: The indexes to attach.
 
     Raises:
         ColumnNotFoundError: If none of the files that were read has a column.
@@ -45,7 +45,7 @@ def check_named_columns(files: Sequence[DataFile], indexes: Iterable[object]) ->
             except ColumnNotFoundError as error:
                 first_errors.setdefault(column, error)
                 continue
-            except PredicateError:  # it exists; whether it can be indexed is for each file to say
+            except PredicateError:  # it exists; each file decides whether it can be indexed
                 pass
             del missing[column]
         if not missing:
@@ -57,13 +57,13 @@ def check_named_columns(files: Sequence[DataFile], indexes: Iterable[object]) ->
 
 
 def partition_error_of(path: str, error: ColumnNotFoundError) -> IndexBuildError | None:
-    """The error for a column that files lack because their folders give it; None if no folder does."""
+    """Return the error for a partition column, which files do not contain; None for other columns."""
     folders = path.split("/")[:-1] if "://" in path else os.path.abspath(path).split(os.sep)[:-1]
     if not error.column or not any(folder.startswith(f"{error.column}=") for folder in folders):
         return None
     return IndexBuildError(
-        f"{path}: column {error.column!r} is a partition column: its values are in the names of folders, not "
-        "in the files; leave the index out, since scans skip files by these names",
+        f"{path}: column {error.column!r} is a partition column, whose values are in the names of folders; "
+        "omit the index, because scans skip files by these names",
         reason="partition-column",
         path=path,
         column=error.column,
@@ -71,14 +71,14 @@ def partition_error_of(path: str, error: ColumnNotFoundError) -> IndexBuildError
 
 
 def _columns_of(index: object) -> tuple[ColumnName, ...]:
-    """The columns that an index names; a page index and statistics name none."""
+    """Return the columns of an index; a page index and statistics have none."""
     if isinstance(index, Bloom):
         return (index.column,)
     return tuple(getattr(index, "columns", ()))
 
 
 def _spread(files: Sequence[DataFile]) -> Iterator[DataFile]:
-    """The first file, the last one, then files spread evenly between them."""
+    """Yield the first file, the last one, then files spread evenly between them."""
     count = min(len(files), MAX_FILES_READ)
     ordinals = [round(place * (len(files) - 1) / max(1, count - 1)) for place in range(count)]
     for ordinal in dict.fromkeys([*ordinals[:1], *ordinals[-1:], *ordinals]):

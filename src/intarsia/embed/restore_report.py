@@ -17,7 +17,7 @@ class RestoreReport:
         per_file: The report of each file that did not fail.
         failed: The files that could not be restored and are unchanged: ``path``, ``error``, ``reason``.
         seconds: How long the whole took.
-        files_other: The number of files in the folders that are not Parquet and were left alone.
+        files_other: Number of files in the folders that are not Parquet and were ignored.
     """
 
     per_file: tuple[DetachReport, ...]

@@ -1,4 +1,4 @@
-"""One action on each of many files: files that fail are reported, and the action goes on with the rest."""
+"""Run an action on many files; bad files are reported, and the rest are still processed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from intarsia.errors import IntarsiaError, RunInterrupted
 
 _Result = TypeVar("_Result")
 
-#: Errors that are about one file. All others are defects, and end the run.
+#: Errors of one file. All others are defects and end the run.
 FILE_ERRORS = (IntarsiaError, OSError, pa.ArrowException)
 
-#: Called with the number of files that are done; a file that is being processed counts as a fraction.
+#: Called with the number of files done; the current file counts as a fraction.
 ShowDone = Callable[[float], None]
 
 
@@ -33,7 +33,7 @@ class FileFailure:
 
     @property
     def reason(self) -> str:
-        """The message of the error in one line, without the path at its start."""
+        """The message of the error in one line, without a leading path."""
         error = self.error
         if isinstance(error, OSError) and error.strerror and error.filename is not None:
             return f"{error.strerror[:1].lower()}{error.strerror[1:]}"

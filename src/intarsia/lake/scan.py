@@ -103,7 +103,7 @@ class Scan:
 
         Raises:
             ModuleNotFoundError: If pandas is not installed; it is not a dependency of Intarsia.
-            CorruptFileError: If a file is damaged where it had to be read.
+            CorruptFileError: If a part of a file that has to be read is damaged.
 
         Example:
             >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os

@@ -35,7 +35,7 @@ def open(
         The table. Its files are listed, but not yet read.
 
     Raises:
-        FileNotFoundError: If there is no such file, or no Parquet file in a folder.
+        FileNotFoundError: If a path does not exist, or a folder contains no Parquet file.
         ListingError: If a symbolic link leads back to a folder that it lies in.
         ObjectStoreError: If a store behind a URL cannot be reached, refuses the request, or is not known.
 

@@ -119,7 +119,7 @@ class EntryCheck:
 
 
 def check_payload(file: ParquetInput, entry: Entry, findings: Findings) -> None:
-    """Check that an index belongs to the file, is whole and can be opened; it is not asked about data."""
+    """Check that an index belongs to the file, is undamaged and can be opened, without querying it."""
     if _open(file, entry, findings) is not None:
         findings.checked["embedded_indexes"] += 1
 
@@ -135,7 +135,7 @@ def check_sampled(file: ParquetInput, entry: Entry, chunks: Collection[ChunkKey]
 
 
 class _SampledColumns(FileColumns):
-    """The columns of a file, of which only some chunks are read."""
+    """The columns of a file, restricted to some chunks."""
 
     def __init__(self, file: ParquetInput, chunks: Collection[ChunkKey]) -> None:
         super().__init__(file, _no_offset_index)
