@@ -155,6 +155,6 @@ def test_no_note_on_a_page_index_that_was_attached(tmp_path, options):
     damage = Damage(path)
     damage.tree.set(6, thrift.BINARY, b"github.com/segmentio/parquet-go")
     damage.write()
-    assert [finding.rule for finding in ia.verify(path).findings] == ["writer-not-believed"]
+    assert [finding.rule for finding in ia.verify(path).findings] == ["writer-not-trusted"]
     assert ia.attach(path, ia.PageIndex()).built == ("page_index",)
     assert ia.verify(path, **options).findings == ()
