@@ -250,7 +250,7 @@ def test_embedded_indexes_exclude_files_that_bounds_cannot(spark, tmp_path):
         attach(path, [ia.Distinct("tail", granularity="file")])
     assert same_as_plain(spark, str(tmp_path / "lake"), f"tail = '{tail}'") == holders
     report = ias.explain(spark, str(tmp_path / "lake"), "tail = 'N500X'").to_dict()
-    assert report["files"] == {"total": 4, "read": 0, "opened": 4}
+    assert report["files"] == {"total": 4, "read": 0, "opened": 4, "other": 0}
     assert {entry["index"] for entry in report["pruned_by"]} == {"distinct(tail):file"}
 
 
@@ -281,7 +281,7 @@ def test_files_that_cannot_be_planned_are_left_to_spark(spark, tmp_path):
 
 def test_explain(spark, lake):
     report = ias.explain(spark, lake, "year = 2019 AND x = 150", columns=["word"]).to_dict()
-    assert report["files"] == {"total": 12, "read": 2, "opened": 6}
+    assert report["files"] == {"total": 12, "read": 2, "opened": 6, "other": 0}
     assert report["rows"]["matched"] is None
     assert {(entry["index"], entry["column"], entry["files"]) for entry in report["pruned_by"]} == {
         ("partition", "year", 6),
