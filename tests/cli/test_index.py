@@ -1,4 +1,4 @@
-"""`intarsia index`, `detach` and `verify`: many files, of which some may be bad."""
+"""`intarsia index`, `detach` and `verify` on many files, including bad ones."""
 
 from __future__ import annotations
 

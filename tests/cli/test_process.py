@@ -65,7 +65,7 @@ def test_a_closed_pipe_is_quiet(tmp_path, form):
 
 
 def test_interrupt(tmp_path):
-    """A pipe that nobody empties keeps the command waiting until it is interrupted."""
+    """A full pipe without a reader blocks the command until it is interrupted."""
     from tests.cli.trips import trips, write
 
     path = tmp_path / "many.parquet"

@@ -118,10 +118,10 @@ def test_a_column_that_does_not_exist_changes_no_file(lake):
 
 
 def test_progress_is_counted_in_files(lake):
-    told = []
-    ia.attach(lake, INDEXES, progress=lambda *args: told.append(args))
+    calls = []
+    ia.attach(lake, INDEXES, progress=lambda *args: calls.append(args))
     paths = [str(path) for path in contents(lake) if path.suffix == ".parquet"]
-    assert told == [*((done, 3, path) for done, path in enumerate(paths)), (3, 3, "")]
+    assert calls == [*((done, 3, path) for done, path in enumerate(paths)), (3, 3, "")]
 
 
 @pytest.mark.parametrize("path", ["nothing", "nothing*", []])

@@ -111,7 +111,7 @@ class Damage:
         return start, walk_pages(self.data[start:stop], meta.num_values)
 
     def page_header(self, column, page, change):
-        """Change the header of a data page, to one that takes as many bytes."""
+        """Change the header of a data page without changing its length."""
         start, pages = self.pages(column)
         found = [found for found in pages if found.is_data][page]
         new = thrift.serialize(change(found.header))

@@ -227,7 +227,7 @@ def test_estimates_within_the_file(attached, monkeypatch, estimate):
 
 
 def test_an_index_without_rows(attached):
-    """It can be asked nothing, and is built anew all the same."""
+    """It supports no query, but is still rebuilt."""
     report = attached(Wrong())
     assert report.findings == ()
     assert report.checked["embedded_rebuilt"] == 1

@@ -112,7 +112,7 @@ def test_indexes_that_are_too_large_to_be_held_are_compared_one_by_one(full, ope
 
 
 def test_one_column_is_in_memory_at_a_time(tmp_path, opened, monkeypatch):
-    """Columns that nobody needs again are let go; those that are shared go with their row group."""
+    """Columns are released after their last use; shared ones after their row group."""
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": range(4000), "b": range(4000)}), path, row_group_size=1000)
     ia.attach(path, ia.Distinct("b", granularity="row_group"))
@@ -171,7 +171,7 @@ def test_work_that_catches_everything_is_left_all_the_same():
         for row_group in range(5):
             try:
                 wait_for(row_group)
-            except Exception:  # noqa: BLE001 - as an index of somebody else may do
+            except Exception:  # noqa: BLE001 - as a third-party index may do
                 continue
         return "done"
 

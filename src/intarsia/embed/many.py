@@ -211,7 +211,7 @@ def _find_many(path: Path | Sequence[Path], act: Callable[[str], _Report]) -> _R
 
 def _file_progress(progress: Progress | None, files: Sequence[str]) -> ShowDone:
     """Report the progress in whole files."""
-    tell = progress or no_progress
+    show_progress = progress or no_progress
     shown = -1
 
     def show(done: float) -> None:
@@ -219,7 +219,7 @@ def _file_progress(progress: Progress | None, files: Sequence[str]) -> ShowDone:
         if int(done) > shown:
             shown = int(done)
             label = files[shown] if shown < len(files) else ""
-            tell(shown, len(files), label)
+            show_progress(shown, len(files), label)
 
     return show
 

@@ -95,7 +95,7 @@ def verify(
         raise ValueError(f"sample is {sample!r}; it must be 1 or more, and cannot be combined with quick")
     started = time.perf_counter()
     held = HeldBytes(open_source(path))
-    tell = progress or no_progress
+    report_progress = progress or no_progress
     with ParquetInput(held) as file, file.named_errors():
         findings = Findings(file.path)
         total = len(file.footer.metadata.row_groups) * len(file.footer.leaves)
@@ -103,9 +103,9 @@ def verify(
         if quick or sample is not None:
             chosen = set() if sample is None else _drawn(file, sample, seed)
             num_read = len(chosen)
-            _verify_part(file, chosen, findings, tell)
+            _verify_part(file, chosen, findings, report_progress)
         else:
-            _verify(file, held, findings, tell)
+            _verify(file, held, findings, report_progress)
     return VerifyReport(
         file.path,
         tuple(findings.found),

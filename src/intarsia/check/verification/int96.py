@@ -1,4 +1,4 @@
-"""Bounds of INT96 columns under ``INT96_TIMESTAMP_ORDER``, against the stored values."""
+"""Check bounds of INT96 columns under ``INT96_TIMESTAMP_ORDER`` against the stored values."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def check_int96_column_index(chunk: CheckedChunk, index: ColumnIndex, findings: 
         if order == BoundaryOrder.UNORDERED or len(known) < len(keys):
             return
         if any((b < a) if order == BoundaryOrder.ASCENDING else (b > a) for a, b in pairwise(known)):
-            message = f"it says {shown(order.name.lower())}, but the {which} bounds of its pages are not"
+            message = f"the order is {shown(order.name.lower())}, but the {which} bounds of its pages are not"
             findings.add("boundary-order", message, index="ColumnIndex")
 
 
@@ -68,7 +68,7 @@ def _values(chunk: CheckedChunk, findings: Findings, *, index: str) -> Int96Valu
         findings.add("unchecked", error.message, index=index)
         return None
     if chunk.present is None or len(values.days) != chunk.present.sum():
-        findings.add("unchecked", "the values of each page are not known", index=index)
+        findings.add("unchecked", "the values of each page are unknown", index=index)
         return None
     return values
 
@@ -82,7 +82,7 @@ def _check(
     index: str,
     page: int | None,
 ) -> tuple[Int96 | None, Int96 | None]:
-    """Report values outside their bounds. Return the bounds; None for one that is missing or unreadable."""
+    """Add findings for values outside their bounds; return the bounds, None if missing or unreadable."""
     low, high = (
         _parse(raw, which, findings, index, page)
         for raw, which in zip(bounds, ("lower", "upper"), strict=True)
@@ -98,7 +98,7 @@ def _check(
         ):
             if bound is not None and is_outside:
                 outside, limit = (shown(human_value(chunk.leaf, key.serialize())) for key in (value, bound))
-                message = f"values lie outside the {which} bound {limit}, such as {outside}"
+                message = f"values are outside the {which} bound {limit}, such as {outside}"
                 findings.add("bounds-exclude-values", message, index=index, page=page)
     return low, high
 
@@ -109,6 +109,6 @@ def _parse(raw: bytes | None, which: str, findings: Findings, index: str, page: 
     try:
         return Int96.parse(raw)
     except CorruptFileError:
-        message = f"the {which} bound {raw[:20].hex() or 'of no bytes'} is not an INT96"
+        message = f"the {which} bound {raw[:20].hex() or 'without bytes'} is not an INT96"
         findings.add("bound-unreadable", message, index=index, page=page)
         return None

@@ -1,7 +1,7 @@
-"""Checks of a column chunk that need no data page: the metadata against itself.
+"""Check the metadata of a column chunk for contradictions, without reading data pages.
 
-The rules are the verification's own. With the readers that they check they share only the parsing of structs
-and the decoding of bounds.
+These rules are independent of the readers that they check; they share only the parsing of structs and the
+decoding of bounds.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _OFFSET_INDEX, _COLUMN_INDEX, _STATISTICS = "OffsetIndex", "ColumnIndex", "Stati
 def check_chunk_quickly(
     file: ParquetInput, row_group: int, reader: LeafReader, meta: ColumnMetaData, findings: Findings
 ) -> None:
-    """Compare the metadata of a chunk with itself.
+    """Check the metadata of a chunk for contradictions.
 
     Args:
         file: The file.
         row_group: Ordinal of the row group.
         reader: Decodes the bounds of the leaf.
         meta: The chunk's metadata.
-        findings: Where to note.
+        findings: Collects findings.
     """
     footer, leaf = file.footer, reader.leaf
     findings.checked["column_chunks"] += 1
@@ -58,7 +58,7 @@ def check_chunk_quickly(
 
 
 def _ordering(file: ParquetInput, reader: LeafReader) -> Ordering | None:
-    """How bounds compare; None if they do not, or if the footer does not define their order."""
+    """Return the ordering of bounds; None if they have none, or if the footer does not declare one."""
     try:
         return reader.ordering if declares_order(file.footer, reader.leaf) else None
     except FormatError:
@@ -72,15 +72,15 @@ def _check_locations(index: OffsetIndex, meta: ColumnMetaData, num_rows: int, fi
     for page, location in enumerate(index.page_locations):
         stop_here = location.offset + location.compressed_page_size
         if not start <= location.offset < stop_here <= stop:
-            message = f"it puts the page at bytes {location.offset} to {stop_here}, outside the chunk, "
+            message = f"the page is at bytes {location.offset} to {stop_here}, outside the chunk, "
             message += f"which is at bytes {start} to {stop}"
             findings.add("page-outside-chunk", message, index=_OFFSET_INDEX, page=page)
         elif location.offset < stop_before:
-            message = f"it puts the page at byte {location.offset}, before the end of the last one "
+            message = f"the page offset is {location.offset}, before the end of the previous page "
             findings.add("pages-overlap", f"{message}at {stop_before}", index=_OFFSET_INDEX, page=page)
         row = location.first_row_index
         if not row_before < row < max(1, num_rows) or (page == 0 and row != 0):
-            message = f"the page starts at row {row} of {num_rows}, the page before at row {row_before}"
+            message = f"the page starts at row {row} of {num_rows}, but the previous page at row {row_before}"
             if page == 0:
                 message = f"the first page starts at row {row}, not 0"
             findings.add("first-row-index", message, index=_OFFSET_INDEX, page=page)
@@ -100,21 +100,21 @@ def _check_statistics(
     if ordering is None or low is None or high is None:
         return None
     keys = _keys(low, high, leaf, ordering, findings, _STATISTICS, None)
-    # bounds of text may be shortened, in one structure more than in the other
+    # bounds of strings may be truncated differently in the two structures
     return keys if ordering.wire is not None else None
 
 
 def _keys(
     low: bytes, high: bytes, leaf: Leaf, ordering: Ordering, findings: Findings, index: str, page: int | None
 ) -> tuple[Any, Any] | None:
-    """Two bounds as keys; None, and a finding, if they are damaged or out of order."""
+    """Return two bounds as keys; None, with a finding, if they are damaged or out of order."""
     try:
         low_key, high_key = ordering.decode([low])[0], ordering.decode([high])[0]
     except CorruptFileError as error:
         findings.add("bound-unreadable", error.message, index=index, page=page)
         return None
     if ordering.is_float and (np.isnan(low_key) or np.isnan(high_key)):
-        return None  # the values decide whether that is right
+        return None  # only the values show whether that is correct
     low_key, high_key = ordering.cell(low_key), ordering.cell(high_key)
     if low_key > high_key:
         texts = (shown(human_value(leaf, low)), shown(human_value(leaf, high)))
@@ -135,16 +135,16 @@ def _check_column_index(
 ) -> None:
     findings.checked["column_indexes"] += 1
     if num_pages is None:
-        message = "there is no OffsetIndex beside it, so the pages cannot be found"
+        message = "there is no OffsetIndex, so the locations of the pages are unknown"
         findings.add("column-index-without-offset-index", message, index=_COLUMN_INDEX)
     elif len(index.null_pages) != num_pages:
-        message = f"it is about {len(index.null_pages)} data pages, the OffsetIndex about {num_pages}"
+        message = f"it describes {len(index.null_pages)} data pages, but the OffsetIndex {num_pages}"
         findings.add("column-index-page-count", message, index=_COLUMN_INDEX)
         return
     for name in ("min_values", "max_values", "null_counts", "nan_counts"):
         values = getattr(index, name)
         if values is not None and len(values) != len(index.null_pages):
-            message = f"{name} has {len(values)} entries, null_pages {len(index.null_pages)}"
+            message = f"{name} has {len(values)} entries, but null_pages {len(index.null_pages)}"
             findings.add("column-index-unreadable", message, index=_COLUMN_INDEX)
             return
     _check_null_counts(index.null_counts, meta, findings)
@@ -173,12 +173,12 @@ def _check_null_counts(counts: Sequence[int] | None, meta: ColumnMetaData, findi
         return
     for page, count in enumerate(counts):
         if not 0 <= count <= meta.num_values:
-            message = f"it counts {count} nulls, the chunk has {meta.num_values} values"
+            message = f"it counts {count} nulls, but the chunk has {meta.num_values} values"
             findings.add("null-count-invalid", message, index=_COLUMN_INDEX, page=page)
             return
     stated = meta.statistics.null_count if meta.statistics is not None else None
     if stated is not None and 0 <= stated != sum(counts):
-        message = f"it counts {sum(counts)} nulls in all pages, the chunk's statistics {stated}"
+        message = f"it counts {sum(counts)} nulls in all pages, but the chunk's statistics {stated}"
         findings.add("null-count", message, index=_COLUMN_INDEX)
 
 
