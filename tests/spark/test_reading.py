@@ -290,7 +290,7 @@ def test_explain(spark, lake):
     assert report["bytes"]["total"] > report["bytes"]["planned"] > 0
     assert ias.explain(spark, lake).to_dict()["files"]["read"] == 12
     braces = ias.explain(spark, f"{lake}/year=2019/Kind={{a,b}}", "x = 1").to_dict()  # left to Spark
-    assert braces["files"] == {"total": 6, "read": 6, "opened": 0}
+    assert braces["files"] == {"total": 6, "read": 6, "opened": 0, "other": 0}
 
 
 def test_scan_reads_files_by_spark(spark, tmp_path):
