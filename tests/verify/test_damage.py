@@ -452,7 +452,7 @@ class TestBloomFilters:
         length = damage.meta(column).get(15)
         damage.body[offset + length - 32 : offset + length] = bytes(32)
         damage.write()
-        message = only(path, "bloom-filter-denies-values", index="BloomFilter", column=column)
+        message = only(path, "bloom-filter-excludes-values", index="BloomFilter", column=column)
         if count:
             assert numbers(message)[1] == count
 
@@ -468,7 +468,7 @@ class TestBloomFilters:
         stop = damage.meta("id").get(14) + damage.meta("id").get(15)
         damage.body[stop - 32 : stop] = bytes(32)
         damage.write()
-        findings = found(path, "bloom-filter-denies-values")
+        findings = found(path, "bloom-filter-excludes-values")
         assert "1970-01-" in findings[0].message
 
     @pytest.mark.parametrize("offset", [10**12, 4])

@@ -22,6 +22,15 @@ ArgumentError: type[Exception] = next(
 )
 
 
+#: Words of typer and of pydantic, which some versions of typer use, and their form in our messages.
+_ARGUMENT_WORDS = (
+    ("Value error, ", ""),
+    ("Input should be ", "must be "),
+    (". Did you mean ", "; did you mean "),
+    (" (Possible options: ", " (similar options: "),
+)
+
+
 class UsageError(IntarsiaError):
     """Wrong usage of the command that typer does not detect."""
 
@@ -69,9 +78,9 @@ def one_line(error: BaseException, command: str = "intarsia") -> str:
     """Return an error in one line."""
     if isinstance(error, ArgumentError):
         text = error.format_message()  # type: ignore[attr-defined]  # ClickException, see above
-        text = text[:1].lower() + text[1:].replace(
-            "Value error, ", ""
-        )  # a prefix by pydantic, in some versions of typer
+        text = text[:1].lower() + text[1:].removesuffix(".")
+        for theirs, ours in _ARGUMENT_WORDS:
+            text = text.replace(theirs, ours)
         return printable(" ".join([*text.split(), f"(see: {command} --help)"]))
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return printable(f"{error.filename}: {error.strerror[:1].lower()}{error.strerror[1:]}")

@@ -34,7 +34,7 @@ intarsia query lake/ --sample 1000 --seed 1 --output sample.parquet
 #: Maximum number of rows in a table without a limit; further rows are only counted.
 TABLE_ROWS = 40
 
-_ALL_ROWS = "it needs all rows"
+_ALL_ROWS = "it uses all rows"
 
 Limit = Annotated[
     int | None,
@@ -64,7 +64,7 @@ Form = Annotated[
         "--format",
         "-f",
         show_default=False,
-        help="Format of the rows; by default from the suffix of --output, else table.",
+        help="Format of the rows; by default from the extension of --output, else table.",
     ),
 ]
 Output = Annotated[
@@ -101,7 +101,9 @@ def query(
     given = {"--where": where, "--columns": columns, "--limit": limit, "--aggregate": aggregate}
     if aggregate:
         _refuse(
-            given, "--aggregate", {"--limit": _ALL_ROWS, "--columns": "the aggregates name their columns"}
+            given,
+            "--aggregate",
+            {"--limit": "it prints one row", "--columns": "the aggregates name their columns"},
         )
     if sample is not None:
         _refuse(given, "--sample", dict.fromkeys(("--where", "--limit", "--aggregate"), _ALL_ROWS))
@@ -161,7 +163,7 @@ def _form_by_suffix(output: str | None) -> Format:
     except ValueError:
         known = ", ".join(form.value for form in Format)
         raise UsageError(
-            f"{output}: the suffix is not a format; choose one with --format ({known})",
+            f"{output}: the extension is not a known format; choose one with --format ({known})",
             reason="unknown-format",
             path=output,
         ) from None

@@ -59,11 +59,11 @@ def _totals(report: ScanReport, *, planned: bool) -> RenderableType:
         table.add_row(f"  {_joined(names)}", count(total), count(read), "each" if len(names) > 1 else "")
     num_bytes = report.bytes_read + (report.bytes_planned or 0)
     share = f"{num_bytes / report.bytes_total:.2%}" if report.bytes_total else ""
-    index = f", {size(report.bytes_index)} of it indexes" if report.bytes_index else ""
+    index = f", including {size(report.bytes_index)} of indexes" if report.bytes_index else ""
     table.add_row("bytes", size(report.bytes_total), size(num_bytes), share + index)
     if planned:
         table.add_row(
-            "", "", "", f"planned in {duration(report.seconds)}, by {count(report.requests, 'request')}"
+            "", "", "", f"planned in {duration(report.seconds)}, with {count(report.requests, 'request')}"
         )
     else:
         table.add_row("requests", "", count(report.requests), f"done in {duration(report.seconds)}")
@@ -74,9 +74,9 @@ def _matching(report: ScanReport) -> str:
     """Return what is known about the number of matching rows."""
     parts = ["might match"]
     if report.rows_estimated is not None:
-        parts.append(f"about {report.rows_estimated:,.0f} by estimate")
+        parts.append(f"about {report.rows_estimated:,.0f} estimated to match")
     if report.rows_matched is not None:
-        parts.append(f"{report.rows_matched:,} do")
+        parts.append(f"{report.rows_matched:,} matched")
     return ", ".join(parts)
 
 

@@ -26,6 +26,12 @@ intarsia verify lake/ --json | jq '.reports[].findings[]'
 intarsia verify --list-rules
 """
 
+#: The plural nouns of counts whose names are not nouns.
+_NOUNS = {
+    "embedded_rebuilt": "rebuilt embedded indexes",
+    "embedded_rows": "values checked by embedded indexes",
+}
+
 #: Endings of plurals and their singulars; the first match is used.
 _SINGULARS = (("statistics", "statistics"), ("ies", "y"), ("indexes", "index"), ("s", ""))
 
@@ -161,7 +167,7 @@ def _scope(reports: Sequence[VerifyReport]) -> str:
 
 def _counted(number: int, name: str) -> str:
     """Format a number with its noun; ``name`` is the plural, with underscores."""
-    noun = name.replace("_", " ")
+    noun = _NOUNS.get(name) or name.replace("_", " ")
     if number == 1:
         for plural, singular in _SINGULARS:
             if noun.endswith(plural):

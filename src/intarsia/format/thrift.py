@@ -143,9 +143,7 @@ def _no_more_bytes(partial: bytes, num_bytes: int) -> BytesIO:  # noqa: ARG001
 
 def _refusal(struct: str, error: BaseException, offset: int) -> CorruptFileError:
     reason, cause = _describe(error)
-    return CorruptFileError(
-        f"these bytes are not a {struct} ({cause})", reason=reason, offset=offset, struct=struct
-    )
+    return CorruptFileError(f"cannot parse {struct}: {cause}", reason=reason, offset=offset, struct=struct)
 
 
 def serialize(value: Any) -> bytes:
@@ -160,8 +158,8 @@ def _describe(error: BaseException) -> tuple[str, str]:
     if isinstance(error, EOFError):
         return "truncated-struct", "the bytes end too early"
     if "missing" in text and "argument" in text:
-        field_name = text.split("argument", 1)[1].lstrip("s")
-        return "missing-field", f"required field{field_name} is absent"
+        field_names = text.split("argument", 1)[1].lstrip("s: ")
+        return "missing-field", f"required field {field_names} is absent"
     return "malformed-struct", text or type(error).__name__
 
 

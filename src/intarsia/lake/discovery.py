@@ -1,4 +1,4 @@
-"""Find the files of a table: a file, a folder, a glob or a list of these, local or behind a URL."""
+"""Find the files of a table: a file, a folder, a glob or a list of these, at local paths or URLs."""
 
 from __future__ import annotations
 
@@ -83,9 +83,11 @@ def find_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
     """
     if isinstance(source, (str, os.PathLike)):
         return _find(os.fspath(source))
+    if not isinstance(source, Iterable):
+        raise TypeError(f"{source!r} is not a path; pass a file, a folder, a glob, a URL or a list of these")
     found = [_find(os.fspath(item)) for item in source]
     if not found:
-        raise FileNotFoundError("the list of paths is empty")
+        raise FileNotFoundError("the list of paths is empty; pass at least one file or folder")
     return FoundFiles(
         tuple(file for item in found for file in item.files),
         tuple(dict.fromkeys(path for item in found for path in item.others)),
@@ -94,6 +96,8 @@ def find_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 def _find(name: str) -> FoundFiles:
+    if not name:
+        raise FileNotFoundError("the path is empty; pass a file, a folder, a glob or a URL")
     path = local_path(name)
     if path is None:
         return _find_remote(name)
@@ -167,9 +171,10 @@ def _left_alone(others: Sequence[str]) -> str:
     if not others:
         return ""
     more = f" and {len(others) - 1:,} more" if len(others) > 1 else ""
+    suffixes = ", ".join(f"*{suffix}" for suffix in PARQUET_SUFFIXES)
     return (
-        f"; {others[0]}{more} do not end in {', '.join(PARQUET_SUFFIXES)}, and files without an extension "
-        "must start with PAR1; name a file in a list or a glob to read it with any extension"
+        f"; ignored {others[0]}{more}, because only {suffixes} and files without an extension that begin "
+        "with PAR1 are read; to read files with other names, pass their paths or a glob"
     )
 
 
@@ -219,7 +224,7 @@ def _find_remote(url: str) -> FoundFiles:
 
     store, key = find_store(url)
     if glob.has_magic(key):
-        raise FileNotFoundError(f"{url}: globs are not supported behind URLs; name the folder")
+        raise FileNotFoundError(f"{url}: globs are not supported in URLs; pass the folder")
     try:
         if key and not key.endswith("/"):
             with object_errors(url):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import SupportsIndex
 
 import pyarrow as pa
 
@@ -119,6 +120,7 @@ class Table(TableFiles):
 
         Raises:
             ValueError: If ``limit`` is negative.
+            TypeError: If ``limit`` is not an integer.
             PredicateError: If ``where`` cannot be parsed, or compares values of incompatible types.
             ColumnNotFoundError: If the table has no such column; the message names near matches.
 
@@ -133,6 +135,8 @@ class Table(TableFiles):
             >>> [table.scan(condition).count() for condition in (where, str(where), [("x", "<", 3)])]
             [2, 2, 3]
         """
+        if limit is not None and not isinstance(limit, SupportsIndex):
+            raise TypeError(f"limit is {limit!r}; it must be an integer or None")
         if limit is not None and limit < 0:
             raise ValueError(f"limit is {limit}; it must be 0 or more")
         return Scan(self, parse_predicate(where), columns, limit)

@@ -247,9 +247,17 @@ def _mismatch(column: Column, literal: object) -> NoReturn:
     shown = f"a {literal.form}" if isinstance(literal, Temporal) else render_literal(literal)
     if len(shown) > 80:
         shown = shown[:79] + "…"
+    declared = column.declared
+    if pa.types.is_dictionary(declared):  # as partition columns are
+        declared = declared.value_type
+    problem = f"column {column.name!r} of type {declared} cannot be compared with {shown}; write"
+    if isinstance(literal, bool):  # SQL text that is only a column is a comparison with TRUE
+        problem = (
+            f"column {column.name!r} of type {declared} is not boolean: it is neither a condition by itself "
+            f"nor comparable with {shown}; compare it with"
+        )
     raise PredicateError(
-        f"column {column.name!r} of type {column.declared} cannot be compared with {shown}; "
-        f"write {_example(column)}",
+        f"{problem} {_example(column)}",
         reason="type-mismatch",
         column=column.name,
     )

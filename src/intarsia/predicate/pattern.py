@@ -80,9 +80,15 @@ def parse_pattern(like: Like) -> Pattern:
         ('10%', 1, None)
 
     Raises:
-        PredicateError: The pattern is longer than `MAX_PATTERN_CHARACTERS`, the escape is longer than one
-            character, or it precedes a character that needs no escape.
+        PredicateError: The pattern is not a string, or longer than `MAX_PATTERN_CHARACTERS`; or the escape is
+            longer than one character, or it precedes a character that needs no escape.
     """
+    if not isinstance(like.pattern, str):
+        raise PredicateError(
+            f"LIKE needs a pattern of type str for {dotted(like.column)!r}, not {like.pattern!r}",
+            reason="not-a-pattern",
+            column=dotted(like.column),
+        )
     if len(like.pattern) > MAX_PATTERN_CHARACTERS:
         raise PredicateError(
             f"the pattern {like.pattern[:60]!r}… has {len(like.pattern):,} characters, and the limit is "
@@ -104,9 +110,10 @@ def parse_pattern(like: Like) -> Pattern:
         if character == escape:
             character = next(characters, "")
             if character not in ("%", "_", escape):
+                place = repr(character) if character else "the end of the pattern"
                 raise PredicateError(
-                    f"in {like} the escape character {escape} precedes {character or 'the end'!r}, but it "
-                    "may only precede %, _ and itself; double it to match it literally, or choose another "
+                    f"in {like}, the escape character {escape} precedes {place}, but it may "
+                    "only precede %, _ and itself; double it to match it literally, or choose another "
                     "with ESCAPE",
                     reason="invalid-escape",
                     column=dotted(like.column),

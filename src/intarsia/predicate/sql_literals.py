@@ -80,9 +80,13 @@ def _parsed(node: Any, parse: Callable[[Any], Any], value: object) -> Any:
     try:
         return parse(value)
     except (ValueError, OverflowError, pa.ArrowInvalid):
-        raise PredicateError(
-            f"{short(str(value))!r} is not valid in {fragment(node)}", reason="invalid-literal"
-        ) from None
+        if type(node).__name__ == "Cast":
+            kind = node.to.sql().upper()
+            form = f"; write it as in {_EXAMPLES[kind]}" if kind in _EXAMPLES else ""
+            message = f"{short(str(value))!r} is not a valid {kind}{form}"
+        else:
+            message = f"{short(str(value))!r} is not valid in {fragment(node)}"
+        raise PredicateError(message, reason="invalid-literal") from None
 
 
 def _interval(node: Any) -> dt.timedelta | pa.Scalar:
@@ -203,6 +207,14 @@ def _decimal(number: _Number, sizes: list[int]) -> Decimal:
             raise ValueError(number)
     return value
 
+
+#: How to write a literal of a type, for errors.
+_EXAMPLES: Final[dict[str, str]] = {
+    "DATE": "DATE '2013-07-04'",
+    "TIME": "TIME '05:30:00'",
+    "TIMESTAMP": "TIMESTAMP '2013-07-04 05:30:00'",
+    "TIMESTAMPTZ": "TIMESTAMPTZ '2013-07-04 05:30:00+02:00'",
+}
 
 _FROM_TEXT: Final[dict[str, Callable[[str], object]]] = {
     "DATE": _date,

@@ -73,14 +73,14 @@ def _explain(tokens: Sequence[Any], at: int, description: str) -> tuple[int, str
         if _kind(token) in _OPERATORS and _lacks_operand(before):
             return ordinal, "a column or a value is missing before it"
     if at == len(tokens) - 1 and _kind(tokens[at]) in (*_OPERATORS, *_STARTS):
-        return at, "something is missing after it"
+        return at, "a column, a value or a condition is missing after it"
     if "Unexpected token" in description:
         if at and _kind(tokens[at - 1]) in _ENDS_OPERAND:
             return at, "unexpected here; AND, OR or a quote may be missing before it"
         return at, "unexpected here"
     if at == len(tokens) - 1:
-        return at, "something is missing after it"
-    return at, "something is missing before it"
+        return at, "a column, a value or a condition is missing after it"
+    return at, "a column, a value or a condition is missing before it"
 
 
 def _is_keyword_for_column(tokens: Sequence[Any], ordinal: int) -> bool:
@@ -147,6 +147,6 @@ def _error(text: str, near: str | None, position: int | None, what: str) -> Pred
         start, stop = max(0, position - _CONTEXT), position + len(near) + _CONTEXT
         shown = short(near).strip('"')
         message = (
-            f'cannot parse the predicate near "{shown}" at {place}: {what}, in {short(text[start:stop])}'
+            f'cannot parse the predicate near "{shown}" at {place}: {what} (in: {short(text[start:stop])})'
         )
     return PredicateError(message, reason="syntax-error", near=near, position=position)

@@ -36,6 +36,9 @@ _REMEDIES = {
 #: The address from which machines in all three clouds get credentials if the environment has none.
 _METADATA_SERVICE = "169.254.169.254"
 
+#: What obstore reports if it cannot connect to a server.
+_NO_RESPONSE = "error sending request"
+
 
 class StoreFailure(NamedTuple):
     """An error of obstore, described for users.
@@ -108,14 +111,17 @@ def describe_failure(url: str, error: Exception) -> StoreFailure:
             )
         return StoreFailure(
             "unknown-store",
-            "this kind of store is not supported; use s3://, gs://, az://, abfss://, https:// or http://, a "
-            "path at which the store is mounted, or a downloaded copy",
+            "this kind of store is not supported; use s3://, gs://, az://, abfss://, https:// or http://, or "
+            "the local path of a mounted store or of a copy",
         )
     if isinstance(error, ValueError):  # the URL, or the path in it, cannot be parsed
         reason, remedy = "invalid-url", ""
     if _METADATA_SERVICE in cause:
         reason = "no-credentials"
         cause = "neither the environment nor the machine has credentials"
+    elif _NO_RESPONSE in cause:
+        cause = re.sub(r", max_retries: \d+, retry_timeout: \w+", "", cause)
+        remedy = "check the URL, the network and, for a self-hosted store, the endpoint in the environment"
     if len(cause) > MAX_CAUSE_CHARS:
         cause = cause[: MAX_CAUSE_CHARS - 1] + "…"
     return StoreFailure(reason, f"{cause}; {remedy}" if remedy else cause)

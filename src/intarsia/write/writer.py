@@ -281,8 +281,9 @@ def _as_table(data: Any) -> pa.Table:
         ) from error
     except (TypeError, ValueError) as error:
         raise NotTabularError(
-            f"a {type(data).__name__} is not a table; pass a pyarrow.Table, a pandas or Polars frame, or a "
-            "dictionary of columns, and convert a list of dictionaries with pyarrow.Table.from_pylist(rows)",
+            f"an object of type {type(data).__name__} is not a table; pass a pyarrow.Table, a pandas or "
+            "Polars DataFrame, or a dictionary of columns, and convert a list of dictionaries with "
+            "pyarrow.Table.from_pylist(rows)",
             reason="not-a-table",
         ) from error
 

@@ -91,10 +91,10 @@ def open_source(path: str | os.PathLike[str]) -> ByteSource:
     """
     shown = os.fspath(path)
     if os.path.isdir(shown):
-        raise IsADirectoryError(f"{shown}: is a folder; name one of its files")
+        raise IsADirectoryError(f"{shown}: this is a folder, not a file; pass one of its files")
     found = find_files(shown).files
     if len(found) > 1:
-        raise IsADirectoryError(f"{shown}: matches {len(found)} files; name one of them")
+        raise IsADirectoryError(f"{shown}: {len(found)} files match; pass one of them")
     return found[0].open()
 
 

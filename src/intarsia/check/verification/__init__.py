@@ -91,8 +91,10 @@ def verify(
         >>> report.ok, [str(f) for f in report.findings]  # doctest: +SKIP
         (True, [])
     """
-    if sample is not None and (quick or sample < 1):
-        raise ValueError(f"sample is {sample!r}; it must be 1 or more, and cannot be combined with quick")
+    if sample is not None and quick:
+        raise ValueError("quick reads no data pages, so it cannot be combined with sample")
+    if sample is not None and sample < 1:
+        raise ValueError(f"sample is {sample!r}; it must be 1 or more")
     started = time.perf_counter()
     held = HeldBytes(open_source(path))
     report_progress = progress or no_progress

@@ -38,7 +38,7 @@ def check_bloom_filter(file: ParquetInput, chunk: CheckedChunk, findings: Findin
     if len(denied):
         example = shown(human_value(chunk.leaf, values[int(denied[0])]))
         message = f"it excludes {len(denied)} of {len(values)} present distinct values, such as {example}"
-        findings.add("bloom-filter-denies-values", message, index=_BLOOM_FILTER)
+        findings.add("bloom-filter-excludes-values", message, index=_BLOOM_FILTER)
 
 
 def _read_bits(file: ParquetInput, meta: ColumnMetaData, findings: Findings) -> bytes | None:

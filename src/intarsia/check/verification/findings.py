@@ -26,16 +26,16 @@ RULES: Mapping[str, tuple[Severity, str]] = {
     "unchecked": ("note", "the indexes here could not be compared with the data"),
     "value-count": ("error", "readers fail, or return too few rows"),
     "row-count": ("error", "readers fail, or return too few or too many rows"),
-    "page-header-count": ("error", "readers that count rows or nulls by page headers count wrong"),
+    "page-header-count": ("error", "readers that count rows or nulls by page headers return wrong counts"),
     "page-starts-within-row": ("error", "readers that skip pages return rows with values missing or shifted"),
     "empty-page": ("warning", "readers that require ascending first rows reject the OffsetIndex"),
     "page-checksum": ("error", "the page's bytes are damaged, or readers that check them fail"),
     # metadata of chunks and row groups in the footer
     "encodings-incomplete": ("error", "readers that prune by the dictionary page lose rows, or fail"),
     "encoding-stats-hide-pages": ("error", "readers that prune by the dictionary page lose rows"),
-    "encoding-stats": ("warning", "readers prune by the dictionary page without effect, or not at all"),
+    "encoding-stats": ("warning", "readers read the dictionary page unnecessarily, or do not prune by it"),
     "chunk-size": ("warning", "readers that plan reads or memory by it use too little or too much"),
-    "row-group-size": ("warning", "readers that split files or plan memory by it do so poorly"),
+    "row-group-size": ("warning", "readers that split files or plan memory by it use too little or too much"),
     "rows-not-sorted": (
         "error",
         "readers that rely on the order lose rows, or return them in the wrong order",
@@ -70,19 +70,16 @@ RULES: Mapping[str, tuple[Severity, str]] = {
     ),
     "null-count": ("error", "IS NULL may lose rows, and counts from it are wrong"),
     "null-count-invalid": ("error", "readers reject the index, or lose rows"),
-    "nan-count": ("error", "readers that trust this lose rows with NaN, or count wrong"),
+    "nan-count": ("error", "readers that trust this lose rows with NaN, or return wrong counts"),
     "nan-count-missing": ("warning", "readers must expect NaN everywhere, and skip less"),
     "bound-unreadable": ("error", "readers fail, or prune by a wrong value"),
     "bound-is-nan": ("warning", "readers that compare with it lose rows; they must ignore it"),
     "bounds-out-of-order": ("error", _LOSES_ROWS),
     "bounds-exclude-values": ("error", _LOSES_ROWS),
-    "bounds-contradict-statistics": ("error", "one of the two excludes rows that match"),
+    "bounds-contradict-statistics": ("error", "readers that trust the wrong one of the two lose rows"),
     "bound-not-exact": ("error", "readers that compute MIN or MAX from it return wrong values"),
     "boundary-order": ("error", "readers that use binary search lose rows"),
-    "distinct-count": (
-        "warning",
-        "plans are worse, and COUNT(DISTINCT) from it is wrong",
-    ),
+    "distinct-count": ("warning", "query plans from it are poor, and COUNT(DISTINCT) from it is wrong"),
     "level-histogram": ("warning", "estimates from it are wrong"),
     "unencoded-bytes": ("warning", "readers that plan memory by it use too little or too much"),
     # GeospatialStatistics
@@ -93,13 +90,13 @@ RULES: Mapping[str, tuple[Severity, str]] = {
     # Bloom filters
     "bloom-filter-unreadable": ("error", "readers ignore it, or fail"),
     "bloom-filter-length": ("warning", "readers that trust the length read too little or too much"),
-    "bloom-filter-denies-values": ("error", _LOSES_ROWS),
+    "bloom-filter-excludes-values": ("error", _LOSES_ROWS),
     # embedded indexes
     "directory-damaged": ("warning", _ALL_IGNORED),
     "directory-newer": ("note", _ALL_IGNORED),
     "directory-stale": ("warning", _ALL_IGNORED),
     "directory-foreign": ("warning", _ALL_IGNORED),
-    "datafusion-index-missing": ("warning", "readers of that form fail, or ignore it"),
+    "datafusion-index-missing": ("warning", "readers of DataFusion's form fail, or ignore it"),
     "index-kind-unknown": ("note", _IGNORED),
     "index-newer": ("note", _IGNORED),
     "index-damaged": ("error", _IGNORED),
@@ -109,9 +106,9 @@ RULES: Mapping[str, tuple[Severity, str]] = {
     "index-differs": ("warning", "scans skip less than they could"),
     "index-not-reproduced": (
         "warning",
-        "another version wrote it, or its sums, samples or estimates are wrong",
+        "sums, samples or estimates from it are wrong, unless another version wrote it",
     ),
-    "index-estimate": ("warning", "plans are worse; results are correct"),
+    "index-estimate": ("warning", "estimates from it are wrong; results are correct"),
 }
 
 #: Maximum number of pages of one chunk listed with the same fault; further ones are counted.
