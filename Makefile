@@ -17,7 +17,7 @@ DEMO_READY := $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.demo)
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-venv: $(VENV)/.dev  ## Install the development environment into .venv (again whenever pyproject.toml changes)
+venv: $(VENV)/.dev  ## Install the development environment into .venv; run it again after pyproject.toml changes
 
 demo: $(DEMO_READY)  ## Write real flight data with Spark, index it, and run five queries before and after
 	@$(BIN)/python -m examples.demo $(ARGS)
@@ -25,7 +25,7 @@ demo: $(DEMO_READY)  ## Write real flight data with Spark, index it, and run fiv
 test: $(VENV)/.dev  ## Run all tests, including Spark (ARGS='-k name' to select)
 	@$(PYTEST) $(ARGS)
 
-test-fast: $(VENV)/.dev  ## Run the tests that need neither Spark nor much time, in under a minute
+test-fast: $(VENV)/.dev  ## Run the tests without Spark and without the slow ones, in under a minute
 	@$(PYTEST) -m 'not spark and not slow' --hypothesis-profile=fast $(ARGS)
 
 test-deep: $(VENV)/.dev  ## Run all tests, with twenty times the random examples; takes an hour

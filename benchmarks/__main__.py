@@ -123,7 +123,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "benchmarks", nargs="*", metavar="BENCHMARK", help="benchmarks to run, in this order (default: all)"
     )
-    parser.add_argument("--rows", type=int, help="rows of each file or lake (default: see benchmarks)")
+    parser.add_argument("--rows", type=int, help="rows of each file or lake (default: differs by benchmark)")
     parser.add_argument(
         "--repetitions", type=int, default=9, help="repetitions of each query (default: %(default)s)"
     )

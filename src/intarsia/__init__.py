@@ -1,12 +1,14 @@
-"""Intarsia: indexes inlaid in Parquet.
+"""Read single pages of Parquet files by predicate, and add indexes to existing Parquet files.
 
 ===================  =====================================================================================
 read                 `open` returns a `Table`: `Table.scan`, `count`, `aggregate`, `approx_distinct`, `sample`
+tables of files      a `FileSource` lists the files of a table, each a `DataFile`
+other engines        `Table.plan` divides a `Scan` into `Split` objects for the tasks of a cluster
 what was read        `Table.explain`, `Scan.report`: a `ScanReport` of `PageCounts`, `PrunedBy`, `Ignored`
 index                `attach`, `detach`: add indexes to existing files, remove them
 write                `write_table`, `Writer`
 examine a file       `inspect` (show its metadata), `verify` (check its metadata against its data)
-standard indexes     `PageIndex`, `Statistics`, `Bloom`: defined by Parquet, used by all readers
+standard indexes     `PageIndex`, `Statistics`, `Bloom`: defined by Parquet, so that all readers can use them
 embedded indexes     `Distinct`, `ZoneMap`, `Ngram`, `RowMap`, `BloomGranule`, `Hll`, `Histogram`, `Sample`
 predicates           SQL text, pyarrow filters or expressions, or a `Predicate` of `And`, `Or`, `Not`,
                      `Comparison`, `In`, `IsNull`, `Like`, `RegexpLike`, `Constant`, `contains`,

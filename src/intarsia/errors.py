@@ -109,7 +109,7 @@ class IndexBuildError(IntarsiaError):
 
 
 class IndexPayloadError(IntarsiaError):
-    """The bytes of an embedded index are damaged, or a version of them is unknown."""
+    """The bytes of an embedded index are damaged, or their version is unknown."""
 
 
 class NewerDirectoryError(IndexPayloadError):
@@ -190,7 +190,7 @@ class ObjectStoreError(IntarsiaError, OSError):
 
 
 class ListingError(IntarsiaError, OSError):
-    """The files of a folder cannot be listed, such as in a loop of symbolic links."""
+    """The files of a folder cannot be listed, for example because of a loop of symbolic links."""
 
 
 class FilesFailedError(IntarsiaError):
@@ -218,7 +218,7 @@ class ReplacedWhileReadError(IntarsiaError, OSError):
 class RunInterrupted(KeyboardInterrupt):
     """A run over many files was interrupted (Ctrl-C); the files that are done are complete.
 
-    Not an `Exception`, as `KeyboardInterrupt` is not.
+    Like `KeyboardInterrupt`, it is not a subclass of `Exception`.
 
     Args:
         files_done: The number of files that are done.

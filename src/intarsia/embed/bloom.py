@@ -36,9 +36,9 @@ from intarsia.storage import ByteRange
 class Bloom:
     """Parquet's own Bloom filter, one per row group of a column.
 
-    It excludes row groups for ``=`` and ``IN`` on columns with many unordered values, like identifiers, where
-    bounds exclude nothing.  Each filter is sized by the number of distinct values in its row group.  Spark,
-    DuckDB, DataFusion, Trino and Intarsia skip row groups with it.
+    It excludes row groups for ``=`` and ``IN`` on columns with many distinct values that are not sorted, such
+    as identifiers, where bounds exclude nothing.  Each filter is sized by the number of distinct values in
+    its row group.  Spark, DuckDB, DataFusion, Trino and Intarsia skip row groups with it.
 
     A filter by the file's own writer is kept.  An attached filter is replaced if another ``fpp`` requires
     another size.

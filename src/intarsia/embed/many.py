@@ -54,13 +54,12 @@ def attach(
         NewerDirectoryError: If a later version of Intarsia attached indexes to the file.
         IndexBuildError: If an element of ``indexes`` is not an index, occurs twice, has invalid parameters,
             names a partition column, or cannot be built on its columns.
-        ColumnNotFoundError: If a column does not exist; the message names near matches. For many files, the
-            first, the last and at most 62 files between them are read; if none has the column, no file is
-            changed.
+        ColumnNotFoundError: If a column does not exist; the message suggests similar names. For many files,
+            the first file, the last and up to 62 others are read; if none has the column, no file is changed.
         ReplaceError: If the new file cannot be written, or the object is larger than 1 GiB.
         ChangedMeanwhileError: If another process changed the file, in two attempts in a row.
         ReplacedWhileReadError: If the file was replaced while it was read, in two attempts in a row.
-        ObjectStoreError: If the store behind a URL cannot be reached, refuses the request, or is unknown.
+        ObjectStoreError: If the store of a URL cannot be reached, refuses the request, or is unknown.
         FilesFailedError: If some of many files failed. The others are indexed; ``report`` is the combined
             report, and ``errors`` has the error of each file.
         RunInterrupted: If a run over many files is interrupted (Ctrl-C). Another run skips the files that are
@@ -120,7 +119,7 @@ def detach(path: Path | Sequence[Path]) -> DetachReport | RestoreReport:
         ReplaceError: If the file cannot be replaced.
         ChangedMeanwhileError: If another process changed the file.
         ReplacedWhileReadError: If the file was replaced while it was read.
-        ObjectStoreError: If the store behind a URL cannot be reached, refuses the request, or is unknown.
+        ObjectStoreError: If the store of a URL cannot be reached, refuses the request, or is unknown.
         FilesFailedError: If some of many files failed. The others are restored; ``report`` is the combined
             report, and ``errors`` has the error of each file.
         RunInterrupted: If a run over many files is interrupted (Ctrl-C). Another run skips the files that are

@@ -26,7 +26,7 @@ from intarsia.storage import ByteRange
 class PageIndex:
     """Parquet's own page index: a ColumnIndex and an OffsetIndex for every chunk that can have them.
 
-    A trusted page index is kept.  All readers that use page indexes profit: Spark, DataFusion, Trino, Impala
+    A trusted page index is kept.  All readers that use page indexes benefit: Spark, DataFusion, Trino, Impala
     and Intarsia.
 
     Args:

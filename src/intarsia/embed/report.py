@@ -42,7 +42,7 @@ class AttachReport:
         built: Names of the indexes that this run built; a standard structure if any chunk got it.
         kept: Names of the indexes that the file already had.
         notes: Columns without an index, or with one that will hardly exclude anything, and why.
-        stale: Why the directory in the file belonged to another file; None if there was none, or its own.
+        stale: Why the existing directory was ignored, if it belonged to another file; otherwise None.
         seconds: Time taken.
     """
 
@@ -107,7 +107,7 @@ class DetachReport:
 
     @property
     def message(self) -> str:
-        """One line for people."""
+        """A summary in one line."""
         if not self.detached:
             return f"{self.path}: nothing is attached"
         return f"{self.path}: {self.bytes_before - self.bytes_after} bytes removed"

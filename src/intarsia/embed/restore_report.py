@@ -16,7 +16,7 @@ class RestoreReport:
     Attributes:
         per_file: The report of each file that did not fail.
         failed: The files that could not be restored and are unchanged: ``path``, ``error``, ``reason``.
-        seconds: How long the whole took.
+        seconds: Total time taken.
         files_other: Number of files in the folders that are not Parquet and were ignored.
     """
 
@@ -57,11 +57,11 @@ class RestoreReport:
 
     @property
     def bytes_removed(self) -> int:
-        """How much shorter the files became."""
+        """By how many bytes the files became shorter."""
         return self.bytes_before - self.bytes_after
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON has it."""
+        """Return the report as a JSON object."""
         return {
             "files": self.files_total,
             "other_files": self.files_other,

@@ -166,7 +166,7 @@ class Distinct:
         return not (self._is_datafusion and isinstance(predicate, BoundNull))
 
     def lists_values(self, predicate: Condition) -> bool:
-        """Return whether the condition can be evaluated, because it is evaluated on the values."""
+        """Return whether the condition is evaluated on the values themselves; always, if it can be."""
         return self.can_prune(predicate)
 
     def open(self, payload: bytes, layout: Layout) -> OpenDistinct | OpenLines:

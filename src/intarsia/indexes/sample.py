@@ -57,7 +57,7 @@ class Sample:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Empty: a sample is of whole rows."""
+        """Empty, because a sample contains whole rows."""
         return ()
 
     def can_estimate(self, predicate: Condition) -> bool:  # noqa: ARG002

@@ -41,7 +41,7 @@ class FileFailure:
         return text.removeprefix(self.path).lstrip(":, ") or text or type(error).__name__
 
     def to_dict(self) -> dict[str, str]:
-        """The failure as JSON has it."""
+        """Return the failure as a JSON object."""
         return {"path": self.path, "error": self.reason}
 
 

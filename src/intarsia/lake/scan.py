@@ -41,18 +41,18 @@ if TYPE_CHECKING:
 
 
 class Scan:
-    """One query to a table, made by `Table.scan`; it runs each time that its result is requested.
+    """One query of a table, made by `Table.scan`; it runs each time that its result is requested.
 
-    Each run checks whether the objects of a store have changed, and reads their current version. Only the
-    first run uses the footers that were read to make the scan without checking them.
+    Each run checks whether the objects in a store have changed, and reads their current version. The first
+    run omits this check if `Table.scan` has just read the footers.
 
     Get the rows with `to_arrow`, by iterating over batches, or as an Arrow stream, as in
-    ``polars.DataFrame(scan)`` and ``duckdb.sql("FROM scan")``; `to_pandas` for pandas.
+    ``polars.DataFrame(scan)`` and ``duckdb.sql("FROM scan")``; and `to_pandas` returns a pandas DataFrame.
 
     Attributes:
         columns: The columns of the result.
         schema: The schema of the result.
-        report: What the last run read and skipped, and why. Complete when all rows have been taken.
+        report: What the last run read and skipped, and why. Complete when all rows have been consumed.
 
     Example:
         >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
@@ -205,7 +205,7 @@ class Scan:
         Raises:
             ValueError: If a function is unknown or not defined for the column's type, or the scan has a
                 limit.
-            ColumnNotFoundError: If the table has no such column; the message names near matches.
+            ColumnNotFoundError: If the table has no such column; the message suggests similar names.
         """
         self._refuse_limit()
         columns = output_columns(self._table.schema, [name for name in functions if name != ROWS])
@@ -221,7 +221,7 @@ class Scan:
 
         Raises:
             ValueError: If the scan has a limit.
-            ColumnNotFoundError: If the table has no such column; the message names near matches.
+            ColumnNotFoundError: If the table has no such column; the message suggests similar names.
             UnsupportedFeatureError: If distinct values of its type cannot be counted.
         """
         self._refuse_limit()
@@ -235,7 +235,7 @@ class Scan:
 
         Raises:
             ValueError: If the scan has a limit, or ``lg_config_k`` is out of range.
-            ColumnNotFoundError: If the table has no such column; the message names near matches.
+            ColumnNotFoundError: If the table has no such column; the message suggests similar names.
             UnsupportedFeatureError: If distinct values of its type cannot be counted.
         """
         self._refuse_limit()

@@ -37,8 +37,8 @@ def open(
 
     Raises:
         FileNotFoundError: If a path does not exist, or a folder contains no Parquet file.
-        ListingError: If a symbolic link leads back to a folder that it lies in.
-        ObjectStoreError: If a store behind a URL cannot be reached, refuses the request, or is not known.
+        ListingError: If a symbolic link points to a folder that contains it.
+        ObjectStoreError: If the store of a URL cannot be reached, refuses the request, or is unknown.
 
     Example:
         >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
@@ -79,9 +79,9 @@ class Table(TableFiles):
         return f"Table({self.files[0].path!r}{more})"
 
     def __len__(self) -> int:
-        """The number of rows, by the footers of all files.
+        """Return the number of rows, from the footers of all files.
 
-        The first call reads the footer of every file that is not known yet, and no data page. Later calls
+        The first call reads every footer that is not cached, and no data page. Later calls
         check that the files are unchanged: a stat for each local file, a request for each object.
 
         Example:
@@ -122,7 +122,7 @@ class Table(TableFiles):
             ValueError: If ``limit`` is negative.
             TypeError: If ``limit`` is not an integer.
             PredicateError: If ``where`` cannot be parsed, or compares values of incompatible types.
-            ColumnNotFoundError: If the table has no such column; the message names near matches.
+            ColumnNotFoundError: If the table has no such column; the message suggests similar names.
 
         Example:
             >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
@@ -162,7 +162,7 @@ class Table(TableFiles):
 
         Raises:
             PredicateError: If ``where`` cannot be parsed, or compares values of incompatible types.
-            ColumnNotFoundError: If the table has no such column; the message names near matches.
+            ColumnNotFoundError: If the table has no such column; the message suggests similar names.
 
         Example:
             >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
@@ -195,7 +195,7 @@ class Table(TableFiles):
 
         Raises:
             PredicateError: If ``where`` cannot be parsed, or compares values of incompatible types.
-            ColumnNotFoundError: If the table has no such column; the message names near matches.
+            ColumnNotFoundError: If the table has no such column; the message suggests similar names.
             ValueError: If ``split_bytes`` is not positive.
 
         Example:
@@ -223,7 +223,7 @@ class Table(TableFiles):
 
         Raises:
             PredicateError: If ``where`` cannot be parsed, or compares values of incompatible types.
-            ColumnNotFoundError: If the table has no such column; the message names near matches.
+            ColumnNotFoundError: If the table has no such column; the message suggests similar names.
 
         Example:
             >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
@@ -260,7 +260,7 @@ class Table(TableFiles):
         Raises:
             ValueError: If a function is unknown, or not defined for the column's type.
             PredicateError: If ``where`` cannot be parsed, or compares values of incompatible types.
-            ColumnNotFoundError: If the table has no such column; the message names near matches.
+            ColumnNotFoundError: If the table has no such column; the message suggests similar names.
 
         Example:
             >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
@@ -291,7 +291,7 @@ class Table(TableFiles):
 
         Raises:
             PredicateError: If ``where`` cannot be parsed, or compares values of incompatible types.
-            ColumnNotFoundError: If the table has no such column; the message names near matches.
+            ColumnNotFoundError: If the table has no such column; the message suggests similar names.
             UnsupportedFeatureError: If distinct values of the column's type cannot be counted.
 
         Example:
@@ -308,9 +308,9 @@ class Table(TableFiles):
     def sketches(self, column: str, lg_config_k: int = 12) -> pa.Table:
         """Return a HyperLogLog sketch of each file's distinct values, for Spark.
 
-        Spark's ``hll_sketch_estimate`` and ``hll_union_agg`` accept them, also mixed with sketches by its
-        own ``hll_sketch_agg`` over the same column. See `Hll` for the types without sketches. Files without
-        an `Hll` index are read.
+        Spark's ``hll_sketch_estimate`` and ``hll_union_agg`` accept them, also together with sketches that
+        Spark's ``hll_sketch_agg`` computed from the same column. See `Hll` for the types without sketches.
+        Files without an `Hll` index are read.
 
         Args:
             column: The column, dotted if it is nested.
@@ -322,7 +322,7 @@ class Table(TableFiles):
 
         Raises:
             ValueError: If ``lg_config_k`` is not from 4 to 21.
-            ColumnNotFoundError: If the table has no such column; the message names near matches.
+            ColumnNotFoundError: If the table has no such column; the message suggests similar names.
             UnsupportedFeatureError: If distinct values of its type cannot be counted.
 
         Example:

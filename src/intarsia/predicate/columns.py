@@ -44,7 +44,7 @@ def resolve_column(schema: pa.Schema, column: ColumnName) -> Column:
     through structs. A tuple is a path of exact names. Names are case-sensitive.
 
     Raises:
-        ColumnNotFoundError: The column does not exist. The error lists near matches.
+        ColumnNotFoundError: The column does not exist. The error suggests similar names.
         PredicateError: The column exists but cannot be compared: it is nested, it is inside a list or a map,
             or several columns have this name.
 
@@ -68,7 +68,7 @@ def find_column(schema: pa.Schema, column: ColumnName) -> tuple[tuple[str, ...],
     `resolve_column` describes how names are matched.
 
     Raises:
-        ColumnNotFoundError: The column does not exist. The error lists near matches.
+        ColumnNotFoundError: The column does not exist. The error suggests similar names.
         PredicateError: The column is inside a list or a map, or several columns have this name.
 
     Example:

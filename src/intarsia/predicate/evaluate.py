@@ -1,4 +1,4 @@
-"""Evaluate a bound predicate on Arrow arrays, vectorised."""
+"""Evaluate a bound predicate on Arrow arrays, vectorized."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def index(
         IndexBuildError: If an element of ``indexes`` is not an index or names a partition column, or if no
             installed package declares its class as an entry point.
         ColumnNotFoundError: If none of the files that were read has a column of an index. These are the first
-            file, the last one, and at most 64 files between them. Nothing is indexed then.
+            file, the last and up to 62 others. Nothing is indexed then.
 
     Example:
         >>> import intarsia as ia

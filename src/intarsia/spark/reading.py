@@ -36,25 +36,25 @@ def read(
     where: str | Column | pc.Expression | None = None,
     columns: Sequence[str] | None = None,
 ) -> DataFrame:
-    """Return a frame over a lake that reads only the files that might contain matching rows.
+    """Return a DataFrame over a lake that reads only the files that might contain matching rows.
 
     It has the same rows as ``spark.read.parquet(path).where(where)``. This call selects the files by
     partition values and by all their indexes. Spark's native reader reads them and applies ``where``.
 
-    The frame neither uses nor changes the session's cache. It returns the current rows, even where
+    The DataFrame neither uses nor changes the session's cache. It returns the current rows, even where
     ``spark.read.parquet(path)`` would return cached rows of files that other programs have replaced. The
-    frame can be cached like any other.
+    DataFrame can be cached like any other.
 
     Args:
         spark: The session; classic or Connect.
         path: A path as for ``spark.read.parquet``: a folder, a file, a glob, or a list of these.
-        where: A predicate in Spark SQL. Conditions that Intarsia does not understand prune nothing, but other
+        where: A predicate in Spark SQL. Conditions that Intarsia does not support prune nothing, but other
             conditions in the same AND still do. A ``Column`` prunes nothing. A pyarrow expression (see
             docs/python.md) becomes Spark SQL, and Spark compares by its own rules.
         columns: Columns of the result; None for all.
 
     Returns:
-        A lazy frame. It does not contain files that are written later.
+        A lazy DataFrame. It does not contain files that are written later.
 
     Raises:
         AnalysisException: If Spark rejects ``path``, ``where`` or ``columns``.

@@ -69,27 +69,27 @@ class IndexContract:
         check_deterministic(self.index(), self.values())
 
     def test_it_leaves_out_no_matching_row(self) -> None:
-        """In layouts that are special cases."""
+        """No matching row is excluded, in layouts that are special cases."""
         check_layouts(self.index(), self.values())
 
     def test_it_leaves_out_no_matching_row_of_any_layout(self) -> None:
-        """In random layouts."""
+        """No matching row is excluded, in random layouts."""
         check_random_layouts(self.index(), self.values())
 
     def test_it_skips_what_it_is_made_for(self) -> None:
-        """For the predicates of `prunes`."""
+        """Rows are excluded for each predicate of `prunes`."""
         check_prunes(self.index(), self.values(), self.prunes())
 
     def test_it_tolerates_damage(self) -> None:
-        """In a payload that is loaded."""
+        """A damaged payload is detected or harmless."""
         check_damage(self.index(), self.values())
 
     def test_it_tolerates_damage_where_it_is_probed(self) -> None:
-        """In a payload that is probed, so that its checksum is not verified."""
+        """The same for a payload that is probed, whose checksum is not verified."""
         check_probed_damage(self.index(), self.values())
 
     def test_it_works_in_a_file(self) -> None:
-        """From `intarsia.attach` over scans and `intarsia.verify` to `intarsia.detach`."""
+        """`intarsia.attach`, scans, `intarsia.verify` and `intarsia.detach` work with the index."""
         check_file(self.index(), self.values())
 
 

@@ -40,12 +40,12 @@ def write_table(
     """Write a table and its indexes to a Parquet file.
 
     pyarrow writes the rows.  Every chunk gets Parquet's page index, with bounds of at most 64 bytes.
-    ``indexes`` are built from the table in memory and embedded after the rows, with the same bytes as by
-    `attach`.  The file appears, or replaces an existing one, when it is complete.
+    ``indexes`` are built from the table in memory and embedded after the rows, as the same bytes that
+    `attach` writes.  The file appears, or replaces an existing one, when it is complete.
 
     Args:
-        data: A `pyarrow.Table`, or anything that `pyarrow.table` accepts: a pandas or Polars frame, an object
-            with ``__arrow_c_stream__``, a dictionary of columns.
+        data: A `pyarrow.Table`, or anything that `pyarrow.table` accepts: a pandas or Polars
+            DataFrame, an object with ``__arrow_c_stream__``, a dictionary of columns.
         path: A local path, or the URL of an object.
         indexes: The indexes to embed, such as ``Distinct("country")``.
         rows_per_page: Maximum number of rows per data page, the unit that a lookup reads.  A page is also
@@ -172,7 +172,7 @@ class Writer:
 
         Raises:
             WriteError: If the schema of the rows differs from the writer's, or the writer is closed.
-            ReplaceError: If the system refuses.
+            ReplaceError: If the file cannot be written.
         """
         if not self._is_open:
             path = self._output.path

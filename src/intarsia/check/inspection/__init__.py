@@ -69,9 +69,12 @@ def inspect(path: str | os.PathLike[str], *, pages: bool = False) -> FileInspect
         IsADirectoryError: If the path is a folder.
 
     Example:
-        >>> found = inspect("flights.parquet")                              # doctest: +SKIP
-        >>> [(c.column, c.min, c.max) for c in found.row_groups[0].columns]  # doctest: +SKIP
-        [('flight', 1, 8500), ('dest', 'ABQ', 'XNA')]
+        >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+        >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+        >>> pq.write_table(pa.table({"city": ["Bern", "Basel"], "visitors": [3, 5]}), path)
+        >>> found = ia.inspect(path)
+        >>> [(chunk.column, chunk.min, chunk.max) for chunk in found.row_groups[0].columns]
+        [('city', 'Basel', 'Bern'), ('visitors', 3, 5)]
     """
     with open_one(path) as file, file.named_errors():
         return _inspect(file, pages=pages)

@@ -84,12 +84,15 @@ def verify(
         FileNotFoundError: If the path does not exist.
         IsADirectoryError: If the path is a folder.
         ReplacedWhileReadError: If the file is replaced or truncated while it is read.
-        ObjectStoreError: If the store behind a URL cannot be reached, refuses the request, or is unknown.
+        ObjectStoreError: If the store of a URL cannot be reached, refuses the request, or is unknown.
 
     Example:
-        >>> report = verify("flights.parquet")           # doctest: +SKIP
-        >>> report.ok, [str(f) for f in report.findings]  # doctest: +SKIP
-        (True, [])
+        >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+        >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+        >>> pq.write_table(pa.table({"city": ["Bern", "Basel"], "visitors": [3, 5]}), path)
+        >>> report = ia.verify(path)
+        >>> report.ok, report.findings, report.checked["pages"]
+        (True, (), 2)
     """
     if sample is not None and quick:
         raise ValueError("quick reads no data pages, so it cannot be combined with sample")
