@@ -309,8 +309,7 @@ class Table(TableFiles):
         """Return a HyperLogLog sketch of each file's distinct values, for Spark.
 
         Spark's ``hll_sketch_estimate`` and ``hll_union_agg`` accept them, also together with sketches that
-        Spark's ``hll_sketch_agg`` computed from the same column. See `Hll` for the types without sketches.
-        Files without an `Hll` index are read.
+        Spark's ``hll_sketch_agg`` computed from the same column. Files without an `Hll` index are read.
 
         Args:
             column: The column, dotted if it is nested.

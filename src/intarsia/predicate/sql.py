@@ -129,7 +129,8 @@ def _parse(text: str) -> Predicate:
         raise syntax_error(text, error) from None
     except RecursionError:
         raise PredicateError(
-            f"the predicate {short(text)} is nested too deeply; write it with fewer parentheses",
+            f"the predicate {short(text)} is nested too deeply to parse; write it with fewer parentheses, or "
+            "build it from ia.And and ia.Or",
             reason="nested-too-deeply",
         ) from None
 
