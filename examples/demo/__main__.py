@@ -49,7 +49,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--dir",
         default=DEFAULT_FOLDER,
-        help="folder for the files; replaces those of an earlier run (%(default)s)",
+        help="folder for the files; replaces those of an earlier run (default: %(default)s)",
     )
     parser.add_argument(
         "--keep", action="store_true", help="keep the files of an earlier run, and only run the queries"

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 NOTES = """\
 7/175 pages: 7 of 175 pages were read; pages of unopened files are not counted.
-same: Intarsia returns the same rows as Spark (in the second folder: pyarrow)
-{before}, and afterwards; in the lake also
-as Spark with ias.read. Spark writes time_hour as INT96, which has no order, so
-in the lake only month helps query 3."""
+same: Spark (in the second folder: pyarrow) returned the same rows as Intarsia,
+both {before} and afterwards. In the lake, so did
+Spark with ias.read. Spark writes time_hour as INT96, which has no order, so in
+the lake, only the partition column month excludes files in query 3."""
 
 
 def run(folder: Folder, *, keep: bool) -> bool:

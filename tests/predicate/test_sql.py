@@ -296,6 +296,12 @@ PLAIN = {
 }
 
 
+@pytest.mark.parametrize("literal", [dt.timedelta.max, dt.timedelta.min], ids=repr)
+def test_the_longest_durations_round_trip(literal):
+    node = Comparison("a", "=", literal)
+    assert parse_sql(str(node)) == node
+
+
 @pytest.mark.parametrize("type_", PLAIN, ids=str)
 def test_every_literal_round_trips(type_):
     @settings(max_examples=examples(150), deadline=None)

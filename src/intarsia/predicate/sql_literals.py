@@ -35,7 +35,8 @@ _NANOSECONDS: Final = {
     "DAY": NS_PER_DAY,
     "WEEK": 7 * NS_PER_DAY,
 }
-_MAX_TIMEDELTA_NS: Final = 999_999_999 * NS_PER_DAY
+_MIN_TIMEDELTA_NS: Final = dt.timedelta.min // dt.timedelta(microseconds=1) * 1_000
+_MAX_TIMEDELTA_NS: Final = dt.timedelta.max // dt.timedelta(microseconds=1) * 1_000
 _EPOCH_ORDINAL: Final = dt.date(1970, 1, 1).toordinal()
 _INTEGER_BITS: Final = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 
@@ -105,7 +106,7 @@ def _interval(node: Any) -> dt.timedelta | pa.Scalar:
         if ns is None or ns * scale % 1:
             raise ValueError(count)
         ns = int(ns * scale)
-        if ns % 1_000 or abs(ns) > _MAX_TIMEDELTA_NS:
+        if ns % 1_000 or not _MIN_TIMEDELTA_NS <= ns <= _MAX_TIMEDELTA_NS:
             return _arrow_scalar(ns, pa.duration)
         return dt.timedelta(microseconds=ns // 1_000)
 
