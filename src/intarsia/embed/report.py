@@ -25,7 +25,8 @@ class Note:
     reason: str
 
     def __str__(self) -> str:
-        column = "" if self.column is None else f" of {self.column}"
+        is_named = self.column is None or f"({self.column})" in self.index
+        column = "" if is_named else f" of {self.column}"
         row_group = "" if self.row_group is None else f", row group {self.row_group}"
         return f"{self.index}{column}{row_group}: {self.reason}"
 
@@ -109,8 +110,11 @@ class DetachReport:
     def message(self) -> str:
         """A summary in one line."""
         if not self.detached:
-            return f"{self.path}: nothing is attached"
-        return f"{self.path}: {self.bytes_before - self.bytes_after} bytes removed"
+            return f"{self.path}: no indexes were attached"
+        return f"{self.path}: {self.bytes_before - self.bytes_after:,} bytes removed"
+
+    def __str__(self) -> str:
+        return self.message
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as a JSON object."""

@@ -11,7 +11,7 @@ from intarsia.lake.each_file import FileFailure
 
 @dataclass(frozen=True)
 class RestoreReport:
-    """The report of `detach` over many files.
+    """The report of `detach` over many files; ``str(report)`` is a summary in one line.
 
     Attributes:
         per_file: The report of each file that did not fail.
@@ -59,6 +59,13 @@ class RestoreReport:
     def bytes_removed(self) -> int:
         """By how many bytes the files became shorter."""
         return self.bytes_before - self.bytes_after
+
+    def __str__(self) -> str:
+        failed = f"; {len(self.failed):,} failed" if self.failed else ""
+        return (
+            f"{self.files_detached:,} of {self.files_total:,} files restored, "
+            f"{self.bytes_removed:,} bytes removed{failed}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as a JSON object."""

@@ -159,7 +159,7 @@ class Distinct:
         if self._is_datafusion or not lists_little(payload, layout.edges(self.granularity, self.column)):
             return None
         limit = "" if self.max_values is None else f" (max_values={self.max_values})"
-        return f"most rows are in granules with too many or too long distinct values to list{limit}"
+        return f"most rows are in granules whose distinct values are too many or too long to be listed{limit}"
 
     def can_prune(self, predicate: Condition) -> bool:
         """Return whether the condition can be evaluated. DataFusion's layout has no nulls."""
