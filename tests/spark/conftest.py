@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from intarsia.spark.java import ensure_java
+from tests.spark.connect import ConnectHost
 
 
 @pytest.fixture(scope="session")
@@ -37,3 +38,12 @@ def spark(tmp_path_factory):
     session = builder.getOrCreate()
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def connect_host(tmp_path_factory):
+    """A process with a Spark Connect session."""
+    pytest.importorskip("grpc")
+    host = ConnectHost(tmp_path_factory.mktemp("connect"))
+    yield host
+    host.stop()

@@ -1,8 +1,6 @@
 """Indexing and reading over Spark Connect, where the JVM is not accessible."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -10,16 +8,11 @@ import intarsia as ia
 from tests.spark.test_indexing import contents, write_lake
 
 PROGRAM = """
-import json, os, sys
-os.environ["PYSPARK_PYTHON"] = sys.executable
-os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+import json, sys
 import intarsia as ia
 from intarsia import spark as ias
 from intarsia.embed import PageIndex
-ias.ensure_java()
-from pyspark.sql import SparkSession
 
-spark = SparkSession.builder.remote("local[2]").getOrCreate()
 lake = sys.argv[1]
 indexes = [PageIndex(), ia.Distinct("s"), ia.BloomGranule("y", fpp=0.0001)]
 calls = []
@@ -49,23 +42,16 @@ print(json.dumps({
     "explain": ias.explain(spark, lake, where).to_dict()["files"],
     "stopped": stopped,
 }))
-spark.stop()
 """
 
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_spark_connect(tmp_path):
-    pytest.importorskip("grpc")
+def test_spark_connect(tmp_path, connect_host):
     lake = write_lake(tmp_path / "lake")
     before = contents(lake)
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    run = subprocess.run(
-        [sys.executable, str(program), lake], capture_output=True, check=False, cwd=tmp_path, text=True
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
-    answer = json.loads(run.stdout.splitlines()[-1])
+    printed = connect_host.run(PROGRAM, lake)
+    answer = json.loads(printed)
     calls = answer.pop("calls")
     assert calls[0] == [0, 4, "indexing"]
     assert calls[-1] == [4, 4, "indexing"]

@@ -1,9 +1,6 @@
 """`ias.read` and Spark's own cache, which contains a lake as it was when it was cached."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -165,17 +162,12 @@ def test_without_a_list_of_files_spark_reads_all_of_them(spark, lake, monkeypatc
 
 
 CONNECT = """
-import json, os, sys
-os.environ["PYSPARK_PYTHON"] = sys.executable
-os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-from intarsia import spark as ias
-ias.ensure_java()
-from pyspark import StorageLevel
-from pyspark.sql import SparkSession
-from tests.spark.test_reading_cached import write
+import json, sys
 from pathlib import Path
+from pyspark import StorageLevel
+from intarsia import spark as ias
+from tests.spark.test_reading_cached import write
 
-spark = SparkSession.builder.remote("local[2]").getOrCreate()
 lake = Path(sys.argv[1])
 
 def found(number):
@@ -199,26 +191,14 @@ spark.catalog.cacheTable("v")
 spark.table("v").count()
 answer["view"] = [found(1005), found(250), files(250)]
 print(json.dumps(answer))
-spark.stop()
 """
 
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_over_spark_connect(lake, tmp_path, pytestconfig):
-    pytest.importorskip("grpc")
-    program = tmp_path / "program.py"
-    program.write_text(CONNECT)
-    run = subprocess.run(
-        [sys.executable, str(program), str(lake)],
-        capture_output=True,
-        check=False,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(pytestconfig.rootpath), *sys.path])},
-        text=True,
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
-    assert json.loads(run.stdout.splitlines()[-1]) == {
+def test_over_spark_connect(lake, connect_host):
+    printed = connect_host.run(CONNECT, lake)
+    assert json.loads(printed) == {
         "connect": True,
         "rows": 400,
         "listed by the cached frame": 0,
