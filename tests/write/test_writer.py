@@ -195,6 +195,7 @@ def test_batches_of_another_schema(path):
         writer.write_table(rows(0, 5))
         for other, column in (
             (rows(0, 5).drop_columns("x"), None),
+            (rows(0, 5).append_column("new", pa.array(range(5))), "new"),
             (pa.table({"number": ["1"], "word": ["a"], "x": [1.0]}), "number"),
             (rows(0, 5).select(["x", "word", "number"]), None),
         ):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -198,8 +197,8 @@ def _find_many(path: Path | Sequence[Path], act: Callable[[str], _Report]) -> _R
     name = os.fspath(path)
     local = local_path(name)
     if local is not None:
-        is_pattern = glob.has_magic(local) and not os.path.lexists(local)
-        return find_files(name) if is_pattern or os.path.isdir(local) else act(name)
+        is_one = os.path.lexists(local) and not os.path.isdir(local)
+        return act(name) if is_one else find_files(name)  # a folder, a glob, or missing
     if name.endswith("/"):
         return find_files(name)
     try:

@@ -228,8 +228,12 @@ class Writer:
         if table.schema.equals(schema):
             return self._output.to_file_schema(table)
         expected = {field.name: field for field in schema}
-        other = next((field for field in table.schema if field != expected.get(field.name)), None)
-        found = f"{other.name!r} is {other.type}" if other is not None else f"it has {table.schema.names}"
+        unknown = next((field for field in table.schema if field.name not in expected), None)
+        other = unknown or next((field for field in table.schema if field != expected[field.name]), None)
+        if other is None:
+            found = f"it has {table.schema.names}"
+        else:
+            found = f"{other.name!r} is {'not in it' if other is unknown else other.type}"
         raise WriteError(
             f"{self._output.path}: the schema of a batch differs from the writer's: {found}; select and cast "
             f"its columns to {', '.join(map(str, schema))}",
