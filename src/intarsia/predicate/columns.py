@@ -122,7 +122,7 @@ def _nested_message(shown: str, declared: pa.DataType) -> str:
     hint = ""
     if pa.types.is_struct(declared) and declared.num_fields:
         hint = f"; name one of its fields, such as {shown + '.' + declared.field(0).name!r}"
-    return f"column {shown!r} of type {declared} is not a leaf column{hint}"
+    return f"column {shown!r} of type {declared} is nested; conditions and indexes need a leaf column{hint}"
 
 
 def _known(fields: list[pa.Field], above: str = "") -> Iterator[str]:

@@ -236,7 +236,7 @@ class Writer:
             found = f"{other.name!r} is {'not in it' if other is unknown else other.type}"
         raise WriteError(
             f"{self._output.path}: the schema of a batch differs from the writer's: {found}; select and cast "
-            f"its columns to {', '.join(map(str, schema))}",
+            f"its columns to {', '.join(f'{field.name}: {field.type}' for field in schema)}",
             reason="schema-mismatch",
             path=self._output.path,
             column=other.name if other is not None else None,
