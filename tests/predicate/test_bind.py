@@ -35,7 +35,7 @@ from intarsia.predicate import (
     resolve_column,
 )
 from intarsia.predicate.bind import MAX_NESTING
-from tests.predicate.counting import calls
+from tests.counting import calls
 
 NOTHING = BoundConstant(False)
 SCHEMA = pa.schema(

@@ -24,9 +24,9 @@ from intarsia.predicate import (
     resolve_column,
 )
 from intarsia.predicate.bound import BoundCompare, ascending
+from tests.counting import calls
 from tests.effort import examples
 from tests.predicate import oracle, strategies
-from tests.predicate.counting import calls
 
 SCHEMA = pa.schema({f"c{n}": pa.int64() for n in range(20)} | {"x": pa.int64(), "y": pa.string()})
 COLUMNS = {("x",): pa.array([0, 7, None]), ("y",): pa.array(["a", None, "7"])}

@@ -16,9 +16,9 @@ from intarsia.errors import PredicateError
 from intarsia.predicate import BoundIn, Comparison, In, Or, bind, parse_sql
 from intarsia.predicate.coercion import locate
 from intarsia.predicate.sql import MAX_SQL_WORDS
+from tests.counting import calls
 from tests.effort import examples
 from tests.predicate import strategies
-from tests.predicate.counting import calls
 
 UTC = dt.timezone.utc
 NUMBERS = range(10_000)

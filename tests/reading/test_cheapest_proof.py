@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +16,7 @@ from intarsia.read import prune as prune_module
 from intarsia.read.estimate import Estimates
 from intarsia.read.prune import prune
 from intarsia.rows.selection import RowSelection
+from tests.counting import profiling, python_calls
 from tests.reading.pages import footer_bytes, layout_of, open_recorded, run, touched
 
 GROUPS, ROWS_PER_GROUP, PAGE_ROWS = 12, 20_000, 4000
@@ -173,12 +172,8 @@ def calls_of(path, predicate):
 
     with ParquetInput.open(path) as file:
         assert file.leaf_types  # the schema has been read
-        before = sys.getprofile()
-        sys.setprofile(count)
-        try:
+        with profiling(count):
             prune(file, predicate)
-        finally:
-            sys.setprofile(before)
     return counts
 
 
@@ -210,21 +205,11 @@ def test_estimates_are_linear_in_the_number_of_conditions(numbers):
     ia.attach(numbers, [ia.Histogram("x", buckets=16, granularity="row_group"), ia.Sample(100)])
 
     def calls(count):
-        total = 0
-
-        def add(frame, event, _):
-            nonlocal total
-            total += event == "call"
-
         with ParquetInput.open(numbers) as file:
             estimates = Estimates(file, EmbeddedIndexes(file), 1 << 40)
             predicate = or_of_equalities(count)
-            before = sys.getprofile()
-            sys.setprofile(add)
-            try:
-                assert estimates.share(predicate) is not None
-            finally:
-                sys.setprofile(before)
+            share, total = python_calls(lambda: estimates.share(predicate))
+        assert share is not None
         return total
 
     assert calls(400) <= 4.4 * calls(100)

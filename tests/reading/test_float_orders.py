@@ -1,7 +1,6 @@
 """Floats under IEEE 754's total order, and NaN counts: no row is lost, and pages are skipped by them."""
 
 import math
-import operator
 import struct
 from pathlib import Path
 
@@ -16,26 +15,19 @@ import intarsia as ia
 from intarsia.format import thrift
 from tests.effort import examples
 from tests.embed.tables import edit_footer
+from tests.predicate.oracle import OPS
 from tests.reading.truth import assert_truth
 
 FILE = Path(__file__).parents[1] / "parquet_testing" / "floating_orders_nan_count.parquet"
 
 NAN, NEGATIVE_NAN = (struct.unpack("<d", struct.pack("<Q", bits))[0] for bits in (0x7FF8 << 48, 0xFFF8 << 48))
 
-OPERATORS = {
-    "=": operator.eq,
-    "<>": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 LITERALS = ["-3", "-2", "-0.0", "0.0", "0.5", "5"]
 
 
 def matching(values, op, literal, *, negated):
     """The rows that match by Arrow's rules: NaN is unequal to all, and no null matches."""
-    found = [value is not None and OPERATORS[op](value, float(literal)) is not negated for value in values]
+    found = [value is not None and OPS[op](value, float(literal)) is not negated for value in values]
     return [row for row, hit in enumerate(found) if hit]
 
 
@@ -44,7 +36,7 @@ def assert_every_condition(path, column):
     values = pq.read_table(path)[column].to_pylist()
     table = ia.open(path)
     has_rows = "row" in table.schema.names
-    for op in OPERATORS:
+    for op in OPS:
         for literal in LITERALS:
             for negated in (False, True):
                 where = f"{column} {op} {literal}"

@@ -6,14 +6,13 @@ grows faster than the file exceeds it.
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from tests.counting import python_calls
 
 ROWS_PER_GROUP = 4
 
@@ -60,19 +59,7 @@ def files_of_columns(tmp_path_factory):
 def calls_of(run, path):
     """How many Python functions a call of ``run`` calls; imports and caches of the first time left out."""
     run(path)
-    count = 0
-
-    def profile(frame, event, argument):
-        nonlocal count
-        count += event == "call"
-
-    before = sys.getprofile()
-    sys.setprofile(profile)
-    try:
-        run(path)
-    finally:
-        sys.setprofile(before)
-    return count
+    return python_calls(lambda: run(path))[1]
 
 
 def calls_for_each(run, write, few, page_index):

@@ -6,7 +6,6 @@ Each limit is 20% above the current number; lower it when the number becomes sma
 from __future__ import annotations
 
 import os
-import sys
 import time
 
 import numpy as np
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from tests.counting import python_calls
 
 ROWS = 100_000
 
@@ -56,18 +56,7 @@ def path(tmp_path_factory):
 def calls_of(run):
     """The number of Python calls in ``run``, without imports and cache misses of the first call."""
     run(1)
-    count = 0
-
-    def profile(frame, event, argument):
-        nonlocal count
-        count += event == "call"
-
-    before = sys.getprofile()
-    sys.setprofile(profile)
-    try:
-        rows = run(54_321)
-    finally:
-        sys.setprofile(before)
+    rows, count = python_calls(lambda: run(54_321))
     assert rows.num_rows == 1
     assert rows["note"].to_pylist() == ["note 54321"]
     return count
