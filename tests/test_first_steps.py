@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from urllib.parse import quote
 
 import numpy as np
@@ -148,3 +149,37 @@ def test_files_of_other_machines(act, name):
     with pytest.raises(FileNotFoundError) as raised:
         act(name)
     assert one_line(raised).startswith(f"{name}: ")
+
+
+# --- reports -------------------------------------------------------------------------------------
+
+
+def test_reports_print_as_a_summary(path, tmp_path):
+    index = ia.Distinct("x")
+    scan = ia.open(path).scan("x < 7")
+    scan.to_arrow()
+    reports = [
+        ia.write_table(TABLE, tmp_path / "t.parquet", indexes=index),
+        ia.attach(path, index),
+        ia.verify(path),
+        ia.verify(path, sample=1),
+        ia.inspect(path),
+        ia.detach(path),
+        ia.attach(tmp_path, index),
+        ia.detach(tmp_path),
+        scan.report,
+    ]
+    for report in reports:
+        shown = str(report)
+        assert shown
+        assert type(report).__name__ not in shown
+        assert type(report).__name__ in repr(report)
+
+
+def test_a_verification_prints_its_first_findings(path):
+    finding = ia.Finding("error", "row-count", str(path), 0, "x", None, None, "it has 3 rows", "readers fail")
+    report = dataclasses.replace(ia.verify(path), findings=(finding,) * 12)
+    lines = str(report).splitlines()
+    assert lines[0].startswith(f"{path}: 12 errors; ")
+    assert lines[1:11] == [f"  {finding}"] * 10
+    assert len(lines) == 12

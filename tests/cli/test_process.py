@@ -116,7 +116,7 @@ def test_progress_is_for_terminals(file):
     shown, out, code = on_terminal(command("index", file, "--page-index"), stdout=False)
     assert code == 0
     assert "indexing" in shown
-    assert out.startswith("indexed 1 of 1 files")
+    assert out.startswith("indexed 1 of 1 file ")
     assert "\x1b" not in out
 
 

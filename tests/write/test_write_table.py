@@ -406,6 +406,13 @@ def test_sorted_by_a_dictionary(path):
         ([("key", "up")], ia.WriteError, "unknown-direction", "key"),
         (["key", ("key", "descending")], ia.WriteError, "duplicate-sort-column", "key"),
         ("list", ia.WriteError, "not-sortable", None),
+        (3, ia.WriteError, "invalid-sort-by", None),
+        (b"key", ia.WriteError, "invalid-sort-by", None),
+        ({"key": "descending"}, ia.WriteError, "invalid-sort-by", None),
+        ([None], ia.WriteError, "invalid-sort-by", None),
+        (("key", "descending"), ia.WriteError, "invalid-sort-by", None),
+        ([("key", "descending", "last")], ia.WriteError, "invalid-sort-by", None),
+        ([("key", ["descending"])], ia.WriteError, "unknown-direction", "key"),
     ],
 )
 def test_invalid_order(path, sort_by, error, reason, column):

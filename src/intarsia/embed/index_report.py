@@ -7,6 +7,7 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from intarsia.embed.amounts import count, size
 from intarsia.embed.report import AttachReport, Note
 
 _SHOWN = 10
@@ -84,7 +85,7 @@ class IndexReport:
 
     Example:
         >>> print(IndexReport((IndexedFile("a.parquet", 900_000, 1_000_000, ("page_index",)),), 0.5))
-        indexed 1 of 1 files in 0.5 s
+        indexed 1 of 1 file in 0.5 s
         100.0 kB added to 900.0 kB (11.1%)
     """
 
@@ -187,38 +188,25 @@ class IndexReport:
             for note in () if file.is_known else file.notes:
                 whole = Note(note.get("column"), None, note["index"], note["reason"])
                 files_of[whole].add(file.path)
-        lines = [f"note: {note} ({_count(len(files))})" for note, files in files_of.items()]
+        lines = [f"note: {note} ({count(len(files), 'file')})" for note, files in files_of.items()]
         known = [len(file.notes) for file in self.per_file if file.is_known and file.notes]
         if known:
-            lines.append(f"{_count(sum(known), 'note')} on {_count(len(known))} indexed before")
+            lines.append(f"{count(sum(known), 'note')} on {count(len(known), 'file')} indexed before")
         return lines
 
     def _shown(self, notes: list[str]) -> str:
         rest = [
-            f"{count} {word}"
-            for count, word in ((self.files_unchanged, "unchanged"), (self.files_failed, "failed"))
-            if count
+            f"{number:,} {word}"
+            for number, word in ((self.files_unchanged, "unchanged"), (self.files_failed, "failed"))
+            if number
         ]
         lines = [
-            f"indexed {self.files_indexed} of {self.files_total} files in {self.seconds:.1f} s"
+            f"indexed {self.files_indexed:,} of {count(self.files_total, 'file')} in {self.seconds:.1f} s"
             + (f" ({', '.join(rest)})" if rest else "")
-            + (f"; {_count(self.files_other, 'other file')} ignored" if self.files_other else "")
+            + (f"; {count(self.files_other, 'other file')} ignored" if self.files_other else "")
         ]
         if self.bytes_added:
             share = f" ({self.bytes_added / self.bytes_before:.1%})" if self.bytes_before else ""
-            lines.append(f"{_size(self.bytes_added)} added to {_size(self.bytes_before)}{share}")
-        more = [f"… and {len(notes) - _SHOWN} more notes"] if len(notes) > _SHOWN else []
+            lines.append(f"{size(self.bytes_added)} added to {size(self.bytes_before)}{share}")
+        more = [f"… and {count(len(notes) - _SHOWN, 'more note')}"] if len(notes) > _SHOWN else []
         return "\n".join([*lines, *notes[:_SHOWN], *more])
-
-
-def _count(number: int, noun: str = "file") -> str:
-    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _size(count: int) -> str:
-    amount = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if abs(amount) < 1000:
-            return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1000
-    return f"{amount:.1f} TB"

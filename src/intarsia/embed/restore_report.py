@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from intarsia.embed.amounts import count
 from intarsia.embed.report import DetachReport
 from intarsia.lake.each_file import FileFailure
 
@@ -63,7 +64,7 @@ class RestoreReport:
     def __str__(self) -> str:
         failed = f"; {len(self.failed):,} failed" if self.failed else ""
         return (
-            f"{self.files_detached:,} of {self.files_total:,} files restored, "
+            f"{self.files_detached:,} of {count(self.files_total, 'file')} restored, "
             f"{self.bytes_removed:,} bytes removed{failed}"
         )
 

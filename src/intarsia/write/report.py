@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from intarsia.embed.amounts import count
 from intarsia.embed.report import Note
 
 
 @dataclass(frozen=True)
 class WriteReport:
-    """The report of `write_table` or a `Writer`.
+    """The report of `write_table` or a `Writer`; ``str(report)`` is for people.
 
     Attributes:
         path: The file.
@@ -22,6 +23,10 @@ class WriteReport:
         built: The names of the indexes that were built.
         notes: The columns without an index, and the reasons.
         seconds: The elapsed time until the file had its final path.
+
+    Example:
+        >>> print(WriteReport("a.parquet", 1000, 1, 4096, 900, (), ("distinct(city):page",), (), 0.1))
+        a.parquet: wrote 1,000 rows in 1 row group, 4,096 bytes; built distinct(city):page (900 bytes)
     """
 
     path: str
@@ -33,6 +38,12 @@ class WriteReport:
     built: tuple[str, ...]
     notes: tuple[Note, ...]
     seconds: float
+
+    def __str__(self) -> str:
+        rows, groups = count(self.num_rows, "row"), count(self.num_row_groups, "row group")
+        built = f"; built {', '.join(self.built)} ({self.bytes_indexes:,} bytes)" if self.built else ""
+        text = f"{self.path}: wrote {rows} in {groups}, {self.num_bytes:,} bytes{built}"
+        return "\n  ".join([text, *map(str, self.notes)])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report in JSON form."""

@@ -19,25 +19,32 @@ SortBy: TypeAlias = "str | Sequence[str | tuple[str, str]]"
 #: A column, and ``"ascending"`` or ``"descending"``.
 SortKey: TypeAlias = tuple[str, str]
 
+_DIRECTIONS = ("ascending", "descending")
+
 
 def sort_keys(sort_by: SortBy | None, schema: pa.Schema) -> list[SortKey]:
     """Return the columns to sort by, each with its direction.
 
     Raises:
         ColumnNotFoundError: If the schema has no such top-level column.
-        WriteError: If a direction is unknown, or the type of a column cannot be sorted.
+        WriteError: If an element is neither a name nor a pair, a direction is unknown, or the type of a
+            column cannot be sorted.
 
     Example:
         >>> sort_keys(["a", ("b", "descending")], pa.schema({"a": pa.int64(), "b": pa.int64()}))
         [('a', 'ascending'), ('b', 'descending')]
     """
+    if not isinstance(sort_by, str | Sequence | None) or isinstance(sort_by, bytes):
+        raise _not_keys(sort_by)
     items = [sort_by] if isinstance(sort_by, str) else list(sort_by or ())
     keys: list[SortKey] = []
     for item in items:
-        name, direction = (item, "ascending") if isinstance(item, str) else tuple(item)
+        name, direction = _name_and_direction(item)
         if name not in schema.names:
+            if item in _DIRECTIONS:  # a pair without the list around it
+                raise _not_keys(sort_by)
             raise ColumnNotFoundError(name, schema.names)
-        if direction not in ("ascending", "descending"):
+        if direction not in _DIRECTIONS:
             raise WriteError(
                 f"sort_by: the direction of {name!r} is {direction!r}; use 'ascending' or 'descending'",
                 reason="unknown-direction",
@@ -51,6 +58,22 @@ def sort_keys(sort_by: SortBy | None, schema: pa.Schema) -> list[SortKey]:
     if keys:
         sorted_rows(pa.Table.from_batches([], schema), keys)
     return keys
+
+
+def _name_and_direction(item: object) -> SortKey:
+    if isinstance(item, str):
+        return item, "ascending"
+    if isinstance(item, tuple | list) and len(item) == 2 and isinstance(item[0], str):
+        return item[0], item[1]
+    raise _not_keys(item)
+
+
+def _not_keys(item: object) -> WriteError:
+    return WriteError(
+        f"sort_by: {item!r} is not a column; pass a name, or a list of names and pairs such as "
+        "('name', 'descending')",
+        reason="invalid-sort-by",
+    )
 
 
 def sorted_rows(table: pa.Table, keys: Sequence[SortKey]) -> pa.Table:

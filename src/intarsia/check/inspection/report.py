@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from intarsia.check.inspection.values import json_value
+from intarsia.embed.amounts import count
 
 
 def to_json(value: Any) -> Any:
@@ -289,7 +290,7 @@ class DatafusionInspection:
 
 @dataclass(frozen=True)
 class FileInspection:
-    """The description of a file by its footer and indexes.
+    """The description of a file by its footer and indexes; ``str()`` returns a summary in one line.
 
     Attributes:
         path: The file.
@@ -316,6 +317,16 @@ class FileInspection:
     datafusion_index: DatafusionInspection | None
     row_groups: tuple[RowGroupInspection, ...]
     ignored: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        rows, groups = count(self.num_rows, "row"), count(len(self.row_groups), "row group")
+        entries = self.directory.entries if self.directory is not None else ()
+        indexes = f"; embedded {', '.join(entry.name for entry in entries)}" if entries else ""
+        ignored = f"; ignored {', '.join(name for name, _ in self.ignored)}" if self.ignored else ""
+        return (
+            f"{self.path}: {rows} in {groups}, {count(len(self.schema), 'column')}, "
+            f"{self.size_bytes:,} bytes{indexes}{ignored}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to a JSON object; binary bounds are hexadecimal, NaN and infinities are strings."""

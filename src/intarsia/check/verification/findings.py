@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from intarsia.check.inspection.report import to_json
+from intarsia.embed.amounts import count
 
 Severity = Literal["error", "warning", "note"]
 
@@ -114,6 +115,9 @@ RULES: Mapping[str, tuple[Severity, str]] = {
 #: Maximum number of pages of one chunk listed with the same fault; further ones are counted.
 _LISTED_PAGES = 10
 
+#: Maximum number of findings in the text of a report.
+_SHOWN = 10
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -160,7 +164,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """The report of `intarsia.verify`.
+    """The report of `intarsia.verify`; ``str(report)`` is for people.
 
     Attributes:
         path: The file.
@@ -171,6 +175,10 @@ class VerifyReport:
         chunks_read: Number of column chunks whose pages were read.
         chunks_total: Number of column chunks in the file.
         seed: The seed of a sample; None without a sample.
+
+    Example:
+        >>> print(VerifyReport("a.parquet", (), {"pages": 2}, 0.1, chunks_read=2, chunks_total=2))
+        a.parquet: no findings; read 2 of 2 column chunks
     """
 
     path: str
@@ -186,6 +194,17 @@ class VerifyReport:
     def ok(self) -> bool:
         """Whether no finding is an error."""
         return all(finding.severity != "error" for finding in self.findings)
+
+    def __str__(self) -> str:
+        severities = Counter(finding.severity for finding in self.findings)
+        found = [count(severities[kind], kind) for kind in ("error", "warning", "note") if severities[kind]]
+        read = f"read {self.chunks_read:,} of {count(self.chunks_total, 'column chunk')}"
+        seed = "" if self.seed is None else f", seed {self.seed}"
+        lines = [f"{self.path}: {', '.join(found) or 'no findings'}; {read}{seed}"]
+        lines += map(str, self.findings[:_SHOWN])
+        if len(self.findings) > _SHOWN:
+            lines.append(f"… and {count(len(self.findings) - _SHOWN, 'more finding')}")
+        return "\n  ".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to a JSON object."""
@@ -227,8 +246,8 @@ class Findings:
 
     def add_left_out(self) -> None:
         """Add the number of pages of this chunk whose fault was not listed."""
-        for (row_group, column, index, rule), count in list(self._left_out.items()):
+        for (row_group, column, index, rule), pages in list(self._left_out.items()):
             if (row_group, column) == (self.row_group, self.column):
                 del self._left_out[row_group, column, index, rule]
-                if count > _LISTED_PAGES:
-                    self.add(rule, f"{count - _LISTED_PAGES} more pages have this fault", index=index)
+                if pages > _LISTED_PAGES:
+                    self.add(rule, f"{pages - _LISTED_PAGES} more pages have this fault", index=index)
