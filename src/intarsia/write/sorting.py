@@ -34,7 +34,7 @@ def sort_keys(sort_by: SortBy | None, schema: pa.Schema) -> list[SortKey]:
         >>> sort_keys(["a", ("b", "descending")], pa.schema({"a": pa.int64(), "b": pa.int64()}))
         [('a', 'ascending'), ('b', 'descending')]
     """
-    if not isinstance(sort_by, str | Sequence | None) or isinstance(sort_by, bytes):
+    if sort_by is not None and not isinstance(sort_by, str | list | tuple):
         raise _not_keys(sort_by)
     items = [sort_by] if isinstance(sort_by, str) else list(sort_by or ())
     keys: list[SortKey] = []
