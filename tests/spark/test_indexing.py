@@ -217,12 +217,20 @@ def test_stopped_in_between(spark, tmp_path, error):
         if done:
             raise error
 
-    with pytest.raises(error):
+    with pytest.raises(error) as caught:
         ias.index(spark, lake, INDEXES[:2], progress=stop)
     assert not any(thread.name.startswith("intarsia") for thread in threading.enumerate())
     assert list(spark.sparkContext.statusTracker().getActiveJobsIds()) == []
     for path, data in before.items():
         assert Path(path).read_bytes().startswith(data)
+    if error is KeyboardInterrupt:
+        stopped = caught.value
+        assert isinstance(stopped, ia.RunInterrupted)
+        assert stopped.files_total == 12
+        assert stopped.files_done == stopped.report.files_indexed
+        listed = {file.path: (file.bytes_before, file.bytes_after) for file in stopped.report.per_file}
+        for path, (size_before, size_after) in listed.items():
+            assert size_before == len(before[path]) < size_after == os.path.getsize(path)
     report = quietly(spark, lake)
     assert report.files_failed == 0
     assert contents(lake).keys() == before.keys()

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -16,7 +16,7 @@ from intarsia.embed.attach import STANDARD, Attachable, Attachables, attach_file
 from intarsia.embed.index_report import IndexedFile, IndexReport
 from intarsia.embed.named_columns import check_named_columns
 from intarsia.embed.progress import Progress
-from intarsia.errors import IndexBuildError, ListingError
+from intarsia.errors import IndexBuildError, ListingError, RunInterrupted
 from intarsia.indexes.base import parameters
 from intarsia.indexes.registry import GROUP, find_index_class, why_unknown
 from intarsia.lake.data_file import DataFile
@@ -68,6 +68,8 @@ def index(
             installed package declares its class as an entry point.
         ColumnNotFoundError: If none of the files that were read has a column of an index. These are the first
             file, the last and up to 62 others. Nothing is indexed then.
+        RunInterrupted: At Ctrl-C. The job is cancelled, and another run skips the files that are done.
+            ``report`` has these files with their sizes, without the names of their indexes.
 
     Example:
         >>> import intarsia as ia
@@ -90,11 +92,31 @@ def index(
     tasks = tasks_of({file: listed.size_bytes for file, listed in files.items()})
     files_done = [0, *accumulate(map(len, tasks))]
     report(0, len(files), "indexing")
-    found = run_tasks(spark, tasks, work, lambda done, _: report(files_done[done], len(files), "indexing"))
+    try:
+        found = run_tasks(
+            spark, tasks, work, lambda done, _: report(files_done[done], len(files), "indexing")
+        )
+    except KeyboardInterrupt as stop:
+        done = _replaced_files(spark, path, files)
+        seconds = time.perf_counter() - started
+        raise RunInterrupted(len(done), len(files), IndexReport(done, seconds, others)) from stop
     # by path, because Spark may return two results of a task that ran twice
     outcomes = {outcome.path: outcome for outcome in map(IndexedFile.from_json, found)}
     per_file = tuple(outcomes[file] for file in sorted(outcomes))
     return IndexReport(per_file, time.perf_counter() - started, others)
+
+
+def _replaced_files(
+    spark: SparkSession, path: Source, before: Mapping[str, DataFile]
+) -> tuple[IndexedFile, ...]:
+    """Return the files whose sizes changed since they were listed; a cancelled job returns no results."""
+    now, _ = _list(spark, path)
+    sizes = {file: listed.size_bytes for file, listed in now.items()}
+    return tuple(
+        IndexedFile(file, listed.size_bytes, sizes[file])
+        for file, listed in sorted(before.items())
+        if sizes.get(file, listed.size_bytes) != listed.size_bytes
+    )
 
 
 def _attach_one(path: str, shipped: Sequence[Shipped]) -> IndexedFile:
