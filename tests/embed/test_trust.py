@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.embed import PageIndex, attach
+from intarsia.embed import PageIndex, Statistics, attach
 from intarsia.format import thrift
 
 CREATED_BY = 6
 
 
-def written_by(path, writer: bytes, **options) -> str:
-    """Write a sorted file of many pages that names the given writer."""
-    table = pa.table({"x": pa.array(range(10_000))})
-    pq.write_table(table, path, max_rows_per_page=1_000, use_dictionary=False, **options)
+SORTED = pa.table({"x": pa.array(range(10_000))})
+
+
+def written_by(path, writer: bytes, table=SORTED, **options) -> str:
+    """Write a file of many pages, by default sorted, that names the given writer."""
+    dictionary = table is not SORTED
+    pq.write_table(table, path, max_rows_per_page=1_000, use_dictionary=dictionary, **options)
     data = path.read_bytes()
     start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     tree, _ = thrift.parse_tree(data, start)
@@ -40,3 +45,41 @@ def test_a_page_index_attached_to_such_a_file_is_used(tmp_path):
     scan = ia.open(path).scan("x = 4321")
     assert scan.to_arrow().num_rows == 1
     assert scan.report.pages["x"].read == 1
+
+
+@pytest.mark.parametrize("column", ["same", "cut"])
+def test_computed_statistics_of_such_a_file_are_used(tmp_path, column):
+    """Also if they equal those of the writer."""
+    table = pa.table({"same": ["a", "b"] * 50, "cut": ["x" * 80, "y" * 80] * 50})
+    path = written_by(tmp_path / "t.parquet", b"parquet-go version latest", table=table)
+    plain = Path(path).read_bytes()
+    beyond = f"{column} > 'z'"
+    assert ia.open(path).explain(beyond).row_groups_read == 1
+    assert {finding.rule for finding in ia.verify(path).findings} == {"writer-not-trusted"}
+    assert attach(path, [Statistics()]).built == ("statistics",)
+    assert ia.open(path).explain(beyond).row_groups_read == 0
+    chunks = {chunk.column: chunk for chunk in ia.inspect(path).row_groups[0].columns}
+    assert chunks[column].bounds_trusted
+    assert ia.verify(path).findings == ()
+    for index in (Statistics(), ia.Distinct(column)):  # kept by later runs
+        assert "statistics" in attach(path, [index, Statistics()] if index != Statistics() else [index]).kept
+        assert ia.open(path).explain(beyond).row_groups_read == 0
+        assert ia.verify(path).findings == ()
+    assert ia.detach(path).removed[0] == "statistics"
+    assert Path(path).read_bytes() == plain
+
+
+def test_only_a_column_with_all_statistics_computed_is_trusted(tmp_path):
+    """Here a chunk cannot be decoded, so it keeps the statistics of the writer."""
+    table = pa.table({"s": ["a", "b"] * 50, "t": ["c", "d"] * 50})
+    path = written_by(tmp_path / "t.parquet", b"parquet-go version latest", table=table, row_group_size=50)
+    chunk = pq.read_metadata(path).row_group(1).column(0)
+    data = bytearray(Path(path).read_bytes())
+    start = chunk.dictionary_page_offset
+    data[start : start + chunk.total_compressed_size] = bytes(chunk.total_compressed_size)
+    Path(path).write_bytes(data)
+    report = attach(path, [Statistics()])
+    assert [(note.column, note.row_group) for note in report.notes] == [("s", 1)]
+    chunks = [chunk for group in ia.inspect(path).row_groups for chunk in group.columns]
+    assert [chunk.bounds_trusted for chunk in chunks] == [False, True, False, True]
+    assert [finding.column for finding in ia.verify(path, quick=True).findings] == []

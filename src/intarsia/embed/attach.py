@@ -128,7 +128,7 @@ class _Attachment:
         self._asked = asked
         self._progress = progress
         self.structures = StructureCompleter(
-            original.file, carried_states(original.file.footer, original.current)
+            original.file, carried_states(original.file.footer, original.current, original.directory)
         )
         self._states_before = dict(self.structures.states)
         self.blobs, self.notes = carried_blobs(original)

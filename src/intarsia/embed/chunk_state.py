@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from intarsia.file import ChunkKey, ParquetInput
+from intarsia.format.directory import Directory
 from intarsia.format.footer import Footer
 from intarsia.format.structs import ColumnChunk, PageEncodingStats, Statistics
 from intarsia.storage import ByteRange
@@ -59,13 +60,17 @@ def state_of(chunk: ColumnChunk, body_stop: int) -> ChunkState:
     )
 
 
-def present_states(original: Footer, current: Footer) -> dict[ChunkKey, ChunkState]:
+def present_states(
+    original: Footer, current: Footer, directory: Directory | None
+) -> dict[ChunkKey, ChunkState]:
     """Return the structures of every chunk of a file, all of them as ranges.
 
     Args:
         original: The footer of the original file.
         current: The current footer; equal to the original one if nothing is attached.
+        directory: The directory of attached indexes; None if nothing is attached.
     """
+    computed = directory.computed_statistics if directory is not None else frozenset()
     # `add_column_orders` and `set_int96_order` removed the bounds of columns whose order they declared
     ordered = {
         leaf.ordinal for leaf in original.leaves if original.column_order(leaf) != current.column_order(leaf)
@@ -82,7 +87,7 @@ def present_states(original: Footer, current: Footer) -> dict[ChunkKey, ChunkSta
             state = replace(
                 state,
                 encoding_stats=tuple(after.encoding_stats or ()) if before.encoding_stats is None else (),
-                statistics=after.statistics if after.statistics != left else None,
+                statistics=after.statistics if after.statistics != left or key.leaf in computed else None,
             )
         states[key] = state
     return states
@@ -93,12 +98,15 @@ def is_added(place: Placed, original: Footer) -> bool:
     return isinstance(place, bytes) or (place is not None and place.stop > original.file_length)
 
 
-def carried_states(original: Footer, current: ParquetInput) -> dict[ChunkKey, ChunkState]:
+def carried_states(
+    original: Footer, current: ParquetInput, directory: Directory | None
+) -> dict[ChunkKey, ChunkState]:
     """Return the same as `present_states`, with the bytes of attached structures instead of their ranges.
 
     Args:
         original: The footer of the original file.
         current: The current file.
+        directory: As for `present_states`.
     """
 
     def carried(place: Placed) -> Placed:
@@ -115,7 +123,7 @@ def carried_states(original: Footer, current: ParquetInput) -> dict[ChunkKey, Ch
             column_index=carried(state.column_index),
             bloom_filter=carried(state.bloom_filter),
         )
-        for key, state in present_states(original, current.footer).items()
+        for key, state in present_states(original, current.footer, directory).items()
     }
 
 

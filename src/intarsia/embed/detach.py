@@ -54,7 +54,7 @@ def _added_structures(original: Original) -> list[str]:
     """Return the names of the standard structures that were added to the original file."""
     footer = original.file.footer
     names: dict[str, None] = {}
-    for key, state in present_states(footer, original.current.footer).items():
+    for key, state in present_states(footer, original.current.footer, original.directory).items():
         if is_added(state.offset_index, footer) or is_added(state.column_index, footer):
             names[PageIndex.kind] = None
         if state.statistics is not None:

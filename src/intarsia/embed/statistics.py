@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
@@ -51,39 +51,38 @@ class Statistics:
         now = state.statistics or chunk.meta.statistics or structs.Statistics()
         if chunk.order is None and state.statistics is None:  # bounds without a declared order are undefined
             now = without_bounds(now)
-        lacks = _lacks(chunk, now, is_added=state.statistics is not None)
+        is_doubted = state.statistics is None and _is_doubted(chunk)
         try:
-            found = _completed(chunk, now, bounds=lacks.bounds) if any(lacks) else now
+            found = _computed(chunk, now) if is_doubted or _is_incomplete(chunk, now) else now
         except (FormatError, IndexBuildError) as error:
             return Outcome(state, built=None, reason=str(error))
         reason = None
         if found.min_value is None and found.null_count != chunk.meta.num_values:
             reason = HOLDS_NAN if chunk.has_order else chunk.order_refusal or NO_ORDER
-        if found == now:
+        if found == now and not is_doubted:
             return Outcome(state, built=None if reason else False, reason=reason)
         return Outcome(replace(state, statistics=found), built=True, reason=reason)
 
 
-class _Lacks(NamedTuple):
-    """Which fields are missing or not trusted."""
+def _is_doubted(chunk: Chunk) -> bool:
+    """Return whether the statistics of the file's writer are not trusted."""
+    trust = Trust(chunk.file.footer, chunk.leaf)
+    return any(
+        trust.doubt_of_writer(claim, chunk.meta) is not None for claim in (Claim.NULL_COUNT, Claim.BOUNDS)
+    )
 
-    counts: bool
-    bounds: bool
 
-
-def _lacks(chunk: Chunk, now: structs.Statistics, *, is_added: bool) -> _Lacks:
-    nulls, trust = now.null_count, Trust(chunk.file.footer, chunk.leaf)
-    if not is_added and trust.doubt(Claim.NULL_COUNT, chunk.meta) is not None:
-        return _Lacks(counts=True, bounds=chunk.has_order)  # bounds beside a wrong count may be wrong, too
+def _is_incomplete(chunk: Chunk, now: structs.Statistics) -> bool:
+    """Return whether a count or a bound that the chunk can have is missing or impossible."""
+    nulls = now.null_count
     most_nulls = chunk.meta.num_values if chunk.leaf.max_definition_level else 0
-    counts = nulls is None or not 0 <= nulls <= most_nulls
-    if not chunk.has_order or (not counts and nulls == chunk.meta.num_values):
-        return _Lacks(counts, bounds=False)
+    if nulls is None or not 0 <= nulls <= most_nulls:
+        return True
+    if not chunk.has_order or nulls == chunk.meta.num_values:
+        return False
     if now.min_value is None and now.max_value is None and (now.nan_count or 0) > 0 and not chunk.total_order:
-        return _Lacks(counts, bounds=False)  # chunks with NaN get no bounds
-    if not is_added and trust.doubt(Claim.BOUNDS, chunk.meta) is not None:
-        return _Lacks(counts, bounds=True)
-    return _Lacks(counts, bounds=not _has_sound_bounds(now, chunk.reader.ordering))
+        return False  # chunks with NaN get no bounds
+    return not _has_sound_bounds(now, chunk.reader.ordering)
 
 
 def _has_sound_bounds(now: structs.Statistics, ordering: Ordering | None) -> bool:
@@ -98,7 +97,8 @@ def _has_sound_bounds(now: structs.Statistics, ordering: Ordering | None) -> boo
     return bool((low <= high).all())  # also false for NaN
 
 
-def _completed(chunk: Chunk, now: structs.Statistics, *, bounds: bool) -> structs.Statistics:
+def _computed(chunk: Chunk, now: structs.Statistics) -> structs.Statistics:
+    """Return statistics with counts and bounds of the decoded values; other fields are kept."""
     values, ordering = chunk.values, chunk.reader.ordering
     if chunk.leaf.max_repetition_level == 0 and len(chunk.column) != chunk.num_rows:
         raise IndexBuildError(
@@ -112,7 +112,7 @@ def _completed(chunk: Chunk, now: structs.Statistics, *, bounds: bool) -> struct
             reason="value-count-mismatch",
         )
     counted = now._replace(null_count=null_count)
-    if not bounds:
+    if not chunk.has_order:
         return counted
     assert ordering is not None
     without = without_bounds(counted)

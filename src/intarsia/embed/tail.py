@@ -7,16 +7,17 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from intarsia.embed.blobs import Blob
-from intarsia.embed.chunk_state import ChunkState, Placed, state_of
+from intarsia.embed.chunk_state import ChunkState, Placed, chunks_of, state_of
 from intarsia.embed.footer_edit import FooterEdit
 from intarsia.embed.original import Original
 from intarsia.embed.report import Note
 from intarsia.errors import IndexBuildError
 from intarsia.file import ChunkKey
+from intarsia.file.trust import STATISTICS_CLAIMS, Trust
 from intarsia.format.blob import BLOB_ALIGNMENT_BYTES
 from intarsia.format.directory import DIRECTORY_VERSION, KEY, Directory
 from intarsia.format.fingerprint import layout_fingerprint
-from intarsia.format.footer import MAGIC
+from intarsia.format.footer import MAGIC, Footer
 from intarsia.format.structs import Type
 from intarsia.storage import ByteRange
 
@@ -111,11 +112,32 @@ def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey,
     for key, state in changed.items():
         if state.statistics is not None:
             edit.set_statistics(*key, state.statistics)
-    directory = Directory(DIRECTORY_VERSION, original.length, fingerprint, tail.position, tuple(entries))
+    directory = Directory(
+        DIRECTORY_VERSION,
+        original.length,
+        fingerprint,
+        tail.position,
+        tuple(entries),
+        _computed_statistics(footer, states),
+    )
     edit.set_key_value(KEY, directory.to_json())
     notes = [_EXTENSION_NOTE] if edit.drop_extension() else []
     raw = edit.to_bytes()
     return LaidOut([*tail.pieces, raw, len(raw).to_bytes(4, "little"), MAGIC], notes)
+
+
+def _computed_statistics(footer: Footer, states: Mapping[ChunkKey, ChunkState]) -> frozenset[int]:
+    """Return the leaves whose writer's statistics are not trusted, and were computed for all chunks."""
+    doubted, incomplete = set(), set()
+    for key, chunk in chunks_of(footer):
+        if footer.metadata.row_groups[key.row_group].num_rows == 0 or key.leaf in incomplete:
+            continue
+        trust = Trust(footer, footer.leaves[key.leaf])
+        if states[key].statistics is None:
+            incomplete.add(key.leaf)
+        elif any(trust.doubt_of_writer(claim, chunk.meta_data) for claim in STATISTICS_CLAIMS):
+            doubted.add(key.leaf)
+    return frozenset(doubted - incomplete)
 
 
 def _newly_ordered_int96(original: Original, states: Mapping[ChunkKey, ChunkState]) -> list[int]:

@@ -143,6 +143,14 @@ class ParquetInput:
         """The directory of embedded indexes; None if there is none, or if it cannot be used."""
         return self.metadata.directory
 
+    # --- trust -------------------------------------------------------------------------------------
+
+    def statistics_trust(self, leaf: Leaf, arrow_type: pa.DataType | None = None) -> Trust:
+        """Return the rules for the chunk statistics of a column, which Intarsia may have computed."""
+        directory = self.directory
+        is_computed = directory is not None and leaf.ordinal in directory.computed_statistics
+        return Trust(self.footer, leaf, arrow_type, is_computed)
+
     def distrust(self, index: str, reason: str) -> None:
         """Record that an index is ignored, and the reason."""
         self.metadata.distrust(index, reason)

@@ -42,6 +42,10 @@ class Claim(Enum):
     BLOOM_FILTER = "values that the filter excludes are absent"
 
 
+#: The claims of chunk statistics in their current form.
+STATISTICS_CLAIMS = (Claim.BOUNDS, Claim.EXACT_BOUNDS, Claim.NULL_COUNT)
+
+
 @dataclass(frozen=True)
 class Verdict(Generic[_T]):
     """A value in metadata, if it is trusted.
@@ -248,11 +252,13 @@ class Trust:
         footer: The file's footer.
         leaf: The column.
         arrow_type: The column's Arrow type; None if it is unknown.
+        computed_statistics: Whether Intarsia, not the writer, computed the statistics of its chunks.
     """
 
     footer: Footer
     leaf: Leaf
     arrow_type: pa.DataType | None = None
+    computed_statistics: bool = False
 
     def doubt(self, claim: Claim, meta: ColumnMetaData | None = None) -> str | None:
         """Return the reason why a claim is not trusted; None if it is.
@@ -265,6 +271,8 @@ class Trust:
 
     def doubt_of_writer(self, claim: Claim, meta: ColumnMetaData | None = None) -> str | None:
         """Return the reason why a claim of the file's writer is not trusted; None if no rule applies."""
+        if self.computed_statistics and claim in STATISTICS_CLAIMS:
+            return None
         for rule in _rules_of(self.footer.created_by):
             if claim in rule.claims and rule.applies(_Case(self.footer, self.leaf, meta, self.arrow_type)):
                 return rule.reason.format(name=parse_writer(self.footer.created_by)[0])

@@ -94,6 +94,8 @@ class Directory:
         fingerprint: `layout_fingerprint` of the original footer, 32 hexadecimal digits.
         region_stop: Byte offset of the end of the added bytes, where the new footer starts.
         entries: The embedded indexes.
+        computed_statistics: Ordinals of leaves whose writer's statistics are not trusted, and were replaced
+            by computed ones in every row group that has rows.
     """
 
     version: int
@@ -101,6 +103,7 @@ class Directory:
     fingerprint: str
     region_stop: int
     entries: tuple[Entry, ...] = ()
+    computed_statistics: frozenset[int] = frozenset()
 
     def to_json(self) -> bytes:
         """Serialize the document in ASCII; equal directories give equal bytes.
@@ -127,6 +130,7 @@ class Directory:
                 }
                 for entry in self.entries
             ],
+            **({"computed_statistics": sorted(self.computed_statistics)} if self.computed_statistics else {}),
         }
         try:
             data = json.dumps(document, separators=(",", ":"), allow_nan=False).encode("ascii")
@@ -188,6 +192,7 @@ def parse_directory(data: bytes) -> Directory:
         fingerprint=fields.hexadecimal("fingerprint", 32),
         region_stop=fields.integer("region_stop", 12),
         entries=tuple(_entry(item, f"entry {place}") for place, item in enumerate(listed)),
+        computed_statistics=fields.ordinals("computed_statistics"),
     )
     if directory.region_stop < directory.original_length:
         raise IndexPayloadError(
@@ -269,6 +274,13 @@ class _Fields:
         """Return one of the known words; None if the field is absent or another word."""
         value = self._document.get(name)
         return value if isinstance(value, str) and value in known else None
+
+    def ordinals(self, name: str) -> frozenset[int]:
+        """Return a set of ordinals; empty if the field is absent or contains anything else."""
+        value = self._document.get(name)
+        if not isinstance(value, list) or not all(type(item) is int for item in value):
+            return frozenset()
+        return frozenset(value)
 
     def base64(self, name: str) -> bytes | None:
         """Return bytes; None if the field is absent."""

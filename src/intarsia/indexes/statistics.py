@@ -8,8 +8,7 @@ import numpy as np
 
 from intarsia.errors import CorruptFileError
 from intarsia.file import ParquetInput
-from intarsia.file.trust import Trust
-from intarsia.format.footer import Footer, Leaf
+from intarsia.format.footer import Leaf
 from intarsia.format.structs import BoundaryOrder
 from intarsia.indexes.calling import evaluate_conditions
 from intarsia.indexes.proof import Cost, Stakes, Verdict, Wanted
@@ -59,12 +58,13 @@ class RowGroupStatistics:
             return None
         return self._file.metadata.derived(
             ("statistics", leaf.ordinal),
-            lambda: statistics_bounds(self._file.footer, leaf, self._file.schema.ordering(leaf)),
+            lambda: statistics_bounds(self._file, leaf, self._file.schema.ordering(leaf)),
         )
 
 
-def statistics_bounds(footer: Footer, leaf: Leaf, ordering: Ordering | None) -> Bounds:
+def statistics_bounds(file: ParquetInput, leaf: Leaf, ordering: Ordering | None) -> Bounds:
     """Convert the statistics of a flat leaf, over all row groups, to bounds."""
+    footer = file.footer
     groups = len(footer.metadata.row_groups)
     null_counts = np.full(groups, UNKNOWN, dtype=np.int64)
     nan_counts = np.full(groups, UNKNOWN if ordering and ordering.is_float else 0, dtype=np.int64)
@@ -72,7 +72,7 @@ def statistics_bounds(footer: Footer, leaf: Leaf, ordering: Ordering | None) -> 
     lows: list[bytes] = []
     highs: list[bytes] = []
     bounded: list[int] = []
-    trust = Trust(footer, leaf)
+    trust = file.statistics_trust(leaf)
     for ordinal, group in enumerate(footer.metadata.row_groups):
         meta = group.columns[leaf.ordinal].meta_data
         if meta is None:

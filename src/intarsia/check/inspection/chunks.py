@@ -138,7 +138,7 @@ def bounds_objection(file: ParquetInput, leaf: Leaf, meta: ColumnMetaData) -> st
     ordering = leaf_ordering(file, leaf)
     if ordering is None:
         return "the type has no order"
-    bounds = Trust(file.footer, leaf).bounds(meta)
+    bounds = file.statistics_trust(leaf).bounds(meta)
     if bounds.value is None:
         return bounds.reason
     try:

@@ -44,7 +44,7 @@ from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.trust import Claim, Trust
 from intarsia.format.datafusion import KEY as DATAFUSION_KEY
 from intarsia.format.directory import Entry
-from intarsia.format.footer import Footer, Leaf, chunk_range
+from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.structs import ColumnChunk, ColumnMetaData, Statistics
 from intarsia.storage import HeldBytes
 
@@ -278,7 +278,7 @@ def _verify_chunk(
     check_geospatial_statistics(chunk, findings)
     check_page_statistics(file, chunk, findings)
     if meta.statistics is not None:
-        _note_writer("Statistics", _doubt_of_bounds(footer, leaf, meta), findings)
+        _note_writer("Statistics", _doubt_of_bounds(file, leaf, meta), findings)
         check_statistics(file, chunk, meta.statistics, findings)
     if offset_index is not None:
         check_offset_index(chunk, offset_index, findings)
@@ -289,10 +289,10 @@ def _verify_chunk(
         check_bloom_filter(file, chunk, findings)
 
 
-def _doubt_of_bounds(footer: Footer, leaf: Leaf, meta: ColumnMetaData) -> str | None:
+def _doubt_of_bounds(file: ParquetInput, leaf: Leaf, meta: ColumnMetaData) -> str | None:
     """Return why scans ignore a chunk's bounds because of their writer; None if they do not."""
     statistics = meta.statistics or Statistics()
-    trust = Trust(footer, leaf)
+    trust = file.statistics_trust(leaf)
     if statistics.min_value is not None or statistics.max_value is not None:
         return trust.doubt_of_writer(Claim.BOUNDS, meta)
     if statistics.min is not None or statistics.max is not None:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from intarsia.arrow.comparison import compares_alike, comparison_type
 from intarsia.errors import IndexPayloadError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.file.trust import Claim, Trust
+from intarsia.file.trust import Claim
 from intarsia.format.footer import Leaf
 from intarsia.indexes.calling import call_or_ignore
 from intarsia.indexes.capabilities import SummarizingIndex
@@ -187,7 +187,7 @@ def _statistics(asked: Asked, left: RowSelection, _seen: RowSelection) -> Iterat
     if asked.needs.sum or not left.covers(starts, stops).any():
         return
     ordering = ordering_for(asked.leaf, asked.file.leaf_types[asked.leaf.ordinal])
-    bounds = statistics_bounds(footer, asked.leaf, ordering)
+    bounds = statistics_bounds(asked.file, asked.leaf, ordering)
     is_exact = np.ones(len(bounds), dtype=bool)
     schema = summary_schema(asked.file_data_type if asked.needs.bounds else pa.null())
     low = high = pa.nulls(len(bounds), schema.field("min").type)
@@ -217,7 +217,7 @@ def _are_exact(asked: Asked, ordering: Ordering) -> Bools:
     exact = np.zeros(len(footer.metadata.row_groups), dtype=bool)
     if ordering.units_per_arrow != (1, 1):
         return exact
-    trust = Trust(footer, asked.leaf, ordering.arrow_type)
+    trust = asked.file.statistics_trust(asked.leaf, ordering.arrow_type)
     for row_group in range(len(exact)):
         meta = footer.chunk_metadata(row_group, asked.leaf)
         statistics = meta.statistics
