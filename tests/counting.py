@@ -2,45 +2,49 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
+import threading
 from contextlib import contextmanager
 
 
 @contextmanager
 def profiling(profile):
-    """Call ``profile(frame, event, argument)`` for each call and return within the block."""
-    before = sys.getprofile()
+    """Call ``profile(frame, event, argument)`` for each call and return within the block.
+
+    Calls in threads that start within the block are included.
+    """
+    before, before_in_threads = sys.getprofile(), threading.getprofile()
+    threading.setprofile(profile)
     sys.setprofile(profile)
     try:
         yield
     finally:
         sys.setprofile(before)
+        threading.setprofile(before_in_threads)
 
 
 def calls(work, *, of=None):
     """Return the number of calls that ``work`` makes: of one Python function, or of all functions."""
-    count = 0
+    count = itertools.count()  # in C, so that no call of another thread is lost
 
     def profile(frame, event, _argument):
-        nonlocal count
-        if of is None:
-            count += event in ("call", "c_call")
-        else:
-            count += event == "call" and frame.f_code is of.__code__
+        if event in ("call", "c_call") if of is None else event == "call" and frame.f_code is of.__code__:
+            next(count)
 
     with profiling(profile):
         work()
-    return count
+    return next(count)
 
 
 def python_calls(work):
     """Return the result of ``work`` and the number of calls that it makes of functions written in Python."""
-    count = 0
+    count = itertools.count()
 
     def profile(_frame, event, _argument):
-        nonlocal count
-        count += event == "call"
+        if event == "call":
+            next(count)
 
     with profiling(profile):
         result = work()
-    return result, count
+    return result, next(count)

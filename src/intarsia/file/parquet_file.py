@@ -28,7 +28,7 @@ from intarsia.format.footer import (
 from intarsia.format.location_tables import LocationTable, location_tables
 from intarsia.format.page_index import PageLocations, parse_column_index, parse_offset_index
 from intarsia.format.structs import ColumnChunk, ColumnIndex
-from intarsia.storage import ByteRange, ByteSource, CountedSource, LocalFile
+from intarsia.storage import ByteRange, ByteSource, CountedSource, IoCounts, LocalFile
 
 #: Number of bytes read at the end of a remote file, which usually contain the whole footer.
 REMOTE_TAIL_BYTES = 64 * 1024
@@ -187,10 +187,13 @@ class ParquetInput:
 
     def load_page_index(
         self, offset_indexes: Iterable[ChunkKey], column_indexes: Iterable[ChunkKey] = ()
-    ) -> None:
+    ) -> int:
         """Read the missing parts of the page index of some chunks, in one request if possible.
 
         Parts that are not trusted are recorded in `ignored` and not used.
+
+        Returns:
+            The number of bytes that this call read.
         """
         columns = [key for key in column_indexes if not self.metadata.knows_column_index(key)]
         offsets = [key for key in {*offset_indexes, *columns} if not self.metadata.knows_locations(key)]
@@ -208,12 +211,14 @@ class ParquetInput:
                 place = ByteRange(start, start + (chunk.column_index_length or 0))
                 wanted.append(_Wanted(key, "ColumnIndex", place))
         inside = [item for item in wanted if self._lies_inside(item)]
-        found = self.source.read_ranges([item.place for item in inside])
+        reads = IoCounts()
+        found = self.source.read_ranges([item.place for item in inside], reads)
         blobs = {(item.key, item.struct): data for item, data in zip(inside, found, strict=True)}
         # the OffsetIndexes first, because a ColumnIndex must have the same number of pages
         self._keep_locations(offsets, blobs)
         for key in columns:
             self._keep_column_index(key, blobs)
+        return reads.bytes
 
     def _chunk(self, key: ChunkKey) -> ColumnChunk:
         return self.footer.metadata.row_groups[key.row_group].columns[key.leaf]

@@ -9,6 +9,7 @@ with an error of at most about ``log2(n)`` roundings of the sum of the absolute 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import Any
@@ -154,28 +155,39 @@ def summarize(values: pa.Array, starts: Rows) -> pa.Table:
 
 
 def _summarize_numbers(values: pa.Array) -> pa.Table:
-    """Summarize a single run of numbers, several times as fast as by grouping."""
+    """Summarize a single run of numbers, many times as fast as by grouping."""
     data_type = values.type
     comparable = values.cast(sortable_type(data_type))
+    numbers = (comparable.drop_null() if values.null_count else comparable).to_numpy()
     num_nans = 0
     total: float | Decimal
     if pa.types.is_floating(data_type):
-        is_nan = pc.is_nan(comparable)
-        num_nans = pc.sum(is_nan).as_py() or 0
         with np.errstate(over="ignore", invalid="ignore"):
-            total = float(np.add.reduce(_numbers(comparable.cast(pa.float64()))))
-        if num_nans:
-            comparable = pc.if_else(is_nan, pa.scalar(None, comparable.type), comparable)
+            total = float(np.add.reduce(numbers, dtype=np.float64))
+        if math.isnan(total):  # a value is NaN, or the sum of infinities is
+            is_nan = np.isnan(numbers)
+            num_nans = int(np.count_nonzero(is_nan))
+            numbers = numbers[~is_nan]
     else:
-        # sums of 64-bit integers overflow, so the upper and lower halves are summed separately
-        numbers = _numbers(values.cast(pa.int64() if pa.types.is_signed_integer(data_type) else pa.uint64()))
-        upper, lower = np.add.reduce(numbers >> 32), np.add.reduce(numbers & 0xFFFFFFFF)
-        total = Decimal((int(upper) << 32) + int(lower))
-    extremes = pc.min_max(comparable)
-    arrays = [pa.array([extremes[name].as_py()], comparable.type).cast(data_type) for name in ("min", "max")]
+        total = Decimal(_exact_sum(numbers))
+    # much faster than `pc.min_max` of floats
+    extremes = [numbers.min(), numbers.max()] if len(numbers) else [None, None]
+    arrays = [pa.array([extreme], comparable.type).cast(data_type) for extreme in extremes]
     arrays.append(pa.array([total], sum_type(data_type)))
     arrays += [pa.array([count], pa.int64()) for count in (len(values), values.null_count, num_nans)]
     return pa.table(arrays, schema=summary_schema(data_type))
+
+
+def _exact_sum(numbers: npt.NDArray[Any]) -> int:
+    """Add up integers whose sum may overflow 64 bits."""
+    if not len(numbers):
+        return 0
+    largest = max(abs(int(numbers.min())), abs(int(numbers.max())))
+    if largest * len(numbers) < 1 << 63:
+        return int(np.add.reduce(numbers, dtype=np.int64))
+    # the upper and lower halves are added up separately
+    upper, lower = np.add.reduce(numbers >> 32), np.add.reduce(numbers & 0xFFFFFFFF)
+    return (int(upper) << 32) + int(lower)
 
 
 def merge_summaries(summaries: pa.Table, starts: Rows) -> pa.Table:

@@ -18,7 +18,6 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from intarsia.errors import FormatError
-from intarsia.lake.ahead import ahead
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.folder import (
     PARQUET_SUFFIXES,
@@ -31,6 +30,7 @@ from intarsia.lake.folder import (
     refuse_loop,
     walk,
 )
+from intarsia.read.ahead import ahead
 from intarsia.storage import MAX_CONCURRENT_REQUESTS, IoCounts, ObjectIdentity, find_store, local_path
 from intarsia.storage.object_errors import object_errors
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from intarsia.file import ParquetInput
-from intarsia.lake.ahead import ahead
 from intarsia.lake.data_file import DataFile
+from intarsia.read.ahead import ahead
 from intarsia.read.file_plan import FilePlan, plan_file
 from intarsia.read.file_query import FileQuery
 

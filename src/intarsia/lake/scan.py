@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from intarsia.file import ParquetInput
-from intarsia.lake.ahead import ahead
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.date_partitions import dates_as_text
@@ -22,11 +21,12 @@ from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Predicate
 from intarsia.read.aggregate import Aggregate, Totals
 from intarsia.read.aggregate.result import ROWS
+from intarsia.read.ahead import ahead
 from intarsia.read.approximate import ApproximateCount, DistinctValues, FileSize, sample_rows
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, count_planned, estimate_rows
 from intarsia.read.file_query import FileQuery
-from intarsia.read.file_rows import Piece, read_rows, read_whole_file
+from intarsia.read.file_rows import RUNS_AT_ONCE, Piece, read_rows, read_whole_file
 from intarsia.read.output_columns import (
     OutputColumn,
     concat_rows,
@@ -153,7 +153,8 @@ class Scan:
                 estimate, index_bytes = estimate_rows(query, plan)
                 counts = ReadCounts(index_bytes=index_bytes)
                 if analyze:
-                    counts = sum((piece.counts for piece in read_rows(query, plan)), counts)
+                    pieces = read_rows(query, plan, runs_at_once=RUNS_AT_ONCE)
+                    counts = sum((piece.counts for piece in pieces), counts)
                 else:
                     counts += count_planned(query, plan.candidates)
                 report.add_file(query, FileOutcome(plan, counts, rows_estimated=estimate))
@@ -348,7 +349,8 @@ class Scan:
                 if query.predicate is None and whole_files and left is None:
                     pieces: Iterator[Piece] = iter([read_whole_file(query)])
                 else:
-                    pieces = read_rows(query, plan, left)
+                    # if a caller takes one batch after the other, it may stop early
+                    pieces = read_rows(query, plan, left, runs_at_once=RUNS_AT_ONCE if whole_files else 1)
                 counts = ReadCounts()
                 for piece in pieces:
                     counts += piece.counts

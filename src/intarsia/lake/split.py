@@ -14,7 +14,7 @@ from intarsia.lake.data_file import DataFile
 from intarsia.predicate import Path, Predicate, bind
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
-from intarsia.read.file_rows import read_rows
+from intarsia.read.file_rows import RUNS_AT_ONCE, read_rows
 from intarsia.read.output_columns import OutputColumn, concat_rows, with_constants
 from intarsia.read.report import warn_of_ignored
 from intarsia.rows.selection import RowSelection
@@ -112,7 +112,8 @@ class Split:
             query = FileQuery.of(file, predicate, question.columns, question.constants)
             rows = RowSelection.from_ranges(self.row_ranges)
             stages = () if query.predicate is None else (query.predicate,)
-            for piece in read_rows(query, FilePlan(rows, RowSelection.none(), stages=stages)):
+            plan = FilePlan(rows, RowSelection.none(), stages=stages)
+            for piece in read_rows(query, plan, runs_at_once=RUNS_AT_ONCE):
                 yield with_constants(
                     piece.rows, query.columns, query.constants, question.columns, question.schema
                 )

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from intarsia.errors import FormatError, ReplacedWhileReadError
 from intarsia.file import FileMetadata, ParquetInput, read_raw_footer
-from intarsia.lake.ahead import ahead
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.discovery import partition_types
 from intarsia.lake.metadata_cache import MetadataCache
 from intarsia.lake.schema import TableSchema, table_schema
+from intarsia.read.ahead import ahead
 from intarsia.read.report import warn_caller
 from intarsia.storage import ByteSource, CountedSource, IoCounts
 

@@ -119,7 +119,7 @@ def estimate_rows(query: FileQuery, plan: FilePlan) -> tuple[float | None, int]:
 
 def count_planned(query: FileQuery, rows: RowSelection) -> ReadCounts:
     """Count what reading some rows would take; this reads only OffsetIndexes."""
-    before = query.file.source.counts.bytes
+    index_bytes = 0
     pages = dict.fromkeys((leaf.name for leaf in query.leaves), 0)
     outlines = query.file.metadata.outlines(query.leaves)
     whole = _read_as_a_whole(query, rows, outlines)
@@ -131,7 +131,9 @@ def count_planned(query: FileQuery, rows: RowSelection) -> ReadCounts:
     others = rows - RowSelection.union_of(edges[:-1][whole], edges[1:][whole])
     for group, wanted in query.row_groups(others):
         row_groups += 1
-        for plan in plan_chunks(query, group, query.leaves, wanted):
+        plans, read = plan_chunks(query, group, query.leaves, wanted)
+        index_bytes += read
+        for plan in plans:
             pages[plan.leaf.name] += count_pages(plan)
             planned_bytes += plan.num_bytes
             if plan.dictionary is not None and plan.dictionary_use is not DictionaryUse.NEVER:
@@ -140,7 +142,7 @@ def count_planned(query: FileQuery, rows: RowSelection) -> ReadCounts:
         row_groups=row_groups,
         pages=pages,
         rows_candidate=rows.num_rows,
-        index_bytes=query.file.source.counts.bytes - before,
+        index_bytes=index_bytes,
         planned_bytes=planned_bytes,
     )
 
@@ -154,7 +156,9 @@ def _read_as_a_whole(query: FileQuery, rows: RowSelection, outlines: Sequence[Ch
     return np.asarray(whole, dtype=bool)
 
 
-def plan_chunks(query: FileQuery, group: int, leaves: list[Leaf], rows: RowSelection) -> list[ChunkPlan]:
+def plan_chunks(
+    query: FileQuery, group: int, leaves: list[Leaf], rows: RowSelection
+) -> tuple[list[ChunkPlan], int]:
     """Plan the pages of some leaves for some rows of a row group; this reads their OffsetIndexes.
 
     Args:
@@ -162,11 +166,14 @@ def plan_chunks(query: FileQuery, group: int, leaves: list[Leaf], rows: RowSelec
         group: Ordinal of the row group.
         leaves: The leaves.
         rows: The rows, relative to the row group.
+
+    Returns:
+        The plans, and the number of bytes that were read from the page index.
     """
     file = query.file
-    file.load_page_index([ChunkKey(group, leaf.ordinal) for leaf in leaves])
+    index_bytes = file.load_page_index([ChunkKey(group, leaf.ordinal) for leaf in leaves])
     num_rows = file.footer.metadata.row_groups[group].num_rows
-    return [
+    plans = [
         plan_chunk(
             leaf,
             file.footer.chunk_metadata(group, leaf),
@@ -176,6 +183,7 @@ def plan_chunks(query: FileQuery, group: int, leaves: list[Leaf], rows: RowSelec
         )
         for leaf in leaves
     ]
+    return plans, index_bytes
 
 
 def count_pages(plan: ChunkPlan) -> int:

@@ -6,7 +6,8 @@ its columns are read first, and those of the other conditions only for the remai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,6 +22,7 @@ from intarsia.file.claims import check_claims
 from intarsia.file.decode import PageDecoder
 from intarsia.file.fetch import PageCache
 from intarsia.file.synthetic import decode_errors
+from intarsia.read.ahead import ahead
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
@@ -30,6 +32,9 @@ from intarsia.read.row_group import RowGroupColumns, RowReader, select_columns
 from intarsia.read.row_group_run import RowGroupRuns, Run, RunColumns
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import SourceFile
+
+#: Maximum number of row groups, or runs of small ones, that are decoded concurrently (contract C7).
+RUNS_AT_ONCE = 2
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,9 @@ class Piece:
     counts: ReadCounts
 
 
-def read_rows(query: FileQuery, plan: FilePlan, limit: int | None = None) -> Iterator[Piece]:
+def read_rows(
+    query: FileQuery, plan: FilePlan, limit: int | None = None, *, runs_at_once: int = 1
+) -> Iterator[Piece]:
     """Yield the matching rows, row group by row group, in the order of the file.
 
     If a page index is found to be wrong, its row group is read again without it.
@@ -54,6 +61,8 @@ def read_rows(query: FileQuery, plan: FilePlan, limit: int | None = None) -> Ite
         query: The query.
         plan: The plan of the query.
         limit: Stop after this many rows.
+        runs_at_once: Maximum number of runs of row groups that are being read or wait to be taken. More
+            than 1 is only for callers that take all rows.
     """
     candidates = plan.candidates
     if query.predicate is None and limit is not None:
@@ -65,20 +74,31 @@ def read_rows(query: FileQuery, plan: FilePlan, limit: int | None = None) -> Ite
 
     left = limit
     runs = RowGroupRuns(query, plan, candidates)
-    position = 0
-    while position < len(runs.groups) and left != 0:
-        run = runs.run_at(position, left)
-        for piece in reader.read_run(run, candidates, read_one):
-            if left is not None:
-                rows = own_rows(piece.rows.slice(0, min(left, piece.rows.num_rows)))
-                piece = Piece(rows, replace(piece.counts, rows_matched=rows.num_rows))
-                left -= rows.num_rows
-            yield piece
-        position += len(run.groups)
+
+    def needed_runs() -> Iterator[Run]:
+        position = 0
+        while position < len(runs.groups) and left != 0:
+            run = runs.run_at(position, left)
+            yield run
+            position += len(run.groups)
+
+    def read(run: Run) -> Iterator[Piece]:
+        return reader.read_run(run, candidates, read_one)
+
+    # with a limit the rows of one run determine whether another one is needed
+    at_once = min(runs_at_once, len(runs.groups)) if limit is None else 1
+    for piece in _in_order(read, needed_runs(), at_once):
+        if left is not None:
+            rows = own_rows(piece.rows.slice(0, min(left, piece.rows.num_rows)))
+            piece = Piece(rows, replace(piece.counts, rows_matched=rows.num_rows))
+            left -= rows.num_rows
+        yield piece
 
 
 def read_known_rows(query: FileQuery, plan: FilePlan, rows: RowSelection) -> Iterator[Piece]:
     """Yield the matching rows among some rows, for callers that handle the other candidates themselves.
+
+    Up to `RUNS_AT_ONCE` runs of row groups are read concurrently.
 
     Args:
         query: The query.
@@ -92,12 +112,23 @@ def read_known_rows(query: FileQuery, plan: FilePlan, rows: RowSelection) -> Ite
     reader = FileReader(query, plan)
     wanted = plan.candidates & rows
     runs = RowGroupRuns(query, plan, wanted)
-    position = 0
-    while position < len(runs.groups):
-        run = runs.run_at(position)
+
+    def read(run: Run) -> Iterator[Piece]:
         yield from reader.read_run(run, wanted, reader.read)
         reader.refuse_outdated(run.groups)
-        position += len(run.groups)
+
+    yield from _in_order(read, runs, min(RUNS_AT_ONCE, len(runs.groups)))
+
+
+def _in_order(read: Callable[[Run], Iterator[Piece]], runs: Iterable[Run], at_once: int) -> Iterator[Piece]:
+    """Read runs, several of them concurrently, and yield their pieces in the order of the file."""
+    if at_once < 2:
+        for run in runs:
+            yield from read(run)
+        return
+    with contextlib.closing(ahead(lambda run: list(read(run)), runs, at_once)) as found:
+        for _, future in found:
+            yield from future.result()
 
 
 class FileReader:
@@ -226,9 +257,8 @@ class FileReader:
                     metadata=query.file.arrow_metadata,
                     pre_buffer=True,
                 ).reader
-                table = reader.read_row_group(
-                    group, column_indices=[leaf.ordinal for leaf in query.output_leaves], use_threads=True
-                )
+                columns = [leaf.ordinal for leaf in query.output_leaves]
+                table = reader.read_row_group(group, column_indices=columns, use_threads=len(columns) > 1)
         except FormatError:
             self._decode_whole(group, num_rows)  # raises an error that names the damaged column
             raise

@@ -133,9 +133,8 @@ class RowGroupColumns:
             WrongPageIndexError: If the pages contradict the page index.
         """
         file = self._query.file
-        before = file.source.counts.bytes
-        plans = plan_chunks(self._query, self._group, leaves, rows)
-        self._index_bytes += file.source.counts.bytes - before
+        plans, index_bytes = plan_chunks(self._query, self._group, leaves, rows)
+        self._index_bytes += index_bytes
         for plan in plans:
             if self._pages.is_new(plan):
                 self._pages_read[plan.leaf.name] += count_pages(plan)

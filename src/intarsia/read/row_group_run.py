@@ -6,7 +6,7 @@ thousands of small row groups, so pyarrow decodes up to a few megabytes of them 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -74,6 +74,13 @@ class RowGroupRuns:
         self._query = query
         self._plan = plan
         self._rows = rows
+
+    def __iter__(self) -> Iterator[Run]:
+        position = 0
+        while position < len(self.groups):
+            run = self.run_at(position)
+            yield run
+            position += len(run.groups)
 
     def run_at(self, position: int, most_rows: int | None = None) -> Run:
         """Return the run that starts at a position in `groups`.

@@ -79,6 +79,11 @@ class IoCounts:
     requests: int = 0
     bytes: int = 0
 
+    def add(self, requests: int, num_bytes: int) -> None:
+        """Add requests that fetched this many bytes."""
+        self.requests += requests
+        self.bytes += num_bytes
+
     def __add__(self, other: IoCounts) -> IoCounts:
         return IoCounts(self.requests + other.requests, self.bytes + other.bytes)
 
@@ -106,10 +111,14 @@ class CountedSource:
         """Length of the file in bytes."""
         return self._source.size()
 
-    def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
+    def read_ranges(self, ranges: Sequence[ByteRange], also: IoCounts | None = None) -> list[bytes]:
         """Read the bytes of each range.
 
         Neighbouring ranges are fetched in one request. Ranges may overlap and be in any order.
+
+        Args:
+            ranges: The ranges.
+            also: Other counts to which this read is added, of a caller that reads in one of several threads.
 
         Raises:
             CorruptFileError: If a range is outside the file.
@@ -135,9 +144,11 @@ class CountedSource:
                     reason="file-became-shorter",
                     path=self.path,
                 )
+        num_bytes = sum(map(len, fetched))
         with self._counting:
-            self.counts.requests += len(requests)
-            self.counts.bytes += sum(request.length for request in requests)
+            self.counts.add(len(requests), num_bytes)
+        if also is not None:
+            also.add(len(requests), num_bytes)
         if len(requests) == len(ranges) and list(ranges) == requests:
             return fetched
         return cut(ranges, requests, fetched)

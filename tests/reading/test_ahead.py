@@ -13,7 +13,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.lake import table_files
-from intarsia.lake.ahead import ahead
+from intarsia.read.ahead import ahead
 
 FAILING = ("x", "y")
 
