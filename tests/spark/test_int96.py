@@ -1,6 +1,7 @@
 """INT96 timestamps: instants for Spark, nanoseconds that may overflow for Arrow."""
 
 import datetime as dt
+import functools
 import operator
 import os
 
@@ -17,7 +18,7 @@ from intarsia.predicate import And, Comparison, Constant, In, IsNull, bind, eval
 from intarsia.spark.int96 import as_nanoseconds
 from intarsia.storage import LocalFile
 from intarsia.storage.target import find_target
-from tests.spark.comparing import compared, settings
+from tests.spark.comparing import compared, rows, settings
 
 MOMENT = dt.datetime(2024, 3, 10, 7, 30)
 FAR = dt.datetime(9999, 12, 31)
@@ -110,6 +111,33 @@ def test_no_file_with_a_match_is_excluded(spark, lake):
         assert excluded[kind] > excludable[kind] / 2
     for kind in ("row_map", "dictionary"):
         assert excluded[kind] > 0
+
+
+@pytest.mark.spark
+def test_spark_reads_the_same_rows_under_the_new_order(spark, tmp_path):
+    """Spark ignores bounds of INT96, whose order it does not know, and uses those of other columns."""
+    moments = [MOMENT + dt.timedelta(hours=number) for number in range(-250, 250)]
+    path = tmp_path / "a.parquet"
+    table = pa.table({"ts": pa.array([*moments, None, FAR], pa.timestamp("us")), "n": range(502)})
+    pq.write_table(table, path, use_deprecated_int96_timestamps=True, data_page_size=200, write_batch_size=10)
+    literal = LITERALS[0]
+    predicates = [f"ts {sign} {literal}" for sign in ("=", "<", ">=")] + ["ts IS NULL", "n >= 500"]
+
+    def found():
+        """The rows of each predicate; filters of a union are pushed into each scan."""
+        frames = [
+            spark.read.parquet(str(path)).where(text).selectExpr(f"{number} AS predicate", "n", "ts")
+            for number, text in enumerate(predicates)
+        ]
+        return rows(functools.reduce(lambda whole, frame: whole.union(frame), frames))
+
+    before = found()
+    assert len(before) == 1 + 250 + 251 + 1 + 2
+    assert ia.attach(path, ia.PageIndex(int96="order")).built
+    assert pq.read_metadata(path).row_group(0).column(0).has_column_index
+    for vectorized in ("true", "false"):
+        with settings(spark, {"spark.sql.parquet.enableVectorizedReader": vectorized}):
+            assert found() == before
 
 
 @pytest.mark.spark
