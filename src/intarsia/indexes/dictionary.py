@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse, dictionary_range,
 from intarsia.file.decode import FetchedPages, PageDecoder, PageIndexMismatchError
 from intarsia.format import thrift
 from intarsia.format.footer import Leaf
-from intarsia.format.page_header import parse_page
+from intarsia.format.page_header import Page, parse_page
 from intarsia.format.structs import (
     ColumnChunk,
     ColumnMetaData,
@@ -46,6 +47,9 @@ MAX_DICTIONARY_BYTES = 1 << 26
 
 #: The maximum number of bytes of pages in one batch of reads, and of pages kept for the subsequent scan.
 MAX_HELD_BYTES = 1 << 26
+
+#: Number of dictionary pages that are decoded concurrently.
+_PAGES_AT_ONCE = 2
 
 #: Reading and decoding a page of a local file costs at least as much as reading this many bytes of data.
 PAGE_COST_BYTES = 1 << 14
@@ -146,9 +150,13 @@ class Dictionaries:
         by_place: dict[ByteRange, list[_DictionaryProbe]] = defaultdict(list)
         for probe in probes:
             by_place[probe.place].append(probe)
-        for places in split_batches(list(by_place)):
-            for place, data in zip(places, self._file.source.read_ranges(places), strict=True):
-                self._evaluate(by_place[place], data)
+        with ThreadPoolExecutor(_PAGES_AT_ONCE) as pool:  # starts no thread without work
+            for places in split_batches(list(by_place)):
+                batch = [by_place[place] for place in places]
+                pages = self._file.source.read_ranges(places)
+                judge = pool.map if len(places) > 1 else map
+                for found, data, judged in zip(batch, pages, judge(self._judge, batch, pages), strict=True):
+                    self._keep(found, data, judged)
         decided = [condition for condition in wanted if condition in self._verdicts]
         return evaluate_conditions(self._file, self.name, self, decided)
 
@@ -228,20 +236,31 @@ class Dictionaries:
 
     # --- evaluating pages --------------------------------------------------------------------------
 
-    def _evaluate(self, probes: Sequence[_DictionaryProbe], data: bytes) -> None:
-        """Evaluate the conditions on one chunk, given the bytes of its dictionary page."""
-        leaf, row_group, place = probes[0].leaf, probes[0].row_group, probes[0].place
+    def _judge(self, probes: Sequence[_DictionaryProbe], data: bytes) -> list[_Verdict] | str:
+        """Evaluate the conditions on one chunk, given its dictionary page; several threads call this.
+
+        Returns:
+            A verdict for each condition, or the reason why the page is not used.
+        """
         try:
-            values = self._values(leaf, row_group, data)
+            values = self._values(probes[0].leaf, probes[0].row_group, data)
             masks = [condition_mask(probe.predicate, values) for probe in probes]
         except (FormatError, PageIndexMismatchError, pa.ArrowException) as error:
-            reason = error.message if isinstance(error, FormatError) else str(error)
-            self._file.distrust(f"dictionary of {leaf.name}, row group {row_group}", reason)
-            return
+            return error.message if isinstance(error, FormatError) else str(error)
+        verdicts = []
         for probe, mask in zip(probes, masks, strict=True):
             matches = np.asarray(mask.to_numpy(zero_copy_only=False), dtype=bool)
             certain = bool(len(matches)) and bool(matches.all()) and self._nulls(probe) == 0
-            verdict = _Verdict(bool(matches.any()), certain)
+            verdicts.append(_Verdict(bool(matches.any()), certain))
+        return verdicts
+
+    def _keep(self, probes: Sequence[_DictionaryProbe], data: bytes, judged: list[_Verdict] | str) -> None:
+        """Keep the verdicts on one chunk, and its dictionary page for a scan."""
+        leaf, row_group, place = probes[0].leaf, probes[0].row_group, probes[0].place
+        if isinstance(judged, str):
+            self._file.distrust(f"dictionary of {leaf.name}, row group {row_group}", judged)
+            return
+        for probe, verdict in zip(probes, judged, strict=True):
             self._verdicts.setdefault(probe.predicate, {})[row_group] = verdict
         if self._kept_bytes + place.length <= MAX_HELD_BYTES:
             self._kept_bytes += place.length
@@ -278,8 +297,8 @@ class Dictionaries:
             )
         if count == 0:  # all values of the chunk are null
             return pa.array([], self._file.leaf_types[leaf.ordinal])
-        everything = every_entry_page(count, leaf.max_definition_level)
-        place = ByteRange(0, len(everything))
+        as_data = _as_data_page(page, data, leaf.max_definition_level)
+        place = ByteRange(0, len(as_data))
         plan = ChunkPlan(
             leaf=leaf,
             meta=self._file.footer.chunk_metadata(row_group, leaf),
@@ -287,11 +306,11 @@ class Dictionaries:
             page_starts=(0,),
             page_rows=(count,),
             covered=RowSelection.all(count),
-            dictionary=ByteRange(0, page.stop),
-            dictionary_use=DictionaryUse.ALWAYS,
+            dictionary=None,
+            dictionary_use=DictionaryUse.NEVER,
             total_pages=1,
         )
-        pages = FetchedPages(plan, everything, data[: page.stop])
+        pages = FetchedPages(plan, as_data)
         return field_values(self._decoder.decode([pages], plan.covered)[leaf.root_ordinal], leaf.path[1:])
 
 
@@ -314,29 +333,27 @@ def is_all_dictionary(meta: ColumnMetaData) -> bool:
 _DICTIONARY_AND_LEVELS = {Encoding.PLAIN_DICTIONARY, Encoding.RLE, Encoding.BIT_PACKED}
 
 
-def every_entry_page(count: int, max_definition_level: int) -> bytes:
-    """Build a data page whose values are all entries of a dictionary page, in order.
+def _as_data_page(page: Page, data: bytes, max_definition_level: int) -> bytes:
+    """Rebuild a dictionary page, whose values are plain, as a data page without nulls.
 
     Args:
-        count: The number of entries in the dictionary, at least 1.
-        max_definition_level: The maximum definition level of the leaf. No value is null.
+        page: The dictionary page.
+        data: The bytes that contain it.
+        max_definition_level: The maximum definition level of the leaf.
     """
-    width = next(width for width in (8, 16, 32) if count <= 1 << width)
-    padded = -(-count // 8) * 8  # bit-packed runs are multiples of 8 values; whole bytes need no packing
-    ordinals = np.arange(padded, dtype=f"<u{width // 8}")
-    ordinals[count:] = 0
     levels = bytearray()
     if max_definition_level:
-        thrift.write_varint(levels, count << 1)  # one run of equal levels
+        thrift.write_varint(levels, page.num_values << 1)  # one run of equal levels
         levels.append(max_definition_level)
-    values = bytearray((width,))
-    thrift.write_varint(values, padded // 8 << 1 | 1)  # one run of packed ordinals
-    values += ordinals.tobytes()
-    size = len(levels) + len(values)
-    # version 2, because such a page may be uncompressed in a compressed chunk
-    header = DataPageHeaderV2(count, 0, count, Encoding.RLE_DICTIONARY, len(levels), 0, is_compressed=False)
-    page = PageHeader(PageType.DATA_PAGE_V2, size, size, data_page_header_v2=header)
-    return thrift.serialize(page) + levels + values
+    # version 2, because its levels are not compressed
+    of_values = DataPageHeaderV2(page.num_values, 0, page.num_values, Encoding.PLAIN, len(levels), 0)
+    header = PageHeader(
+        PageType.DATA_PAGE_V2,
+        len(levels) + page.header.uncompressed_page_size,
+        len(levels) + page.header.compressed_page_size,
+        data_page_header_v2=of_values,
+    )
+    return thrift.serialize(header) + levels + data[page.body_start : page.stop]
 
 
 def _can_be_read(chunk: ColumnChunk) -> bool:
