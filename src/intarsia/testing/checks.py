@@ -39,10 +39,18 @@ Values: TypeAlias = "pa.Array | pa.Table"
 
 Item = TypeVar("Item")
 
-#: The number of random layouts.
+#: The number of random layouts; half the examples of a Hypothesis profile, if Hypothesis is installed.
 RANDOM_LAYOUTS = 50
 
 _GRANULARITIES = ("file", "row_group", "page", 5)
+
+
+class Answers(NamedTuple):
+    """The answers of an open index about a condition; None for those that it does not give."""
+
+    candidates: RowSelection | None
+    certain: RowSelection | None
+    estimate: float | None
 
 
 class Expected(NamedTuple):
@@ -193,18 +201,20 @@ def check_case(index: Index, case: Case, expected: Sequence[Expected]) -> None:
 def check_opened(opened: OpenIndex, index: Index, case: Case, expected: Sequence[Expected]) -> None:
     """Compare the answers of an open index with the rows that match."""
     everything = RowSelection.all(case.columns.layout.num_rows)
+    ask = asking(opened, index)
     for leaf, matching in expected:
-        candidates, certain, estimate = ask(opened, index, leaf)
-        about = f"{index!r} with {leaf} on {case.name}"
+        candidates, certain, estimate = ask(leaf)
         for name, found in (("candidate_rows", candidates), ("certain_rows", certain)):
             if found is not None and not (outside := found - everything).is_empty:
                 raise ContractError(
-                    f"{about}: {name}() returned {outside!r} for a file of {everything.num_rows} rows",
+                    f"{_about(index, leaf, case)}: {name}() returned {outside!r} for a file of "
+                    f"{everything.num_rows} rows",
                     reason="rows-outside-file",
                 )
         if candidates is not None and not (lost := matching - candidates).is_empty:
             raise ContractError(
-                f"{about}: candidate_rows() excludes {lost.num_rows} of {matching.num_rows} matching rows"
+                f"{_about(index, leaf, case)}: candidate_rows() excludes {lost.num_rows} of "
+                f"{matching.num_rows} matching rows"
                 f"{_described(lost, leaf, index, case.columns)}"
                 f"\n  it returned: {candidates!r}"
                 "\n  an index may exclude a row only if it proves that the row does not match; return None "
@@ -213,37 +223,51 @@ def check_opened(opened: OpenIndex, index: Index, case: Case, expected: Sequence
             )
         if certain is not None and not (wrong := certain - matching).is_empty:
             raise ContractError(
-                f"{about}: certain_rows() returned {wrong.num_rows} rows that do not match"
+                f"{_about(index, leaf, case)}: certain_rows() returned {wrong.num_rows} rows that do not "
+                "match"
                 f"{_described(wrong, leaf, index, case.columns)}"
                 f"\n  it returned: {certain!r}",
                 reason="certain-rows-do-not-match",
             )
         if estimate is not None and not (math.isfinite(estimate) and 0 <= estimate <= everything.num_rows):
             raise ContractError(
-                f"{about}: estimated_rows() returned {estimate!r}; it must be between 0 and "
-                f"{everything.num_rows}, the number of rows in the file",
+                f"{_about(index, leaf, case)}: estimated_rows() returned {estimate!r}; it must be between 0 "
+                f"and {everything.num_rows}, the number of rows in the file",
                 reason="impossible-estimate",
             )
 
 
-def ask(
-    opened: OpenIndex, index: Index, leaf: Condition
-) -> tuple[RowSelection | None, RowSelection | None, float | None]:
-    """Return candidate rows, certain rows and estimate, as far as a scan would use the index."""
-    estimate = None
-    if isinstance(opened, EstimatingIndex) and isinstance(index, EstimatesRows) and index.can_estimate(leaf):
-        estimate = opened.estimated_rows(leaf)
-    if isinstance(index, PicksPredicates) and not index.can_prune(leaf):
-        return None, None, estimate
-    candidates = opened.candidate_rows(leaf)
-    certain = opened.certain_rows(leaf) if isinstance(opened, ProvingIndex) else None
-    for name, found in (("candidate_rows", candidates), ("certain_rows", certain)):
-        require(
-            found is None or isinstance(found, RowSelection),
-            "not-a-row-selection",
-            f"{index!r}: {name}({leaf}) returned {type(found).__name__}, not a RowSelection or None",
-        )
-    return candidates, certain, estimate
+def _about(index: Index, leaf: Condition, case: Case) -> str:
+    return f"{index!r} with {leaf} on {case.name}"
+
+
+def asking(opened: OpenIndex, index: Index) -> Callable[[Condition], Answers]:
+    """Return a function that asks an open index, as far as a scan would use it.
+
+    Its capabilities are found once, because checking a protocol takes longer than most answers.
+    """
+    can_estimate = index.can_estimate if isinstance(index, EstimatesRows) else None
+    estimated_rows = opened.estimated_rows if isinstance(opened, EstimatingIndex) else None
+    can_prune = index.can_prune if isinstance(index, PicksPredicates) else None
+    certain_rows = opened.certain_rows if isinstance(opened, ProvingIndex) else None
+
+    def ask(leaf: Condition) -> Answers:
+        estimate = None
+        if estimated_rows is not None and can_estimate is not None and can_estimate(leaf):
+            estimate = estimated_rows(leaf)
+        if can_prune is not None and not can_prune(leaf):
+            return Answers(None, None, estimate)
+        candidates = opened.candidate_rows(leaf)
+        certain = None if certain_rows is None else certain_rows(leaf)
+        for name, found in (("candidate_rows", candidates), ("certain_rows", certain)):
+            if found is not None and not isinstance(found, RowSelection):
+                raise ContractError(
+                    f"{index!r}: {name}({leaf}) returned {type(found).__name__}, not a RowSelection or None",
+                    reason="not-a-row-selection",
+                )
+        return Answers(candidates, certain, estimate)
+
+    return ask
 
 
 def _matching(leaf: Condition, columns: MemoryColumns) -> RowSelection:
@@ -342,7 +366,9 @@ def _run_many(check: Callable[[Draw], None]) -> None:
         check(lambda low, high: data.draw(strategies.integers(low, high)))
 
     given = hypothesis.given(strategies.data())
-    limited = hypothesis.settings(max_examples=RANDOM_LAYOUTS, deadline=None, database=None)
+    usual = hypothesis.settings.get_profile("default").max_examples
+    count = max(1, RANDOM_LAYOUTS * hypothesis.settings().max_examples // usual)
+    limited = hypothesis.settings(max_examples=count, deadline=None, database=None)
     limited(given(with_hypothesis))()
 
 

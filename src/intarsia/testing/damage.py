@@ -17,7 +17,7 @@ from intarsia.storage import ByteRange
 from intarsia.testing.checks import (
     Expected,
     Values,
-    ask,
+    asking,
     check_opened,
     questions_about,
     rows_of,
@@ -52,8 +52,9 @@ def check_damage(index: Index, values: Values) -> None:
         for name, damaged in _flipped(payload):
             with _Damage(variant, name):
                 opened = variant.open(damaged, layout)
+                ask = asking(opened, variant)
                 for leaf, _ in expected:
-                    ask(opened, variant, leaf)
+                    ask(leaf)
 
 
 def check_probed_damage(index: Index, values: Values) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -22,6 +24,9 @@ from intarsia.predicate import Predicate, bind, evaluate
 from intarsia.testing.checks import Values, rows_of, some_of, variants
 from intarsia.testing.contract_error import ContractError
 from intarsia.testing.questions import questions
+
+#: Ordinals of rows.
+Ordinals: TypeAlias = "npt.NDArray[np.intp]"
 
 #: The number of predicates per file.
 NUM_PREDICATES = 40
@@ -62,12 +67,12 @@ def check_file(index: Index, values: Values) -> None:
             write_statistics=False,
             compression="none",
         )
-        predicates = _predicates(index, table)
+        asked = {predicate: _matching(predicate, table) for predicate in _predicates(index, table)}
         for variant in variants(index, values):
-            _check_attached(path, variant, table, predicates)
+            _check_attached(path, variant, asked)
 
 
-def _check_attached(path: Path, index: Index, table: pa.Table, predicates: Sequence[Predicate]) -> None:
+def _check_attached(path: Path, index: Index, asked: Mapping[Predicate, Ordinals]) -> None:
     before = path.read_bytes()
     attach(path, [index])
     attached = path.read_bytes()
@@ -80,8 +85,8 @@ def _check_attached(path: Path, index: Index, table: pa.Table, predicates: Seque
     with warnings.catch_warnings():
         warnings.simplefilter("error", IntarsiaWarning)
         opened = open_table(path)
-        for predicate in predicates:
-            _check_scan(opened, index, table, predicate)
+        for predicate, expected in asked.items():
+            _check_scan(opened, index, predicate, expected)
     report = verify(path)
     if report.findings:
         found = "\n  ".join(map(str, report.findings))
@@ -93,10 +98,13 @@ def _check_attached(path: Path, index: Index, table: pa.Table, predicates: Seque
         )
 
 
-def _check_scan(opened: Table, index: Index, table: pa.Table, predicate: Predicate) -> None:
+def _matching(predicate: Predicate, table: pa.Table) -> Ordinals:
     bound = bind(predicate, table.schema)
     columns = {path: table.column(".".join(path)) for path in bound.paths()}
-    expected = np.flatnonzero(evaluate(bound, columns, table.num_rows).to_numpy(zero_copy_only=False))
+    return np.flatnonzero(evaluate(bound, columns, table.num_rows).to_numpy(zero_copy_only=False))
+
+
+def _check_scan(opened: Table, index: Index, predicate: Predicate, expected: Ordinals) -> None:
     try:
         found = opened.scan(where=predicate, columns=[_ROW]).to_arrow().column(_ROW).to_numpy()
     except IntarsiaWarning as warning:
