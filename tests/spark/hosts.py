@@ -1,4 +1,4 @@
-"""A Spark Connect session in a process of its own, because it cannot share one with a classic session."""
+"""Spark sessions in processes of their own, for sessions that cannot share a process with the classic one."""
 
 import json
 import os
@@ -11,18 +11,22 @@ import contextlib, io, json, os, sys, traceback
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 from intarsia import spark as ias
-ias.ensure_java()
+java_home = ias.ensure_java()
 from pyspark.sql import SparkSession
 answers = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)  # the server that Spark starts prints to stdout
-spark = SparkSession.builder.remote("local[2]").getOrCreate()
+builder = SparkSession.builder
+for key, value in json.loads(sys.argv[1]).items():
+    builder = builder.config(key, value)
+spark = builder.getOrCreate()
 for line in sys.stdin:
     program, arguments = json.loads(line)
     sys.argv = ["-c", *arguments]
     printed, error = io.StringIO(), None
     with contextlib.redirect_stdout(printed):
         try:
-            exec(compile(program, "<program>", "exec"), {"__name__": "__main__", "spark": spark})
+            names = {"__name__": "__main__", "spark": spark, "java_home": java_home}
+            exec(compile(program, "<program>", "exec"), names)
         except Exception:
             error = traceback.format_exc()
     print(json.dumps([printed.getvalue(), error]), file=answers, flush=True)
@@ -30,20 +34,23 @@ spark.stop()
 """
 
 
-class ConnectHost:
-    """Runs programs that use a Spark Connect session by the name ``spark``.
+class SparkHost:
+    """Runs programs that use a Spark session by the name ``spark``.
 
     Args:
         folder: The working directory.
+        settings: The settings of the session.
+        environment: The environment variables.
+        site: A folder of packages that only this process and its workers can import.
     """
 
-    def __init__(self, folder: Path) -> None:
-        paths = [str(Path(__file__).resolve().parents[2]), *filter(None, sys.path)]
+    def __init__(self, folder: Path, settings: dict, environment: dict = os.environ, site: str = "") -> None:
+        paths = [site, str(Path(__file__).resolve().parents[2]), *sys.path]
         self._errors = open(folder / "stderr.txt", "w+")  # noqa: SIM115  # open as long as the process
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _HOST],
+            [sys.executable, "-c", _HOST, json.dumps(settings)],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -68,3 +75,15 @@ class ConnectHost:
         self._process.wait()
         self._process.stdout.close()
         self._errors.close()
+
+
+def install(site: Path, name: str, source: str, entry_point: str) -> None:
+    """Create the files that pip would install for a module with one kind of index."""
+    files = {
+        f"{name}.py": source,
+        f"{name}-1.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n",
+        f"{name}-1.dist-info/entry_points.txt": f"[intarsia.indexes]\n{entry_point}\n",
+    }
+    for path, text in files.items():
+        (site / path).parent.mkdir(parents=True, exist_ok=True)
+        (site / path).write_text(text, encoding="utf-8")

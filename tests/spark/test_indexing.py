@@ -1,7 +1,6 @@
 """`ias.index`: its effect on a lake, on Spark's frames over it, and its errors."""
 
 import os
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -284,85 +283,22 @@ def test_spark_reads_fewer_bytes(spark, tmp_path):
     assert indexed < plain / 2, (plain, indexed)
 
 
-DIES = """
-import os
-from dataclasses import dataclass
-from typing import ClassVar
-
-@dataclass(frozen=True)
-class Dies:
-    "An index that kills the Python worker when it is first built on a file."
-    kind: ClassVar[str] = "dies"
-    version: ClassVar[int] = 1
-    column: str
-    folder: str
-
-    @property
-    def columns(self):
-        return (self.column,)
-
-    def build(self, chunk):
-        first = next(chunk.batches(self.column))[1][0].as_py()
-        mark = os.path.join(self.folder, str(first))
-        if not os.path.exists(mark):
-            open(mark, "w").close()
-            os._exit(1)
-        return b"built"
-
-    def open(self, payload, layout):
-        raise NotImplementedError
-"""
-
 RETRIES = """
-import os, sys
-os.environ["PYSPARK_PYTHON"] = sys.executable
+import sys
 import intarsia as ia
 from dies import Dies
 from intarsia import spark as ias
-from pyspark.sql import SparkSession
-
-ias.ensure_java()
-builder = SparkSession.builder.master("local[2,3]")
-for key in ("spark.driver.host", "spark.driver.bindAddress"):
-    builder = builder.config(key, "127.0.0.1")
-spark = builder.config("spark.ui.enabled", "false").config("spark.log.level", "OFF").getOrCreate()
 report = ias.index(spark, sys.argv[1], [ia.PageIndex(), Dies("x", sys.argv[2])], progress=False)
 print(report.files_total, report.files_indexed, report.files_failed)
 print(spark.read.parquet(sys.argv[1]).count())
-spark.stop()
 """
-
-
-def install_dies(site):
-    """Create the files that pip would install."""
-    files = {
-        "dies.py": DIES,
-        "dies-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: dies\nVersion: 1\n",
-        "dies-1.dist-info/entry_points.txt": "[intarsia.indexes]\ndies = dies:Dies\n",
-    }
-    for name, text in files.items():
-        (site / name).parent.mkdir(parents=True, exist_ok=True)
-        (site / name).write_text(text)
 
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_task_that_dies_is_retried(tmp_path):
+def test_a_task_that_dies_is_retried(packages_host, tmp_path):
     lake, marks = write_lake(tmp_path / "lake", files=2), tmp_path / "marks"
     marks.mkdir()
-    program = tmp_path / "program.py"
-    program.write_text(RETRIES)
-    install_dies(tmp_path / "site")
-    inherited = os.environ.get("PYTHONPATH", "")
-    run = subprocess.run(
-        [sys.executable, str(program), lake, str(marks)],
-        capture_output=True,
-        check=False,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(tmp_path / "site"), inherited]))},
-        text=True,
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
-    assert run.stdout.splitlines()[-2:] == ["2 2 0", "2000"]
+    assert packages_host.run(RETRIES, lake, marks).splitlines() == ["2 2 0", "2000"]
     assert sorted(os.listdir(marks)) == ["0", "1000"]
     assert all("intarsia" not in Path(path).name for path in contents(lake))

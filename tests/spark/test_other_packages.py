@@ -19,15 +19,12 @@ from tests.authoring.conftest import pages
 PROGRAM = """
 import json, sys
 from intarsia import spark as ias
-from intarsia.spark.local import local_session
 from intarsia_hosts import Hosts
-lake, folder = sys.argv[1:]
-spark = local_session(folder)
+lake = sys.argv[1]
 report = ias.index(spark, lake, [Hosts("url"), Hosts("url", granularity="file")], progress=False)
 found = ias.read(spark, lake, where="url LIKE 'https://site7.example/%'")
 ids = sorted(row["id"] for row in found.select("id").collect())
 print(json.dumps({"files": report.to_dict()["files"], "ids": ids, "read": len(found.inputFiles())}))
-spark.stop()
 """
 
 
@@ -48,12 +45,10 @@ def write_lake(folder):
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_lake(with_hosts, tmp_path):
+def test_a_lake(packages_host, tmp_path):
     """Runs in a separate process, because workers inherit the search path when the session starts."""
     lake = write_lake(tmp_path / "lake")
-    done = with_hosts.run("-c", PROGRAM, lake, tmp_path / "spark", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = json.loads(packages_host.run(PROGRAM, lake))
     assert found["files"] == {"total": 4, "indexed": 4, "unchanged": 0, "failed": 0, "other": 0}
     assert found["ids"] == list(range(350, 400))
     assert found["read"] == 1
