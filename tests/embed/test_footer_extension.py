@@ -140,8 +140,8 @@ def test_a_cut_extension_is_an_error(tmp_path):
 
 
 def test_a_note_about_the_footer_names_no_column():
-    assert str(Note(None, None, "footer_extension", "why")) == "footer_extension: why"
-    assert str(Note("a.b", 3, "page_index", "why")) == "page_index of a.b, row group 3: why"
+    assert str(Note(None, None, "footer_extension", "why", "code")) == "footer_extension: why"
+    assert str(Note("a.b", 3, "page_index", "why", "code")) == "page_index of a.b, row group 3: why"
 
 
 def test_a_file_with_only_a_flatbuffers_footer_is_refused(tmp_path):

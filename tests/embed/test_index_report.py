@@ -4,7 +4,7 @@ from intarsia.embed.index_report import IndexedFile, IndexReport
 
 
 def note(column, reason="its type has no order"):
-    return {"column": column, "index": "page_index", "reason": reason}
+    return {"column": column, "index": "page_index", "reason": reason, "code": "no-order"}
 
 
 INDEXED = IndexedFile("a", 100, 150, ("page_index",), notes=(note("x"), note("y")))

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 
 from intarsia.embed import PageIndex, attach
-from intarsia.embed.chunk_index import HOLDS_NAN
 from intarsia.embed.decompress import decompress
 from intarsia.errors import CorruptFileError
 from intarsia.format import thrift
@@ -73,14 +72,14 @@ def test_bounds_and_counts_of_every_page_match_its_rows(drawn, tmp_path_factory)
     report = attach(path, [PageIndex()])
     found, footer = page_indexes(path)
     columns = list(leaf_columns(drawn.table))
-    reasons = {(note.column, note.row_group): note.reason for note in report.notes}
+    reasons = {(note.column, note.row_group): note.code for note in report.notes}
     for (row_group, ordinal), (column_index, offset_index) in found.items():
         leaf = footer.leaves[ordinal]
         name, nullable, column_kind, path_in_it, kind = columns[ordinal]
         start, stop = footer.row_group_starts[row_group : row_group + 2].tolist()
         reason = reasons.get((leaf.name, None)) or reasons.get((leaf.name, row_group))
         if offset_index is None:
-            assert start == stop or reason in ("a page starts in the middle of a row", "a page is empty")
+            assert start == stop or reason in ("page-splits-row", "empty-page")
             continue
         firsts = [location.first_row_index for location in offset_index.page_locations]
         assert firsts[0] == 0
@@ -98,7 +97,7 @@ def test_bounds_and_counts_of_every_page_match_its_rows(drawn, tmp_path_factory)
         ]
         if any(page["nans"] for page in pages):
             assert column_index is None
-            assert reason == HOLDS_NAN
+            assert reason == "contains-nan"
             continue
         assert column_index is not None, reason
         assert column_index.null_counts == [page["nulls"] for page in pages]
@@ -199,7 +198,7 @@ def test_chunks_with_nan_have_no_bounds(tmp_path, version):
     assert len(found[0, 0][1].page_locations) == 2
     assert found[0, 1][0].nan_counts == [0, 0]
     assert found[0, 1][0].min_values == [struct.pack("<d", -0.0)] * 2
-    assert [(note.column, note.reason) for note in report.notes] == [("x", HOLDS_NAN)]
+    assert [(note.column, note.code) for note in report.notes] == [("x", "contains-nan")]
     assert attach(path, [PageIndex()]).built == ()
 
 
@@ -331,4 +330,4 @@ def test_positions_outside_the_dictionary(tmp_path):
     path.write_bytes(data.replace(b"\x01\x05\xaa\xaa", b"\x02\x20\x03\x00"))
     report = attach(path, [PageIndex()])
     (note,) = report.notes
-    assert "entry 3 of" in note.reason
+    assert note.code == "beyond-dictionary"

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 
 import intarsia as ia
 from intarsia.embed import PageIndex, Statistics, attach, detach
-from intarsia.embed.chunk_index import HOLDS_NAN
 from intarsia.embed.leaf_values import LeafReader
 from intarsia.file import ParquetInput
 from intarsia.format import thrift
@@ -272,7 +271,7 @@ def test_chunks_with_nan_get_counts_but_no_bounds(tmp_path, kind):
 
     (one,) = statistics_of(path)[0].values()
     assert (one.min_value, one.max_value, one.null_count, one.nan_count) == (None, None, 0, 2)
-    assert [(note.index, note.reason) for note in report.notes] == [("statistics", HOLDS_NAN)]
+    assert [(note.index, note.code) for note in report.notes] == [("statistics", "contains-nan")]
     assert attach(path, [Statistics()]).changed is False
 
 

@@ -98,9 +98,9 @@ def test_indexes_of_one_file_share_a_budget(file, monkeypatch):
         most_bytes = each * fitting + each // 2
         monkeypatch.setattr(file_query, "ExpansionBudget", functools.partial(limited, most_bytes))
         scan = ia.open(file).scan(WHERE)
-        with pytest.warns(ia.IntarsiaWarning, match=f"{most_bytes:,}"):
+        with pytest.warns(ia.IntarsiaWarning):
             assert scan.to_arrow()["a"].to_pylist() == expected
-        assert len(scan.report.ignored) == len(COLUMNS) - fitting
+        assert [note.code for note in scan.report.ignored] == ["over-budget"] * (len(COLUMNS) - fitting)
         assert all(budget.taken_bytes <= most_bytes for budget in budgets)
 
 

@@ -129,8 +129,8 @@ def test_a_lake_by_spark_gets_every_index_once(spark, lake):
         assert set(file.built) | set(file.kept) == {*EMBEDDED, "bloom(bloom)", "page_index", "statistics"}
         entries = ia.inspect(file.path).directory.entries
         assert {entry.name for entry in entries} == EMBEDDED
-    assert {(note["column"], note["index"], note["reason"]) for note in report.notes} == {
-        ("ts", index, "its type has no defined order") for index in ("page_index", "statistics")
+    assert {(note["column"], note["index"], note["code"]) for note in report.notes} == {
+        ("ts", index, "no-order") for index in ("page_index", "statistics")
     }
     assert len(report.notes) == 2 * FILES
 

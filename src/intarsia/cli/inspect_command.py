@@ -119,8 +119,8 @@ def _parts(found: FileInspection, *, pages: bool) -> Iterator[RenderableType]:
         yield line(
             f"and {count(groups - len(shown), 'row group')} more; use --pages or --json for all", style="dim"
         )
-    for name, reason in found.ignored:
-        yield line(f"ignored: {name}: {reason}", style="yellow")
+    for note in found.ignored:
+        yield line(f"ignored: {note.index}: {note.reason}", style="yellow")
 
 
 def _sizes(found: FileInspection) -> RenderableType:

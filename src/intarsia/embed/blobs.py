@@ -86,7 +86,8 @@ def _carried(embedded: EmbeddedIndexes, entry: Entry) -> Blob | Note:
         return Blob(entry, embedded.read(entry))
     except IndexPayloadError as error:
         reason = f"the attached index is damaged and was dropped: {error}"
-        return Note(", ".join(entry.column_names), None, entry.name, reason)
+        code = error.reason or "damaged-payload"
+        return Note(", ".join(entry.column_names), None, entry.name, reason, code)
 
 
 def check_parameters(index: Index) -> Identity:
@@ -154,7 +155,9 @@ def shortfall_of(index: Index, blob: Blob, columns: FileColumns) -> Note | None:
     if not isinstance(index, ReportsShortfall):
         return None
     reason = index.shortfall(blob.payload, columns.layout)
-    return None if reason is None else Note(", ".join(index.columns), None, blob.entry.name, reason)
+    if reason is None:
+        return None
+    return Note(", ".join(index.columns), None, blob.entry.name, reason, "not-selective")
 
 
 def build_blob(index: Index, planned: Entry, columns: FileColumns) -> Blob:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from intarsia.arrow.hashing import Hashes, xxh64
 from intarsia.embed.chunk import Chunk
 from intarsia.embed.chunk_state import ChunkState
+from intarsia.embed.report import Reason
 from intarsia.embed.structures import Outcome
 from intarsia.errors import FormatError, IndexBuildError, PredicateError
 from intarsia.file import ParquetInput
@@ -88,7 +89,7 @@ class Bloom:
         try:
             hashes = _distinct_hashes(chunk)
         except (FormatError, IndexBuildError) as error:
-            return Outcome(state, built=None, reason=str(error))
+            return Outcome(state, built=None, reason=Reason.of(error))
         bloom_filter = serialize_bloom_filter(build(hashes, optimal_bytes(len(hashes), self.fpp)))
         return Outcome(replace(state, bloom_filter=bloom_filter), built=bloom_filter != state.bloom_filter)
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from intarsia.embed.chunk_pages import LocatedPages, locate_pages
 from intarsia.embed.leaf_values import LeafReader, may_be_dictionary
+from intarsia.embed.report import Reason
 from intarsia.errors import CorruptFileError, IndexBuildError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.pages import walk_pages
@@ -19,7 +20,10 @@ from intarsia.format.structs import ColumnMetaData, Type
 from intarsia.storage import ByteRange
 
 #: Why columns of some types have no bounds.
-NO_ORDER = "its type has no defined order"
+NO_ORDER = Reason("no-order", "its type has no defined order")
+
+_WRONG_ORDER = Reason("wrong-column-order", "the declared column order does not apply to its type")
+_UNKNOWN_ORDER = Reason("unknown-column-order", "this version does not know its column order")
 
 #: Logical types whose decoded form differs from the stored one.
 _CONVERTED_KINDS = frozenset(("DECIMAL", "UNKNOWN"))
@@ -136,14 +140,14 @@ class Chunk:
         return self.order == "IEEE_754_TOTAL_ORDER"
 
     @property
-    def order_refusal(self) -> str | None:
+    def order_refusal(self) -> Reason | None:
         """Why the declared column order forbids bounds; None if it does not."""
         order = self.order
         if order in (None, "TYPE_ORDER"):
             return None
         if order == "IEEE_754_TOTAL_ORDER":
-            return None if self.leaf.is_float else "the declared column order does not apply to its type"
-        return NO_ORDER if order == "INT96_TIMESTAMP_ORDER" else "this version does not know its column order"
+            return None if self.leaf.is_float else _WRONG_ORDER
+        return NO_ORDER if order == "INT96_TIMESTAMP_ORDER" else _UNKNOWN_ORDER
 
     @property
     def has_order(self) -> bool:

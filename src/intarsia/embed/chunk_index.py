@@ -14,6 +14,7 @@ from intarsia.embed.chunk import NO_ORDER, Chunk
 from intarsia.embed.chunk_pages import LocatedPages
 from intarsia.embed.page_bounds import PageBounds, cut_max, cut_min, page_bounds
 from intarsia.embed.page_counts import present_counts
+from intarsia.embed.report import Reason
 from intarsia.embed.stated_pages import StatedPages, stated_pages
 from intarsia.errors import FormatError, IndexBuildError
 from intarsia.format.structs import ColumnIndex, OffsetIndex, PageEncodingStats, Type
@@ -26,8 +27,10 @@ Counts = npt.NDArray[np.int64]
 #: The specification excludes NaN from bounds, and current readers ignore ``nan_counts``.  Spark, DuckDB and
 #: DataFusion order NaN above every number, so with these bounds they would skip pages whose NaN match
 #: ``x > 5``.  parquet-java omits the column index in this case, too.
-HOLDS_NAN = (
-    "it contains NaN; engines that order NaN above every number would skip matching rows by bounds without it"
+HOLDS_NAN = Reason(
+    "contains-nan",
+    "it contains NaN; engines that order NaN above every number would skip matching rows by bounds "
+    "without it",
 )
 
 
@@ -49,10 +52,10 @@ class ChunkIndex:
     offset_index: OffsetIndex
     column_index: ColumnIndex | None
     encoding_stats: list[PageEncodingStats]
-    reason: str | None = None
+    reason: Reason | None = None
 
 
-def index_chunk(chunk: Chunk, *, refusal: str | None = None, int96_order: bool = False) -> ChunkIndex:
+def index_chunk(chunk: Chunk, *, refusal: Reason | None = None, int96_order: bool = False) -> ChunkIndex:
     """Compute the page index of a chunk.
 
     Args:
@@ -73,7 +76,7 @@ def index_chunk(chunk: Chunk, *, refusal: str | None = None, int96_order: bool =
             return ChunkIndex(found.offset_index(chunk.start), _int96_column_index(chunk, found), stats)
         index, value_bytes = _column_index(chunk, found)
     except (FormatError, IndexBuildError) as error:
-        return ChunkIndex(found.offset_index(chunk.start), None, stats, str(error))
+        return ChunkIndex(found.offset_index(chunk.start), None, stats, Reason.of(error))
     reason = None if index is not None else HOLDS_NAN
     return ChunkIndex(found.offset_index(chunk.start, value_bytes), index, stats, reason)
 
@@ -82,7 +85,7 @@ def _column_index(chunk: Chunk, found: LocatedPages) -> tuple[ColumnIndex | None
     """Return the column index, None if the chunk contains NaN; and the value bytes of each page, if known."""
     leaf, ordering = chunk.leaf, chunk.reader.ordering
     if ordering is None:
-        raise IndexBuildError(NO_ORDER, reason="no-order")
+        raise IndexBuildError(NO_ORDER.text, reason=NO_ORDER.code)
     present, bounds = stated_pages(chunk) or _decoded_pages(chunk, found, ordering)
     null_counts = found.num_values - present
     holds = present > 0

@@ -23,8 +23,8 @@ class IndexedFile:
         bytes_after: Its length now.
         built: Names of the indexes that were built.
         kept: Names of the indexes that the file already had.
-        notes: Columns without an index, or with one that will hardly exclude anything: ``index``, ``reason``
-            and, where they apply, ``column`` and ``row_group``.
+        notes: Columns without an index, or with one that will hardly exclude anything: ``index``, ``reason``,
+            ``code`` and, where they apply, ``column`` and ``row_group``.
         error: Why the file was not changed; None after success.
         seconds: Time taken.
     """
@@ -135,7 +135,7 @@ class IndexReport:
 
     @property
     def notes(self) -> list[dict[str, Any]]:
-        """``path``, ``column``, ``index`` and ``reason`` of each note."""
+        """``path``, ``column``, ``index``, ``reason`` and ``code`` of each note."""
         return [{"path": file.path, **note} for file in self.per_file for note in file.notes]
 
     @property
@@ -186,7 +186,7 @@ class IndexReport:
         files_of: dict[Note, set[str]] = defaultdict(set)
         for file in self.per_file:
             for note in () if file.is_known else file.notes:
-                whole = Note(note.get("column"), None, note["index"], note["reason"])
+                whole = Note(note.get("column"), None, note["index"], note["reason"], note["code"])
                 files_of[whole].add(file.path)
         lines = [f"note: {note} ({count(len(files), 'file')})" for note, files in files_of.items()]
         known = [len(file.notes) for file in self.per_file if file.is_known and file.notes]

@@ -10,6 +10,7 @@ from intarsia.embed.chunk import NO_ORDER, Chunk
 from intarsia.embed.chunk_index import ChunkIndex, index_chunk
 from intarsia.embed.chunk_state import ChunkState, without_bounds
 from intarsia.embed.leaf_values import LeafReader
+from intarsia.embed.report import Reason
 from intarsia.embed.structures import Outcome
 from intarsia.errors import CorruptFileError, FormatError, IndexBuildError
 from intarsia.file import ParquetInput
@@ -83,9 +84,9 @@ class PageIndex:
             found = index_chunk(chunk, refusal=refusal, int96_order=int96_order)
         except IndexBuildError as error:  # an existing OffsetIndex is wrong, too
             without = replace(state, offset_index=None, column_index=None, encoding_stats=())
-            return Outcome(without, built=None, reason=str(error))
+            return Outcome(without, built=None, reason=Reason.of(error))
         except FormatError as error:
-            return Outcome(trusted, built=None, reason=error.message)
+            return Outcome(trusted, built=None, reason=Reason(error.reason or "damaged-pages", error.message))
         merged = _merge(chunk, trusted, found)
         if int96_order and found.column_index is not None:
             merged = replace(merged, statistics=_int96_statistics(chunk, state, found.column_index))

@@ -5,7 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
+
+from intarsia.errors import IntarsiaError
+
+
+class Reason(NamedTuple):
+    """Why a structure is missing or incomplete: a stable code, and the words."""
+
+    code: str
+    text: str
+
+    @classmethod
+    def of(cls, error: IntarsiaError) -> Reason:
+        """Return an error as a reason."""
+        return cls(error.reason or "not-built", str(error))
 
 
 @dataclass(frozen=True)
@@ -16,13 +30,15 @@ class Note:
         column: The column; None if it is about the footer.
         row_group: The row group; None if it is about the whole column or the footer.
         index: The name of the index, or ``"footer_extension"``.
-        reason: Why.
+        reason: Why, in words.
+        code: Why, as a stable code such as ``"contains-nan"``; see `IntarsiaError.reason`.
     """
 
     column: str | None
     row_group: int | None
     index: str
     reason: str
+    code: str
 
     def __str__(self) -> str:
         is_named = self.column is None or f"({self.column})" in self.index

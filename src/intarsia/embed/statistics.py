@@ -12,6 +12,7 @@ from intarsia.embed.chunk import NO_ORDER, Chunk
 from intarsia.embed.chunk_index import HOLDS_NAN
 from intarsia.embed.chunk_state import ChunkState, without_bounds
 from intarsia.embed.page_bounds import cut_max, cut_min, page_bounds
+from intarsia.embed.report import Reason
 from intarsia.embed.structures import Outcome
 from intarsia.errors import CorruptFileError, FormatError, IndexBuildError
 from intarsia.file import ParquetInput
@@ -55,7 +56,7 @@ class Statistics:
         try:
             found = _computed(chunk, now) if is_doubted or _is_incomplete(chunk, now) else now
         except (FormatError, IndexBuildError) as error:
-            return Outcome(state, built=None, reason=str(error))
+            return Outcome(state, built=None, reason=Reason.of(error))
         reason = None
         if found.min_value is None and found.null_count != chunk.meta.num_values:
             reason = HOLDS_NAN if chunk.has_order else chunk.order_refusal or NO_ORDER

@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol
 from intarsia.embed.chunk import Chunk
 from intarsia.embed.chunk_state import ChunkState, chunks_of
 from intarsia.embed.leaf_values import LeafReader, leaf_paths
-from intarsia.embed.report import Note
+from intarsia.embed.report import Note, Reason
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.structs import ColumnChunk
 
@@ -21,6 +21,8 @@ _THREADS = 2
 
 #: Smaller chunks are processed serially, because Python's overhead exceeds decoding and hashing.
 _SMALL_CHUNK_BYTES = 64 << 10
+
+_ELSEWHERE = Reason("column-in-another-file", "its data is in another file")
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Outcome:
 
     state: ChunkState
     built: bool | None
-    reason: str | None = None
+    reason: Reason | None = None
 
 
 class Structure(Protocol):
@@ -143,7 +145,7 @@ class StructureCompleter:
         outcomes = []
         for structure in structures:
             if chunk is None:
-                outcomes.append(Outcome(state, None, "its data is in another file"))
+                outcomes.append(Outcome(state, None, _ELSEWHERE))
             else:
                 outcomes.append(structure.complete(chunk, state))
                 state = outcomes[-1].state
@@ -155,4 +157,5 @@ class StructureCompleter:
         self.kept[structure.name] += outcome.built is False
         if outcome.reason is not None:
             column = self.file.footer.leaves[key.leaf].name
-            self.notes.append(Note(column, key.row_group, structure.name, outcome.reason))
+            code, text = outcome.reason
+            self.notes.append(Note(column, key.row_group, structure.name, text, code))

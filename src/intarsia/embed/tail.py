@@ -27,6 +27,7 @@ _EXTENSION_NOTE = Note(
     "footer_extension",
     "dropped from the new footer: it may be a second footer, such as one in FlatBuffers, which would not "
     "contain the added indexes; detach restores it",
+    "extension-dropped",
 )
 
 

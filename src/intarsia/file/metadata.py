@@ -46,11 +46,19 @@ class ChunkKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Ignored:
-    """An index that was found and not used, and the reason."""
+    """An index that was found and not used, and why.
+
+    Attributes:
+        file: The path of the file.
+        index: The name of the index.
+        reason: Why, in words.
+        code: Why, as a stable code such as ``"damaged-payload"``; see `IntarsiaError.reason`.
+    """
 
     file: str
     index: str
     reason: str
+    code: str
 
 
 @dataclass(frozen=True)
@@ -187,7 +195,7 @@ class FileMetadata:
         if found is None:
             return None
         if found.reason is not None:
-            self.distrust("intarsia directory", found.reason)
+            self.distrust("intarsia directory", found.reason, found.code)
             return None
         return found.directory
 
@@ -205,9 +213,9 @@ class FileMetadata:
 
     # --- the page index ----------------------------------------------------------------------------
 
-    def distrust(self, index: str, reason: str) -> None:
-        """Record that an index is ignored, and the reason."""
-        note = Ignored(self.path, index, reason)
+    def distrust(self, index: str, reason: str, code: str) -> None:
+        """Record that an index is ignored, and why: in words, and as a code."""
+        note = Ignored(self.path, index, reason, code)
         with self._changing:
             if note not in self.ignored:
                 self.ignored.append(note)
@@ -217,7 +225,7 @@ class FileMetadata:
         with self._changing:
             if row_group in self._wrong_row_groups:
                 return
-            self.distrust(f"page index, row group {row_group}", reason)
+            self.distrust(f"page index, row group {row_group}", reason, "wrong-page-index")
             self._wrong_row_groups |= {row_group}
             for leaf in self.footer.leaves:
                 self._locations[ChunkKey(row_group, leaf.ordinal)] = None

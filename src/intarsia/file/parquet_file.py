@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from intarsia.errors import CorruptFileError
+from intarsia.errors import CorruptFileError, FormatError, IntarsiaError
 from intarsia.file.metadata import ChunkKey, FileMetadata, Ignored, RawFooter, naming_errors
 from intarsia.file.schema import FileSchema
 from intarsia.file.trust import Claim, Trust
@@ -151,13 +151,17 @@ class ParquetInput:
         is_computed = directory is not None and leaf.ordinal in directory.computed_statistics
         return Trust(self.footer, leaf, arrow_type, is_computed)
 
-    def distrust(self, index: str, reason: str) -> None:
-        """Record that an index is ignored, and the reason."""
-        self.metadata.distrust(index, reason)
+    def distrust(self, index: str, reason: str, code: str) -> None:
+        """Record that an index is ignored, and why: in words, and as a code."""
+        self.metadata.distrust(index, reason, code)
 
-    def distrust_column_index(self, key: ChunkKey, reason: str) -> None:
+    def distrust_by(self, index: str, error: IntarsiaError) -> None:
+        """Record that an index is ignored because of an error."""
+        self.distrust(index, error.message, error.reason or "index-failed")
+
+    def distrust_column_index(self, key: ChunkKey, error: FormatError) -> None:
         """Stop using the column index of a chunk, which contradicts itself or its OffsetIndex."""
-        self.distrust(self._index_name("ColumnIndex", key), reason)
+        self.distrust_by(self._index_name("ColumnIndex", key), error)
         self.metadata.keep_column_index(key, None)
 
     # --- the page index ----------------------------------------------------------------------------
@@ -232,7 +236,7 @@ class ParquetInput:
             return True
         if self.directory is not None and (chunk.offset_index_offset or 0) >= self.directory.original_length:
             return True  # added by Intarsia, not by the writer of the file
-        self.distrust(f"page index of {self.footer.leaves[key.leaf].name}", reason)
+        self.distrust(f"page index of {self.footer.leaves[key.leaf].name}", reason, "untrusted-writer")
         return False
 
     def _lies_inside(self, wanted: _Wanted) -> bool:
@@ -242,6 +246,7 @@ class ParquetInput:
             self.distrust(
                 self._index_name(wanted.struct, wanted.key),
                 f"bytes {place.start} to {place.stop} are outside the file's body",
+                "out-of-bounds",
             )
         return inside
 
@@ -257,7 +262,7 @@ class ParquetInput:
                 try:
                     found = self._parse_locations(key, data, tables[key])
                 except CorruptFileError as error:
-                    self.distrust(self._index_name("OffsetIndex", key), error.message)
+                    self.distrust_by(self._index_name("OffsetIndex", key), error)
             self.metadata.keep_locations(key, found, len(data or b""))
 
     def _keep_column_index(self, key: ChunkKey, blobs: Mapping[ChunkStruct, bytes]) -> None:
@@ -267,7 +272,7 @@ class ParquetInput:
             try:
                 found = parse_column_index(data, num_pages=len(locations))
             except CorruptFileError as error:
-                self.distrust(self._index_name("ColumnIndex", key), error.message)
+                self.distrust_by(self._index_name("ColumnIndex", key), error)
         self.metadata.keep_column_index(key, found, len(data or b""))
 
     def _parse_locations(self, key: ChunkKey, data: bytes, table: LocationTable | None) -> PageLocations:

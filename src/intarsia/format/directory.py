@@ -324,6 +324,11 @@ class FoundDirectory:
     fault: Literal["newer", "damaged", "foreign", "stale"] | None = None
     reason: str | None = None
 
+    @property
+    def code(self) -> str:
+        """The fault as a code of `IntarsiaError.reason`."""
+        return f"{self.fault}-directory"
+
 
 def find_directory(footer: Footer) -> FoundDirectory | None:
     """Return the directory in a footer, checked against the footer; None if there is none."""

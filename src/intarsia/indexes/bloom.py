@@ -140,7 +140,7 @@ class BloomFilters:
 
     def _distrust(self, key: ChunkKey, error: FormatError) -> None:
         name = f"Bloom filter of {self._file.footer.leaves[key.leaf].name}, row group {key.row_group}"
-        self._file.distrust(name, error.message)
+        self._file.distrust_by(name, error)
 
     def _load_headers(self, probes: list[_Probe]) -> None:
         places = {probe.key: probe.place for probe in probes if probe.key not in self._bits}

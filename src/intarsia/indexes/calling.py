@@ -51,7 +51,7 @@ def call_or_ignore(file: ParquetInput, name: str, call: Callable[[], _Result]) -
     try:
         return call_index(call)
     except IndexPayloadError as error:
-        file.distrust(name, str(error))
+        file.distrust_by(name, error)
         return None
 
 

@@ -155,7 +155,7 @@ class ColumnIndexes:
                 index, locations, ordering, int(self._file.footer.row_group_starts[key.row_group])
             )
         except CorruptFileError as error:
-            self._file.distrust_column_index(key, error.message)
+            self._file.distrust_column_index(key, error)
             return None
 
 

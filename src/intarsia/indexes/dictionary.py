@@ -236,17 +236,17 @@ class Dictionaries:
 
     # --- evaluating pages --------------------------------------------------------------------------
 
-    def _judge(self, probes: Sequence[_DictionaryProbe], data: bytes) -> list[_Verdict] | str:
+    def _judge(self, probes: Sequence[_DictionaryProbe], data: bytes) -> list[_Verdict] | Exception:
         """Evaluate the conditions on one chunk, given its dictionary page; several threads call this.
 
         Returns:
-            A verdict for each condition, or the reason why the page is not used.
+            A verdict for each condition, or the error because of which the page is not used.
         """
         try:
             values = self._values(probes[0].leaf, probes[0].row_group, data)
             masks = [condition_mask(probe.predicate, values) for probe in probes]
         except (FormatError, PageIndexMismatchError, pa.ArrowException) as error:
-            return error.message if isinstance(error, FormatError) else str(error)
+            return error
         verdicts = []
         for probe, mask in zip(probes, masks, strict=True):
             matches = np.asarray(mask.to_numpy(zero_copy_only=False), dtype=bool)
@@ -254,11 +254,17 @@ class Dictionaries:
             verdicts.append(_Verdict(bool(matches.any()), certain))
         return verdicts
 
-    def _keep(self, probes: Sequence[_DictionaryProbe], data: bytes, judged: list[_Verdict] | str) -> None:
+    def _keep(
+        self, probes: Sequence[_DictionaryProbe], data: bytes, judged: list[_Verdict] | Exception
+    ) -> None:
         """Keep the verdicts on one chunk, and its dictionary page for a scan."""
         leaf, row_group, place = probes[0].leaf, probes[0].row_group, probes[0].place
-        if isinstance(judged, str):
-            self._file.distrust(f"dictionary of {leaf.name}, row group {row_group}", judged)
+        name = f"dictionary of {leaf.name}, row group {row_group}"
+        if isinstance(judged, FormatError):
+            self._file.distrust_by(name, judged)
+            return
+        if isinstance(judged, Exception):
+            self._file.distrust(name, str(judged), "not-decodable")
             return
         for probe, verdict in zip(probes, judged, strict=True):
             self._verdicts.setdefault(probe.predicate, {})[row_group] = verdict

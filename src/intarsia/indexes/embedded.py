@@ -88,7 +88,7 @@ class EmbeddedIndexes:
         if entry.name not in self._indexes:
             found = find_index(entry)
             if found.reason is not None:
-                self._file.distrust(entry.name, found.reason)
+                self._file.distrust(entry.name, found.reason, found.code)
             self._indexes[entry.name] = found.index
         return self._indexes[entry.name]
 
@@ -319,6 +319,11 @@ class FoundIndex:
     index: Any
     fault: Literal["kind-unknown", "newer", "damaged"] | None = None
     reason: str | None = None
+
+    @property
+    def code(self) -> str:
+        """The fault as a code of `IntarsiaError.reason`."""
+        return "unknown-kind" if self.fault == "kind-unknown" else f"{self.fault}-index"
 
 
 def find_index(entry: Entry) -> FoundIndex:

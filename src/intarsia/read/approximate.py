@@ -177,7 +177,7 @@ class DistinctValues:
             try:
                 call_index(partial(index.add_to, counter, covered))
             except IndexPayloadError as error:
-                file.distrust(entry.name, str(error))
+                file.distrust_by(entry.name, error)
                 continue
             is_indexed = True
             known = known | granule_rows(index.edges, covered)

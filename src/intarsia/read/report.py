@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from intarsia.errors import IntarsiaWarning
+from intarsia.errors import IntarsiaError, IntarsiaWarning
 from intarsia.file import ChunkKey, Ignored, ParquetInput
 from intarsia.format.footer import Leaf
 from intarsia.read.counts import PageCounts, ReadCounts
@@ -119,7 +119,8 @@ class ScanReport:
     def add_unplanned(self, path: str, error: BaseException) -> None:
         """Add a file that could not be planned and has to be read completely."""
         self.files_read += 1
-        self.ignored.append(Ignored(path, "all", f"{type(error).__name__}: {error}"))
+        code = error.reason if isinstance(error, IntarsiaError) else None
+        self.ignored.append(Ignored(path, "all", f"{type(error).__name__}: {error}", code or "not-planned"))
 
     def add_unopened(self, size_bytes: int, column: str) -> None:
         """Add a file that is excluded by its partition values."""

@@ -18,7 +18,7 @@ from intarsia.embed.chunk_state import ChunkState, Placed, chunks_of, state_of
 from intarsia.embed.footer_edit import FooterEdit
 from intarsia.embed.page_bounds import cut_max, cut_min, may_be_cut
 from intarsia.embed.page_index import PageIndex
-from intarsia.embed.report import Note
+from intarsia.embed.report import Note, Reason
 from intarsia.embed.structures import StructureCompleter
 from intarsia.errors import IndexBuildError
 from intarsia.file import ChunkKey, ParquetInput
@@ -54,7 +54,8 @@ def repair_page_index(file: ParquetInput, fd: int, nan_chunks: Container[ChunkKe
         try:
             column_index = _bounds(chunk, state.column_index, contains_nan=key in nan_chunks)
         except IndexBuildError as error:
-            notes.append(Note(chunk.leaf.name, key.row_group, PageIndex.kind, str(error)))
+            code, text = Reason.of(error)
+            notes.append(Note(chunk.leaf.name, key.row_group, PageIndex.kind, text, code))
             column_index = None
         after[key] = replace(state, column_index=column_index)
     if after != before:
@@ -70,14 +71,15 @@ def _bounds(chunk: Chunk, place: Placed, *, contains_nan: bool) -> Placed:
     """
     column = chunk.leaf.name
     if contains_nan:
-        raise IndexBuildError(HOLDS_NAN, reason="contains-nan", column=column)
+        raise IndexBuildError(HOLDS_NAN.text, reason=HOLDS_NAN.code, column=column)
     ordering = chunk.reader.ordering
     if ordering is None:
-        raise IndexBuildError(NO_ORDER, reason="no-order", column=column)
+        raise IndexBuildError(NO_ORDER.text, reason=NO_ORDER.code, column=column)
     if place is None:  # some values were too long for pyarrow
         found = index_chunk(chunk)
         if found.column_index is None:
-            raise IndexBuildError(found.reason or NO_ORDER, reason="no-bounds", column=column)
+            code, text = found.reason or NO_ORDER
+            raise IndexBuildError(text, reason=code, column=column)
         return thrift.serialize(found.column_index)
     if not may_be_cut(ordering):
         return place

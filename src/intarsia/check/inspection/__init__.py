@@ -127,7 +127,7 @@ def _inspect(file: ParquetInput, *, pages: bool) -> FileInspection:
         directory=directory,
         datafusion_index=datafusion,
         row_groups=row_groups,
-        ignored=tuple((note.index, note.reason) for note in file.ignored),
+        ignored=tuple(file.ignored),
     )
 
 
@@ -169,7 +169,7 @@ def _inspect_directory(file: ParquetInput) -> DirectoryInspection | None:
     if found is None:
         return None
     if found.reason is not None:
-        file.distrust("intarsia directory", found.reason)
+        file.distrust("intarsia directory", found.reason, found.code)
     if found.directory is None:
         return DirectoryInspection(False, found.reason, None, ())
     embedded = EmbeddedIndexes(file)

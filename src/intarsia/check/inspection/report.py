@@ -9,6 +9,7 @@ from typing import Any
 
 from intarsia.check.inspection.values import json_value
 from intarsia.embed.amounts import count
+from intarsia.file import Ignored
 
 
 def to_json(value: Any) -> Any:
@@ -303,7 +304,7 @@ class FileInspection:
         directory: The directory of embedded indexes; None if there is none.
         datafusion_index: Distinct values in DataFusion's form; None if there are none.
         row_groups: The row groups.
-        ignored: Indexes that are ignored: name and reason.
+        ignored: Indexes that are ignored, and why.
     """
 
     path: str
@@ -316,13 +317,13 @@ class FileInspection:
     directory: DirectoryInspection | None
     datafusion_index: DatafusionInspection | None
     row_groups: tuple[RowGroupInspection, ...]
-    ignored: tuple[tuple[str, str], ...]
+    ignored: tuple[Ignored, ...]
 
     def __str__(self) -> str:
         rows, groups = count(self.num_rows, "row"), count(len(self.row_groups), "row group")
         entries = self.directory.entries if self.directory is not None else ()
         indexes = f"; embedded {', '.join(entry.name for entry in entries)}" if entries else ""
-        ignored = f"; ignored {', '.join(name for name, _ in self.ignored)}" if self.ignored else ""
+        ignored = f"; ignored {', '.join(note.index for note in self.ignored)}" if self.ignored else ""
         return (
             f"{self.path}: {rows} in {groups}, {count(len(self.schema), 'column')}, "
             f"{self.size_bytes:,} bytes{indexes}{ignored}"
@@ -331,5 +332,7 @@ class FileInspection:
     def to_dict(self) -> dict[str, Any]:
         """Convert to a JSON object; binary bounds are hexadecimal, NaN and infinities are strings."""
         document: dict[str, Any] = to_json(self)
-        document["ignored"] = [{"index": index, "reason": reason} for index, reason in self.ignored]
+        document["ignored"] = [
+            {"index": note.index, "reason": note.reason, "code": note.code} for note in self.ignored
+        ]
         return document
