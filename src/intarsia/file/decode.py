@@ -102,8 +102,9 @@ class PageDecoder:
                 covered = covered.clip(0, _stop(rows))
             table = self._decode_group(group, covered.num_rows)
             roots = sorted({chunk.plan.leaf.root_ordinal for chunk in group})
+            positions = _positions(covered, rows)
             for root, column in zip(roots, table.columns, strict=True):
-                pieces[root].append(take_rows(column, covered, rows))
+                pieces[root].append(_take(column, positions))
         return {
             root: found[0] if len(found) == 1 else join_columns(found, self._join_type(root, chunks))
             for root, found in pieces.items()
@@ -215,22 +216,31 @@ def take_rows(column: pa.ChunkedArray, covered: RowSelection, wanted: RowSelecti
         covered: The rows of these values.
         wanted: The rows to select, a subset of ``covered``.
     """
+    return _take(column, _positions(covered, wanted))
+
+
+def _positions(covered: RowSelection, wanted: RowSelection) -> RowSelection | None:
+    """Return the positions of rows among the rows of `covered`; None for all of them."""
     if covered == wanted:
-        return column
-    if wanted.is_empty:
-        return column.slice(0, 0)
+        return None
+    if len(covered) == 1:
+        return wanted.shift(-int(covered.starts[0]))
     before = np.cumsum(covered.stops - covered.starts) - (covered.stops - covered.starts)
     place = np.searchsorted(covered.starts, wanted.starts, side="right") - 1
     starts = wanted.starts - covered.starts[place] + before[place]
-    lengths = wanted.stops - wanted.starts
-    if len(wanted) <= _FEW_RANGES or not _can_take(column.type):
-        slices = [
-            column.slice(start, length)
-            for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)
-        ]
-        chunks = [chunk for piece in slices for chunk in piece.chunks]
-        return pa.chunked_array(chunks, type=column.type)
-    return column.take(pa.array(RowSelection(starts, starts + lengths).rows()))
+    return RowSelection(starts, starts + (wanted.stops - wanted.starts))
+
+
+def _take(column: pa.ChunkedArray, positions: RowSelection | None) -> pa.ChunkedArray:
+    """Select values by position; None for all."""
+    if positions is None:
+        return column
+    if len(positions) == 1:
+        return column.slice(int(positions.starts[0]), positions.num_rows)
+    if len(positions) <= _FEW_RANGES or not _can_take(column.type):
+        slices = [column.slice(start, stop - start) for start, stop in positions]
+        return pa.chunked_array([chunk for piece in slices for chunk in piece.chunks], type=column.type)
+    return column.take(pa.array(positions.rows()))
 
 
 def _can_take(data_type: pa.DataType) -> bool:

@@ -41,7 +41,7 @@ class PageCache:
             plan.dictionary for plan in plans if plan.dictionary_use is DictionaryUse.ALWAYS and plan.pages
         }
         self._read([place for plan in plans for place in plan.pages], at_once)
-        data = {id(plan): b"".join(self._cut(place) for place in plan.pages) for plan in plans}
+        data = {id(plan): self._joined(plan.pages) for plan in plans}
         needed: dict[int, ByteRange | None] = {}
         for plan in plans:
             uses = plan.dictionary in at_once
@@ -79,6 +79,11 @@ class PageCache:
         """The range that was read and contains ``place``; later phases need parts of the same ranges."""
         nearest = bisect.bisect_right(self._held, place.start, key=_start) - 1
         return self._held[nearest] if nearest >= 0 and place.stop <= self._held[nearest].stop else None
+
+    def _joined(self, places: Sequence[ByteRange]) -> bytes:
+        """The bytes of some ranges; a single range that was read as such is not copied."""
+        whole = self._bytes.get(places[0]) if len(places) == 1 else None
+        return b"".join(map(self._cut, places)) if whole is None else whole
 
     def _cut(self, place: ByteRange) -> memoryview:
         holder = self._holder(place)

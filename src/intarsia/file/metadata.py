@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
@@ -76,14 +76,20 @@ class RawFooter:
     file_length: int
 
 
-@contextmanager
-def naming_errors(path: str) -> Iterator[None]:
-    """Add the path of a file to format errors that leave the block."""
-    try:
-        yield
-    except FormatError as error:
-        error.path = error.path or path
-        raise
+class naming_errors:  # noqa: N801  used like a function; a generator would cost several times as much
+    """A context manager that adds the path of a file to format errors that leave the block."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, FormatError):
+            error.path = error.path or self._path
 
 
 class FileMetadata:

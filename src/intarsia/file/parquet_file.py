@@ -56,6 +56,7 @@ class ParquetInput:
     Attributes:
         source: The source, which counts every read.
         metadata: The footer, and the parsed parts of the page index.
+        footer: The footer.
 
     Raises:
         CorruptFileError: If it is not a Parquet file, or is damaged.
@@ -68,15 +69,10 @@ class ParquetInput:
         try:
             with self.named_errors():
                 self.metadata = metadata or FileMetadata(self.path, read_raw_footer(self.source))
-                self._footer = self.metadata.footer
+                self.footer: Footer = self.metadata.footer
         except BaseException:
             self.close()
             raise
-
-    @property
-    def footer(self) -> Footer:
-        """The footer."""
-        return self._footer
 
     @property
     def ignored(self) -> list[Ignored]:
@@ -177,6 +173,10 @@ class ParquetInput:
 
     def has_column_indexes(self, leaf: Leaf) -> npt.NDArray[np.bool_]:
         """Return `has_column_index` for the chunks of a leaf in all row groups."""
+        key = ("has column index", leaf.ordinal)
+        return self.metadata.derived(key, lambda: self._find_column_indexes(leaf))
+
+    def _find_column_indexes(self, leaf: Leaf) -> npt.NDArray[np.bool_]:
         chunks = [group.columns[leaf.ordinal] for group in self.footer.metadata.row_groups]
         places = [
             (

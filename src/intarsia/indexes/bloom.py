@@ -20,6 +20,7 @@ from intarsia.format.bloom import (
     blocks_may_contain,
     blocks_of,
 )
+from intarsia.format.footer import Leaf
 from intarsia.indexes.calling import evaluate_conditions
 from intarsia.indexes.proof import Cost, Stakes, Verdict, Wanted
 from intarsia.indexes.value_hash import is_lookup, looked_up
@@ -50,7 +51,6 @@ class BloomFilters:
         self._file = file
         self._verdicts: dict[Condition, dict[int, bool]] = {}
         self._bits: dict[ChunkKey, ByteRange | None] = {}
-        self._reach: dict[int, Bools] = {}
         self._known_hashes: dict[Condition, Hashes] = {}
 
     def reach(self, condition: Condition) -> Bools | None:
@@ -58,11 +58,7 @@ class BloomFilters:
         leaf = self._file.leaves_by_path.get(condition.path)
         if leaf is None or not leaf.is_flat or not is_lookup(condition):
             return None
-        if leaf.ordinal not in self._reach:
-            metas = [group.columns[leaf.ordinal].meta_data for group in self._file.footer.metadata.row_groups]
-            has_filter = [meta is not None and bool(meta.bloom_filter_offset) for meta in metas]
-            self._reach[leaf.ordinal] = np.array(has_filter, dtype=bool)
-        reach = self._reach[leaf.ordinal]
+        reach = filter_exists(self._file, leaf)
         return reach if reach.any() and len(self._hashes(condition)) else None
 
     def cost(self, wanted: Wanted) -> Cost:
@@ -175,3 +171,13 @@ def _blocks(probe: _Probe, bits: ByteRange) -> list[ByteRange]:
     """Return the location of the block of each hash."""
     starts = bits.start + BLOCK_BYTES * block_ordinals(probe.hashes, bits.length // BLOCK_BYTES)
     return [ByteRange(start, start + BLOCK_BYTES) for start in starts.tolist()]
+
+
+def filter_exists(file: ParquetInput, leaf: Leaf) -> Bools:
+    """Return whether the footer has the offset of a Bloom filter, for each chunk of a leaf."""
+
+    def find() -> Bools:
+        metas = [group.columns[leaf.ordinal].meta_data for group in file.footer.metadata.row_groups]
+        return np.array([bool(meta and meta.bloom_filter_offset) for meta in metas], dtype=bool)
+
+    return file.metadata.derived(("Bloom filters", leaf.ordinal), find)

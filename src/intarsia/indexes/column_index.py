@@ -59,7 +59,7 @@ class ColumnIndexes:
                 bounds = RowGroupStatistics(self._file).bounds(condition)
                 if bounds is not None:  # where they are complete, they say the same of a single page
                     complete = bounds.known & (bounds.null_counts >= 0) & (bounds.nan_counts >= 0)
-                    reach &= ~(complete & (outlines.data_pages == 1))
+                    reach = reach & ~(complete & (outlines.data_pages == 1))
             self._reach[leaf.ordinal] = reach
         return self._reach[leaf.ordinal]
 

@@ -32,6 +32,7 @@ from intarsia.format.structs import (
     PageType,
     Type,
 )
+from intarsia.indexes.bloom import filter_exists
 from intarsia.indexes.calling import evaluate_conditions
 from intarsia.indexes.proof import Cost, Stakes, Verdict, Wanted
 from intarsia.indexes.statistics import RowGroupStatistics
@@ -109,7 +110,6 @@ class Dictionaries:
         self._statistics = RowGroupStatistics(file)
         self._decoder = PageDecoder(file)
         self._verdicts: dict[Condition, dict[int, _Verdict]] = {}
-        self._encoded: dict[int, Bools] = {}
         self.pages: dict[int, bytes] = {}
         self._kept_bytes = 0
 
@@ -122,18 +122,18 @@ class Dictionaries:
         leaf = self._file.leaves_by_path.get(condition.path)
         if leaf is None or not leaf.is_flat or isinstance(condition, BoundNull) or self._is_listed(condition):
             return None
-        if leaf.ordinal not in self._encoded:
-            chunks = [group.columns[leaf.ordinal] for group in self._file.footer.metadata.row_groups]
-            self._encoded[leaf.ordinal] = np.array([_can_be_read(chunk) for chunk in chunks], dtype=bool)
-        reach: Bools = self._encoded[leaf.ordinal]
+        reach = self._file.metadata.derived(("dictionaries", leaf.ordinal), lambda: self._encoded(leaf))
         if isinstance(condition, BoundCompare) and condition.op != "=":
             bounds = self._statistics.bounds(condition)
             return reach if bounds is None else np.asarray(reach & ~bounds.known, dtype=bool)
         if is_lookup(condition) and reach.any():
-            metas = [group.columns[leaf.ordinal].meta_data for group in self._file.footer.metadata.row_groups]
-            has_filter = np.array([bool(meta and meta.bloom_filter_offset) for meta in metas], dtype=bool)
-            reach = reach & ~has_filter
+            reach = reach & ~filter_exists(self._file, leaf)
         return reach
+
+    def _encoded(self, leaf: Leaf) -> Bools:
+        """Return whether the dictionary of each chunk of a leaf has all of its values and can be read."""
+        chunks = [group.columns[leaf.ordinal] for group in self._file.footer.metadata.row_groups]
+        return np.array([_can_be_read(chunk) for chunk in chunks], dtype=bool)
 
     def cost(self, wanted: Wanted) -> Cost:
         """Return the cost of the dictionary pages. Without an OffsetIndex their lengths may be estimates."""

@@ -84,6 +84,8 @@ class TableBinder:
             return None
         constants = self._partition_constants(entry)
         known = _assume_true(self._bound, constants.keys())
+        if isinstance(known, BoundConstant) and known.value:
+            return None
         columns = {path: pa.array([value.as_py()], value.type) for path, value in constants.items()}
         if evaluate(known, columns, 1)[0].as_py():
             return None
@@ -129,6 +131,8 @@ class TableBinder:
         }
         if self._predicate is None:
             return _Binding(None, missing)
+        if here.equals(self._table.schema) and file.schema.variants == self._table.variants:
+            return _Binding(self._bound, missing)
         try:
             view = self.view(entry, file)
             return _Binding(_bind_leaves(self._predicate, view, file.schema.variants), missing)

@@ -123,6 +123,10 @@ class FileQuery:
     @cached_property
     def _group_bytes(self) -> npt.NDArray[np.int64]:
         """Sizes of `leaves` in bytes by row group; negative if a chunk cannot be read."""
+        key = ("bytes by row group", tuple(leaf.ordinal for leaf in self.leaves))
+        return self.file.metadata.derived(key, self._add_up_groups)
+
+    def _add_up_groups(self) -> npt.NDArray[np.int64]:
         edges = self.file.footer.row_group_starts
         total, is_sound = np.zeros(len(edges) - 1, dtype=np.int64), np.ones(len(edges) - 1, dtype=bool)
         for outlines in self.file.metadata.outlines(self.leaves):

@@ -18,10 +18,12 @@ import numpy as np
 from intarsia.errors import IntarsiaError, IntarsiaWarning
 from intarsia.file import ChunkKey, Ignored, ParquetInput
 from intarsia.format.footer import Leaf
+from intarsia.format.page_index import PageLocations
 from intarsia.read.counts import PageCounts, ReadCounts
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.prune import PruneStep
+from intarsia.rows.selection import RowSelection
 from intarsia.storage import IoCounts
 
 
@@ -250,14 +252,21 @@ def _add_step(entry: PrunedBy, file: ParquetInput, leaves: Sequence[Leaf], step:
     # for row groups that are excluded completely, single pages need not be counted
     is_whole = (before == np.diff(edges)) & (after == 0)
     whole, others = narrowed[is_whole[narrowed]], narrowed[~is_whole[narrowed]].tolist()
-    for leaf, outlines in zip(leaves, file.metadata.outlines(leaves), strict=True):
-        recorded = outlines.data_pages
-        unrecorded = whole[recorded[whole] <= 0].tolist()
-        entry.pages += int(np.maximum(recorded[whole], 0).sum())
-        entry.pages += sum([_num_pages(file, group, leaf) for group in unrecorded])
-        for group in others:
-            known = int(recorded[group]) if recorded[group] >= 0 else None
-            entry.pages += _pages_skipped(file, group, leaf, step, known, bool(after[group]))
+    outlines = file.metadata.outlines(leaves)
+    recorded = np.array([of_leaf.data_pages for of_leaf in outlines]).reshape(len(leaves), len(edges) - 1)
+    pages_of_whole = recorded[:, whole]
+    entry.pages += int(np.maximum(pages_of_whole, 0).sum())
+    for place, unrecorded in np.argwhere(pages_of_whole <= 0).tolist():
+        entry.pages += _num_pages(file, int(whole[unrecorded]), leaves[place])
+    for group in others:
+        start, stop = int(edges[group]), int(edges[group + 1])
+        rows_before, rows_after = (rows.clip(start, stop).shift(-start) for rows in (step.before, step.after))
+        for leaf, known in zip(leaves, recorded[:, group].tolist(), strict=True):
+            locations = file.locations(ChunkKey(group, leaf.ordinal))
+            if locations is not None:
+                entry.pages += _count_pages(locations, rows_before) - _count_pages(locations, rows_after)
+            elif rows_after.is_empty:
+                entry.pages += max(0, known)
 
 
 def _num_pages(file: ParquetInput, group: int, leaf: Leaf) -> int:
@@ -266,16 +275,9 @@ def _num_pages(file: ParquetInput, group: int, leaf: Leaf) -> int:
     return 0 if locations is None else len(locations)
 
 
-def _pages_skipped(
-    file: ParquetInput, group: int, leaf: Leaf, step: PruneStep, recorded: int | None, partly: bool
-) -> int:
-    """The number of data pages of a chunk that a step excluded; 0 if the pages are unknown."""
-    locations = file.locations(ChunkKey(group, leaf.ordinal))
-    if locations is None:
-        return 0 if partly else recorded or 0
-    first = int(file.footer.row_group_starts[group])
-    starts, stops = locations.row_starts + first, locations.row_stops + first
-    return int(step.before.overlaps(starts, stops).sum() - step.after.overlaps(starts, stops).sum())
+def _count_pages(locations: PageLocations, rows: RowSelection) -> int:
+    """The number of data pages of a chunk with some of the rows, which are relative to the row group."""
+    return int(np.count_nonzero(rows.overlaps(locations.row_starts, locations.row_stops)))
 
 
 def reasons_by_file(ignored: Iterable[Ignored]) -> dict[str, list[Ignored]]:

@@ -211,6 +211,8 @@ class RowSelection:
         last = np.asarray(stops)
         if self.is_empty:
             return np.asarray(first >= last)
+        if len(self.starts) == 1:
+            return np.asarray(((first >= self.starts[0]) & (last <= self.stops[0])) | (first >= last))
         place = self.starts.searchsorted(first, side="right") - 1
         inside = (place >= 0) & (self.stops[np.maximum(place, 0)] >= last)
         return np.asarray(inside | (first >= last))
@@ -227,6 +229,9 @@ class RowSelection:
         """
         if self.is_empty:
             return np.zeros(max(0, len(edges) - 1), dtype=np.int64)
+        if len(self.starts) == 1:
+            inside: Rows = np.minimum(np.maximum(edges, self.starts[0]), self.stops[0])
+            return inside[1:] - inside[:-1]
         before = np.concatenate([[0], np.cumsum(self.stops - self.starts)])
         place = np.searchsorted(self.starts, edges, side="right")  # ranges that start at or before the edge
         last = np.maximum(place - 1, 0)
