@@ -12,11 +12,12 @@ import sys
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import intarsia
 
 SOURCES = Path(intarsia.__file__).parents[1]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCES)}
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "INTARSIA_DEBUG"}
 
 #: Start of a program that kills itself at a call to a function wrapped in ``counted``. Its second argument is
 #: the number of that call; -1 for none.
@@ -47,6 +48,8 @@ for line in sys.stdin:
         try:
             exec(compile(program, "<program>", "exec"), {"__name__": "__main__"})
             status = 0
+        except SystemExit as exit:
+            status = exit.code
         except BaseException:
             traceback.print_exc()
         finally:
@@ -59,31 +62,54 @@ for line in sys.stdin:
 """
 
 
+class Done(NamedTuple):
+    """The exit code of a program (or its signal, negative), and what it printed."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+class Python:
+    """A Python that forks for each program.
+
+    Args:
+        folders: Additional folders on its search path.
+    """
+
+    def __init__(self, *folders):
+        path = os.pathsep.join(map(str, [*folders, SOURCES]))
+        self._server = subprocess.Popen(
+            [sys.executable, "-c", _SERVER],
+            env={**ENVIRONMENT, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, program, *args, killed_after_seconds=None):
+        """Run a program to its end, or kill it after some seconds."""
+        with tempfile.NamedTemporaryFile("r") as output, tempfile.NamedTemporaryFile("r") as errors:
+            call = [program, list(map(str, args)), output.name, errors.name, killed_after_seconds]
+            self._server.stdin.write(json.dumps(call) + "\n")
+            self._server.stdin.flush()
+            return Done(int(self._server.stdout.readline()), output.read(), errors.read())
+
+    def stop(self):
+        self._server.stdin.close()
+        self._server.wait()
+        self._server.stdout.close()
+
+
 @cache
-def _server():
-    server = subprocess.Popen(
-        [sys.executable, "-c", _SERVER],
-        env=ENVIRONMENT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-    def stop():
-        server.stdin.close()
-        server.wait()
-        server.stdout.close()
-
-    atexit.register(stop)
-    return server
+def _python():
+    python = Python()
+    atexit.register(python.stop)
+    return python
 
 
 def run(program, *args, killed_after_seconds=None):
     """Return what a program prints. It must exit with 0, kill itself, or be killed after some seconds."""
-    server = _server()
-    with tempfile.NamedTemporaryFile("r") as output, tempfile.NamedTemporaryFile("r") as errors:
-        server.stdin.write(json.dumps([program, args, output.name, errors.name, killed_after_seconds]) + "\n")
-        server.stdin.flush()
-        status = int(server.stdout.readline())
-        assert status in (0, -signal.SIGKILL), errors.read()
-        return output.read()
+    done = _python().run(program, *args, killed_after_seconds=killed_after_seconds)
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr
+    return done.stdout

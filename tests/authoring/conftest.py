@@ -11,28 +11,43 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests import child
+
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "intarsia-hosts"
 
 
-class Python:
+COMMAND = """
+import sys
+from intarsia.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+class Python(child.Python):
     """This Python with additional folders on its search path."""
 
     def __init__(self, *folders: Path) -> None:
+        super().__init__(*folders)
         self.path = os.pathsep.join(map(str, [*folders, ROOT / "src"]))
 
-    def run(self, *arguments, **options):
-        """Run Python and capture its output as text."""
-        variables = {**os.environ, "PYTHONPATH": self.path, "PYTHONDONTWRITEBYTECODE": "1"}
-        variables.pop("INTARSIA_DEBUG", None)
-        command = [sys.executable, *map(str, arguments)]
-        return subprocess.run(command, check=False, env=variables, capture_output=True, text=True, **options)
+    def run_alone(self, *arguments, **options):
+        """Run Python in a process that is not forked, and capture its output as text."""
+        return run_python(self.path, *arguments, **options)
 
     def intarsia(self, *arguments, code=0):
         """Run the command and check its exit code."""
-        done = self.run("-m", "intarsia", *arguments)
+        done = self.run(COMMAND, *arguments)
         assert done.returncode == code, done.stderr
         return done
+
+
+def run_python(path, *arguments, **options):
+    """Run Python with a search path, and capture its output as text."""
+    variables = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    variables.pop("INTARSIA_DEBUG", None)
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, check=False, env=variables, capture_output=True, text=True, **options)
 
 
 @pytest.fixture(scope="session")
@@ -44,15 +59,19 @@ def with_hosts(tmp_path_factory):
     for file in filter(Path.is_file, EXAMPLE.iterdir()):
         (source / file.name).write_bytes(file.read_bytes())
     offline = ["--no-index", "--no-deps", "--no-build-isolation", "--no-compile", "--quiet"]
-    installed = Python().run("-m", "pip", "install", *offline, "--target", target, source)
+    installed = run_python(str(ROOT / "src"), "-m", "pip", "install", *offline, "--target", target, source)
     assert installed.returncode == 0, installed.stderr
-    return Python(target)
+    python = Python(target)
+    yield python
+    python.stop()
 
 
 @pytest.fixture(scope="session")
 def without_hosts():
     """A Python without the example package."""
-    return Python()
+    python = Python()
+    yield python
+    python.stop()
 
 
 def pages():

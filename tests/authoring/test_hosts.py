@@ -40,7 +40,7 @@ def test_it_has_less_than_50_lines():
 def test_it_passes_the_contract(with_hosts, tmp_path):
     (tmp_path / "test_hosts.py").write_bytes((EXAMPLE / "test_hosts.py").read_bytes())
     options = ["-q", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", tmp_path]
-    done = with_hosts.run("-m", "pytest", *options, tmp_path / "test_hosts.py", cwd=tmp_path)
+    done = with_hosts.run_alone("-m", "pytest", *options, tmp_path / "test_hosts.py", cwd=tmp_path)
     assert done.returncode == 0, done.stdout
     assert re.search(r"^1\d passed", done.stdout, re.MULTILINE)
 
