@@ -21,14 +21,14 @@ from tests.effort import examples
 from tests.predicate import strategies
 
 UTC = dt.timezone.utc
-NUMBERS = range(10_000)
+NUMBERS = range(2_000)
 START = dt.datetime(2020, 1, 1)
 
 LONG = {
     "int64": (pa.int64(), list(NUMBERS)),
     "int8": (pa.int8(), list(NUMBERS)),
     "uint64": (pa.uint64(), [2**64 - 1 - n for n in NUMBERS]),
-    "of numpy": (pa.int32(), list(np.arange(10_000))),
+    "of numpy": (pa.int32(), list(np.arange(2_000))),
     "of pyarrow": (pa.timestamp("ns"), list(pa.array(NUMBERS, pa.timestamp("ns")))),
     "with NULL": (pa.int64(), [*NUMBERS, None]),
     "string": (pa.string(), [str(n) for n in NUMBERS]),

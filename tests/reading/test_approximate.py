@@ -1,5 +1,6 @@
 """approx_distinct is accurate, sample is uniform, and both read only files without embedded indexes."""
 
+import functools
 import warnings
 
 import numpy as np
@@ -11,8 +12,6 @@ import intarsia as ia
 from intarsia.format.structs import OffsetIndex
 from intarsia.read.approximate import FileSize, affordable_rows
 from tests.reading.surgery import Patient
-
-RNG = np.random.default_rng(11)
 
 
 def rows(start, stop):
@@ -40,6 +39,19 @@ def lake(folder, *indexes, files=4, rows_per_file=4000, unindexed=()):
     return ia.open(folder)
 
 
+@pytest.fixture(scope="module")
+def shared_lake(tmp_path_factory):
+    """Returns a lake that no test changes, written once for all tests with the same arguments."""
+
+    @functools.cache
+    def written(*indexes, **options):
+        folder = tmp_path_factory.mktemp("lake")
+        lake(folder, *indexes, **options)
+        return folder
+
+    return lambda *indexes, **options: ia.open(written(*indexes, **options))
+
+
 def truth(table, column, where=None):
     values = table.scan(where).to_arrow()[column]
     return len(values.drop_null().unique())
@@ -59,8 +71,8 @@ def assert_near(count, exact):
     assert count.estimate == pytest.approx(exact, rel=0.08)
 
 
-def test_sketches_of_files_are_merged_without_reading_data(tmp_path):
-    table = lake(tmp_path, ia.Hll("user"))
+def test_sketches_of_files_are_merged_without_reading_data(shared_lake):
+    table = shared_lake(ia.Hll("user"))
     count = table.approx_distinct("user")
     assert_near(count, truth(table, "user"))
     assert int(count) == round(count.estimate)
@@ -69,13 +81,13 @@ def test_sketches_of_files_are_merged_without_reading_data(tmp_path):
     assert (answered.files, answered.row_groups, answered.rows) == (4, 16, 16_000)
 
 
-def test_few_values_are_counted_exactly(tmp_path):
-    table = lake(tmp_path, ia.Hll("day"))
+def test_few_values_are_counted_exactly(shared_lake):
+    table = shared_lake(ia.Hll("day"))
     assert int(table.approx_distinct("day")) == 16
 
 
-def test_files_without_a_sketch_are_read_and_named(tmp_path):
-    table = lake(tmp_path, ia.Hll("user"), ia.PageIndex(), unindexed=(1, 3))
+def test_files_without_a_sketch_are_read_and_named(shared_lake):
+    table = shared_lake(ia.Hll("user"), ia.PageIndex(), unindexed=(1, 3))
     count = table.approx_distinct("user")
     assert_near(count, truth(table, "user"))
     assert [path.rsplit("/")[-1] for path in count.unindexed] == ["1.parquet", "3.parquet"]
@@ -99,22 +111,22 @@ def test_files_without_a_sketch_are_read_and_named(tmp_path):
         "day = 3 AND id < 3500",
     ],
 )
-def test_conditions(tmp_path, granularity, where):
-    table = lake(tmp_path, ia.PageIndex(), ia.Hll("user", granularity), files=3)
+def test_conditions(shared_lake, granularity, where):
+    table = shared_lake(ia.PageIndex(), ia.Hll("user", granularity), files=3)
     count = table.approx_distinct("user", where)
     assert_near(count, truth(table, "user", where))
 
 
-def test_only_rows_without_a_sketch_are_read(tmp_path):
-    table = lake(tmp_path, ia.PageIndex(), ia.Hll("user", "row_group"), files=3)
+def test_only_rows_without_a_sketch_are_read(shared_lake):
+    table = shared_lake(ia.PageIndex(), ia.Hll("user", "row_group"), files=3)
     count = table.approx_distinct("user", "id < 5500")
     assert 500 <= count.report.rows_candidate < 1000  # pages of the row group that starts at 5000
     assert count.report.row_groups_read == 1
     assert count.unindexed == ()
 
 
-def test_sketch_of_the_file_is_not_read_for_a_part_of_it(tmp_path):
-    table = lake(tmp_path, ia.PageIndex(), ia.Hll("user"), files=1)
+def test_sketch_of_the_file_is_not_read_for_a_part_of_it(shared_lake):
+    table = shared_lake(ia.PageIndex(), ia.Hll("user"), files=1)
     count = table.approx_distinct("user", "id < 2000")
     assert_near(count, truth(table, "user", "id < 2000"))
     assert not count.report.answered_by
@@ -199,8 +211,8 @@ def test_nested_fields_no_matches_and_unsupported_types(tmp_path):
 # --- sample ----------------------------------------------------------------------------------------------
 
 
-def test_sample_is_combined_without_reading_data(tmp_path):
-    table = lake(tmp_path, ia.Sample(300))
+def test_sample_is_combined_without_reading_data(shared_lake):
+    table = shared_lake(ia.Sample(300))
     found = table.sample(seed=1)
     assert found.schema == table.schema
     assert 500 < found.num_rows <= 1200
@@ -212,8 +224,8 @@ def test_sample_is_combined_without_reading_data(tmp_path):
 
 @pytest.mark.parametrize("unindexed", [(), (0, 2), (0, 1, 2, 3)])
 @pytest.mark.parametrize("n", [0, 1, 150, 3000, 16_000, 20_000])
-def test_samples_of_any_size(tmp_path, unindexed, n):
-    table = lake(tmp_path, ia.PageIndex(), ia.Sample(40), unindexed=unindexed)
+def test_samples_of_any_size(shared_lake, unindexed, n):
+    table = shared_lake(ia.PageIndex(), ia.Sample(40), unindexed=unindexed)
     found = table.sample(n, seed=5)
     ids = found["id"].to_pylist()
     assert len(ids) == len(set(ids)) == min(n, 16_000)
@@ -221,10 +233,9 @@ def test_samples_of_any_size(tmp_path, unindexed, n):
     assert found.equals(table.sample(n, seed=5))
 
 
-@pytest.mark.parametrize("n", [6, 14])  # within the samples, and beyond them
-def test_every_row_of_a_table_is_equally_likely(tmp_path, n):
+def test_every_row_of_a_table_is_equally_likely(tmp_path):
     sizes, draws = [5, 10, 15], 150
-    counts = np.zeros(sum(sizes))
+    counts = {6: np.zeros(sum(sizes)), 14: np.zeros(sum(sizes))}  # within the samples, and beyond them
     for place, size in enumerate(sizes):
         path = tmp_path / f"{place}.parquet"
         start = sum(sizes[:place])
@@ -232,14 +243,17 @@ def test_every_row_of_a_table_is_equally_likely(tmp_path, n):
     for seed in range(draws):
         for place, size in enumerate(sizes[:2]):  # the third file has no sample
             ia.attach(tmp_path / f"{place}.parquet", [ia.Sample(size // 2, seed=seed)])
-        counts[ia.open(tmp_path).sample(n, seed=seed)["id"].to_numpy()] += 1
-    expected = draws * n / sum(sizes)
-    statistic = ((counts - expected) ** 2).sum() / expected * 29 / (30 - n)
-    assert statistic < 58.3  # 0.999 quantile of chi-square with 29 degrees of freedom
+        table = ia.open(tmp_path)
+        for n, drawn in counts.items():
+            drawn[table.sample(n, seed=seed)["id"].to_numpy()] += 1
+    for n, drawn in counts.items():
+        expected = draws * n / sum(sizes)
+        statistic = ((drawn - expected) ** 2).sum() / expected * 29 / (30 - n)
+        assert statistic < 58.3  # 0.999 quantile of chi-square with 29 degrees of freedom
 
 
-def test_report_counts_the_reads(tmp_path):
-    table = lake(tmp_path, ia.PageIndex(), ia.Sample(400), unindexed=(2,))
+def test_report_counts_the_reads(shared_lake):
+    table = shared_lake(ia.PageIndex(), ia.Sample(400), unindexed=(2,))
     scan = table.scan(columns=["user", "id"])
     found = scan.sample(12, seed=1)
     assert found.column_names == ["user", "id"]
@@ -276,13 +290,13 @@ def test_partition_columns_are_in_the_sample(tmp_path):
     assert set(found["month"].to_pylist()) == {1, 2}
 
 
-def test_default_size_of_a_sample_leaves_a_margin(tmp_path):
+def test_default_size_of_a_sample_leaves_a_margin(shared_lake):
     assert affordable_rows([]) == 0
     assert affordable_rows([FileSize(0, 0)]) == 0
     assert affordable_rows([FileSize(10, 10), FileSize(5, None)]) == 15
     assert affordable_rows([FileSize(10_000, None)] * 3) == 1000
     assert affordable_rows([FileSize(10**9, 20)] * 100) < 2000
-    table = lake(tmp_path, ia.Sample(200))
+    table = shared_lake(ia.Sample(200))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert {table.sample(seed=seed).num_rows for seed in range(5)} == {

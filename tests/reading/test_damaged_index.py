@@ -7,6 +7,7 @@ the index. No reader can detect wrong bounds that contradict nothing.
 from __future__ import annotations
 
 import contextlib
+import functools
 import warnings
 
 import numpy as np
@@ -36,18 +37,29 @@ QUERIES = {
 }
 
 
+TABLE = pa.table(
+    {
+        "key": pa.array(np.arange(ROWS), pa.int32()),
+        "text": [f"text {row:04}" for row in range(ROWS)],
+        "value": pa.array(
+            np.random.default_rng(4).integers(0, 9, ROWS).astype(float), mask=np.arange(ROWS) % 11 == 0
+        ),
+    }
+)
+
+
+@functools.cache
+def matching():
+    """Return the rows of `TABLE` that match each query."""
+    rows = list(zip(TABLE["key"].to_pylist(), TABLE["value"].to_pylist(), strict=True))
+    return {where: TABLE.filter(pa.array([judge(*row) for row in rows])) for where, judge in QUERIES.items()}
+
+
 def make_file(path, **options):
-    values = np.random.default_rng(4).integers(0, 9, ROWS).astype(float)
-    table = pa.table(
-        {
-            "key": pa.array(np.arange(ROWS), pa.int32()),
-            "text": [f"text {row:04}" for row in range(ROWS)],
-            "value": pa.array(values, mask=np.arange(ROWS) % 11 == 0),
-        }
-    )
+    """Write `TABLE`, in two row groups of several pages."""
     settings = {"use_dictionary": False, "write_page_index": True, "max_rows_per_page": 50, **options}
-    pq.write_table(table, path, row_group_size=ROWS_PER_GROUP, write_batch_size=10, **settings)
-    return table
+    pq.write_table(TABLE, path, row_group_size=ROWS_PER_GROUP, write_batch_size=10, **settings)
+    return path
 
 
 @pytest.fixture(scope="module", params=["v1", "v2", "dictionary"])
@@ -57,14 +69,14 @@ def whole_file(request, tmp_path_factory):
     options = {"data_page_version": "2.0" if request.param == "v2" else "1.0"}
     if request.param == "dictionary":  # some pages use the dictionary, some do not
         options |= {"use_dictionary": ["text", "value"], "dictionary_pagesize_limit": 700}
-    return make_file(path, **options), path
+    return make_file(path, **options)
 
 
 @pytest.fixture(scope="module")
 def plain_file(tmp_path_factory):
     """The same rows in plain pages of version 1."""
     path = tmp_path_factory.mktemp("damaged") / "plain.parquet"
-    return make_file(path), path
+    return make_file(path)
 
 
 @contextlib.contextmanager
@@ -74,15 +86,13 @@ def caught():
         yield found
 
 
-def scan_all(path, table, *, noted=True):
+def scan_all(path, *, noted=True):
     """Every query returns the correct rows, and warns once if an index is ignored."""
-    keys, values = table["key"].to_pylist(), table["value"].to_pylist()
     notes = []
-    for where, judge in QUERIES.items():
-        keep = [judge(key, value) for key, value in zip(keys, values, strict=True)]
+    for where, expected in matching().items():
         with caught() as found:
             scan = ia.open(path).scan(where)
-            assert_same_rows(scan.to_arrow(), table, keep)
+            assert_same_rows(scan.to_arrow(), expected)
         assert len(found) == bool(scan.report.ignored), (where, [str(item.message) for item in found])
         for item in found:
             assert item.category is ia.IntarsiaWarning
@@ -90,15 +100,14 @@ def scan_all(path, table, *, noted=True):
         assert all(note.file == str(path) and note.reason and note.code for note in scan.report.ignored)
         notes += scan.report.ignored
     with caught() as found:
-        assert_same_rows(ia.open(path).scan().to_arrow(), table)
+        assert_same_rows(ia.open(path).scan().to_arrow(), TABLE)
     assert found == []
     assert bool(notes) is noted, notes
     return notes
 
 
 def test_valid_file_has_no_ignored_indexes(whole_file):
-    table, path = whole_file
-    scan_all(path, table, noted=False)
+    scan_all(whole_file, noted=False)
 
 
 # --- OffsetIndex ---
@@ -171,11 +180,10 @@ OFFSET_DAMAGE = {
 @pytest.mark.parametrize("leaf", ["key", "value"])
 @pytest.mark.parametrize("damage", OFFSET_DAMAGE)
 def test_damaged_offset_index(whole_file, tmp_path, damage, leaf):
-    table, path = whole_file
-    patient = Patient.read(path)
+    patient = Patient.read(whole_file)
     patient.change_index(OffsetIndex, 0, LEAVES[leaf], OFFSET_DAMAGE[damage])
     patient.write(damaged := tmp_path / "damaged.parquet")
-    scan_all(damaged, table)
+    scan_all(damaged)
 
 
 @pytest.mark.parametrize("cls", [OffsetIndex, ColumnIndex])
@@ -193,32 +201,29 @@ def test_damaged_offset_index(whole_file, tmp_path, damage, leaf):
     ],
 )
 def test_index_at_another_offset(plain_file, tmp_path, cls, offset, length):
-    table, path = plain_file
-    patient = Patient.read(path)
+    patient = Patient.read(plain_file)
     patient.point_index(cls, 0, 0, offset, length)
     patient.write(damaged := tmp_path / "damaged.parquet")
-    scan_all(damaged, table, noted=offset != 0)  # some writers write 0 for "absent"
+    scan_all(damaged, noted=offset != 0)  # some writers write 0 for "absent"
 
 
 @pytest.mark.parametrize("cls", [OffsetIndex, ColumnIndex])
 def test_truncated_index(plain_file, tmp_path, cls):
-    table, path = plain_file
-    data = Patient.read(path).index_bytes(cls, 0, 0)
+    data = Patient.read(plain_file).index_bytes(cls, 0, 0)
     for length in range(0, len(data) - 1, 9):
-        patient = Patient.read(path)
+        patient = Patient.read(plain_file)
         patient.put_index(cls, 0, 0, data[:length] or b"\xff")
         patient.write(damaged := tmp_path / "damaged.parquet")
-        scan_all(damaged, table)
+        scan_all(damaged)
 
 
 @pytest.mark.parametrize("cls", [OffsetIndex, ColumnIndex])
 def test_index_of_another_column(plain_file, tmp_path, cls):
     """It has the expected shape and wrong contents: ``key`` gets the index of ``text``."""
-    table, path = plain_file
-    patient = Patient.read(path)
+    patient = Patient.read(plain_file)
     patient.put_index(cls, 0, 0, patient.index_bytes(cls, 0, 1))
     patient.write(damaged := tmp_path / "damaged.parquet")
-    scan_all(damaged, table)
+    scan_all(damaged)
 
 
 # --- ColumnIndex ---
@@ -275,36 +280,34 @@ _FIXED_WIDTH_ONLY = {"lower bound too short"}
 def test_damaged_column_index(plain_file, tmp_path, damage, leaf):
     if leaf == "text" and damage in _FIXED_WIDTH_ONLY:
         pytest.skip("text has bounds of any length")
-    table, path = plain_file
-    patient = Patient.read(path)
+    patient = Patient.read(plain_file)
     patient.change_index(ColumnIndex, 0, LEAVES[leaf], COLUMN_DAMAGE[damage])
     patient.write(damaged := tmp_path / "damaged.parquet")
-    scan_all(damaged, table)
+    scan_all(damaged)
 
 
 @pytest.mark.parametrize("leaf", LEAVES)
 @pytest.mark.parametrize("order", [0, 1, 2])
 def test_wrong_boundary_order_is_harmless(plain_file, tmp_path, order, leaf):
     """A wrong order must not mislead the binary search, and the bounds are still used."""
-    table, path = plain_file
-    patient = Patient.read(path)
+    patient = Patient.read(plain_file)
     patient.change_index(ColumnIndex, 0, LEAVES[leaf], lambda index: index._replace(boundary_order=order))
     patient.write(damaged := tmp_path / "damaged.parquet")
-    scan_all(damaged, table, noted=False)
+    scan_all(damaged, noted=False)
 
 
 @pytest.mark.parametrize("order", [0, 1, 2])
 def test_nan_in_bounds_is_ignored(tmp_path, order):
     """Some writers write NaN, which is not damage; the page may contain any value."""
     path = tmp_path / "whole.parquet"
-    table = make_file(path)
+    make_file(path)
     patient = Patient.read(path)
     nan = np.array([np.nan]).tobytes()
     patient.change_index(ColumnIndex, 0, 2, _listed("min_values", 1, nan))
     patient.change_index(ColumnIndex, 0, 2, _listed("max_values", 2, nan))
     patient.change_index(ColumnIndex, 0, 2, lambda index: index._replace(boundary_order=order))
     patient.write(path)
-    scan_all(path, table, noted=False)
+    scan_all(path, noted=False)
 
 
 # --- Bloom filters ---
@@ -325,7 +328,7 @@ def test_nan_in_bounds_is_ignored(tmp_path, order):
 def test_damaged_bloom_filter(tmp_path, header, offset):
     path = tmp_path / "bloom.parquet"
     filters = {name: {"ndv": 100, "fpp": 0.01} for name in LEAVES}
-    table = make_file(path, write_page_index=False, write_statistics=False, bloom_filter_options=filters)
+    make_file(path, write_page_index=False, write_statistics=False, bloom_filter_options=filters)
     patient = Patient.read(path)
     meta = patient.chunk(0, 0).get(3)
     start = meta.get(14)
@@ -334,4 +337,4 @@ def test_damaged_bloom_filter(tmp_path, header, offset):
         meta.fields[14] = (meta.fields[14][0], offset)
     patient.write(path)
     sound = (not header and offset is None) or offset == 0
-    scan_all(path, table, noted=not sound)
+    scan_all(path, noted=not sound)
