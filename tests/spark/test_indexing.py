@@ -1,9 +1,11 @@
 """`ias.index`: its effect on a lake, on Spark's frames over it, and its errors."""
 
+import dataclasses
 import os
 import sys
 import threading
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +16,12 @@ import intarsia as ia
 from intarsia import spark as ias
 from intarsia.embed import PageIndex
 from intarsia.errors import ColumnNotFoundError, IndexBuildError
+from intarsia.format import thrift
+from intarsia.lake.data_file import DataFile
+from intarsia.lake.discovery import find_files
 from intarsia.spark.tasks import MOST_TASKS, tasks_of
+from intarsia.spark.unchanged import find_unchanged
+from tests.embed.tables import edit_footer
 from tests.spark import lakes
 from tests.spark.comparing import rows, settings
 
@@ -33,6 +40,16 @@ def write_lake(folder, files=4, rows_of_each=1000):
 
 def contents(folder):
     return {str(path): path.read_bytes() for path in sorted(Path(folder).rglob("*")) if path.is_file()}
+
+
+class CountedFile(DataFile):
+    """A file that counts how often it is opened."""
+
+    opened: ClassVar[list[str]] = []
+
+    def open(self, *, fresh=False):
+        self.opened.append(self.path)
+        return super().open(fresh=fresh)
 
 
 def quietly(spark, path, indexes=None):
@@ -185,6 +202,85 @@ def test_a_column_that_only_later_files_have_is_indexed(spark, tmp_path):
     report = quietly(spark, tmp_path, [ia.Distinct("late")])
     assert {Path(file.path).name for file in report.per_file if file.changed} == {"d.parquet"}
     assert report.files_failed == 3
+
+
+def test_files_that_have_the_indexes_need_no_task(spark, tmp_path):
+    """Their outcomes equal those of `attach`, and only the others get a task."""
+    lake = write_lake(tmp_path / "lake", files=8, rows_of_each=50)
+    nanoseconds = pa.table({"t": pa.array([1, 2], pa.timestamp("ns")), "s": ["a", "b"]})
+    pq.write_table(nanoseconds, tmp_path / "lake" / "t.parquet", use_deprecated_int96_timestamps=True)
+    first = sorted(contents(lake))[0]
+    indexes = [PageIndex(), ia.Distinct("s")]
+    ia.attach(lake, indexes)
+    listed = {file.path: file for file in find_files(lake).files}
+    tasks = set(listed) - set(find_unchanged(listed, indexes))
+    assert tasks == set()
+    found = {file.path: file for file in ia.attach(lake, indexes).per_file}
+    timeless = [
+        {path: dataclasses.replace(file, seconds=0) for path, file in outcomes.items()}
+        for outcomes in (found, find_unchanged(listed, indexes))
+    ]
+    assert timeless[0] == timeless[1]
+    assert [note["code"] for file in timeless[1].values() for note in file.notes] == ["no-order"]
+
+    ia.detach(first)
+    Path(lake, "bad.parquet").write_bytes(b"garbage")
+    listed = {file.path: file for file in find_files(lake).files}
+    assert set(listed) - set(find_unchanged(listed, indexes)) == {first, str(Path(lake, "bad.parquet"))}
+    report = quietly(spark, lake, indexes)
+    assert (report.files_indexed, report.files_unchanged, report.files_failed) == (1, 8, 1)
+
+
+@pytest.mark.parametrize(
+    "indexes",
+    [
+        [ia.Distinct("s", granularity="file")],
+        [ia.Distinct("s", max_values=5)],
+        [ia.ZoneMap("x")],
+        [PageIndex(int96="order")],
+        [ia.Statistics()],
+        [ia.Bloom("s")],
+        [ia.Distinct("nowhere")],
+        [ia.Distinct("s"), ia.Distinct(("s",))],
+    ],
+    ids=str,
+)
+def test_files_that_lack_an_index_need_a_task(tmp_path, indexes):
+    pq.write_table(
+        pa.table({"s": ["a", "b"], "x": [1, 2], "t": pa.array([1, 2], pa.timestamp("ns"))}),
+        tmp_path / "a.parquet",
+        use_deprecated_int96_timestamps=True,
+    )
+    listed = {file.path: file for file in find_files(tmp_path).files}
+    assert find_unchanged(listed, [PageIndex()]) == {}
+    ia.attach(tmp_path / "a.parquet", [PageIndex(), ia.Distinct("s")])
+    assert find_unchanged(listed, indexes) == {}
+    assert set(find_unchanged(listed, [PageIndex()])) == set(listed)
+
+
+def test_the_page_index_of_an_untrusted_writer_needs_a_task(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"x": [1, 2]}), path, write_page_index=True)
+    edit_footer(str(path), lambda footer: footer.set(6, thrift.BINARY, b"parquet-go version latest"))
+    ia.attach(path, ia.Distinct("x"))
+    listed = {file.path: file for file in find_files(path).files}
+    assert find_unchanged(listed, [PageIndex()]) == {}
+    ia.attach(path, PageIndex())
+    assert set(find_unchanged(listed, [PageIndex()])) == {str(path)}
+
+
+@pytest.mark.parametrize("indexed", [0, 20, 100])
+def test_the_driver_reads_few_footers_of_a_new_lake(tmp_path, indexed):
+    for number in range(200):
+        pq.write_table(pa.table({"x": [number]}), tmp_path / f"{number:03}.parquet")
+    for number in range(0, 2 * indexed, 2):
+        ia.attach(tmp_path / f"{number:03}.parquet", PageIndex())
+    listed = {file.path: CountedFile(**vars(file)) for file in find_files(tmp_path).files}
+    opened = []
+    CountedFile.opened = opened
+    found = find_unchanged(listed, [PageIndex()])
+    assert len(found) <= indexed
+    assert len(opened) == (200 if indexed == 100 else 64)
 
 
 def test_files_share_tasks():

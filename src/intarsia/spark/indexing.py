@@ -25,6 +25,7 @@ from intarsia.lake.folder import NameKind, name_kind
 from intarsia.spark.job import run_tasks
 from intarsia.spark.listing import list_by_spark, python_path
 from intarsia.spark.tasks import tasks_of
+from intarsia.spark.unchanged import find_unchanged
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,7 +70,7 @@ def index(
         ColumnNotFoundError: If none of the files that were read has a column of an index. These are the first
             file, the last and up to 62 others. Nothing is indexed then.
         RunInterrupted: At Ctrl-C. The job is cancelled, and another run skips the files that are done.
-            ``report`` has these files with their sizes, without the names of their indexes.
+            ``report`` has these files; those of this run with their sizes, but not the names of indexes.
 
     Example:
         >>> import intarsia as ia
@@ -89,34 +90,40 @@ def index(
     def work(file: str) -> str:
         return _attach_one(file, shipped).to_json()
 
-    tasks = tasks_of({file: listed.size_bytes for file, listed in files.items()})
-    files_done = [0, *accumulate(map(len, tasks))]
     report(0, len(files), "indexing")
+    outcomes = find_unchanged(files, asked)
+    tasks = tasks_of({file: listed.size_bytes for file, listed in files.items() if file not in outcomes})
+    files_done = list(accumulate(map(len, tasks), initial=len(outcomes)))
+    report(files_done[0], len(files), "indexing")
     try:
         found = run_tasks(
             spark, tasks, work, lambda done, _: report(files_done[done], len(files), "indexing")
         )
     except KeyboardInterrupt as stop:
-        done = _replaced_files(spark, path, files)
+        outcomes |= _replaced_files(spark, path, files)
         seconds = time.perf_counter() - started
-        raise RunInterrupted(len(done), len(files), IndexReport(done, seconds, others)) from stop
+        stopped = IndexReport(_by_path(outcomes), seconds, others)
+        raise RunInterrupted(len(outcomes), len(files), stopped) from stop
     # by path, because Spark may return two results of a task that ran twice
-    outcomes = {outcome.path: outcome for outcome in map(IndexedFile.from_json, found)}
-    per_file = tuple(outcomes[file] for file in sorted(outcomes))
-    return IndexReport(per_file, time.perf_counter() - started, others)
+    outcomes |= {outcome.path: outcome for outcome in map(IndexedFile.from_json, found)}
+    return IndexReport(_by_path(outcomes), time.perf_counter() - started, others)
+
+
+def _by_path(outcomes: Mapping[str, IndexedFile]) -> tuple[IndexedFile, ...]:
+    return tuple(outcomes[file] for file in sorted(outcomes))
 
 
 def _replaced_files(
     spark: SparkSession, path: Source, before: Mapping[str, DataFile]
-) -> tuple[IndexedFile, ...]:
+) -> dict[str, IndexedFile]:
     """Return the files whose sizes changed since they were listed; a cancelled job returns no results."""
     now, _ = _list(spark, path)
     sizes = {file: listed.size_bytes for file, listed in now.items()}
-    return tuple(
-        IndexedFile(file, listed.size_bytes, sizes[file])
-        for file, listed in sorted(before.items())
+    return {
+        file: IndexedFile(file, listed.size_bytes, sizes[file])
+        for file, listed in before.items()
         if sizes.get(file, listed.size_bytes) != listed.size_bytes
-    )
+    }
 
 
 def _attach_one(path: str, shipped: Sequence[Shipped]) -> IndexedFile:
