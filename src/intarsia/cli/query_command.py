@@ -47,7 +47,7 @@ Aggregates = Annotated[
         "-a",
         metavar="SQL",
         help="Print one row of aggregates: count(*), or count, sum, min, max, avg, approx_distinct of "
-        "columns; from indexes where they suffice. Repeatable.",
+        "columns; from indexes where possible. Repeatable.",
     ),
 ]
 SampleRows = Annotated[
