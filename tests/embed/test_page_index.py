@@ -13,18 +13,15 @@ from intarsia.embed import PageIndex, attach
 from intarsia.embed.decompress import decompress
 from intarsia.errors import CorruptFileError
 from intarsia.format import thrift
+from intarsia.format.enums import BoundaryOrder, CompressionCodec, Encoding, PageType
 from intarsia.format.structs import (
-    BoundaryOrder,
     ColumnChunk,
     ColumnMetaData,
     ColumnOrder,
-    CompressionCodec,
     DataPageHeader,
     Empty,
-    Encoding,
     FileMetaData,
     PageHeader,
-    PageType,
     RowGroup,
     SchemaElement,
 )

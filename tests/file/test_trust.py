@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 
 from intarsia.file.trust import RULES, Claim, Trust, Verdict, parse_writer
+from intarsia.format.enums import ConvertedType, Type
 from intarsia.format.footer import Footer, schema_leaves
 from intarsia.format.structs import (
     ColumnMetaData,
     ColumnOrder,
-    ConvertedType,
     Empty,
     FileMetaData,
     KeyValue,
@@ -19,7 +19,6 @@ from intarsia.format.structs import (
     Statistics,
     TimestampType,
     TimeUnit,
-    Type,
 )
 
 REQUIRED, OPTIONAL, REPEATED = 0, 1, 2

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.format.arrow_stream import check_expanded, expanded_bytes
-from intarsia.indexes.base import Layout
 from intarsia.indexes.granules import parse_granules, serialize_granules
+from intarsia.indexes.layout import Layout
 from intarsia.indexes.sample import Sample
 
 TABLE = pa.table(

@@ -27,7 +27,8 @@ from intarsia.format.bloom import (
     parse_bloom_header,
     serialize_bloom_filter,
 )
-from intarsia.format.structs import ColumnMetaData, Type
+from intarsia.format.enums import Type
+from intarsia.format.structs import ColumnMetaData
 from tests.effort import examples
 
 HASHES = st.lists(st.integers(0, 2**64 - 1), max_size=200)

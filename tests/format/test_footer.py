@@ -8,18 +8,17 @@ import pytest
 
 from intarsia.errors import CorruptFileError, UnsupportedFeatureError
 from intarsia.format import thrift
+from intarsia.format.enums import ConvertedType, Type
 from intarsia.format.footer import chunk_range, footer_start, parse_footer, schema_leaves
 from intarsia.format.structs import (
     ColumnChunk,
     ColumnMetaData,
-    ConvertedType,
     Empty,
     FileMetaData,
     KeyValue,
     LogicalType,
     RowGroup,
     SchemaElement,
-    Type,
 )
 
 FILE_LENGTH = 1000

@@ -11,6 +11,7 @@ from intarsia.errors import CorruptFileError, UnsupportedFeatureError
 from intarsia.file.pages import walk_pages
 from intarsia.format import thrift
 from intarsia.format.bloom import might_contain, parse_bloom_header
+from intarsia.format.enums import PageType
 from intarsia.format.footer import chunk_range
 from intarsia.format.page_header import parse_page
 from intarsia.format.structs import (
@@ -20,7 +21,6 @@ from intarsia.format.structs import (
     BloomFilterHeader,
     Empty,
     PageHeader,
-    PageType,
 )
 from tests.leaves import open_table
 from tests.reading.tables import CODECS

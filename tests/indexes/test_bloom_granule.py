@@ -16,7 +16,8 @@ import intarsia as ia
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.format import bloom
 from intarsia.indexes import bloom_granule
-from intarsia.indexes.base import Layout, parameters
+from intarsia.indexes.base import parameters
+from intarsia.indexes.layout import Layout
 from intarsia.indexes.value_hash import is_lookup
 from intarsia.predicate import bind, conditions
 from intarsia.rows.selection import RowSelection

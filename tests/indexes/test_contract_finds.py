@@ -14,8 +14,9 @@ import pytest
 import intarsia as ia
 from intarsia import testing
 from intarsia.errors import IndexPayloadError
-from intarsia.indexes.base import Layout, PayloadBytes
 from intarsia.indexes.distinct import Distinct, OpenDistinct
+from intarsia.indexes.layout import Layout
+from intarsia.indexes.probing import PayloadBytes
 from intarsia.predicate import BoundCompare
 from intarsia.rows.selection import RowSelection
 

@@ -15,13 +15,9 @@ from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
 from intarsia.file.pages import walk_pages
+from intarsia.format.enums import Encoding, PageType
 from intarsia.format.footer import chunk_range
-from intarsia.format.structs import (
-    ColumnMetaData,
-    Encoding,
-    PageEncodingStats,
-    PageType,
-)
+from intarsia.format.structs import ColumnMetaData, PageEncodingStats
 from intarsia.indexes import dictionary
 from intarsia.indexes.dictionary import Dictionaries, is_all_dictionary
 from intarsia.predicate import BoundCompare, BoundNull, bind, condition_mask, conditions, parse_sql

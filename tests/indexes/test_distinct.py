@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.errors import IndexBuildError, IndexPayloadError
-from intarsia.indexes.base import Layout, parameters
+from intarsia.indexes.base import parameters
+from intarsia.indexes.layout import Layout
 from intarsia.predicate import bind, condition_mask, conditions, parse_sql
 from intarsia.rows.selection import RowSelection
 from tests.predicate import strategies

@@ -13,7 +13,7 @@ import intarsia as ia
 from intarsia.embed.column_data import FileColumns
 from intarsia.errors import CorruptFileError
 from intarsia.file import ParquetInput
-from intarsia.indexes.base import encoded_batches
+from intarsia.indexes.column_data import encoded_batches
 from intarsia.storage import LocalFile
 from intarsia.testing.memory import MemoryColumns
 from tests.effort import examples

@@ -8,7 +8,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.errors import IndexBuildError, IndexPayloadError
-from intarsia.indexes.base import Layout
+from intarsia.indexes.layout import Layout
 from intarsia.predicate import BoundCompare
 
 CLAIMED = 1 << 31

@@ -13,9 +13,9 @@ import pytest
 
 import intarsia as ia
 from intarsia.errors import IndexBuildError, IndexPayloadError
-from intarsia.indexes.base import Layout
 from intarsia.indexes.granules import serialize_granules
 from intarsia.indexes.hll import DistinctCounter, Hll
+from intarsia.indexes.layout import Layout
 from intarsia.predicate import bind, parse_sql
 from intarsia.testing import IndexContract, MemoryColumns
 

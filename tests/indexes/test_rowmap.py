@@ -16,7 +16,9 @@ import intarsia as ia
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.file import ParquetInput
 from intarsia.indexes import rowmap
-from intarsia.indexes.base import Layout, PayloadBytes, parameters
+from intarsia.indexes.base import parameters
+from intarsia.indexes.layout import Layout
+from intarsia.indexes.probing import PayloadBytes
 from intarsia.indexes.value_hash import is_lookup
 from intarsia.predicate import Comparison, bind, conditions
 from intarsia.rows.selection import RowSelection

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.arrow.comparison import comparison_type
-from intarsia.format.structs import ColumnIndex, ConvertedType, OffsetIndex
+from intarsia.format.enums import ConvertedType
+from intarsia.format.structs import ColumnIndex, OffsetIndex
 from intarsia.format.thrift import BOOL_TRUE, I32
 from intarsia.indexes.summaries import sum_type
 from tests.effort import examples

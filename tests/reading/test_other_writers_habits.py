@@ -11,7 +11,8 @@ import pytest
 
 import intarsia as ia
 from intarsia.format import thrift
-from intarsia.format.structs import ColumnIndex, ConvertedType, OffsetIndex
+from intarsia.format.enums import ConvertedType
+from intarsia.format.structs import ColumnIndex, OffsetIndex
 from tests.reading.exact import assert_same_rows
 from tests.reading.surgery import Patient
 

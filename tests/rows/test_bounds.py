@@ -17,8 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from intarsia.format.enums import BoundaryOrder
 from intarsia.format.page_index import PageLocations
-from intarsia.format.structs import BoundaryOrder, ColumnIndex
+from intarsia.format.structs import ColumnIndex
 from intarsia.indexes.column_index import column_index_bounds
 from intarsia.indexes.statistics import bounds_of_keys
 from intarsia.predicate import (

@@ -13,17 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intarsia.errors import CorruptFileError
+from intarsia.format.enums import ConvertedType, Type
 from intarsia.format.footer import schema_leaves
-from intarsia.format.structs import (
-    ConvertedType,
-    DecimalType,
-    Empty,
-    GeometryType,
-    LogicalType,
-    SchemaElement,
-    Type,
-    VariantType,
-)
+from intarsia.format.structs import DecimalType, Empty, GeometryType, LogicalType, SchemaElement, VariantType
 from intarsia.rows.ordering import ordering_for, successor, truncate_max, truncate_min
 from tests.effort import examples
 from tests.leaves import leaf_of, open_table, ordering_of

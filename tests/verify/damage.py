@@ -9,6 +9,7 @@ from intarsia.file.pages import walk_pages
 from intarsia.format import thrift
 from intarsia.format.blob import checksum, frame
 from intarsia.format.directory import KEY, parse_directory
+from intarsia.format.enums import Encoding, FieldRepetitionType, PageType, Type
 from intarsia.format.footer import MAGIC, chunk_range
 from intarsia.format.structs import (
     ColumnChunk,
@@ -18,16 +19,12 @@ from intarsia.format.structs import (
     DataPageHeader,
     DataPageHeaderV2,
     Empty,
-    Encoding,
-    FieldRepetitionType,
     FileMetaData,
     OffsetIndex,
     PageHeader,
     PageLocation,
-    PageType,
     RowGroup,
     SchemaElement,
-    Type,
 )
 from intarsia.indexes.embedded import EmbeddedIndexes
 

@@ -9,7 +9,7 @@ import pytest
 import intarsia as ia
 from intarsia.check.verification import RULES
 from intarsia.cli import main
-from intarsia.format.structs import BoundaryOrder
+from intarsia.format.enums import BoundaryOrder
 from tests.verify.damage import Damage, change_column_index
 
 

@@ -12,14 +12,8 @@ from intarsia.embed import Bloom, PageIndex, attach
 from intarsia.embed.footer_edit import FooterEdit
 from intarsia.errors import CorruptFileError
 from intarsia.format import thrift
-from intarsia.format.structs import (
-    BloomFilterHash,
-    BloomFilterHeader,
-    BoundaryOrder,
-    ColumnIndex,
-    OffsetIndex,
-    PageHeader,
-)
+from intarsia.format.enums import BoundaryOrder
+from intarsia.format.structs import BloomFilterHash, BloomFilterHeader, ColumnIndex, OffsetIndex, PageHeader
 from intarsia.indexes.distinct import Distinct
 from tests.verify.damage import (
     Damage,

@@ -10,12 +10,13 @@ import pytest
 from intarsia.check.verification import verify
 from intarsia.embed import attach
 from intarsia.indexes import registry
-from intarsia.indexes.base import EstimatesRows, PayloadBytes
+from intarsia.indexes.base import EstimatesRows
 from intarsia.indexes.bloom_granule import BloomGranule
 from intarsia.indexes.distinct import Distinct
 from intarsia.indexes.histogram import Histogram
 from intarsia.indexes.hll import Hll
 from intarsia.indexes.ngram import Ngram
+from intarsia.indexes.probing import PayloadBytes
 from intarsia.indexes.rowmap import RowMap
 from intarsia.indexes.sample import Sample
 from intarsia.indexes.zonemap import ZoneMap

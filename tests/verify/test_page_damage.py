@@ -6,7 +6,7 @@ import pytest
 
 from intarsia.check.verification import verify
 from intarsia.format import thrift
-from intarsia.format.structs import Encoding
+from intarsia.format.enums import Encoding
 from tests.verify.damage import Damage
 from tests.verify.found import found, little, numbers, only
 

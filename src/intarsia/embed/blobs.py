@@ -16,9 +16,10 @@ from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.file import ParquetInput
 from intarsia.format.blob import BLOB_HEADER_BYTES, blob_header, checksum
 from intarsia.format.directory import Entry
-from intarsia.indexes.base import Granularity, HasFooterKeys, Index, ReportsShortfall, parameters
+from intarsia.indexes.base import HasFooterKeys, Index, ReportsShortfall, parameters
 from intarsia.indexes.capabilities import SharesFooterKeys
 from intarsia.indexes.embedded import EmbeddedIndexes, find_index
+from intarsia.indexes.layout import Granularity
 from intarsia.indexes.parameters import check_granularity
 from intarsia.predicate.nodes import render_column
 

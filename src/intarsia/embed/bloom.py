@@ -25,8 +25,8 @@ from intarsia.format.bloom import (
     parse_bloom_header,
     serialize_bloom_filter,
 )
+from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf
-from intarsia.format.structs import Type
 from intarsia.indexes.parameters import check_fpp
 from intarsia.predicate.columns import find_column
 from intarsia.predicate.nodes import ColumnName

@@ -14,9 +14,10 @@ from intarsia.embed.report import Reason
 from intarsia.errors import CorruptFileError, IndexBuildError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.pages import walk_pages
+from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.page_header import Page
-from intarsia.format.structs import ColumnMetaData, Type
+from intarsia.format.structs import ColumnMetaData
 from intarsia.storage import ByteRange
 
 #: Why columns of some types have no bounds.

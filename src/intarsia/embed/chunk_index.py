@@ -17,7 +17,8 @@ from intarsia.embed.page_counts import present_counts
 from intarsia.embed.report import Reason
 from intarsia.embed.stated_pages import StatedPages, stated_pages
 from intarsia.errors import FormatError, IndexBuildError
-from intarsia.format.structs import ColumnIndex, OffsetIndex, PageEncodingStats, Type
+from intarsia.format.enums import Type
+from intarsia.format.structs import ColumnIndex, OffsetIndex, PageEncodingStats
 from intarsia.rows.bounds import boundary_order
 from intarsia.rows.int96 import Int96Values
 from intarsia.rows.ordering import Ordering

@@ -17,10 +17,11 @@ from intarsia.file.claims import check_claims
 from intarsia.file.pages import walk_pages
 from intarsia.file.synthetic import LeafPages, SyntheticSchema, decode_pages
 from intarsia.format import thrift
+from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf, chunk_range
-from intarsia.format.structs import OffsetIndex, Type
-from intarsia.indexes.base import Layout
+from intarsia.format.structs import OffsetIndex
 from intarsia.indexes.dictionary import is_all_dictionary
+from intarsia.indexes.layout import Layout
 from intarsia.indexes.sample import take_rows
 from intarsia.predicate.columns import resolve_column
 from intarsia.predicate.nodes import ColumnName
@@ -32,7 +33,7 @@ _NANOSECONDS_OF_SECOND = 1_000_000_000
 
 
 class FileColumns:
-    """A file's columns; implements `intarsia.indexes.base.ColumnData`.
+    """A file's columns; implements `intarsia.indexes.column_data.ColumnData`.
 
     Args:
         file: The original file.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from intarsia.errors import CorruptFileError, UnsupportedFeatureError
-from intarsia.format.structs import CompressionCodec
+from intarsia.format.enums import CompressionCodec
 
 #: pyarrow's codec names.  LZ4 is handled separately because its framing varies by writer; LZO is unsupported.
 _CODECS = {

@@ -15,8 +15,9 @@ import pyarrow as pa
 from intarsia.errors import CorruptFileError
 from intarsia.file.claims import check_value_count
 from intarsia.file.synthetic import LeafPages, SyntheticSchema, decode_pages
+from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf, schema_leaves
-from intarsia.format.structs import ColumnMetaData, IntType, LogicalType, SchemaElement, Type
+from intarsia.format.structs import ColumnMetaData, IntType, LogicalType, SchemaElement
 from intarsia.rows.ordering import Ordering, ordering_for
 
 #: Logical types of bytes whose stored form is their value; the others (DECIMAL, FLOAT16) are decoded.

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.format.structs import Type
+from intarsia.format.enums import Type
 from intarsia.rows.ordering import MAX_BOUND_BYTES, Ordering, truncate_max, truncate_min
 
 Counts = npt.NDArray[np.int64]

@@ -16,9 +16,10 @@ from intarsia.errors import CorruptFileError, FormatError, IndexBuildError
 from intarsia.file import ParquetInput
 from intarsia.file.trust import Claim, Trust
 from intarsia.format import thrift
+from intarsia.format.enums import Type
 from intarsia.format.footer import chunk_range
 from intarsia.format.page_index import PageLocations, parse_column_index, parse_offset_index
-from intarsia.format.structs import ColumnIndex, OffsetIndex, Statistics, Type
+from intarsia.format.structs import ColumnIndex, OffsetIndex, Statistics
 from intarsia.rows.int96 import Int96
 from intarsia.storage import ByteRange
 

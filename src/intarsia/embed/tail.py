@@ -16,9 +16,9 @@ from intarsia.file import ChunkKey
 from intarsia.file.trust import STATISTICS_CLAIMS, Trust
 from intarsia.format.blob import BLOB_ALIGNMENT_BYTES
 from intarsia.format.directory import DIRECTORY_VERSION, KEY, Directory
+from intarsia.format.enums import Type
 from intarsia.format.fingerprint import layout_fingerprint
 from intarsia.format.footer import MAGIC, Footer
-from intarsia.format.structs import Type
 from intarsia.storage import ByteRange
 
 _EXTENSION_NOTE = Note(

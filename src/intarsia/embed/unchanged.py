@@ -15,8 +15,9 @@ from intarsia.embed.report import AttachReport, Note, summarize
 from intarsia.file import ParquetInput
 from intarsia.file.trust import Claim, Trust
 from intarsia.format.directory import Directory
+from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf
-from intarsia.format.structs import ColumnChunk, Type
+from intarsia.format.structs import ColumnChunk
 from intarsia.indexes.base import Index
 
 

@@ -8,9 +8,10 @@ from enum import Enum
 import numpy as np
 
 from intarsia.file.outlines import DATA_PAGES, data_page_count
+from intarsia.format.enums import DICTIONARY_ENCODINGS
 from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.page_index import PageLocations
-from intarsia.format.structs import DICTIONARY_ENCODINGS, ColumnMetaData
+from intarsia.format.structs import ColumnMetaData
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
 

@@ -20,8 +20,8 @@ from intarsia.file import ParquetInput
 from intarsia.file.chunk_plan import ChunkPlan
 from intarsia.file.pages import data_pages_at
 from intarsia.file.synthetic import LeafPages, SyntheticSchema, decode_pages
+from intarsia.format.enums import PageType
 from intarsia.format.page_header import Page, parse_page
-from intarsia.format.structs import PageType
 from intarsia.rows.selection import RowSelection
 
 #: Up to this many ranges, slices are joined; for more ranges, rows are taken by their ordinals.

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from intarsia.format.enums import PageType
 from intarsia.format.footer import Footer, Leaf
 from intarsia.format.row_groups import chunk_outlines
-from intarsia.format.structs import ColumnChunk, OutlineOfChunk, PageEncodingStats, PageType
+from intarsia.format.structs import ColumnChunk, OutlineOfChunk, PageEncodingStats
 
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]

@@ -13,8 +13,9 @@ import pyarrow as pa
 from intarsia.arrow.struct_fields import field_type
 from intarsia.file.synthetic import SyntheticSchema
 from intarsia.format import datafusion, directory
+from intarsia.format.enums import Type
 from intarsia.format.footer import Footer, Leaf, shared_leaves
-from intarsia.format.structs import KeyValue, SchemaElement, Type
+from intarsia.format.structs import KeyValue, SchemaElement
 from intarsia.rows.int96 import int96_ordering
 from intarsia.rows.ordering import Ordering, ordering_for
 

@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 
 from intarsia.errors import CorruptFileError, IntarsiaError, UnsupportedFeatureError
 from intarsia.format import thrift
+from intarsia.format.enums import CompressionCodec
 from intarsia.format.footer import MAGIC, Footer, Leaf
 from intarsia.format.structs import (
     ColumnChunk,
     ColumnMetaData,
-    CompressionCodec,
     FileMetaData,
     KeyValue,
     RowGroup,

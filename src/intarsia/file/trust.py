@@ -19,8 +19,9 @@ from typing import Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 
+from intarsia.format.enums import Type
 from intarsia.format.footer import Footer, Leaf
-from intarsia.format.structs import ColumnMetaData, Statistics, Type
+from intarsia.format.structs import ColumnMetaData, Statistics
 
 _T = TypeVar("_T")
 

@@ -10,21 +10,19 @@ import numpy as np
 import numpy.typing as npt
 
 from intarsia.errors import CorruptFileError, UnsupportedFeatureError
+from intarsia.format.enums import ConvertedType, FieldRepetitionType, Type
 from intarsia.format.row_groups import FooterBytes, parse_file_metadata
 from intarsia.format.structs import (
     ColumnChunk,
     ColumnMetaData,
-    ConvertedType,
     DecimalType,
     Empty,
-    FieldRepetitionType,
     FileMetaData,
     IntType,
     LogicalType,
     SchemaElement,
     TimestampType,
     TimeUnit,
-    Type,
 )
 
 MAGIC = b"PAR1"

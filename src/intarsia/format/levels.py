@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from intarsia.errors import CorruptFileError, UnsupportedFeatureError
+from intarsia.format.enums import Encoding, PageType
 from intarsia.format.footer import Leaf
-from intarsia.format.structs import Encoding, PageHeader, PageType
+from intarsia.format.structs import PageHeader
 
 Counts = npt.NDArray[np.int64]
 

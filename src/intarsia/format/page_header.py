@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from intarsia.errors import CorruptFileError
 from intarsia.format import thrift
-from intarsia.format.structs import DICTIONARY_ENCODINGS, PageHeader, PageType
+from intarsia.format.enums import DICTIONARY_ENCODINGS, PageType
+from intarsia.format.structs import PageHeader
 
 
 class Page(NamedTuple):

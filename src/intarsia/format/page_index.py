@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from intarsia.errors import CorruptFileError
 from intarsia.format import thrift
+from intarsia.format.enums import BoundaryOrder
 from intarsia.format.location_tables import LocationTable
-from intarsia.format.structs import BoundaryOrder, ColumnIndex, OffsetIndex
+from intarsia.format.structs import ColumnIndex, OffsetIndex
 
 Int64s = npt.NDArray[np.int64]
 

@@ -27,23 +27,15 @@ Example:
 
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.indexes.base import (
-    ColumnData,
-    EncodedColumns,
     EstimatesRows,
     EstimatingIndex,
-    Granularity,
     HasFooterKeys,
     Index,
-    Layout,
     OpenIndex,
-    PayloadBytes,
-    PayloadSource,
     PicksPredicates,
-    ProbedIndex,
     ProvesWithinBounds,
     ProvingIndex,
     ReportsShortfall,
-    encoded_batches,
 )
 from intarsia.indexes.capabilities import (
     ListsValues,
@@ -55,6 +47,7 @@ from intarsia.indexes.capabilities import (
     Summarizes,
     SummarizingIndex,
 )
+from intarsia.indexes.column_data import ColumnData, EncodedColumns, encoded_batches
 from intarsia.indexes.granules import (
     GranulePayload,
     covered_granules,
@@ -65,6 +58,8 @@ from intarsia.indexes.granules import (
     serialize_granules,
 )
 from intarsia.indexes.hll import DistinctCounter
+from intarsia.indexes.layout import Granularity, Layout
+from intarsia.indexes.probing import PayloadBytes, PayloadSource, ProbedIndex
 from intarsia.indexes.summaries import (
     GranuleSummaries,
     merge_summaries,

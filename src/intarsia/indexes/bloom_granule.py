@@ -20,9 +20,11 @@ import xxhash
 
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.format import bloom
-from intarsia.indexes.base import ColumnData, Granularity, Layout, PayloadBytes, PayloadSource
+from intarsia.indexes.column_data import ColumnData
 from intarsia.indexes.granules import cut_at_edges, granule_rows
+from intarsia.indexes.layout import Granularity, Layout
 from intarsia.indexes.parameters import check_fpp, check_granularity
+from intarsia.indexes.probing import PayloadBytes, PayloadSource
 from intarsia.indexes.value_hash import check_hashable, hash_values, is_lookup, lookup_hashes
 from intarsia.predicate.bound import Condition
 from intarsia.rows.selection import Rows, RowSelection

@@ -11,9 +11,10 @@ import numpy.typing as npt
 from intarsia.errors import CorruptFileError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.trust import Claim, Trust
+from intarsia.format.enums import BoundaryOrder
 from intarsia.format.footer import Leaf
 from intarsia.format.page_index import PageLocations
-from intarsia.format.structs import BoundaryOrder, ColumnIndex
+from intarsia.format.structs import ColumnIndex
 from intarsia.indexes.calling import evaluate_conditions
 from intarsia.indexes.proof import Cost, Stakes, Verdict, Wanted
 from intarsia.indexes.statistics import RowGroupStatistics, bounds_of_keys

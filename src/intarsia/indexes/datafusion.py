@@ -25,7 +25,7 @@ from intarsia.format.datafusion import (
     parse_offset,
     serialize_block,
 )
-from intarsia.indexes.base import Layout
+from intarsia.indexes.layout import Layout
 from intarsia.predicate.bound import BoundNull, Condition
 from intarsia.predicate.evaluate import condition_mask
 from intarsia.rows.selection import RowSelection

@@ -21,17 +21,10 @@ from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse, dictionary_range, dictionary_use
 from intarsia.file.decode import FetchedPages, PageDecoder, PageIndexMismatchError
 from intarsia.format import thrift
+from intarsia.format.enums import Encoding, PageType, Type
 from intarsia.format.footer import Leaf
 from intarsia.format.page_header import Page, parse_page
-from intarsia.format.structs import (
-    ColumnChunk,
-    ColumnMetaData,
-    DataPageHeaderV2,
-    Encoding,
-    PageHeader,
-    PageType,
-    Type,
-)
+from intarsia.format.structs import ColumnChunk, ColumnMetaData, DataPageHeaderV2, PageHeader
 from intarsia.indexes.bloom import filter_exists
 from intarsia.indexes.calling import evaluate_conditions
 from intarsia.indexes.proof import Cost, Stakes, Verdict, Wanted

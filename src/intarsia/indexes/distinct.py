@@ -26,7 +26,7 @@ from intarsia.arrow.comparison import compares_alike, comparison_array, sortable
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.file import ParquetInput
 from intarsia.format.datafusion import KEY as DATAFUSION_KEY
-from intarsia.indexes.base import ColumnData, Granularity, Layout, encoded_batches
+from intarsia.indexes.column_data import ColumnData, encoded_batches
 from intarsia.indexes.datafusion import OpenLines, build_block, difference, open_block
 from intarsia.indexes.granules import (
     cut_at_edges,
@@ -36,6 +36,7 @@ from intarsia.indexes.granules import (
     refuse_nested,
     serialize_granules,
 )
+from intarsia.indexes.layout import Granularity, Layout
 from intarsia.indexes.parameters import check_choice, check_granularity, check_integer
 from intarsia.predicate.bound import BoundNull, Condition
 from intarsia.predicate.evaluate import condition_mask

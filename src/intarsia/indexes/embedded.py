@@ -18,10 +18,8 @@ from intarsia.format.directory import Directory, Entry
 from intarsia.indexes.base import (
     EstimatesRows,
     EstimatingIndex,
-    Layout,
     OpenIndex,
     PicksPredicates,
-    ProbedIndex,
     ProvesWithinBounds,
 )
 from intarsia.indexes.calling import call_or_ignore, evaluate_conditions
@@ -33,6 +31,8 @@ from intarsia.indexes.capabilities import (
     SketchingIndex,
     Summarizes,
 )
+from intarsia.indexes.layout import Layout
+from intarsia.indexes.probing import ProbedIndex
 from intarsia.indexes.proof import Cost, Stakes, Verdict, Wanted
 from intarsia.indexes.registry import find_index_class, why_unknown
 from intarsia.indexes.statistics import RowGroupStatistics

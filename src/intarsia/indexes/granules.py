@@ -19,7 +19,8 @@ import pyarrow as pa
 from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.errors import ColumnNotFoundError, IndexBuildError, IndexPayloadError
 from intarsia.format.arrow_stream import check_expanded
-from intarsia.indexes.base import ColumnData, Granularity, Layout
+from intarsia.indexes.column_data import ColumnData
+from intarsia.indexes.layout import Granularity, Layout
 from intarsia.rows.selection import Rows, RowSelection
 
 _EDGES = b"edges"

@@ -26,8 +26,9 @@ import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import comparison_type, sortable_type
 from intarsia.errors import IndexBuildError, IndexPayloadError
-from intarsia.indexes.base import ColumnData, Granularity, Layout
+from intarsia.indexes.column_data import ColumnData
 from intarsia.indexes.granules import compared_batches, cut_at_edges, parse_granules, serialize_granules
+from intarsia.indexes.layout import Granularity, Layout
 from intarsia.indexes.parameters import check_granularity, check_integer
 from intarsia.predicate.bound import Condition
 from intarsia.rows.selection import Rows, RowSelection

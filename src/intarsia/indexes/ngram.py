@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import comparison_type
 from intarsia.errors import IndexBuildError, IndexPayloadError
-from intarsia.indexes.base import ColumnData, Granularity, Layout
+from intarsia.indexes.column_data import ColumnData
 from intarsia.indexes.granules import (
     compared_batches,
     cut_at_edges,
@@ -35,6 +35,7 @@ from intarsia.indexes.granules import (
     parse_granules,
     serialize_granules,
 )
+from intarsia.indexes.layout import Granularity, Layout
 from intarsia.indexes.parameters import check_choice, check_granularity, check_integer
 from intarsia.indexes.value_hash import MAX_LOOKUPS
 from intarsia.predicate.bound import BoundCompare, BoundIn, BoundMatch, BoundPrefix, Condition

@@ -11,7 +11,7 @@ _MIN_FPP = 1e-6
 
 
 def check_granularity(index: Any, *names: str) -> None:
-    """Check that ``granularity`` is a `intarsia.indexes.base.Granularity`.
+    """Check that ``granularity`` is a `intarsia.indexes.layout.Granularity`.
 
     Args:
         index: An index with the attribute ``granularity``.

@@ -21,7 +21,9 @@ import xxhash
 
 from intarsia.arrow.hashing import Hashes
 from intarsia.errors import IndexBuildError, IndexPayloadError
-from intarsia.indexes.base import ColumnData, Layout, PayloadBytes, PayloadSource
+from intarsia.indexes.column_data import ColumnData
+from intarsia.indexes.layout import Layout
+from intarsia.indexes.probing import PayloadBytes, PayloadSource
 from intarsia.indexes.value_hash import check_hashable, hash_values, is_lookup, looked_up, lookup_hashes
 from intarsia.predicate.bound import Condition
 from intarsia.rows.selection import RowSelection

@@ -18,7 +18,8 @@ from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.arrow.struct_fields import field_type, field_values
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.format.arrow_stream import check_expanded
-from intarsia.indexes.base import ColumnData, Layout
+from intarsia.indexes.column_data import ColumnData
+from intarsia.indexes.layout import Layout
 from intarsia.indexes.parameters import check_integer
 from intarsia.predicate.bound import Condition, Path
 from intarsia.predicate.evaluate import condition_mask

@@ -8,8 +8,8 @@ import numpy as np
 
 from intarsia.errors import CorruptFileError
 from intarsia.file import ParquetInput
+from intarsia.format.enums import BoundaryOrder
 from intarsia.format.footer import Leaf
-from intarsia.format.structs import BoundaryOrder
 from intarsia.indexes.calling import evaluate_conditions
 from intarsia.indexes.proof import Cost, Stakes, Verdict, Wanted
 from intarsia.predicate.bound import Condition

@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import compares_alike
-from intarsia.format.structs import BoundaryOrder
-from intarsia.indexes.base import ColumnData, Granularity, Layout
+from intarsia.format.enums import BoundaryOrder
+from intarsia.indexes.column_data import ColumnData
 from intarsia.indexes.granules import (
     compared_batches,
     granule_rows,
@@ -32,6 +32,7 @@ from intarsia.indexes.granules import (
     refuse_nested,
     serialize_granules,
 )
+from intarsia.indexes.layout import Granularity, Layout
 from intarsia.indexes.parameters import check_granularity
 from intarsia.indexes.summaries import GranuleSummaries, merge_summaries, summarize, summary_schema
 from intarsia.predicate.bound import BoundMatch, BoundNull, Condition

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from intarsia.format.structs import BoundaryOrder
+from intarsia.format.enums import BoundaryOrder
 from intarsia.predicate.bound import BoundCompare, BoundIn, BoundMatch, BoundNull, BoundPrefix, Condition
 from intarsia.rows.ordering import ArrowOrdering, Keys, successor
 

@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.errors import CorruptFileError
+from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf
-from intarsia.format.structs import Type
 from intarsia.rows.ordering import Keys, Ordering
 
 INT96_BYTES = 12

@@ -31,8 +31,9 @@ import pyarrow as pa
 
 from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.errors import CorruptFileError
+from intarsia.format.enums import ConvertedType, Type
 from intarsia.format.footer import Leaf
-from intarsia.format.structs import ColumnIndex, ConvertedType, Type
+from intarsia.format.structs import ColumnIndex
 
 Keys = npt.NDArray[Any]
 

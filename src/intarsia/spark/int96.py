@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from intarsia.file import ParquetInput
-from intarsia.format.structs import Type
+from intarsia.format.enums import Type
 from intarsia.predicate import And, Comparison, Constant, In, IsNull, Like, Path, Predicate
 
 _NANOSECONDS: Final = 1000

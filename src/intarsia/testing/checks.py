@@ -22,12 +22,11 @@ from intarsia.indexes.base import (
     EstimatingIndex,
     Index,
     OpenIndex,
-    PayloadBytes,
     PicksPredicates,
-    ProbedIndex,
     ProvingIndex,
     parameters,
 )
+from intarsia.indexes.probing import PayloadBytes, ProbedIndex
 from intarsia.predicate import Condition, bind, condition_mask, conditions, parse_sql
 from intarsia.rows.selection import RowSelection
 from intarsia.testing.contract_error import ContractError, require

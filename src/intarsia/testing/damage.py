@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.errors import IndexPayloadError
-from intarsia.indexes.base import Index, PayloadBytes, ProbedIndex
+from intarsia.indexes.base import Index
+from intarsia.indexes.probing import PayloadBytes, ProbedIndex
 from intarsia.storage import ByteRange
 from intarsia.testing.checks import (
     Expected,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.errors import ColumnNotFoundError
-from intarsia.indexes.base import Layout
+from intarsia.indexes.layout import Layout
 from intarsia.indexes.sample import take_rows
 from intarsia.rows.selection import Rows
 
@@ -20,7 +20,7 @@ Draw: TypeAlias = Callable[[int, int], int]
 
 
 class MemoryColumns:
-    """Columns in memory; implements `intarsia.indexes.base.ColumnData`, so that an index can be built.
+    """Columns in memory; implements `intarsia.indexes.column_data.ColumnData`, so that an index can be built.
 
     Args:
         table: The columns.

@@ -26,8 +26,9 @@ from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.datafusion import HEADER_BYTES, parse_header, parse_offset
 from intarsia.format.datafusion import KEY as DATAFUSION_KEY
 from intarsia.format.directory import Entry
+from intarsia.format.enums import FieldRepetitionType
 from intarsia.format.footer import MAGIC, TRAILER_BYTES, Leaf
-from intarsia.format.structs import FieldRepetitionType, RowGroup
+from intarsia.format.structs import RowGroup
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.registry import find_index_class
 from intarsia.lake.discovery import find_files

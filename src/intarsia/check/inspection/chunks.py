@@ -21,16 +21,9 @@ from intarsia.file.chunk_plan import dictionary_range
 from intarsia.file.outlines import data_page_count
 from intarsia.file.trust import Trust
 from intarsia.format.bloom import FilterPlace, blocks_of, estimated_distinct
+from intarsia.format.enums import BoundaryOrder, CompressionCodec, Encoding
 from intarsia.format.footer import Leaf
-from intarsia.format.structs import (
-    BoundaryOrder,
-    ColumnChunk,
-    ColumnIndex,
-    ColumnMetaData,
-    CompressionCodec,
-    Encoding,
-    Statistics,
-)
+from intarsia.format.structs import ColumnChunk, ColumnIndex, ColumnMetaData, Statistics
 from intarsia.format.wkb import type_name
 from intarsia.rows.ordering import Ordering
 

@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from intarsia.format.enums import ConvertedType, Type
 from intarsia.format.footer import Leaf
-from intarsia.format.structs import ConvertedType, LogicalType, TimestampType, Type
+from intarsia.format.structs import LogicalType, TimestampType
 
 _Unit = Literal["ms", "us", "ns"]
 

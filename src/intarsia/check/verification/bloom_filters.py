@@ -16,7 +16,8 @@ from intarsia.check.verification.findings import Findings
 from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
 from intarsia.format.bloom import FilterPlace, might_contain
-from intarsia.format.structs import ColumnMetaData, Type
+from intarsia.format.enums import Type
+from intarsia.format.structs import ColumnMetaData
 from intarsia.storage import ByteRange
 
 _BLOOM_FILTER = "BloomFilter"

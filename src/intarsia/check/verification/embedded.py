@@ -20,9 +20,11 @@ from intarsia.embed.column_data import FileColumns
 from intarsia.errors import FormatError, IndexPayloadError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.directory import Entry
-from intarsia.indexes.base import Layout, OpenIndex, ProbedIndex
+from intarsia.indexes.base import OpenIndex
 from intarsia.indexes.calling import call_index
 from intarsia.indexes.embedded import EmbeddedIndexes, blob_range, find_index
+from intarsia.indexes.layout import Layout
+from intarsia.indexes.probing import ProbedIndex
 from intarsia.predicate.nodes import ColumnName
 from intarsia.storage import ByteRange
 

@@ -11,8 +11,9 @@ from intarsia.check.inspection.values import shown
 from intarsia.check.verification.chunk import CheckedChunk
 from intarsia.check.verification.findings import Findings
 from intarsia.errors import CorruptFileError, FormatError
+from intarsia.format.enums import BoundaryOrder
 from intarsia.format.footer import Footer, Leaf
-from intarsia.format.structs import BoundaryOrder, ColumnIndex, Statistics
+from intarsia.format.structs import ColumnIndex, Statistics
 from intarsia.rows.int96 import Int96, Int96Values
 
 

@@ -23,7 +23,8 @@ from intarsia.check.verification.int96 import check_int96_column_index, has_int9
 from intarsia.errors import CorruptFileError
 from intarsia.file import ParquetInput
 from intarsia.format import thrift
-from intarsia.format.structs import BoundaryOrder, ColumnChunk, ColumnIndex, OffsetIndex
+from intarsia.format.enums import BoundaryOrder
+from intarsia.format.structs import ColumnChunk, ColumnIndex, OffsetIndex
 
 _COLUMN_INDEX = "ColumnIndex"
 _OFFSET_INDEX = "OffsetIndex"

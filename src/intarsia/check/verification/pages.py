@@ -7,7 +7,7 @@ from collections import Counter
 
 from intarsia.check.verification.chunk import CheckedChunk
 from intarsia.check.verification.findings import Findings
-from intarsia.format.structs import DICTIONARY_ENCODINGS, Encoding, PageType
+from intarsia.format.enums import DICTIONARY_ENCODINGS, Encoding, PageType
 
 _PAGE_HEADER = "PageHeader"
 

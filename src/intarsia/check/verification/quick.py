@@ -21,8 +21,9 @@ from intarsia.check.verification.page_index import read_page_index
 from intarsia.embed.leaf_values import LeafReader
 from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file import ParquetInput
+from intarsia.format.enums import BoundaryOrder
 from intarsia.format.footer import Leaf, chunk_range
-from intarsia.format.structs import BoundaryOrder, ColumnIndex, ColumnMetaData, OffsetIndex, Statistics
+from intarsia.format.structs import ColumnIndex, ColumnMetaData, OffsetIndex, Statistics
 from intarsia.rows.ordering import Ordering
 
 _OFFSET_INDEX, _COLUMN_INDEX, _STATISTICS = "OffsetIndex", "ColumnIndex", "Statistics"

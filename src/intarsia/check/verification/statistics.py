@@ -23,8 +23,9 @@ from intarsia.check.verification.chunk import CheckedChunk
 from intarsia.check.verification.findings import Findings
 from intarsia.check.verification.int96 import check_int96_statistics, has_int96_order
 from intarsia.file import ParquetInput
+from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf
-from intarsia.format.structs import Statistics, Type
+from intarsia.format.structs import Statistics
 
 
 @dataclass(frozen=True)

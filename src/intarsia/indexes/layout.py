@@ -1,0 +1,99 @@
+"""The row ranges of a file that an index describes: its row groups, pages and granules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from intarsia.errors import ColumnNotFoundError, IndexBuildError
+from intarsia.rows.selection import Rows
+
+#: The size of a granule: ``"file"``, ``"row_group"``, ``"page"``, or a number of rows.
+Granularity: TypeAlias = "str | int"
+
+#: The maximum number of granules in a file. An index with this many granules takes about a gigabyte.
+MAX_GRANULES = 1 << 24
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The row ranges of a file's row groups and pages.
+
+    Attributes:
+        num_rows: The number of rows in the file.
+        row_group_edges: The first row of each row group, then ``num_rows``; int64.
+        page_edges: By dotted column, the first row of each of its data pages, then ``num_rows``; int64, as
+            row ordinals of the file. Columns whose pages are unknown are absent.
+    """
+
+    num_rows: int
+    row_group_edges: Rows
+    page_edges: Mapping[str, Rows]
+
+    def edges(self, granularity: Granularity, column: str) -> Rows:
+        """Return the first row of each granule, then ``num_rows``.
+
+        Args:
+            granularity: ``"file"``, ``"row_group"``, ``"page"`` or a number of rows. Granules of a number of
+                rows begin again at each row group.
+            column: The dotted column whose pages are the granules, if ``granularity`` is ``"page"``.
+
+        Raises:
+            ColumnNotFoundError: The pages of ``column`` are unknown.
+            ValueError: ``granularity`` is not valid.
+            IndexBuildError: The file would have more than `MAX_GRANULES` granules.
+        """
+        if granularity == "file":
+            return np.array([0, self.num_rows], dtype=np.int64)
+        if granularity == "row_group":
+            return self.row_group_edges
+        if granularity == "page":
+            return self._page_edges(column)
+        num_granules = self.num_granules(granularity, column)
+        if num_granules > MAX_GRANULES:
+            raise IndexBuildError(
+                f"granularity {granularity} makes {num_granules:,} granules of {self.num_rows:,} rows, and "
+                f"the limit is {MAX_GRANULES:,}; use a larger number of rows",
+                reason="too-many-granules",
+            )
+        starts = [
+            np.arange(start, stop, int(granularity), dtype=np.int64)
+            for start, stop in zip(self.row_group_edges[:-1], self.row_group_edges[1:], strict=True)
+        ]
+        return np.concatenate([*starts, [self.num_rows]]).astype(np.int64)
+
+    def num_granules(self, granularity: Granularity, column: str) -> int:
+        """Return the number of granules, without an allocation of the size that a footer claims.
+
+        Args:
+            granularity: As for `edges`.
+            column: As for `edges`.
+
+        Raises:
+            ColumnNotFoundError: The pages of ``column`` are unknown.
+            ValueError: ``granularity`` is not valid.
+
+        Example:
+            >>> Layout(250, np.array([0, 200, 250]), {}).num_granules(100, "x")
+            3
+        """
+        if granularity == "file":
+            return 1
+        if granularity == "row_group":
+            return len(self.row_group_edges) - 1
+        if granularity == "page":
+            return len(self._page_edges(column)) - 1
+        if isinstance(granularity, int) and granularity > 0:
+            rows = np.diff(self.row_group_edges).tolist()
+            return sum(-(-num_rows // granularity) for num_rows in rows)
+        raise ValueError(
+            f"granularity {granularity!r} is unknown; use 'file', 'row_group', 'page' or a number of rows"
+        )
+
+    def _page_edges(self, column: str) -> Rows:
+        if column not in self.page_edges:
+            raise ColumnNotFoundError(column, self.page_edges)
+        return self.page_edges[column]
