@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from intarsia.embed.amounts import count, size
+from intarsia.embed.file_totals import FileTotals, distinct_names
 from intarsia.embed.report import AttachReport, Note
 
 _SHOWN = 10
@@ -75,7 +76,7 @@ class IndexedFile:
 
 
 @dataclass(frozen=True)
-class IndexReport:
+class IndexReport(FileTotals[IndexedFile]):
     """The report of `attach` over many files, or of `intarsia.spark.index`; ``str(report)`` is for people.
 
     Attributes:
@@ -121,12 +122,12 @@ class IndexReport:
     @property
     def built(self) -> tuple[str, ...]:
         """Names of the indexes that were built in at least one file."""
-        return tuple(dict.fromkeys(name for file in self.per_file for name in file.built))
+        return distinct_names(file.built for file in self.per_file)
 
     @property
     def kept(self) -> tuple[str, ...]:
         """Names of the indexes that at least one file had already."""
-        return tuple(dict.fromkeys(name for file in self.per_file for name in file.kept))
+        return distinct_names(file.kept for file in self.per_file)
 
     @property
     def failed(self) -> list[dict[str, str]]:
@@ -137,16 +138,6 @@ class IndexReport:
     def notes(self) -> list[dict[str, Any]]:
         """``path``, ``column``, ``index``, ``reason`` and ``code`` of each note."""
         return [{"path": file.path, **note} for file in self.per_file for note in file.notes]
-
-    @property
-    def bytes_before(self) -> int:
-        """Total length of the files before."""
-        return sum(file.bytes_before for file in self.per_file)
-
-    @property
-    def bytes_after(self) -> int:
-        """Total length of the files now."""
-        return sum(file.bytes_after for file in self.per_file)
 
     @property
     def bytes_added(self) -> int:

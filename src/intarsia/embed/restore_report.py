@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from intarsia.embed.amounts import count
+from intarsia.embed.file_totals import FileTotals, distinct_names
 from intarsia.embed.report import DetachReport
 from intarsia.lake.each_file import FileFailure
 
 
 @dataclass(frozen=True)
-class RestoreReport:
+class RestoreReport(FileTotals[DetachReport]):
     """The report of `detach` over many files; ``str(report)`` is a summary in one line.
 
     Attributes:
@@ -44,17 +45,7 @@ class RestoreReport:
     @property
     def removed(self) -> tuple[str, ...]:
         """Names of the indexes that were removed from at least one file."""
-        return tuple(dict.fromkeys(name for report in self.per_file for name in report.removed))
-
-    @property
-    def bytes_before(self) -> int:
-        """Length of all files before, without those that failed."""
-        return sum(report.bytes_before for report in self.per_file)
-
-    @property
-    def bytes_after(self) -> int:
-        """Length of all files now, without those that failed."""
-        return sum(report.bytes_after for report in self.per_file)
+        return distinct_names(report.removed for report in self.per_file)
 
     @property
     def bytes_removed(self) -> int:
