@@ -1,6 +1,7 @@
 """Shared by all tests: the corpora, the profile of Hypothesis, workers for Spark."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -130,3 +131,25 @@ def announce(tmp_path_factory, monkeypatch):
         monkeypatch.syspath_prepend(folder)
 
     return announce
+
+
+@pytest.fixture
+def announce_class(announce, monkeypatch):
+    """Announce a class that a test defines, whose entry point is an attribute of this module."""
+
+    def announce_class(cls):
+        name = f"{cls.__name__}_{id(cls)}"
+        monkeypatch.setattr(sys.modules[__name__], name, cls, raising=False)
+        announce({cls.kind: f"{__name__}:{name}"})
+
+    return announce_class
+
+
+@pytest.fixture
+def put_behind_urls(monkeypatch):
+    """Put a store of a test behind every URL."""
+
+    def put_behind_urls(store):
+        monkeypatch.setattr("obstore.store.from_url", lambda *_, **__: store)
+
+    return put_behind_urls

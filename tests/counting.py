@@ -37,6 +37,19 @@ def calls(work, *, of=None):
     return next(count)
 
 
+def arguments_of(work, *, of):
+    """Return the arguments of each call that ``work`` makes of a Python function, by name."""
+    found = []
+
+    def profile(frame, event, _argument):
+        if event == "call" and frame.f_code is of.__code__:
+            found.append(dict(frame.f_locals))
+
+    with profiling(profile):
+        work()
+    return found
+
+
 def python_calls(work):
     """Return the result of ``work`` and the number of calls that it makes of functions written in Python."""
     count = itertools.count()

@@ -13,8 +13,6 @@ import pytest
 from obstore.store import MemoryStore
 
 import intarsia as ia
-from intarsia.lake import discovery
-from intarsia.storage import target
 
 INDEXES = [ia.PageIndex(), ia.Distinct("city")]
 NAMES = ("page_index", "distinct(city):page")
@@ -133,13 +131,11 @@ def test_nothing_there(tmp_path, path):
 
 
 @pytest.mark.parametrize("slash", ["", "/"])
-def test_a_folder_of_objects(monkeypatch, slash):
+def test_a_folder_of_objects(put_behind_urls, slash):
     store = MemoryStore()
     for name in ("a.parquet", "deep/b.parquet", "notes.txt"):
         obstore.put(store, f"lake/{name}", parquet_bytes())
-    for module in (discovery, target):
-        monkeypatch.setattr(module, "find_store", lambda url: (store, url.split("/", 3)[3]))
-    monkeypatch.setattr("intarsia.lake.data_file.find_store", lambda url: (store, url.split("/", 3)[3]))
+    put_behind_urls(store)
     report = ia.attach(f"s3://bucket/lake{slash}", INDEXES)
     assert (report.files_indexed, report.files_other) == (2, 1)
     assert isinstance(ia.attach("s3://bucket/lake/a.parquet", INDEXES), ia.AttachReport)

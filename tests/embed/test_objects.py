@@ -85,9 +85,9 @@ ASKED = {
 
 
 @pytest.fixture
-def bucket(store, monkeypatch):
+def bucket(store, put_behind_urls):
     """The store, behind `URL`."""
-    monkeypatch.setattr(target, "find_store", lambda _: (store, "lake/a.parquet"))
+    put_behind_urls(store)
     return store
 
 

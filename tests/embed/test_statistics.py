@@ -14,6 +14,7 @@ from intarsia.embed import PageIndex, Statistics, attach, detach
 from intarsia.embed.leaf_values import LeafReader
 from intarsia.file import ParquetInput
 from intarsia.format import thrift
+from tests.counting import arguments_of
 from tests.effort import examples
 from tests.embed.tables import drawn_tables, edit_footer, expected_page, leaf_columns
 
@@ -105,21 +106,13 @@ def test_a_page_index_does_not_change_them(tmp_path):
     assert content(paths[0]) == content(paths[1])
 
 
-def test_a_chunk_is_decoded_once(tmp_path, monkeypatch):
+def test_a_chunk_is_decoded_once(tmp_path):
     path = str(tmp_path / "t.parquet")
     table = pa.table({"x": list(range(100)), "text": [str(number) for number in range(100)]})
     pq.write_table(table, path, write_statistics=False, row_group_size=50)
-    decoded = []
-    read = LeafReader.read
-    monkeypatch.setattr(
-        LeafReader,
-        "read",
-        lambda self, *args, **more: decoded.append(self.leaf.name) or read(self, *args, **more),
-    )
-
-    attach(path, [ia.Bloom("text"), Statistics(), ia.Bloom("x"), PageIndex()])
-
-    assert sorted(decoded) == ["text", "text", "x", "x"]
+    indexes = [ia.Bloom("text"), Statistics(), ia.Bloom("x"), PageIndex()]
+    decoded = arguments_of(lambda: attach(path, indexes), of=LeafReader.read)
+    assert sorted(call["self"].leaf.name for call in decoded) == ["text", "text", "x", "x"]
 
 
 # --- existing statistics -----------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 from obstore.store import MemoryStore
 
 import intarsia as ia
-from intarsia.lake import discovery
+from intarsia.storage import find_store
 
 
 def parquet_bytes(value=1):
@@ -49,7 +49,7 @@ SIDE = {
 
 
 @pytest.fixture(params=["local", "object store"])
-def lake(request, tmp_path, monkeypatch):
+def lake(request, tmp_path, put_behind_urls):
     """A path or URL of a folder that holds all of these files."""
     store = MemoryStore()
     for name, content in (PARQUET | OTHERS | SIDE).items():
@@ -60,7 +60,7 @@ def lake(request, tmp_path, monkeypatch):
             obstore.put(store, f"lake/{name}", content)
     if request.param == "local":
         return str(tmp_path / "lake")
-    monkeypatch.setattr(discovery, "find_store", lambda url: (store, url.split("/", 3)[3]))
+    put_behind_urls(store)
     return "s3://bucket/lake"
 
 
@@ -116,7 +116,7 @@ def test_a_folder_of_other_files_only(lake):
         if os.path.isdir(lake):
             os.unlink(os.path.join(lake, name))
         else:
-            obstore.delete(discovery.find_store("s3://bucket/lake")[0], f"lake/{name}")
+            obstore.delete(find_store(lake)[0], f"lake/{name}")
     with pytest.raises(FileNotFoundError) as caught:
         ia.open(lake)
     assert lake in str(caught.value)

@@ -15,7 +15,6 @@ import pytest
 from obstore.store import LocalStore, MemoryStore
 
 import intarsia as ia
-from intarsia.lake import discovery
 from intarsia.lake.table_files import REMOTE_FILES_AT_ONCE
 
 NUM_OBJECTS = 20
@@ -66,8 +65,8 @@ def store(request, tmp_path):
 
 
 @pytest.fixture
-def asked(store, monkeypatch):
-    monkeypatch.setattr(discovery, "find_store", lambda url: (store, url.split("/", 3)[3]))
+def asked(store, put_behind_urls, monkeypatch):
+    put_behind_urls(store)
     asked = Asked()
     for name in ("head", "get", "get_range", "get_ranges", "list"):
         monkeypatch.setattr(obstore, name, asked.recorded(name, getattr(obstore, name)))

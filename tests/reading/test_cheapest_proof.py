@@ -12,11 +12,10 @@ from intarsia.file import ParquetInput
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.predicate import bind, parse_filters, parse_sql
 from intarsia.read import formula
-from intarsia.read import prune as prune_module
 from intarsia.read.estimate import Estimates
 from intarsia.read.prune import prune
 from intarsia.rows.selection import RowSelection
-from tests.counting import profiling, python_calls
+from tests.counting import arguments_of, profiling, python_calls
 from tests.reading.pages import footer_bytes, layout_of, open_recorded, run, touched
 
 GROUPS, ROWS_PER_GROUP, PAGE_ROWS = 12, 20_000, 4000
@@ -185,19 +184,13 @@ def test_cost_is_linear_in_the_number_of_conditions(numbers, make):
 
 
 @pytest.mark.parametrize("make", [or_of_equalities, or_of_ranges, normal_form, and_of_alternatives])
-def test_each_source_is_combined_once(numbers, monkeypatch, make):
+def test_each_source_is_combined_once(numbers, make):
     """The predicate is traversed a few times per source, regardless of the number of conditions."""
-    walks = []
-    combine = formula.combine
-    monkeypatch.setattr(
-        prune_module, "combine", lambda term, *rest: (walks.append(term), combine(term, *rest))[1]
-    )
     nodes = []
     for count in (50, 200):
-        walks.clear()
         with ParquetInput.open(numbers) as file:
-            prune(file, make(count))
-        nodes.append(sum(len(list(formula.conditions_of(term))) for term in walks))
+            walks = arguments_of(lambda: prune(file, make(count)), of=formula.combine)  # noqa: B023
+        nodes.append(sum(len(list(formula.conditions_of(call["term"]))) for call in walks))
     assert nodes[1] <= 4.4 * nodes[0]
 
 

@@ -15,7 +15,6 @@ from obstore.store import MemoryStore
 
 import intarsia as ia
 from intarsia.cli import main
-from intarsia.lake import discovery
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.table import Table
 from intarsia.storage import ByteRange, ObjectStoreFile, find_store, target
@@ -102,12 +101,12 @@ def test_putting_that_is_refused(refuse):
     assert_clear(caught, "access-denied", "AWS_ACCESS_KEY_ID")
 
 
-def test_missing_objects(monkeypatch):
+def test_missing_objects(put_behind_urls):
     store = MemoryStore()
     with pytest.raises(FileNotFoundError) as caught:
         Table([DataFile(URL, 4, (), store, "lake/x.parquet")]).count()
     assert_clear(caught)
-    monkeypatch.setattr(discovery, "find_store", lambda url: (store, "lake/x.parquet"))
+    put_behind_urls(store)
     with pytest.raises(FileNotFoundError) as caught:
         ia.open(URL)
     assert str(caught.value).startswith(URL)

@@ -13,7 +13,6 @@ import pytest
 from obstore.store import LocalStore
 
 import intarsia as ia
-from intarsia.lake import discovery
 from intarsia.lake.discovery import HIVE_NULL
 from tests.reading.exact import assert_same_rows, bits
 
@@ -206,7 +205,7 @@ def test_no_files(tmp_path, source):
         ia.open(source if isinstance(source, list) else os.path.join(tmp_path, source))
 
 
-def test_other_files_beside_objects_are_ignored(tmp_path, monkeypatch):
+def test_other_files_beside_objects_are_ignored(tmp_path, put_behind_urls):
     """As in a local folder: Hadoop writes checksums next to files, and Delta its log."""
     folder = tmp_path / "lake" / "_part=1"
     folder.mkdir(parents=True)
@@ -215,7 +214,7 @@ def test_other_files_beside_objects_are_ignored(tmp_path, monkeypatch):
     write(folder / "c.parquet", a=[1])
     local = [file.path for file in ia.open(tmp_path / "lake").files]
     assert local == [str(folder / "c.parquet")]
-    monkeypatch.setattr(discovery, "find_store", lambda url: (LocalStore(tmp_path), "lake/"))
+    put_behind_urls(LocalStore(tmp_path))
     table = ia.open("s3://bucket/lake/")
     assert [file.path for file in table.files] == ["s3://bucket/lake/_part=1/c.parquet"]
     assert table.count() == 1

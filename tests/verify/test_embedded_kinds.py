@@ -9,7 +9,6 @@ import pytest
 
 from intarsia.check.verification import verify
 from intarsia.embed import attach
-from intarsia.indexes import registry
 from intarsia.indexes.base import EstimatesRows
 from intarsia.indexes.bloom_granule import BloomGranule
 from intarsia.indexes.distinct import Distinct
@@ -124,15 +123,11 @@ class Answering:
 
 
 @pytest.fixture
-def attached(path, monkeypatch):
-    """Attach an index whose class is known while the test runs."""
+def attached(path, announce_class):
+    """Attach an index whose class is announced while the test runs."""
 
     def attached(index):
-        known = registry.find_index_class
-        monkeypatch.setattr(
-            "intarsia.indexes.embedded.find_index_class",
-            lambda kind: type(index) if kind == index.kind else known(kind),
-        )
+        announce_class(type(index))
         attach(path, [index])
         return verify(path)
 

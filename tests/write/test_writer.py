@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from obstore.store import MemoryStore
 
 import intarsia as ia
-from intarsia.storage import target
 from intarsia.write import writer as writer_module
 from tests.effort import examples
 
@@ -219,11 +218,11 @@ def test_errors_before_anything_is_written(path):
 # --- objects ---------------------------------------------------------------------------------------
 
 
-def test_objects(path, monkeypatch):
+def test_objects(path, put_behind_urls):
     """One put: the object appears when it is complete."""
     store = MemoryStore()
-    monkeypatch.setattr(target, "find_store", lambda url: (store, url.partition("://")[2]))
-    with ia.Writer("memory://t.parquet", SCHEMA, indexes=[ia.Distinct("word")]) as writer:
+    put_behind_urls(store)
+    with ia.Writer("s3://bucket/t.parquet", SCHEMA, indexes=[ia.Distinct("word")]) as writer:
         writer.write_table(rows(0, 500))
         assert not list(store.list())
     with ia.Writer(path, SCHEMA, indexes=[ia.Distinct("word")]) as local:
@@ -232,14 +231,14 @@ def test_objects(path, monkeypatch):
     assert local.report.num_bytes == writer.report.num_bytes == path.stat().st_size
 
 
-def test_object_that_is_refused(monkeypatch):
+def test_object_that_is_refused(put_behind_urls, monkeypatch):
     store = MemoryStore()
-    monkeypatch.setattr(target, "find_store", lambda url: (store, "t.parquet"))
+    put_behind_urls(store)
 
     def refuse(*rest):
         raise PermissionError("no")
 
     monkeypatch.setattr(obstore, "put", refuse)
     with pytest.raises(ia.ReplaceError) as caught:
-        ia.write_table(rows(0, 5), "s3://t.parquet")
-    assert (caught.value.reason, caught.value.path) == ("store-failed", "s3://t.parquet")
+        ia.write_table(rows(0, 5), "s3://bucket/t.parquet")
+    assert (caught.value.reason, caught.value.path) == ("store-failed", "s3://bucket/t.parquet")
