@@ -80,11 +80,11 @@ class BloomGranule:
         return (self.column,)
 
     def can_prune(self, predicate: Condition) -> bool:
-        """Return whether the condition is ``=`` or an IN with up to 1,024 values."""
+        """Return whether the condition is ``=`` or IN with up to 1,024 values."""
         return is_lookup(predicate)
 
     def build(self, chunk: ColumnData) -> bytes:
-        """Build the payload. The module docstring describes it."""
+        """Build one filter for each granule, all of the same size."""
         check_hashable(self, self.column, chunk.type_of(self.column))
         edges = chunk.layout.edges(self.granularity, self.column)
         blocks_per_value = bloom.bits_per_value(self.fpp) / 8 / bloom.BLOCK_BYTES

@@ -113,7 +113,7 @@ class Distinct:
         return (self.column,)
 
     def build(self, chunk: ColumnData) -> bytes:
-        """Build the payload. The module docstring describes it."""
+        """List the distinct values, and the granules that contain each of them."""
         edges = chunk.layout.edges(self.granularity, self.column)
         value_type = refuse_nested(self, self.column, chunk.type_of(self.column))
         granules = _Granules(self._limits(edges))

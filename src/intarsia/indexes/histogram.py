@@ -90,7 +90,7 @@ class Histogram:
         return isinstance(predicate, (BoundCompare, BoundIn, BoundNull, BoundPrefix))
 
     def build(self, chunk: ColumnData) -> bytes:
-        """Build the payload. The module docstring describes it."""
+        """Divide the values of each granule into buckets of about equal counts."""
         value_type = comparison_type(chunk.type_of(self.column))
         scale = _scale_of(value_type)
         if scale is None:

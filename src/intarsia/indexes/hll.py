@@ -92,7 +92,7 @@ class Hll:
         return column == self.column
 
     def build(self, chunk: ColumnData) -> bytes:
-        """Build the payload. The module docstring describes it."""
+        """Sketch the values of each granule."""
         edges = chunk.layout.edges(self.granularity, self.column)
         value_type = comparison_type(chunk.type_of(self.column))
         if not is_counted(value_type):

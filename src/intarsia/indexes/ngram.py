@@ -103,11 +103,11 @@ class Ngram:
         return (self.column,)
 
     def can_prune(self, predicate: Condition) -> bool:
-        """Return whether the required texts of the condition are long enough."""
+        """Return whether every match contains certain grams."""
         return bool(self._required(predicate))
 
     def build(self, chunk: ColumnData) -> bytes:
-        """Build the payload. The module docstring describes it."""
+        """List the n-grams, and the granules that contain each of them."""
         value_type = comparison_type(chunk.type_of(self.column))
         if not pa.types.is_string(value_type):
             raise IndexBuildError(

@@ -71,13 +71,13 @@ class RowMap:
         return (self.column,)
 
     def can_prune(self, predicate: Condition) -> bool:
-        """Return whether the condition is ``=`` or an IN with up to 1,024 values."""
+        """Return whether the condition is ``=`` or IN with up to 1,024 values."""
         return is_lookup(predicate)
 
     def build(self, chunk: ColumnData) -> bytes:
-        """Build the payload. The module docstring describes it.
+        """Sort the hashes of the values, each with the ordinal of its row, into buckets.
 
-        Building takes 8 bytes of memory per row.
+        This takes 8 bytes of memory per row.
         """
         check_hashable(self, self.column, chunk.type_of(self.column))
         num_rows = chunk.layout.num_rows

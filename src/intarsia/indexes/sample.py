@@ -70,7 +70,7 @@ class Sample:
         return min(self.n, num_rows)
 
     def build(self, chunk: ColumnData) -> bytes:
-        """Build the payload. The module docstring describes it."""
+        """Draw rows at random, and store them with their ordinals."""
         ordinals = draw(chunk.layout.num_rows, self.n, np.random.default_rng(self.seed))
         found = chunk.rows(ordinals)
         try:

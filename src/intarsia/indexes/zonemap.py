@@ -87,7 +87,7 @@ class ZoneMap:
         return (self.column,)
 
     def build(self, chunk: ColumnData) -> bytes:
-        """Build the payload. The module docstring describes it."""
+        """Summarize each granule: bounds, sum and counts."""
         edges = chunk.layout.edges(self.granularity, self.column)
         data_type = refuse_nested(self, self.column, chunk.type_of(self.column))
         summaries = _granule_summaries(edges, compared_batches(chunk, self.column), data_type)
@@ -107,7 +107,7 @@ class ZoneMap:
         return zone_map
 
     def can_prune(self, predicate: Condition) -> bool:
-        """Return whether bounds can evaluate the condition."""
+        """Return whether bounds can evaluate the condition; a pattern needs a literal prefix."""
         if isinstance(predicate, BoundMatch):
             return bool(predicate.prefix) and not predicate.negated
         return True
@@ -140,7 +140,7 @@ class OpenZoneMap:
         return self._evaluate(predicate, certainly_matches)
 
     def granule_summaries(self, column: str) -> GranuleSummaries:  # noqa: ARG002
-        """Return the summaries."""
+        """Return bounds, sum and counts of each granule."""
         return GranuleSummaries(self.edges, self.summaries, self.exact)
 
     def _evaluate(

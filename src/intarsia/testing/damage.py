@@ -87,13 +87,13 @@ def _damage_cases(index: Index, values: Values) -> Iterator[tuple[Index, Case, b
 
 
 def _expected(index: Index, case: Case) -> list[Expected]:
-    """IS NULL, IS NOT NULL, and some of the other conditions."""
+    """Return IS NULL, IS NOT NULL, and some of the other conditions."""
     expected = questions_about(index, case.columns)
     return [*expected[:2], *some_of(expected[2:], NUM_PREDICATES)]
 
 
 def _places(length: int) -> list[int]:
-    """Places spread over a payload, and those near its ends."""
+    """Return places spread over a payload, and those near its ends."""
     spread = np.linspace(0, max(0, length - 1), DAMAGED_PLACES).astype(np.int64).tolist()
     return sorted(
         {place for place in (*spread, *range(8), *range(length - 8, length)) if 0 <= place < length}

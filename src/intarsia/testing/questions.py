@@ -59,7 +59,7 @@ def awkward_values(data_type: pa.DataType) -> pa.Array:
 
 
 def _storable(plain: pa.DataType) -> pa.DataType:
-    """The type in which edge cases are written: integers for temporal types."""
+    """Return the type in which edge cases are written: integers for temporal types."""
     if not pa.types.is_temporal(plain) or pa.types.is_interval(plain):
         return plain
     return pa.int32() if plain.bit_width == 32 else pa.int64()
