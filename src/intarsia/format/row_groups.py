@@ -90,11 +90,15 @@ class ColumnChunks(Sequence[ColumnChunk]):
 
     def outlines(self, ordinals: Sequence[int]) -> list[OutlineOfChunk]:
         """Return the offsets and counts of chunks, given by ordinal, without parsing the chunks."""
-        edges = self._edges_up_to(max(ordinals, default=0))
+        raw, last = self._footer.raw, max(ordinals, default=0)
         try:
-            return thrift.parse_structs_at(
-                OutlineOfChunk, self._footer.raw, [edges[ordinal] for ordinal in ordinals]
-            )
+            if len(self._edges) == 1 and len(ordinals) > last // 2:
+                # to parse the chunks one after the other also finds their offsets
+                found, edges = thrift.parse_structs(OutlineOfChunk, raw, self._edges[0], last + 1)
+                self._edges = edges[:-1]
+                return [found[ordinal] for ordinal in ordinals]
+            edges = self._edges_up_to(last)
+            return thrift.parse_structs_at(OutlineOfChunk, raw, [edges[ordinal] for ordinal in ordinals])
         except CorruptFileError as error:
             error.offset = self._footer.start + (error.offset or 0)
             raise
