@@ -62,15 +62,16 @@ def location_tables(indexes: Sequence[bytes]) -> list[LocationTable | None]:
 
 def _body(ordinal: int, index: bytes) -> _Body | None:
     """The bytes after the head of an OffsetIndex; None if it does not begin with a list of locations."""
-    if len(index) < 3 or index[0] != _LOCATIONS or index[1] & 0x0F != thrift.STRUCT or index[-1] >= 0x80:
+    if len(index) < 3 or index[0] != _LOCATIONS or index[-1] >= 0x80:
         return None
-    count, start = index[1] >> 4, 2
-    if count == 15:
-        head = decode_varints(index, 2, 1)
-        if head is None:
-            return None
-        count, start = int(head[0][0]), 2 + int(head[1][0])
-    return _Body(ordinal, count, index[start:]) if count else None
+    reader = thrift.Reader(index, 1)
+    try:
+        head = reader.list_head()
+    except CorruptFileError:
+        return None
+    if head.element_type != thrift.STRUCT or not head.length:
+        return None
+    return _Body(ordinal, head.length, index[reader.position :])
 
 
 def _batches(bodies: Sequence[_Body]) -> Iterator[list[_Body]]:
