@@ -53,7 +53,6 @@ class FileColumns:
         self._before_row_group = before_row_group
         self._int96_units: dict[int, str | None] = {}
         self._checked: set[int] = set()
-        self._schemas: dict[tuple[int, ...], SyntheticSchema] = {}
         footer = file.footer
         self.layout = Layout(footer.num_rows, footer.row_group_starts, _PageEdges(self))
 
@@ -206,10 +205,7 @@ class FileColumns:
         return table
 
     def _schema_of(self, leaves: Sequence[Leaf]) -> SyntheticSchema:
-        roots = tuple(sorted({leaf.root_ordinal for leaf in leaves}))
-        if roots not in self._schemas:
-            self._schemas[roots] = SyntheticSchema.of_fields(self._file.footer, roots)
-        return self._schemas[roots]
+        return self._file.schema.part(tuple(sorted({leaf.root_ordinal for leaf in leaves})))
 
     def page_edges(self, column: str) -> Rows:
         """Return the first row of each data page of a column, followed by the number of rows.

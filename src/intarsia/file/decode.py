@@ -114,10 +114,7 @@ class PageDecoder:
         return self._schema({chunk.plan.leaf.root_ordinal for chunk in group})
 
     def _schema(self, roots: Set[int]) -> SyntheticSchema:
-        fields = tuple(sorted(roots))
-        return self._file.metadata.derived(
-            ("synthetic schema", fields), lambda: SyntheticSchema.of_fields(self._file.footer, fields)
-        )
+        return self._file.schema.part(tuple(sorted(roots)))
 
     def _join_type(self, root: int, chunks: Sequence[FetchedPages]) -> pa.DataType:
         """The type of a field reduced to some leaves, as pyarrow reduces it."""

@@ -22,7 +22,7 @@ from intarsia.rows.ordering import Ordering, ordering_for
 #: Keys of the key/value metadata with offsets of indexes in one file, which are wrong in a copy.
 INDEX_KEYS = (directory.KEY, datafusion.KEY)
 
-#: Number of cached schemas.
+#: Number of cached schemas, and of cached parts of each.
 _REMEMBERED = 64
 
 
@@ -43,6 +43,7 @@ class FileSchema:
     ) -> None:
         self._elements = elements
         self._key_values = key_values
+        self._parts: dict[tuple[int, ...], SyntheticSchema] = {}
         self._orderings: dict[int, Ordering | None] = {}
         self.leaves = leaves
 
@@ -53,8 +54,21 @@ class FileSchema:
         Raises:
             CorruptFileError: If pyarrow cannot read it.
         """
+        return self._whole.arrow
+
+    @cached_property
+    def _whole(self) -> SyntheticSchema:
         entries = tuple(KeyValue(key, value) for key, value in self._key_values)
-        return SyntheticSchema(self._elements, self.leaves, entries).arrow
+        return SyntheticSchema(self._elements, self.leaves, entries)
+
+    def part(self, roots: tuple[int, ...]) -> SyntheticSchema:
+        """Return the schema to decode pages of top-level fields, given by ascending ordinals."""
+        found = self._parts.get(roots)
+        if found is None:
+            if len(self._parts) >= _REMEMBERED:
+                self._parts.clear()
+            found = self._parts[roots] = self._whole.part(roots)
+        return found
 
     @cached_property
     def leaves_by_path(self) -> Mapping[tuple[str, ...], Leaf]:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from intarsia.errors import CorruptFileError, IntarsiaError, UnsupportedFeatureError
 from intarsia.format import thrift
 from intarsia.format.enums import CompressionCodec
-from intarsia.format.footer import MAGIC, Footer, Leaf
+from intarsia.format.footer import MAGIC, Leaf
 from intarsia.format.structs import (
     ColumnChunk,
     ColumnMetaData,
@@ -53,17 +53,29 @@ class SyntheticSchema:
     leaves: tuple[Leaf, ...]
     key_values: tuple[KeyValue, ...] = ()
 
-    @classmethod
-    def of_fields(cls, footer: Footer, roots: Sequence[int]) -> SyntheticSchema:
-        """Return the part of a file's schema under top-level fields, given by ascending ordinals."""
-        schema = footer.metadata.schema
-        spans = _root_spans(schema)
+    def part(self, roots: Sequence[int]) -> SyntheticSchema:
+        """Return the part of the schema under top-level fields, given by ascending ordinals."""
+        spans = _root_spans(self.elements)
         elements = [
-            schema[0]._replace(num_children=len(roots)),
-            *(element for root in roots for element in schema[spans[root] : spans[root + 1]]),
+            self.elements[0]._replace(num_children=len(roots)),
+            *(element for root in roots for element in self.elements[spans[root] : spans[root + 1]]),
         ]
-        leaves = tuple(leaf for leaf in footer.leaves if leaf.root_ordinal in roots)
-        return cls(tuple(elements), leaves, _arrow_schema_entry(footer, roots, len(spans) - 1))
+        leaves = tuple(leaf for leaf in self.leaves if leaf.root_ordinal in roots)
+        return SyntheticSchema(tuple(elements), leaves, self._arrow_schema_entry(roots, len(spans) - 1))
+
+    def _arrow_schema_entry(self, roots: Sequence[int], num_roots: int) -> tuple[KeyValue, ...]:
+        """Return the writer's Arrow schema, which has dictionaries, views and time zones, for some fields."""
+        encoded = next((entry.value for entry in self.key_values if entry.key == _ARROW_SCHEMA), None)
+        if not encoded:
+            return ()
+        try:
+            schema = pa.ipc.read_schema(pa.BufferReader(base64.b64decode(encoded)))
+        except (pa.ArrowException, ValueError, OSError):
+            return ()  # pyarrow ignores an invalid schema, too
+        if len(schema) != num_roots:
+            return ()
+        reduced = pa.schema([schema.field(root) for root in roots]).serialize()
+        return (KeyValue(_ARROW_SCHEMA, base64.b64encode(reduced)),)
 
     @cached_property
     def arrow(self) -> pa.Schema:
@@ -201,21 +213,6 @@ def _root_spans(schema: Sequence[SchemaElement]) -> list[int]:
             open_nodes += (schema[position].num_children or 0) - 1
             position += 1
     return [*spans, position]
-
-
-def _arrow_schema_entry(footer: Footer, roots: Sequence[int], num_roots: int) -> tuple[KeyValue, ...]:
-    """Return the writer's Arrow schema, which has dictionaries, views and time zones, for some fields."""
-    encoded = footer.key_values.get(_ARROW_SCHEMA)
-    if not encoded:
-        return ()
-    try:
-        schema = pa.ipc.read_schema(pa.BufferReader(base64.b64decode(encoded)))
-    except (pa.ArrowException, ValueError, OSError):
-        return ()  # pyarrow ignores an invalid schema, too
-    if len(schema) != num_roots:
-        return ()
-    reduced = pa.schema([schema.field(root) for root in roots]).serialize()
-    return (KeyValue(_ARROW_SCHEMA, base64.b64encode(reduced)),)
 
 
 # --- dictionaries ----------------------------------------------------------------------------------------
