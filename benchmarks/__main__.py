@@ -17,13 +17,14 @@ from benchmarks.attaching import attaching_document, measure_attaching, print_at
 from benchmarks.data import make_bare_file, make_files
 from benchmarks.engines import ENGINES, version
 from benchmarks.measure import Case, DisagreementError, import_ms, measure
-from benchmarks.reading import lookup_cases, read_cases, total_cases
+from benchmarks.reading import lookup_cases, read_cases, share_cases, total_cases
 from benchmarks.report import print_reading, reading_document
 
 #: Benchmarks that time readers: a function that creates the cases, and the number of rows.
 READING: dict[str, tuple[Callable[[Path, int, int], list[Case]], int]] = {
     "read": (read_cases, 2_000_000),
     "lookup": (lookup_cases, 10_000_000),
+    "shares": (share_cases, 10_000_000),
     "totals": (total_cases, 10_000_000),
     "lineitem": (lineitem.lineitem_cases, lineitem.ROWS),
     "lake": (lake.lake_cases, lake.FILES * lake.ROWS_PER_FILE),
@@ -37,6 +38,7 @@ _BENCHMARKS_HELP = """\
 benchmarks:
   read      point lookup, range of 10,000 rows and full scan of a file written in three ways
   lookup    point lookup and range of 10,000 rows in 10,000,000 rows with a page index
+  shares    1%, 10% and all of the same rows, by a condition on an unsorted column
   totals    count and sum of 4,000,000 rows of the same file
   lineitem  l_partkey = k in TPC-H's lineitem, with and without a RowMap (needs tpchgen-cli)
   lake      user = x in 1,000 files of 10,000 rows, with and without a Bloom filter

@@ -21,6 +21,7 @@ VERSION = 1
 
 COUNTRIES = 200
 USERS = 1_000_000
+QUANTITIES = 100
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def _tables(rows: int) -> Iterator[pa.Table]:
                 "user": random.integers(0, USERS, count),
                 "country": countries.take(pa.array(random.integers(0, COUNTRIES, count))),
                 "amount": random.integers(0, 1_000_000, count) / 100,
-                "quantity": random.integers(0, 100, count).astype("int32"),
+                "quantity": random.integers(0, QUANTITIES, count).astype("int32"),
                 "note": pa.array([f"note {number % 1_000_003}" for number in ids.tolist()]),
             }
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.data import make_files, make_tuned_file, make_zoned_file
+from benchmarks.data import QUANTITIES, make_files, make_tuned_file, make_zoned_file
 from benchmarks.measure import Case
 from benchmarks.queries import Query
 
@@ -33,6 +33,22 @@ def lookup_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
     return [
         Case("point lookup", file, list(_ranges(rows, 1, repetitions))),
         Case(f"range of {RANGE_ROWS:,}", file, list(_ranges(rows, RANGE_ROWS, repetitions))),
+    ]
+
+
+def share_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
+    """Read two columns of the rows that match a condition on a column that is not sorted."""
+    file = make_tuned_file(folder, rows)
+    random = np.random.default_rng(9)
+
+    def queries(length: int, count: int) -> list[Query]:
+        starts = random.integers(0, QUANTITIES - length + 1, count).tolist()
+        return [Query("quantity", start, start + length, ("id", "amount")) for start in starts]
+
+    return [
+        Case("1% of the rows", file, queries(QUANTITIES // 100, repetitions)),
+        Case("10% of the rows", file, queries(QUANTITIES // 10, repetitions)),
+        Case("all rows", file, queries(QUANTITIES, max(2, repetitions // 4))),
     ]
 
 

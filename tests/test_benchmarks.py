@@ -14,14 +14,14 @@ def run(root, *arguments):
 
 @pytest.mark.slow
 def test_chosen_benchmarks_as_json(pytestconfig, tmp_path):
-    chosen = ["lookup", "totals", "lake", "memory"]
+    chosen = ["lookup", "shares", "totals", "lake", "memory"]
     done = run(
         pytestconfig.rootpath, *chosen, "--rows=20000", "--repetitions=2", "--json", f"--dir={tmp_path}"
     )
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert [name for name in document if name in chosen] == chosen
-    for name in ("lookup", "totals", "lake"):
+    for name in ("lookup", "shares", "totals", "lake"):
         for case in document[name]:
             assert not case["failures"], case
             assert case["of_best_peer"].keys() == case["of_datafusion"].keys() == {"cold", "warm"}
