@@ -103,14 +103,14 @@ def read_all_columns(path):
 @pytest.mark.parametrize(
     ("run", "page_index", "most"),
     [
-        (count_rows, False, 30),
+        (count_rows, False, 29),
         (find_one, False, 85),
         (find_one, True, 90),
         (find_nowhere, False, 75),
-        (find_everywhere, False, 172),
-        (find_everywhere, True, 180),
-        (add_up, True, 162),
-        (plan_everywhere, True, 158),
+        (find_everywhere, False, 165),
+        (find_everywhere, True, 172),
+        (add_up, True, 155),
+        (plan_everywhere, True, 142),
     ],
 )
 def test_calls_for_each_row_group(files_of_row_groups, run, page_index, most):
@@ -121,9 +121,9 @@ def test_calls_for_each_row_group(files_of_row_groups, run, page_index, most):
     ("run", "page_index", "most"),
     [
         (count_rows, True, 13),
-        (filter_by_column, True, 24),
-        (read_all_columns, False, 210),
-        (read_all_columns, True, 290),
+        (filter_by_column, True, 21),
+        (read_all_columns, False, 167),
+        (read_all_columns, True, 255),
     ],
 )
 def test_calls_for_each_column(files_of_columns, run, page_index, most):

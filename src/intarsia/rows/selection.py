@@ -86,13 +86,14 @@ class RowSelection:
     @classmethod
     def from_mask(cls, mask: npt.NDArray[np.bool_], first_row: int = 0) -> RowSelection:
         """Return the rows where ``mask`` is true, where ``mask[0]`` is row ``first_row``."""
-        padded = np.zeros(len(mask) + 2, dtype=np.int8)
-        padded[1:-1] = mask
-        steps = np.diff(padded)
-        return cls(
-            np.flatnonzero(steps == 1).astype(np.int64) + first_row,
-            np.flatnonzero(steps == -1).astype(np.int64) + first_row,
-        )
+        if not len(mask):
+            return _NONE
+        edges: Rows = np.flatnonzero(mask[1:] != mask[:-1]) + (first_row + 1)
+        if mask[0]:
+            edges = np.concatenate([[first_row], edges])
+        if mask[-1]:
+            edges = np.concatenate([edges, [first_row + len(mask)]])
+        return cls(edges[::2], edges[1::2])
 
     @classmethod
     def from_rows(cls, rows: npt.ArrayLike) -> RowSelection:
