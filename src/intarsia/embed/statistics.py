@@ -52,20 +52,18 @@ class Statistics:
         now = state.statistics or chunk.meta.statistics or structs.Statistics()
         if chunk.order is None and state.statistics is None:  # bounds without a declared order are undefined
             now = without_bounds(now)
-        is_doubted = state.statistics is None and _is_doubted(chunk)
+        doubted = state.statistics is None and is_doubted(chunk)
         try:
-            found = _computed(chunk, now) if is_doubted or _is_incomplete(chunk, now) else now
+            found = _computed(chunk, now) if doubted or is_incomplete(chunk, now) else now
         except (FormatError, IndexBuildError) as error:
             return Outcome(state, built=None, reason=Reason.of(error))
-        reason = None
-        if found.min_value is None and found.null_count != chunk.meta.num_values:
-            reason = HOLDS_NAN if chunk.has_order else chunk.order_refusal or NO_ORDER
-        if found == now and not is_doubted:
+        reason = missing_bounds(chunk, found)
+        if found == now and not doubted:
             return Outcome(state, built=None if reason else False, reason=reason)
         return Outcome(replace(state, statistics=found), built=True, reason=reason)
 
 
-def _is_doubted(chunk: Chunk) -> bool:
+def is_doubted(chunk: Chunk) -> bool:
     """Return whether the statistics of the file's writer are not trusted."""
     trust = Trust(chunk.file.footer, chunk.leaf)
     return any(
@@ -73,7 +71,7 @@ def _is_doubted(chunk: Chunk) -> bool:
     )
 
 
-def _is_incomplete(chunk: Chunk, now: structs.Statistics) -> bool:
+def is_incomplete(chunk: Chunk, now: structs.Statistics) -> bool:
     """Return whether a count or a bound that the chunk can have is missing or impossible."""
     nulls = now.null_count
     most_nulls = chunk.meta.num_values if chunk.leaf.max_definition_level else 0
@@ -84,6 +82,13 @@ def _is_incomplete(chunk: Chunk, now: structs.Statistics) -> bool:
     if now.min_value is None and now.max_value is None and (now.nan_count or 0) > 0 and not chunk.total_order:
         return False  # chunks with NaN get no bounds
     return not _has_sound_bounds(now, chunk.reader.ordering)
+
+
+def missing_bounds(chunk: Chunk, now: structs.Statistics) -> Reason | None:
+    """Return why a chunk with values has no bounds; None if it has some, or needs none."""
+    if now.min_value is not None or now.null_count == chunk.meta.num_values:
+        return None
+    return HOLDS_NAN if chunk.has_order else chunk.order_refusal or NO_ORDER
 
 
 def _has_sound_bounds(now: structs.Statistics, ordering: Ordering | None) -> bool:

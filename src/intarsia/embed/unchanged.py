@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from intarsia.embed.attach import STANDARD, Attachable
 from intarsia.embed.blobs import planned_entry, same_index
-from intarsia.embed.chunk import NO_ORDER
+from intarsia.embed.bloom import Bloom
+from intarsia.embed.chunk import NO_ORDER, Chunk
+from intarsia.embed.chunk_state import chunks_of
 from intarsia.embed.column_data import FileColumns
+from intarsia.embed.leaf_values import LeafReader, leaf_paths
 from intarsia.embed.page_index import PageIndex
-from intarsia.embed.report import AttachReport, Note, summarize
-from intarsia.file import ParquetInput
+from intarsia.embed.report import AttachReport, Note, Reason, summarize
+from intarsia.embed.statistics import Statistics, is_doubted, is_incomplete, missing_bounds
+from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.trust import Claim, Trust
 from intarsia.format.directory import Directory
 from intarsia.format.enums import Type
-from intarsia.format.footer import Leaf
-from intarsia.format.structs import ColumnChunk
+from intarsia.format.structs import ColumnChunk, ColumnMetaData
 from intarsia.indexes.base import Index
 
 
 def unchanged_report(file: ParquetInput, indexes: Sequence[Attachable]) -> AttachReport | None:
     """Return the report of `attach` if the footer proves that the file has all indexes; otherwise None.
 
-    The indexes themselves are not read, so damage is not noticed; `intarsia.verify` finds it. Statistics and
-    Bloom filters cannot be judged by the footer.
+    The indexes themselves are not read, so damage is not noticed; `intarsia.verify` finds it. A footer does
+    not show the false-positive rate of a Bloom filter, so the result is None if ``indexes`` contains one.
 
     Args:
         file: The file.
@@ -37,84 +41,109 @@ def unchanged_report(file: ParquetInput, indexes: Sequence[Attachable]) -> Attac
     """
     started = time.perf_counter()
     directory = file.directory
-    if directory is None:
+    if directory is None or any(isinstance(index, Bloom) for index in indexes):
         return None
-    kept: list[str] = []
-    notes: list[Note] = []
-    embedded: set[str] = set()
+    standard = [index for kind in (PageIndex, Statistics) for index in indexes if isinstance(index, kind)]
     columns = FileColumns(file, lambda _: None)
-    for index in sorted(indexes, key=lambda index: not isinstance(index, STANDARD)):
-        if isinstance(index, PageIndex):
-            found = _page_index(file, directory, index)
-            if found is None:
-                return None
-            kept += [index.name] if found.is_there else []
-            notes += found.notes
-        elif isinstance(index, STANDARD):
-            return None
-        else:
-            name = _entry_name(index, directory, columns)
-            if name is None or name in embedded:  # `attach` refuses an index that is passed twice
-                return None
-            kept.append(name)
-            embedded.add(name)
+    embedded = [
+        _entry_name(index, directory, columns) for index in indexes if not isinstance(index, STANDARD)
+    ]
+    if None in embedded or len(set(embedded)) < len(embedded):  # `attach` refuses one that is passed twice
+        return None
+    known = _Structures(file, directory)
+    if not known.have(standard):
+        return None
     size = file.source.size()
+    names = [index.name for index in standard if index.name in known.kept]
     return AttachReport(
         path=file.path,
         bytes_original=directory.original_length,
         bytes_before=size,
         bytes_after=size,
         built=(),
-        kept=(*kept, *(entry.name for entry in directory.entries if entry.name not in embedded)),
-        notes=summarize(notes, [group.num_rows for group in file.footer.metadata.row_groups]),
+        kept=(
+            *names,
+            *(name for name in embedded if name is not None),
+            *(entry.name for entry in directory.entries if entry.name not in embedded),
+        ),
+        notes=summarize(known.notes, [group.num_rows for group in file.footer.metadata.row_groups]),
         stale=None,
         seconds=time.perf_counter() - started,
     )
 
 
-class _PageIndexes(NamedTuple):
-    """The page indexes of a file.
+class _Structures:
+    """The standard structures of a file, as far as its footer shows them.
 
     Attributes:
-        is_there: Whether a chunk has a complete page index.
-        notes: The chunks that cannot have bounds.
+        kept: The names of the structures that a chunk has.
+        notes: The chunks that cannot have a structure, or not all of it.
     """
 
-    is_there: bool
-    notes: list[Note]
+    def __init__(self, file: ParquetInput, directory: Directory) -> None:
+        self._file = file
+        self._directory = directory
+        self.kept: set[str] = set()
+        self.notes: list[Note] = []
+
+    @cached_property
+    def _readers(self) -> list[LeafReader]:
+        footer = self._file.footer
+        paths = leaf_paths(footer.metadata.schema)
+        return [LeafReader.of(path, leaf) for path, leaf in zip(paths, footer.leaves, strict=True)]
+
+    def have(self, structures: Sequence[PageIndex | Statistics]) -> bool:
+        """Return whether every chunk with rows has what `attach` would give it."""
+        footer = self._file.footer
+        for key, chunk in chunks_of(footer) if structures else ():
+            if footer.metadata.row_groups[key.row_group].num_rows == 0:
+                continue
+            if chunk.meta_data is None or chunk.file_path:
+                return False
+            for structure in structures:
+                if isinstance(structure, PageIndex):
+                    found = self._page_index(key, chunk, structure)
+                else:
+                    found = self._statistics(key, chunk.meta_data)
+                if found is None:
+                    return False
+                if found.reason is None:
+                    self.kept.add(structure.name)
+                else:
+                    code, text = found.reason
+                    name = footer.leaves[key.leaf].name
+                    self.notes.append(Note(name, key.row_group, structure.name, text, code))
+        return True
+
+    def _page_index(self, key: ChunkKey, chunk: ColumnChunk, index: PageIndex) -> _Complete | None:
+        footer = self._file.footer
+        leaf = footer.leaves[key.leaf]
+        if not chunk.offset_index_offset:
+            return None
+        trust = Trust(footer, leaf)
+        is_original = chunk.offset_index_offset < self._directory.original_length
+        if is_original and trust.doubt(Claim.PAGE_INDEX) is not None:
+            return None
+        if leaf.type == Type.INT96 and index.int96 is None and not chunk.column_index_offset:
+            return _Complete(NO_ORDER)
+        if leaf.type == Type.INT96 and index.int96 and footer.column_order(leaf) != "INT96_TIMESTAMP_ORDER":
+            return None
+        return _Complete() if chunk.column_index_offset and trust.order_is_known else None
+
+    def _statistics(self, key: ChunkKey, meta: ColumnMetaData) -> _Complete | None:
+        chunk = Chunk(self._file, key, meta, self._readers[key.leaf])
+        now = meta.statistics
+        if now is None or is_incomplete(chunk, now):
+            return None
+        if key.leaf not in self._directory.computed_statistics and is_doubted(chunk):
+            return None
+        return _Complete(missing_bounds(chunk, now))
 
 
-def _page_index(file: ParquetInput, directory: Directory, index: PageIndex) -> _PageIndexes | None:
-    """Return the page indexes if every chunk has what `attach` would give it; otherwise None."""
-    notes = []
-    is_there = False
-    doubted = {
-        leaf.ordinal: Trust(file.footer, leaf).doubt(Claim.PAGE_INDEX) is not None
-        for leaf in file.footer.leaves
-    }
-    for ordinal, group in enumerate(file.footer.metadata.row_groups):
-        if group.num_rows == 0:
-            continue
-        for leaf, chunk in zip(file.footer.leaves, group.columns, strict=True):
-            if not chunk.offset_index_offset or chunk.file_path or chunk.meta_data is None:
-                return None
-            if doubted[leaf.ordinal] and chunk.offset_index_offset < directory.original_length:
-                return None
-            if _has_bounds(file, leaf, chunk, index):
-                is_there = True
-            elif leaf.type == Type.INT96 and index.int96 is None and not chunk.column_index_offset:
-                notes.append(Note(leaf.name, ordinal, index.name, NO_ORDER.text, NO_ORDER.code))
-            else:
-                return None
-    return _PageIndexes(is_there, notes)
+class _Complete(NamedTuple):
+    """A structure of a chunk to which `attach` would add nothing, and why it lacks a part."""
 
-
-def _has_bounds(file: ParquetInput, leaf: Leaf, chunk: ColumnChunk, index: PageIndex) -> bool:
-    """Return whether a chunk has a ColumnIndex, under an order that defines its bounds."""
-    order = file.footer.column_order(leaf)
-    if index.int96 is not None and leaf.type == Type.INT96 and order != "INT96_TIMESTAMP_ORDER":
-        return False
-    return bool(chunk.column_index_offset) and Trust(file.footer, leaf).order_is_known
+    reason: Reason | None = None
 
 
 def _entry_name(index: Index, directory: Directory, columns: FileColumns) -> str | None:
