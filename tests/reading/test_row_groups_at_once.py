@@ -1,0 +1,83 @@
+"""Row groups that are decoded at the same time: rows, counts and errors are those of one after the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+
+ROW_GROUPS, ROWS_PER_GROUP = 12, 20_000
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["no page index", "page index"])
+def path(request, tmp_path_factory):
+    random = np.random.default_rng(3)
+    count = ROW_GROUPS * ROWS_PER_GROUP
+    table = pa.table(
+        {
+            "id": np.arange(count),
+            "digit": random.integers(0, 10, count),
+            "amount": random.random(count),
+            "text": [f"text {number}" for number in random.integers(0, 50_000, count)],
+        }
+    )
+    path = tmp_path_factory.mktemp("groups") / "f.parquet"
+    options = {"write_page_index": request.param, "max_rows_per_page": 2_000}
+    pq.write_table(table, path, row_group_size=ROWS_PER_GROUP, **options)
+    return str(path)
+
+
+WHERE = ["digit = 3", "id >= 30000 AND id < 200000", "text = 'text 77' OR digit = 4", "id >= 0", "id < 0"]
+
+
+def counts_of(report):
+    """The report in JSON form, without the time."""
+    found = report.to_dict()
+    del found["seconds"]
+    return found
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_rows_and_counts_are_those_of_an_iterator(path, where):
+    together, one_by_one = ia.open(path).scan(where), ia.open(path).scan(where)
+    rows = together.to_arrow()
+    assert rows.equals(pa.Table.from_batches(list(one_by_one), schema=one_by_one.schema))
+    assert rows["id"].to_pylist() == sorted(rows["id"].to_pylist())
+    assert counts_of(together.report) == counts_of(one_by_one.report)
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_aggregates_are_those_of_the_rows(path, where):
+    rows = ia.open(path).scan(where).to_arrow()
+    found = ia.open(path).aggregate({"*": "count", "digit": ["sum", "min", "max"]}, where)
+    assert found["*"]["count"] == rows.num_rows
+    assert (found["digit"]["sum"] or 0) == (pc.sum(rows["digit"]).as_py() or 0)
+    assert [found["digit"][name] for name in ("min", "max")] == list(
+        pc.min_max(rows["digit"]).as_py().values()
+    )
+
+
+@pytest.mark.filterwarnings("ignore")  # a page index that contradicts the damaged pages is not used
+def test_the_first_damaged_row_group_is_named(path, tmp_path):
+    """Which row group is decoded first does not determine which error is raised."""
+    damaged = tmp_path / "damaged.parquet"
+    data = bytearray(Path(path).read_bytes())
+    metadata = pq.read_metadata(path)
+    starts = []
+    for row_group in (5, 6, 9):
+        chunk = metadata.row_group(row_group).column(1)
+        start = chunk.dictionary_page_offset or chunk.data_page_offset
+        data[start : start + chunk.total_compressed_size] = b"\xff" * chunk.total_compressed_size
+        starts.append(start)
+    damaged.write_bytes(data)
+    for _ in range(5):
+        with pytest.raises(ia.CorruptFileError) as caught:
+            ia.open(str(damaged)).scan("digit <> 3").to_arrow()
+        assert caught.value.column == "digit"
+        assert caught.value.offset == starts[0]
