@@ -265,7 +265,7 @@ def test_damage_that_is_trusted():
 
 def test_missing_method():
     with pytest.raises(NotImplementedError):
-        testing.IndexContract().test_it_tolerates_damage()
+        testing.IndexContract().test_damage_is_detected_or_harmless()
 
 
 def test_values_of_several_columns(tmp_path):

@@ -15,7 +15,10 @@ from tests.conftest import CORPUS, SHARED
 from tests.predicate import oracle
 from tests.reading.exact import assert_same_rows, bits, leaf_at
 
-FILES = sorted(path for path in CORPUS.rglob("*") if ".parquet" in path.name)
+#: Without those that test_variant.py reads, because conditions cannot compare VARIANT columns.
+FILES = sorted(
+    path for path in CORPUS.rglob("*") if ".parquet" in path.name and path.parent.name != "shredded_variant"
+)
 LARGE_FILES = [
     SHARED / "corpus" / "parquet-testing/data/alltypes_tiny_pages.parquet",
     SHARED / "corpus" / "duckdb/data/parquet-testing/page_stats_skip.parquet",
@@ -47,7 +50,7 @@ corpus_file = pytest.mark.parametrize(
 
 
 def test_corpus_is_complete():
-    assert len(FILES) == 27
+    assert len(FILES) == 31
     assert set(REFUSED) | set(IGNORED) <= {path.name for path in FILES}
 
 

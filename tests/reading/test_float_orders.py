@@ -2,7 +2,6 @@
 
 import math
 import struct
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -13,12 +12,13 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.format import thrift
+from tests.conftest import CORPUS
 from tests.effort import examples
 from tests.embed.tables import edit_footer
 from tests.predicate.oracle import OPS
 from tests.reading.truth import assert_truth
 
-FILE = Path(__file__).parents[1] / "parquet_testing" / "floating_orders_nan_count.parquet"
+FILE = CORPUS / "parquet-testing" / "floating_orders_nan_count.parquet"
 
 NAN, NEGATIVE_NAN = (struct.unpack("<d", struct.pack("<Q", bits))[0] for bits in (0x7FF8 << 48, 0xFFF8 << 48))
 

@@ -1,7 +1,6 @@
 """VARIANT columns, shredded: read as pyarrow reads them, indexed, and refused in predicates."""
 
 import shutil
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,9 +8,10 @@ import pytest
 
 import intarsia as ia
 from intarsia.file import ParquetInput
+from tests.conftest import CORPUS
 from tests.embed.tables import edit_footer, page_indexes
 
-FILES = sorted((Path(__file__).parents[1] / "parquet_testing" / "shredded_variant").glob("*.parquet"))
+FILES = sorted((CORPUS / "parquet-testing" / "shredded_variant").glob("*.parquet"))
 
 
 def ids(path):

@@ -68,6 +68,8 @@ def test_what_is_trusted_of_the_corpus_is_true(corpus):
     """Files by parquet-mr, Impala, parquet-cpp, parquet-rs, Polars and DuckDB, of many versions."""
     checked = 0
     for path in sorted(corpus.rglob("*.parquet")):
+        if path.parent.name == "shredded_variant":
+            continue  # conditions cannot compare VARIANT columns
         try:
             pq.read_table(path)
         except (pa.ArrowException, OSError):

@@ -144,9 +144,6 @@ def test_bounds_of_a_wrong_length(type_, bound):
     assert (caught.value.reason, caught.value.column) == ("bound-length", ordering.leaf.name)
 
 
-DECIMAL_9_2 = LogicalType(DECIMAL=DecimalType(2, 9))
-
-
 def leaf_like(**fields):
     """The leaf of a schema of one element."""
     root = SchemaElement("schema", num_children=1)

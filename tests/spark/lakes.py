@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.spark.comparing import settings
+
 FILES = 8
 
 SCHEMA = pa.schema(
@@ -108,12 +110,11 @@ def write_with_pyarrow(folder, *, rows=40, **options):
 
 
 def write_with_spark(spark, folder, source, *, options=()):
-    """Write the same rows with Spark, file by file, with INT96 timestamps."""
-    for ordinal in range(FILES):
-        writer = spark.read.parquet(f"{source}/file-{ordinal}.parquet").coalesce(1).write
-        for key, value in dict(options).items():
-            writer = writer.option(key, value)
-        writer.mode("append").parquet(str(folder))
+    """Write the same rows with Spark, a file for each file, with INT96 timestamps."""
+    with settings(spark, {"spark.sql.files.openCostInBytes": str(1 << 30)}):  # a task for each file
+        frame = spark.read.parquet(source)
+        assert frame.rdd.getNumPartitions() == FILES
+        frame.write.options(**dict(options)).parquet(str(folder))
     return str(folder)
 
 

@@ -263,8 +263,9 @@ def test_a_copied_directory_is_ignored_with_a_warning(spark, tmp_path):
     directory = {b"intarsia": pq.read_metadata(path).metadata[b"intarsia"]}
     changed = pq.read_table(path).set_column(0, "x", pa.array([5000 + i for i in range(1000)]))
     pq.write_table(changed.replace_schema_metadata(directory), path)
-    with pytest.warns(IntarsiaWarning, match=r"a\.parquet"):
+    with pytest.warns(IntarsiaWarning, match=r"a\.parquet") as caught:
         frame = ias.read(spark, tmp_path / "lake", where="x = 5001 OR x = 3")
+    assert {warning.filename for warning in caught} == {__file__}
     assert frame.count() == 1
 
 
@@ -274,8 +275,9 @@ def test_files_that_cannot_be_planned_are_left_to_spark(spark, tmp_path):
     spark_frame = spark.read.parquet(str(tmp_path / "lake"))
     assert spark_frame.count() == 2
     (tmp_path / "lake" / "b.parquet").write_bytes(b"PAR1" + b"garbage" * 9 + b"PAR1")
-    with pytest.warns(IntarsiaWarning, match=r"b\.parquet"):
+    with pytest.warns(IntarsiaWarning, match=r"b\.parquet") as caught:
         frame = ias.read(spark, tmp_path / "lake", where="x = 1")
+    assert {warning.filename for warning in caught} == {__file__}
     assert len(frame.inputFiles()) == 2
     with pytest.raises(Exception, match=r"b\.parquet"):
         frame.collect()

@@ -28,8 +28,6 @@ from intarsia.format.structs import (
 )
 from intarsia.indexes.embedded import EmbeddedIndexes
 
-BOUND_OF_WRONG_LENGTH = b"\x00"
-
 
 class Damage:
     """A file whose footer and indexes can be changed; its data pages stay as they are.

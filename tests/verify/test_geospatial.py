@@ -3,7 +3,6 @@
 import math
 import shutil
 import struct
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,9 +10,10 @@ import pytest
 
 import intarsia as ia
 from intarsia.format import thrift
+from tests.conftest import CORPUS
 from tests.verify.damage import Damage
 
-FOLDER = Path(__file__).parents[1] / "parquet_testing" / "geospatial"
+FOLDER = CORPUS / "parquet-testing" / "geospatial"
 FILES = sorted(FOLDER.glob("*.parquet"))
 
 BOX = {"xmin": 1, "xmax": 2, "ymin": 3, "ymax": 4, "zmin": 5, "zmax": 6, "mmin": 7, "mmax": 8}

@@ -37,7 +37,7 @@ class IndexContract:
         ...
         ...     def prunes(self):
         ...         return ["country = 'absent'", "country > 'PE'"]
-        >>> TestDistinct().test_it_skips_what_it_is_made_for()
+        >>> TestDistinct().test_rows_are_excluded_for_its_predicates()
     """
 
     def index(self) -> Index:
@@ -68,23 +68,23 @@ class IndexContract:
         """Attaching twice changes nothing."""
         check_deterministic(self.index(), self.values())
 
-    def test_it_leaves_out_no_matching_row(self) -> None:
+    def test_matching_rows_are_not_excluded(self) -> None:
         """No matching row is excluded, in layouts that are special cases."""
         check_layouts(self.index(), self.values())
 
-    def test_it_leaves_out_no_matching_row_of_any_layout(self) -> None:
+    def test_matching_rows_are_not_excluded_in_random_layouts(self) -> None:
         """No matching row is excluded, in random layouts."""
         check_random_layouts(self.index(), self.values())
 
-    def test_it_skips_what_it_is_made_for(self) -> None:
+    def test_rows_are_excluded_for_its_predicates(self) -> None:
         """Rows are excluded for each predicate of `prunes`."""
         check_prunes(self.index(), self.values(), self.prunes())
 
-    def test_it_tolerates_damage(self) -> None:
+    def test_damage_is_detected_or_harmless(self) -> None:
         """A damaged payload is detected or harmless."""
         check_damage(self.index(), self.values())
 
-    def test_it_tolerates_damage_where_it_is_probed(self) -> None:
+    def test_damage_is_detected_when_it_is_probed(self) -> None:
         """The same for a payload that is probed, whose checksum is not verified."""
         check_probed_damage(self.index(), self.values())
 
