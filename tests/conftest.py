@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,10 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 # A JVM that lives for a minute spends most of its time in its optimizing compiler. Spark's launcher passes
 # these options on.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+
+# Lake indexes of tests are not kept in the user's cache.
+os.environ["INTARSIA_CACHE_DIR"] = tempfile.mkdtemp(prefix="intarsia-cache-")
 
 
 #: Modules whose tests take more than about two seconds together, so that `make test-fast` leaves them out.

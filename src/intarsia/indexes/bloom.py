@@ -22,6 +22,8 @@ from intarsia.format.bloom import (
 )
 from intarsia.format.footer import Leaf
 from intarsia.indexes.calling import evaluate_conditions
+from intarsia.indexes.filter_matrix import FilterMatrix, GatheredFilters, one_of
+from intarsia.indexes.gathering import GatheredParts
 from intarsia.indexes.proof import Cost, Stakes, Verdict, Wanted
 from intarsia.indexes.value_hash import is_lookup, looked_up
 from intarsia.predicate.bound import Condition
@@ -155,16 +157,48 @@ class BloomFilters:
         return self._known_hashes[condition]
 
     def _hash(self, condition: Condition) -> Hashes:
-        leaf, values = self._file.leaves_by_path[condition.path], looked_up(condition)
-        ordering = ordering_for(leaf, self._file.leaf_types[leaf.ordinal])
-        if values is None or ordering is None or Trust(self._file.footer, leaf).doubt(Claim.BLOOM_FILTER):
+        leaf = self._file.leaves_by_path[condition.path]
+        found = stored_hashes(leaf, self._file.leaf_types[leaf.ordinal], condition)
+        if found is None or Trust(self._file.footer, leaf).doubt(Claim.BLOOM_FILTER):
             return np.empty(0, dtype=np.uint64)
-        keys = ordering.keys(values).tolist()
-        if ordering.is_float:  # 0.0 equals -0.0, but their hashes differ
-            keys += [-0.0 for key in keys if key == 0]
-        with np.errstate(over="ignore"):  # a literal may exceed the range of float32
-            stored = [ordering.encode(key) for key in keys]
-        return np.unique(xxh64(pa.array(stored, pa.binary())))
+        return found
+
+
+def stored_hashes(leaf: Leaf, arrow_type: pa.DataType, condition: Condition) -> Hashes | None:
+    """Return the hashes of a lookup in the Bloom filter of a column; None if it is not a lookup.
+
+    Args:
+        leaf: The column.
+        arrow_type: The Arrow type of its values.
+        condition: The condition.
+    """
+    values, ordering = looked_up(condition), ordering_for(leaf, arrow_type)
+    if values is None or ordering is None:
+        return None
+    keys = ordering.keys(values).tolist()
+    if ordering.is_float:  # 0.0 equals -0.0, but their hashes differ
+        keys += [-0.0 for key in keys if key == 0]
+    with np.errstate(over="ignore"):  # a literal may exceed the range of float32
+        stored = [ordering.encode(key) for key in keys]
+    return np.unique(xxh64(pa.array(stored, pa.binary())))
+
+
+class GatheredBloom(GatheredFilters):
+    """The Bloom filters of one column in many files, which have the same schema.
+
+    Args:
+        leaf: The column.
+        arrow_type: The Arrow type of its values.
+        parts: The result of `intarsia.indexes.filter_matrix.gather_filters`.
+        num_files: The number of files.
+    """
+
+    def __init__(self, leaf: Leaf, arrow_type: pa.DataType, parts: GatheredParts, num_files: int) -> None:
+        def required(condition: Condition) -> list[Hashes] | None:
+            hashes = stored_hashes(leaf, arrow_type, condition)
+            return one_of(hashes) if hashes is not None and len(hashes) else None
+
+        super().__init__(FilterMatrix(parts, num_files), required)
 
 
 def _blocks(probe: _Probe, bits: ByteRange) -> list[ByteRange]:

@@ -13,8 +13,9 @@ With the layout ``"datafusion"`` the payload is a block of `intarsia.format.data
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -23,12 +24,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import compares_alike, comparison_array, sortable_type
-from intarsia.errors import IndexBuildError, IndexPayloadError
+from intarsia.arrow.streams import batch_from_bytes, batch_to_bytes
+from intarsia.errors import CorruptFileError, IndexBuildError, IndexPayloadError
 from intarsia.file import ParquetInput
 from intarsia.format.datafusion import KEY as DATAFUSION_KEY
 from intarsia.indexes.column_data import ColumnData, encoded_batches
 from intarsia.indexes.datafusion import OpenLines, build_block, difference, open_block
+from intarsia.indexes.gathering import GatheredPart, GatheredParts
 from intarsia.indexes.granules import (
+    covered_granules,
     cut_at_edges,
     granule_rows,
     lists_little,
@@ -40,6 +44,7 @@ from intarsia.indexes.layout import Granularity, Layout
 from intarsia.indexes.parameters import check_choice, check_granularity, check_integer
 from intarsia.predicate.bound import BoundNull, Condition
 from intarsia.predicate.evaluate import condition_mask
+from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import Rows, RowSelection
 
 #: A granule whose distinct values take more bytes is unlisted and cannot be skipped.
@@ -51,6 +56,9 @@ MAX_BYTES = 96 << 20
 #: By default a granule lists half as many distinct values as it has rows, within this minimum and maximum. If
 #: values hardly repeat, a list of them is as large as the data that it could save.
 _MIN_LISTED, _ROWS_PER_LISTED, _MAX_LISTED = 1_000, 2, 10_000
+
+#: The maximum size of the values of all files in a lake index, which a condition reads whole.
+MAX_GATHERED_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -172,8 +180,9 @@ class Distinct:
 
     def open(self, payload: bytes, layout: Layout) -> OpenDistinct | OpenLines:
         """Open the values and their granules."""
-        if self._is_datafusion:
-            return open_block(payload, layout)
+        return open_block(payload, layout) if self._is_datafusion else self._open_granules(payload, layout)
+
+    def _open_granules(self, payload: bytes, layout: Layout) -> OpenDistinct:
         name = f"Distinct({self.column!r})"
         found = parse_granules(payload, layout, self.granularity, name)
         try:
@@ -192,6 +201,74 @@ class Distinct:
             raise found.other_rows()
         return OpenDistinct(found.edges, values, np.asarray(lists.offsets.to_numpy()), granules, unlisted)
 
+    def digest(self, payload: bytes, layout: Layout) -> bytes | None:
+        """Reduce the payload to the distinct values of the file; None if they are incomplete or too large."""
+        if self._is_datafusion:  # it does not tell whether there are nulls
+            return None
+        opened = self._open_granules(payload, layout)
+        if len(opened.unlisted) or opened.values.nbytes > MAX_GATHERED_BYTES:
+            return None
+        return batch_to_bytes(pa.record_batch({"value": opened.values}))
+
+    def gather(self, digests: Sequence[bytes]) -> list[GatheredPart] | None:
+        """Build the values of all files, and the files of each value; None if that would be too large."""
+        if sum(map(len, digests)) > 64 * MAX_GATHERED_BYTES:
+            return None
+        lists = [batch_from_bytes(digest).column("value") for digest in digests]
+        files = np.repeat(np.arange(len(lists), dtype=np.uint32), list(map(len, lists)))
+        values = pa.concat_arrays([values.cast(sortable_type(values.type)) for values in lists])
+        distinct, offsets, order = _group(values)
+        batch = pa.record_batch({"value": distinct.cast(lists[0].type)})
+        found = [
+            GatheredPart("values", batch_to_bytes(batch)),
+            GatheredPart("offsets", offsets.astype("<i4").tobytes()),
+            GatheredPart("files", files[order].astype("<u4").tobytes()),
+        ]
+        return found if sum(len(part.data) for part in found) <= MAX_GATHERED_BYTES else None
+
+    def open_gathered(self, parts: GatheredParts, num_files: int) -> GatheredDistinct:
+        """Open the values of all files."""
+        return GatheredDistinct(parts, num_files)
+
+
+@dataclass(frozen=True)
+class GatheredDistinct:
+    """The distinct values of many files, read on first use. A file is a granule of one row."""
+
+    parts: GatheredParts
+    num_files: int
+
+    def cost_bytes(self, predicate: Condition) -> int:  # noqa: ARG002
+        """Return the size of all parts."""
+        return sum(map(self.parts.num_bytes, self.parts.names()))
+
+    def candidate_files(self, predicate: Condition) -> Bools | None:
+        """Return the files with a matching value."""
+        return covered_granules(self._opened.edges, self._opened.candidate_rows(predicate))
+
+    def certain_files(self, predicate: Condition) -> Bools | None:
+        """Return the files in which all values match."""
+        return covered_granules(self._opened.edges, self._opened.certain_rows(predicate))
+
+    @cached_property
+    def _opened(self) -> OpenDistinct:
+        try:
+            values = batch_from_bytes(self.parts.read("values")).column("value")
+        except (ValueError, KeyError) as error:
+            raise CorruptFileError(f"gathered values: {error}", reason="damaged-payload") from error
+        offsets = np.frombuffer(self.parts.read("offsets"), dtype="<i4")
+        files = np.frombuffer(self.parts.read("files"), dtype="<u4")
+        if (
+            len(offsets) != len(values) + 1
+            or offsets[-1] != len(files)
+            or (np.diff(offsets) < 0).any()
+            or files.max(initial=0) >= max(self.num_files, 1)
+        ):
+            raise CorruptFileError("gathered values describe other files", reason="other-files")
+        return OpenDistinct(
+            np.arange(self.num_files + 1), values, offsets, files, np.empty(0, dtype=np.uint32)
+        )
+
 
 @dataclass(frozen=True)
 class OpenDistinct:
@@ -203,13 +280,13 @@ class OpenDistinct:
     granules: npt.NDArray[np.uint32]
     unlisted: npt.NDArray[np.uint32]
 
-    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
+    def candidate_rows(self, predicate: Condition) -> RowSelection:
         """Return the rows of the granules with a matching value."""
         hit = self._granules_with(self._matches(predicate))
         hit[self.unlisted] = True
         return granule_rows(self.edges, hit)
 
-    def certain_rows(self, predicate: Condition) -> RowSelection | None:
+    def certain_rows(self, predicate: Condition) -> RowSelection:
         """Return the rows of the granules in which all values match."""
         missed = self._granules_with(~self._matches(predicate))
         missed[self.unlisted] = True

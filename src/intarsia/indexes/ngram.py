@@ -15,9 +15,9 @@ gram. ``docs/format.md`` specifies them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +25,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import comparison_type
+from intarsia.arrow.hashing import Hashes, xxh64
 from intarsia.errors import IndexBuildError, IndexPayloadError
+from intarsia.format import bloom
 from intarsia.indexes.column_data import ColumnData
+from intarsia.indexes.filter_matrix import MAX_FILTER_BYTES, FilterMatrix, GatheredFilters, gather_filters
+from intarsia.indexes.gathering import GatheredIndex, GatheredPart, GatheredParts
 from intarsia.indexes.granules import (
     compared_batches,
     cut_at_edges,
@@ -54,6 +58,9 @@ BLOCK_BYTES = 1 << 20
 
 #: From this number on, grams of up to 3 bytes are marked in a table of all grams rather than sorted.
 MANY_GRAMS = 1 << 16
+
+#: The false-positive rate of a gram of a file in a lake index. A pattern has several grams.
+_FILE_FPP = 0.05
 
 _LISTS = ("gram_steps", "counts", "granule_steps")
 _LIST_TYPE = pa.list_(pa.field("item", pa.uint32(), nullable=False))
@@ -147,6 +154,27 @@ class Ngram:
             raise found.other_rows()
         return OpenNgram(self, found.edges, np.cumsum(gram_steps, dtype=np.int64), offsets, steps, unlisted)
 
+    def digest(self, payload: bytes, layout: Layout) -> bytes | None:
+        """Reduce the payload to a Bloom filter of the grams of the whole file.
+
+        None if a granule has too many grams to be listed, or the filter would be too large.
+        """
+        opened = self.open(payload, layout)
+        num_bytes = bloom.optimal_bytes(len(opened.grams), _FILE_FPP)
+        if len(opened.unlisted) or num_bytes > MAX_FILTER_BYTES:
+            return None
+        return bloom.build(_gram_hashes(opened.grams), num_bytes)
+
+    def gather(self, digests: Sequence[bytes]) -> list[GatheredPart]:
+        """Arrange the filters in matrices, one for each size."""
+        return gather_filters(enumerate(digests))
+
+    def open_gathered(self, parts: GatheredParts, num_files: int) -> GatheredIndex:
+        """Open the matrices."""
+        return GatheredFilters(
+            FilterMatrix(parts, num_files), lambda leaf: list(map(_gram_hashes, self._required(leaf))) or None
+        )
+
     def _required(self, leaf: Condition) -> list[Grams]:
         """Return the grams of each queried value, or of every match. Empty if there may be none."""
         try:
@@ -175,6 +203,10 @@ class Ngram:
             # only folded values contain these texts, but folding does not change parts without a to z
             texts = [part for text in texts for part in re.split("[a-z]", text)]
         return [[START + fold(leaf.prefix.decode()).encode(), *(text.encode() for text in texts)]]
+
+
+def _gram_hashes(grams: npt.NDArray[Any]) -> Hashes:
+    return xxh64(pa.array(grams.astype(np.uint64)))
 
 
 def _numbers(lists: pa.Array) -> npt.NDArray[np.uint32]:

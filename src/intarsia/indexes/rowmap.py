@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -19,13 +20,23 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
-from intarsia.arrow.hashing import Hashes
+from intarsia.arrow.hashing import Hashes, xxh64
 from intarsia.errors import IndexBuildError, IndexPayloadError
+from intarsia.format import bloom
 from intarsia.indexes.column_data import ColumnData
+from intarsia.indexes.filter_matrix import (
+    MAX_FILTER_BYTES,
+    FilterMatrix,
+    GatheredFilters,
+    gather_filters,
+    one_of,
+)
+from intarsia.indexes.gathering import GatheredIndex, GatheredPart, GatheredParts
 from intarsia.indexes.layout import Layout
 from intarsia.indexes.probing import PayloadBytes, PayloadSource
 from intarsia.indexes.value_hash import check_hashable, hash_values, is_lookup, looked_up, lookup_hashes
 from intarsia.predicate.bound import Condition
+from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
 
@@ -42,6 +53,9 @@ _END = struct.Struct("<Q")
 _CHECK_BITS = 16
 
 _BLOCK_ENTRIES = 1 << 16
+
+#: The false-positive rate of a file in a lake index.
+_FILE_FPP = 0.01
 
 
 @dataclass(frozen=True)
@@ -101,6 +115,64 @@ class RowMap:
     def open_source(self, source: PayloadSource, layout: Layout) -> OpenRowMap:
         """Open a payload without reading it."""
         return OpenRowMap.of(source, Widths.of(layout.num_rows), f"RowMap({self.column!r})")
+
+    def digest(self, payload: bytes, layout: Layout) -> bytes | None:
+        """Reduce the map to the number of hash bits in its entries, and a Bloom filter of these bits.
+
+        None if the map lacks frequent values, or the filter would be too large.
+        """
+        opened = self.open(payload, layout)
+        prefixes = opened.hash_prefixes()
+        if prefixes is None or bloom.optimal_bytes(len(prefixes), _FILE_FPP) > MAX_FILTER_BYTES:
+            return None
+        bits = bloom.build(_rehashed(prefixes), bloom.optimal_bytes(len(prefixes), _FILE_FPP))
+        return bytes([opened.widths.hash_bits]) + bits
+
+    def gather(self, digests: Sequence[bytes]) -> list[GatheredPart]:
+        """Arrange the filters in matrices, one for each number of hash bits and size."""
+        of_width: dict[int, list[tuple[int, bytes]]] = {}
+        for file, digest in enumerate(digests):
+            of_width.setdefault(digest[0], []).append((file, digest[1:]))
+        return [
+            part._replace(name=f"{hash_bits}/{part.name}")
+            for hash_bits, filters in of_width.items()
+            for part in gather_filters(filters)
+        ]
+
+    def open_gathered(self, parts: GatheredParts, num_files: int) -> GatheredIndex:
+        """Open the matrices."""
+        widths = sorted({int(name.partition("/")[0]) for name in parts.names()})
+        return _GatheredRowMaps(
+            [
+                GatheredFilters(FilterMatrix(parts, num_files, f"{bits}/"), partial(_required, bits))
+                for bits in widths
+            ]
+        )
+
+
+@dataclass(frozen=True)
+class _GatheredRowMaps:
+    """The filters of each number of hash bits. A file has one filter."""
+
+    filters: Sequence[GatheredFilters]
+
+    def candidate_files(self, predicate: Condition) -> Bools | None:
+        found = [filters.candidate_files(predicate) for filters in self.filters]
+        masks = [mask for mask in found if mask is not None]
+        return np.asarray(np.logical_or.reduce(masks)) if masks and len(masks) == len(found) else None
+
+    def cost_bytes(self, predicate: Condition) -> int:
+        return sum(filters.cost_bytes(predicate) for filters in self.filters)
+
+
+def _required(hash_bits: int, predicate: Condition) -> list[Hashes] | None:
+    hashes = lookup_hashes(predicate)
+    return None if hashes is None else one_of(_rehashed(hashes >> np.uint64(64 - hash_bits)))
+
+
+def _rehashed(prefixes: Hashes) -> Hashes:
+    """Hash the first bits of hashes again, because a Bloom filter needs 64 bits."""
+    return xxh64(pa.array(np.unique(prefixes), pa.uint64()))
 
 
 class Widths(NamedTuple):
@@ -259,6 +331,23 @@ class OpenRowMap:
         keys = self.widths.keys(hash_values(pa.array(numbers))[1], 0)
         alike = numbers[np.isin(keys, self.widths.keys(hashes, 0))]
         return bool(np.isin(alike, values.cast(data_type).to_numpy(zero_copy_only=False)).all())
+
+    def hash_prefixes(self) -> Hashes | None:
+        """Return the first `Widths.hash_bits` bits of the hashes of all values, or None if some were dropped.
+
+        Raises:
+            IndexPayloadError: The payload is damaged.
+        """
+        widths = self.widths
+        prefixes = [np.empty(0, dtype=np.uint64)]
+        for bucket, entries in self._buckets(list(range(widths.num_buckets))).items():
+            if entries is None:
+                return None
+            prefixes.append(
+                np.uint64(bucket) << np.uint64(widths.hash_bits - widths.bucket_bits)
+                | entries >> np.uint64(widths.row_bits)
+            )
+        return np.unique(np.concatenate(prefixes))
 
     def _buckets(self, wanted: list[int]) -> dict[int, Hashes | None]:
         """Read the entries of buckets, ascending, or None for a bucket that was dropped."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from intarsia.errors import CorruptFileError
 from intarsia.file import ParquetInput
+from intarsia.file.trust import Claim
 from intarsia.format.enums import BoundaryOrder
 from intarsia.format.footer import Leaf
 from intarsia.indexes.calling import evaluate_conditions
@@ -99,6 +100,27 @@ def statistics_bounds(file: ParquetInput, leaf: Leaf, ordering: Ordering | None)
     return bounds_of_keys(
         ordering, edges[:-1], edges[1:], places, minima, maxima, null_counts, nan_counts, all_null
     )
+
+
+def exact_bounds(file: ParquetInput, leaf: Leaf, ordering: Ordering) -> Bools:
+    """Return for each row group whether its bounds are values of the column.
+
+    Bounds of byte arrays may be truncated unless they are marked as exact; bounds of numbers are exact unless
+    they are marked as inexact.
+    """
+    footer = file.footer
+    exact = np.zeros(len(footer.metadata.row_groups), dtype=bool)
+    if ordering.units_per_arrow != (1, 1):
+        return exact
+    trust = file.statistics_trust(leaf, ordering.arrow_type)
+    for row_group in range(len(exact)):
+        meta = footer.chunk_metadata(row_group, leaf)
+        statistics = meta.statistics
+        if statistics is None or trust.doubt(Claim.EXACT_BOUNDS, meta) is not None:
+            continue
+        flags = statistics.is_min_value_exact, statistics.is_max_value_exact
+        exact[row_group] = flags == (True, True) if ordering.is_bytes else False not in flags
+    return exact
 
 
 def _decoded(ordering: Ordering | None, lows: list[bytes], highs: list[bytes]) -> tuple[Keys, Keys]:

@@ -12,7 +12,7 @@ The payload (see `intarsia.indexes.granules`) has one row per granule::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -22,8 +22,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import compares_alike
+from intarsia.arrow.streams import batch_from_bytes, batch_to_bytes
+from intarsia.errors import CorruptFileError
 from intarsia.format.enums import BoundaryOrder
 from intarsia.indexes.column_data import ColumnData
+from intarsia.indexes.gathering import GatheredPart, GatheredParts
 from intarsia.indexes.granules import (
     compared_batches,
     granule_rows,
@@ -116,6 +119,60 @@ class ZoneMap:
         """Return whether ``column`` is the indexed column."""
         return column == self.column
 
+    def digest(self, payload: bytes, layout: Layout) -> bytes | None:
+        """Reduce the payload to the summary of the file; None without rows."""
+        opened = self.open(payload, layout)
+        if not len(opened.summaries) or not opened.edges[-1]:
+            return None
+        merged = merge_summaries(opened.summaries, np.zeros(1, dtype=np.int64))
+        merged = merged.append_column("exact", pa.array([bool(opened.exact.all())]))
+        return batch_to_bytes(merged.combine_chunks().to_batches()[0])
+
+    def gather(self, digests: Sequence[bytes]) -> list[GatheredPart]:
+        """Build a table with the summary of each file."""
+        table = pa.Table.from_batches([batch_from_bytes(digest) for digest in digests])
+        return [GatheredPart("summaries", batch_to_bytes(table.combine_chunks().to_batches()[0]))]
+
+    def open_gathered(self, parts: GatheredParts, num_files: int) -> GatheredZoneMap:
+        """Open the table of summaries."""
+        return GatheredZoneMap(parts, num_files)
+
+
+@dataclass(frozen=True)
+class GatheredZoneMap:
+    """The summaries of many files, read on first use. A file is a granule."""
+
+    parts: GatheredParts
+    num_files: int
+
+    def cost_bytes(self, predicate: Condition) -> int:  # noqa: ARG002
+        """Return the size of the table."""
+        return self.parts.num_bytes("summaries")
+
+    def candidate_files(self, predicate: Condition) -> Bools | None:
+        """Return the files that might have a matching row."""
+        return self._opened.evaluate(predicate, might_match)
+
+    def certain_files(self, predicate: Condition) -> Bools | None:
+        """Return the files in which all rows match."""
+        return self._opened.evaluate(predicate, certainly_matches)
+
+    def file_summaries(self, column: str) -> tuple[pa.Table, Bools]:  # noqa: ARG002
+        """Return the summary of each file, and whether its bounds are values."""
+        return self._opened.summaries, self._opened.exact
+
+    @cached_property
+    def _opened(self) -> OpenZoneMap:
+        try:
+            batch = batch_from_bytes(self.parts.read("summaries"))
+            edges = np.concatenate([[0], np.cumsum(batch.column("num_rows").to_numpy())])
+            summaries, exact = _checked(batch, edges)
+        except (ValueError, KeyError) as error:
+            raise CorruptFileError(f"gathered summaries: {error}", reason="damaged-payload") from error
+        if len(exact) != self.num_files:
+            raise CorruptFileError("gathered summaries describe other files", reason="other-files")
+        return OpenZoneMap(edges, summaries, exact)
+
 
 @dataclass(frozen=True)
 class OpenZoneMap:
@@ -146,10 +203,15 @@ class OpenZoneMap:
     def _evaluate(
         self, predicate: Condition, verdict: Callable[[Condition, Bounds], Bools]
     ) -> RowSelection | None:
+        hit = self.evaluate(predicate, verdict)
+        return None if hit is None else granule_rows(self.edges, hit)
+
+    def evaluate(self, predicate: Condition, verdict: Callable[[Condition, Bounds], Bools]) -> Bools | None:
+        """Evaluate a condition on each granule; None if its type is not that of the values."""
         data_type = self.summaries.schema.field("min").type
         if not isinstance(predicate, BoundNull) and not compares_alike(data_type, predicate.type):
             return None
-        return granule_rows(self.edges, verdict(predicate, self.bounds))
+        return verdict(predicate, self.bounds)
 
     @property
     def is_contradictory(self) -> bool:

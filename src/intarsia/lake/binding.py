@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.errors import PredicateError
@@ -29,6 +31,7 @@ from intarsia.predicate import (
 from intarsia.predicate.bound import conjoin, disjoin
 from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import OutputColumn, refuse_repeated, type_at
+from intarsia.rows.bounds import Bools
 
 #: Maximum memory for the expanded indexes of all files that one scan has open.
 MAX_SCAN_EXPANDED_BYTES = 2 << 30
@@ -74,22 +77,50 @@ class TableBinder:
         # a literal that is outside the table's type may still be a value of another file's type
         self._decides_early = not {path[0] for path in paths} & table.table_schema.mixed
 
+    @property
+    def predicate(self) -> Predicate | None:
+        """The rows to select; None for all."""
+        return self._predicate
+
     def for_columns(self, columns: Sequence[OutputColumn]) -> TableBinder:
         """Return the same query with other columns."""
         return TableBinder(self._table, self._predicate, columns)
 
-    def excluding_column(self, entry: DataFile) -> str | None:
-        """Return the partition columns that prove that no row of a file matches; None without a proof."""
+    def exclude_by_partition(self) -> tuple[Bools, str]:
+        """Return which files of the table partition values exclude, and the columns that prove it."""
+        num_files = len(self._table.files)
         if self._bound is None or not self._decides_early:
-            return None
-        constants = self._partition_constants(entry)
-        known = _assume_true(self._bound, constants.keys())
+            return np.zeros(num_files, dtype=bool), ""
+        columns = self._table.partition_values
+        known = _assume_true(self._bound, columns.keys())
         if isinstance(known, BoundConstant) and known.value:
-            return None
-        columns = {path: pa.array([value.as_py()], value.type) for path, value in constants.items()}
-        if evaluate(known, columns, 1)[0].as_py():
-            return None
-        return ", ".join(sorted(".".join(path) for path in known.paths())) or "constant"
+            return np.zeros(num_files, dtype=bool), ""
+        kept = evaluate(known, {path: columns[path] for path in known.paths()}, num_files)
+        excluded = ~np.asarray(kept.to_numpy(zero_copy_only=False), dtype=bool)
+        return excluded, ", ".join(sorted(".".join(path) for path in known.paths())) or "constant"
+
+    def bind_family(
+        self, schema: FileSchema, path: str, files: npt.NDArray[np.int64]
+    ) -> tuple[Bound | None, dict[Path, pa.Array]]:
+        """Bind the query to files of the table that have the same columns.
+
+        Args:
+            schema: The schema of the files.
+            path: The path of one of them, for errors.
+            files: The ordinals of the files in the table.
+
+        Returns:
+            The predicate, and the columns with one value in each file: for each of them, a value per file.
+
+        Raises:
+            PredicateError: If the types of the files cannot be compared with the predicate's literals.
+        """
+        columns = self._table.partition_values
+        binding = self._bind(path, schema, columns.keys())
+        constants = {path: values.take(pa.array(files)) for path, values in columns.items()}
+        for missing, value in binding.missing.items():
+            constants[missing] = pa.nulls(len(files), value.type)
+        return binding.predicate, constants
 
     def query(self, entry: DataFile, file: ParquetInput) -> FileQuery:
         """Bind the query to one open file.
@@ -101,29 +132,32 @@ class TableBinder:
         binding = self._bindings.get(file.schema)
         if binding is None:
             with file.named_errors():
-                binding = self._bind(entry, file, constants.keys())
+                binding = self._bind(file.path, file.schema, constants.keys())
             if len(self._bindings) >= _MAX_BINDINGS:
                 self._bindings.clear()
             self._bindings[file.schema] = binding
         values = {**constants, **binding.missing}
         return FileQuery.of(file, binding.predicate, self._columns, values, self._budget)
 
-    def view(self, entry: DataFile, file: ParquetInput) -> pa.Schema:
+    def view(self, arrow_schema: pa.Schema) -> pa.Schema:
         """Return the schema to bind the predicate to: the table's columns in the file's types (`file_view`).
 
         A partition column's type is the table's, even if the file has a column of that name.
+
+        Args:
+            arrow_schema: The columns of the file.
         """
-        in_partition = {name for name, _ in entry.partition}
-        own = pa.schema([field for field in file.arrow_schema if field.name not in in_partition])
+        in_partition = self._table.partition_types
+        own = pa.schema([field for field in arrow_schema if field.name not in in_partition])
         return file_view(self._table.schema, own)
 
     def _partition_constants(self, entry: DataFile) -> dict[Path, pa.Scalar]:
         kinds = self._table.partition_types
         return {(name,): partition_scalar(value, kinds[name]) for name, value in entry.partition}
 
-    def _bind(self, entry: DataFile, file: ParquetInput, partition: Set[Path]) -> _Binding:
-        here = file.arrow_schema
-        refuse_repeated(here, {path[0] for path in self._paths if path not in partition}, file.path)
+    def _bind(self, file_path: str, schema: FileSchema, partition: Set[Path]) -> _Binding:
+        here = schema.arrow
+        refuse_repeated(here, {path[0] for path in self._paths if path not in partition}, file_path)
         missing = {
             path: pa.scalar(None, data_type)
             for path, data_type in self._paths.items()
@@ -131,14 +165,13 @@ class TableBinder:
         }
         if self._predicate is None:
             return _Binding(None, missing)
-        if here.equals(self._table.schema) and file.schema.variants == self._table.variants:
+        if here.equals(self._table.schema) and schema.variants == self._table.variants:
             return _Binding(self._bound, missing)
         try:
-            view = self.view(entry, file)
-            return _Binding(_bind_leaves(self._predicate, view, file.schema.variants), missing)
+            return _Binding(_bind_leaves(self._predicate, self.view(here), schema.variants), missing)
         except PredicateError as error:
             raise PredicateError(
-                f"{file.path}: {error}", reason=error.reason, path=file.path, column=error.column
+                f"{file_path}: {error}", reason=error.reason, path=file_path, column=error.column
             ) from error
 
 

@@ -54,11 +54,13 @@ class FoundFiles:
         others: Paths of the files in folders whose names or first bytes are not those of Parquet, without
             hidden files and checksums.
         reads: The reads of the first four bytes of files without an extension.
+        root: The folder or URL that was searched; None if several were, or files were named.
     """
 
     files: tuple[DataFile, ...]
     others: tuple[str, ...] = ()
     reads: IoCounts = field(default_factory=IoCounts)
+    root: str | None = None
 
     @property
     def paths(self) -> list[str]:
@@ -163,7 +165,8 @@ def _choose(source: str, named: Iterable[str], inside: Iterable[str], describe: 
             del files[path]
     if not files:
         raise FileNotFoundError(f"{source}: no Parquet file in this folder{_left_alone(sorted(others))}")
-    return FoundFiles(tuple(files.values()), tuple(sorted(others)), reads)
+    root = None if named else source
+    return FoundFiles(tuple(files.values()), tuple(sorted(others)), reads, root)
 
 
 def _left_alone(others: Sequence[str]) -> str:
@@ -277,6 +280,9 @@ def partition_types(files: Sequence[DataFile]) -> dict[str, pa.DataType]:
 
 def partition_scalar(text: str | None, data_type: pa.DataType) -> pa.Scalar:
     """Convert a partition value to a scalar of its column's type."""
-    if text is None:
-        return pa.scalar(None, data_type)
-    return pa.scalar(int(text) if pa.types.is_integer(data_type) else text, data_type)
+    return pa.scalar(partition_value(text, data_type), data_type)
+
+
+def partition_value(text: str | None, data_type: pa.DataType) -> int | str | None:
+    """Convert a partition value to a Python value for its column's type."""
+    return int(text) if text is not None and pa.types.is_integer(data_type) else text

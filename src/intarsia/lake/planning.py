@@ -1,4 +1,4 @@
-"""Plan the files of a table concurrently: partition values first, then each file's indexes."""
+"""Plan files concurrently, each with its own indexes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,6 @@ from intarsia.read.file_query import FileQuery
 
 class Binder(Protocol):
     """An object that binds one query to each file."""
-
-    def excluding_column(self, entry: DataFile) -> str | None:
-        """Return the partition columns that exclude a file; None if they do not."""
-        ...
 
     def query(self, entry: DataFile, file: ParquetInput) -> FileQuery:
         """Return the query to one open file, in its own types."""
@@ -39,23 +35,12 @@ class OpenPlan:
     plan: FilePlan
 
 
-@dataclass(frozen=True)
-class Excluded:
-    """A file that was not opened.
-
-    Attributes:
-        column: The partition columns that exclude it.
-    """
-
-    column: str
-
-
 def plan_files(
     files: Sequence[DataFile],
     binder: Binder,
     open_file: Callable[[DataFile], ParquetInput],
     at_once: int,
-) -> Generator[tuple[DataFile, Future[OpenPlan | Excluded]], None, None]:
+) -> Generator[tuple[DataFile, Future[OpenPlan]], None, None]:
     """Plan files in several threads, a little ahead of the caller that reads them.
 
     Args:
@@ -68,10 +53,7 @@ def plan_files(
         Each file in order, and a future with its plan or an exception.
     """
 
-    def plan(entry: DataFile) -> OpenPlan | Excluded:
-        column = binder.excluding_column(entry)
-        if column is not None:
-            return Excluded(column)
+    def plan(entry: DataFile) -> OpenPlan:
         file = open_file(entry)
         try:
             with file.named_errors():
@@ -81,8 +63,4 @@ def plan_files(
             file.close()
             raise
 
-    def discard(planned: OpenPlan | Excluded) -> None:
-        if isinstance(planned, OpenPlan):
-            planned.query.close()
-
-    return ahead(plan, files, at_once, discard)
+    return ahead(plan, files, at_once, lambda planned: planned.query.close())

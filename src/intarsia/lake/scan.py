@@ -15,8 +15,9 @@ from intarsia.file import ParquetInput
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.date_partitions import dates_as_text
-from intarsia.lake.planning import Excluded, plan_files
+from intarsia.lake.planning import plan_files
 from intarsia.lake.split import Split, SplitQuestion, file_identity, make_splits
+from intarsia.lake.survivors import find_survivors
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Predicate
 from intarsia.read.aggregate import Aggregate, Totals
@@ -180,7 +181,7 @@ class Scan:
                     entry.as_opened(query.file.source.identity),
                     file_identity(query.file),
                     self._where,
-                    self._binder.view(entry, query.file),
+                    self._binder.view(query.file.arrow_schema),
                     tuple(self.columns),
                     self.schema,
                     query.constants,
@@ -211,7 +212,7 @@ class Scan:
         self._refuse_limit()
         columns = output_columns(self._table.schema, [name for name in functions if name != ROWS])
         totals = Totals(functions, columns)
-        for query, plan, record in self._each_file(columns):
+        for query, plan, record in self._each_file(columns, totals):
             record(totals.add_file(query, plan))
         return Aggregate(totals.values(), self.report)
 
@@ -274,11 +275,20 @@ class Scan:
             warn_of_ignored(report.ignored)
 
     def _each_file(
-        self, columns: Sequence[OutputColumn]
+        self, columns: Sequence[OutputColumn], totals: Totals | None = None
     ) -> Generator[tuple[FileQuery, FilePlan, Callable[[FileOutcome], None]], None, None]:
-        """Yield each file that is not excluded, its plan, and a callback for its outcome."""
+        """Yield each file that is not excluded, its plan, and a callback for its outcome.
+
+        Args:
+            columns: The columns to read.
+            totals: Aggregates; files for which a lake index answers all of them are added to it and not
+                yielded.
+        """
         binder = self._binder if list(columns) == self.columns else self._binder.for_columns(columns)
-        with self._reporting() as report, contextlib.closing(self._planned_files(report, binder)) as files:
+        with (
+            self._reporting() as report,
+            contextlib.closing(self._planned_files(report, binder, totals)) as files,
+        ):
             for _, query, plan in files:
                 outcome = FileOutcome(plan)
 
@@ -292,21 +302,23 @@ class Scan:
                     report.add_file(query, outcome)
 
     def _planned_files(
-        self, report: ScanReport, binder: TableBinder
+        self, report: ScanReport, binder: TableBinder, totals: Totals | None = None
     ) -> Generator[tuple[DataFile, FileQuery, FilePlan], None, None]:
-        """Open, plan and yield each file that partition values do not exclude."""
+        """Open, plan and yield each file that neither partition values nor a lake index exclude or answer."""
         table = self._table
+        survivors = find_survivors(table, binder, report, None if totals is None else totals.questions)
+        for answers in survivors.answers:
+            assert totals is not None
+            totals.add_summaries(answers.summaries)
         # with a limit the first files may suffice
         at_once = table.files_at_once if self._limit is None else 1
         open_file = partial(table.open_file, is_current=self._has_new_footers)
         self._has_new_footers = False
-        planned = plan_files(table.files, binder, open_file, at_once)
+        left = [table.files[ordinal] for ordinal in survivors.files]
+        planned = plan_files(left, binder, open_file, min(at_once, max(len(left), 1)))
         with contextlib.closing(planned):
             for entry, future in planned:
                 found = future.result()
-                if isinstance(found, Excluded):
-                    report.add_unopened(entry.size_bytes, found.column)
-                    continue
                 try:
                     yield entry, found.query, found.plan
                 finally:

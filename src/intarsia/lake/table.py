@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import SupportsIndex
 
 import pyarrow as pa
 
 from intarsia.lake.data_file import FileSource
 from intarsia.lake.discovery import find_files
+from intarsia.lake.index.build import LakeIndexReport
+from intarsia.lake.index.folder import Location
 from intarsia.lake.scan import Scan
 from intarsia.lake.split import Split
 from intarsia.lake.table_files import TableFiles
@@ -50,7 +52,7 @@ def open(
     if isinstance(source, FileSource):
         return Table(source.list_files())
     found = find_files(source)
-    return Table(found.files, found.others, found.reads)
+    return Table(found.files, found.others, found.reads, found.root)
 
 
 class Table(TableFiles):
@@ -92,6 +94,45 @@ class Table(TableFiles):
             1000
         """
         return self.count()
+
+    def build_lake_index(
+        self, location: Location = "cache", *, show: Callable[[float], None] = lambda _: None
+    ) -> LakeIndexReport:
+        """Build the lake index of the table, or add the files that it does not know.
+
+        A lake index answers for all files at once which of them a query has to open. It contains footers,
+        bounds, and the membership filters of `Bloom`, `Distinct`, `Ngram` and `RowMap`, and is built from
+        footers and indexes, not from data. It is a cache: it can be deleted at any time, and files that have
+        changed are planned as without it. Tables use it if it exists when they are first queried, and then
+        add up to 32 new files, or a tenth of the files, by themselves.
+
+        Args:
+            location: ``"cache"`` for the cache folder of the user, ``"beside"`` for the folder ``_intarsia``
+                in
+                the lake, which other readers ignore.
+            show: Called with the number of files that are done.
+
+        Returns:
+            The files that were added, and those that could not be.
+
+        Raises:
+            ValueError: If the location is unknown, or the files have no common root.
+            OSError: If the folder cannot be written.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> folder = tempfile.mkdtemp()
+            >>> for day in range(3):
+            ...     path = os.path.join(folder, f"{day}.parquet")
+            ...     pq.write_table(pa.table({"day": [day] * 4, "x": range(4)}), path)
+            ...     os.utime(path, (1_700_000_000, 1_700_000_000))  # files of the last seconds are left out
+            >>> ia.open(folder).build_lake_index("beside").files_added
+            3
+            >>> scan = ia.open(folder).scan("day = 2")
+            >>> scan.to_arrow().num_rows, scan.report.files_opened
+            (4, 1)
+        """
+        return self.lake_index.build(location, show)
 
     def __bool__(self) -> bool:
         """True, also without rows: to test a table reads nothing."""

@@ -7,14 +7,19 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.errors import FormatError, ReplacedWhileReadError
 from intarsia.file import FileMetadata, ParquetInput, read_raw_footer
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.discovery import partition_types
+from intarsia.lake.discovery import partition_types, partition_value
+from intarsia.lake.index.known_files import KnownFiles
+from intarsia.lake.index.of_table import TableLakeIndex
 from intarsia.lake.metadata_cache import MetadataCache
 from intarsia.lake.schema import TableSchema, table_schema
+from intarsia.predicate import Path
 from intarsia.read.ahead import ahead
 from intarsia.read.report import warn_caller
 from intarsia.storage import ByteSource, CountedSource, IoCounts
@@ -35,6 +40,8 @@ class TableFiles:
         files: The files.
         other_files: Paths of files beside them that are not Parquet.
         listing_reads: What was read to list them.
+        root: The folder or URL below which the files were found, as in their paths; None to find a common
+            one.
 
     Raises:
         FileNotFoundError: If the list is empty.
@@ -45,6 +52,7 @@ class TableFiles:
         files: Sequence[DataFile],
         other_files: Sequence[str] = (),
         listing_reads: IoCounts | None = None,
+        root: str | None = None,
     ) -> None:
         self.files = tuple(files)
         self.other_files = tuple(other_files)
@@ -53,13 +61,20 @@ class TableFiles:
             raise FileNotFoundError("the source lists no files, so there is no schema")
         self._metadata = MetadataCache()
         self._variants: frozenset[tuple[str, ...]] | None = None
+        self._root = root
+        self.lake_index = self._new_lake_index()
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_metadata": None}  # copies read the footers again
+        # copies read the footers and the lake index again
+        return {**self.__dict__, "_metadata": None, "lake_index": None}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         self._metadata = MetadataCache()
+        self.lake_index = self._new_lake_index()
+
+    def _new_lake_index(self) -> TableLakeIndex:
+        return TableLakeIndex(self.files, self._root, self.open_file, self.files_at_once)
 
     @property
     def files_at_once(self) -> int:
@@ -91,9 +106,24 @@ class TableFiles:
         """Read a file with its cached metadata; if it was replaced after it was listed, read the new one."""
         source = entry.open(fresh=not is_current and entry.path in self._metadata)
         try:
-            return read(source, self._metadata.get(entry.path, source.identity))
+            return read(source, self._cached_metadata(entry, source))
         except ReplacedWhileReadError:
             return read(entry.open(fresh=True), None)
+
+    def _cached_metadata(self, entry: DataFile, source: ByteSource) -> FileMetadata | None:
+        found = self._metadata.get(entry.path, source.identity)
+        return found or self.lake_index.metadata(entry, source.identity)
+
+    # --- the lake index ----------------------------------------------------------------------------
+
+    @cached_property
+    def file_bytes(self) -> npt.NDArray[np.int64]:
+        """The size of each file in bytes when it was listed."""
+        return np.array([file.size_bytes for file in self.files], dtype=np.int64)
+
+    def known_files(self) -> KnownFiles | None:
+        """Return the files that a lake index knows; None without a lake index. Local files are stat'ed."""
+        return self.lake_index.known_files()
 
     def remember(self, entry: DataFile, file: ParquetInput) -> None:
         """Cache the metadata that was parsed from a file that `open_file` returned."""
@@ -103,6 +133,14 @@ class TableFiles:
     def partition_types(self) -> dict[str, pa.DataType]:
         """The type of each partition column."""
         return partition_types(self.files)
+
+    @cached_property
+    def partition_values(self) -> dict[Path, pa.Array]:
+        """The values of each partition column, one for each file."""
+        return {
+            (name,): pa.array([partition_value(file.partition[place][1], kind) for file in self.files], kind)
+            for place, (name, kind) in enumerate(self.partition_types.items())
+        }
 
     @property
     def schema(self) -> pa.Schema:
@@ -139,16 +177,19 @@ class TableFiles:
 
     def _file_schemas(self) -> list[pa.Schema]:
         """Return the schemas of the readable files; the first file must be readable."""
-        first, *others = self.files
-        with self.open_file(first) as file:
-            schemas = [file.arrow_schema]
+        known = self.known_files()
+        with self.open_file(self.files[0]) as file:
+            schemas: dict[int, pa.Schema] = {0: file.arrow_schema}
             self._variants = file.schema.variants
-        with contextlib.closing(ahead(self._read_types, others, self.files_at_once)) as found:
-            for _, future in found:
+        for files in known.families() if known is not None else ():
+            schemas = {**dict.fromkeys(files.files.tolist(), files.family.schema.arrow), **schemas}
+        others = {ordinal: file for ordinal, file in enumerate(self.files) if ordinal not in schemas}
+        with contextlib.closing(ahead(self._read_types, others.values(), self.files_at_once)) as found:
+            for ordinal, (_, future) in zip(others, found, strict=True):
                 # errors of other files are raised when their rows are read
                 if not isinstance(future.exception(), (FormatError, FileNotFoundError)):
-                    schemas.append(future.result())
-        return schemas
+                    schemas[ordinal] = future.result()
+        return [schemas[ordinal] for ordinal in sorted(schemas)]
 
     def _read_types(self, entry: DataFile) -> pa.Schema:
         """Return the columns of a file, and cache its footer without parsing it here."""

@@ -64,11 +64,12 @@ class PrunedBy:
 class ScanReport:
     """The report of a scan or a plan: what is read and skipped, and why.
 
-    Totals of row groups, pages and rows include only files whose footers were read, because files that are
-    excluded by their partition values are not opened. A page total is None if a file does not record its
-    number of pages. ``rows_estimated`` is the number of matching rows, estimated by indexes; it is part of
-    plans only, and None if a file has no index for it. ``bytes_planned`` is the number of bytes that a scan
-    would read in addition to the plan; it is None in the report of a scan.
+    Totals of row groups and rows include the files whose footers were read, and those that a lake index
+    knows. Files that are excluded by their partition values are not opened. Totals of pages include only
+    opened files. A page total is None if a file does not record its number of pages. ``rows_estimated`` is
+    the number of matching rows, estimated by indexes; it is part of plans only, and None if a file has no
+    index for it. ``bytes_planned`` is the number of bytes that a scan would read in addition to the plan; it
+    is None in the report of a scan.
 
     ``answered_by`` lists the matching rows that an aggregate took from indexes instead of reading them, and
     the pages of the column that a scan would have read for them.
@@ -118,6 +119,12 @@ class ScanReport:
         self.bytes_read += counts.bytes
         self.requests += counts.requests
 
+    def add_index_reads(self, counts: IoCounts, ignored: Iterable[Ignored]) -> None:
+        """Add reads of an index of many files, and the parts of it that were ignored."""
+        self.add_reads(counts)
+        self.bytes_index += counts.bytes
+        self.ignored += ignored
+
     def add_unplanned(self, path: str, error: BaseException) -> None:
         """Add a file that could not be planned and has to be read completely."""
         self.files_read += 1
@@ -126,8 +133,52 @@ class ScanReport:
 
     def add_unopened(self, size_bytes: int, column: str) -> None:
         """Add a file that is excluded by its partition values."""
-        self.bytes_total += size_bytes
-        _entry(self.pruned_by, "partition", column).files += 1
+        self.add_excluded("partition", column, files=1, num_bytes=size_bytes)
+
+    def add_excluded(
+        self, index: str, column: str, *, files: int, num_bytes: int, row_groups: int = 0, rows: int = 0
+    ) -> None:
+        """Add files that one index excluded without opening them.
+
+        Args:
+            index: The name of the index.
+            column: The dotted path of the column.
+            files: The number of files.
+            num_bytes: Their size in bytes.
+            row_groups: Their number of row groups, as far as it is known.
+            rows: Their number of rows, as far as it is known.
+        """
+        self.bytes_total += num_bytes
+        self.row_groups_total += row_groups
+        self.rows_total += rows
+        entry = _entry(self.pruned_by, index, column)
+        entry.files += files
+        entry.row_groups += row_groups
+        entry.rows += rows
+
+    def add_answered(
+        self, sources: Iterable[tuple[str, str]], *, files: int, num_bytes: int, row_groups: int, rows: int
+    ) -> None:
+        """Add files in which all rows match, and that were summarized without opening them.
+
+        Args:
+            sources: The names of the indexes and columns that summarized them.
+            files: The number of files.
+            num_bytes: Their size in bytes.
+            row_groups: Their number of row groups.
+            rows: Their number of rows.
+        """
+        self.bytes_total += num_bytes
+        self.row_groups_total += row_groups
+        self.rows_total += rows
+        self.rows_candidate += rows
+        if self.rows_matched is not None:
+            self.rows_matched += rows
+        for index, column in sources:
+            entry = _entry(self.answered_by, index, column)
+            entry.files += files
+            entry.row_groups += row_groups
+            entry.rows += rows
 
     def add_file(self, query: FileQuery, outcome: FileOutcome) -> None:
         """Add a file whose footer was read.

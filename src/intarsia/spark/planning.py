@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from contextlib import closing
 
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.planning import Excluded, OpenPlan, plan_files
+from intarsia.lake.planning import OpenPlan, plan_files
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import count_planned
@@ -37,15 +37,19 @@ class FilePlanner:
         if not files:
             return []
         table = TableFiles(files)
-        with closing(plan_files(files, self._binder, table.open_file, table.files_at_once)) as planned:
+        left = [entry for entry in files if not self._is_excluded(entry)]
+        with closing(plan_files(left, self._binder, table.open_file, table.files_at_once)) as planned:
             return [entry for entry, future in planned if self._keeps(entry, future)]
 
-    def _keeps(self, entry: DataFile, future: Future[OpenPlan | Excluded]) -> bool:
+    def _is_excluded(self, entry: DataFile) -> bool:
+        column = self._binder.excluding_column(entry)
+        if column is not None:
+            self.report.add_unopened(entry.size_bytes, column)
+        return column is not None
+
+    def _keeps(self, entry: DataFile, future: Future[OpenPlan]) -> bool:
         try:
             found = future.result()
-            if isinstance(found, Excluded):
-                self.report.add_unopened(entry.size_bytes, found.column)
-                return False
             with closing(found.query):
                 return self._has_candidates(found)
         except Exception as error:  # noqa: BLE001  Spark reads the file, or raises its own error

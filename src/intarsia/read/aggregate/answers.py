@@ -21,18 +21,17 @@ import pyarrow as pa
 from intarsia.arrow.comparison import compares_alike, comparison_type
 from intarsia.errors import IndexPayloadError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.file.trust import Claim
 from intarsia.format.footer import Leaf
 from intarsia.indexes.calling import call_or_ignore
 from intarsia.indexes.capabilities import SummarizingIndex
 from intarsia.indexes.column_index import ColumnIndexes
 from intarsia.indexes.embedded import EmbeddedIndexes
-from intarsia.indexes.statistics import statistics_bounds
+from intarsia.indexes.statistics import exact_bounds, statistics_bounds
 from intarsia.indexes.summaries import GranuleSummaries, sum_type, summary_schema
 from intarsia.predicate.bound import BoundNull, Path
 from intarsia.read.prune import PruneStep
 from intarsia.rows.bounds import Bools, Bounds
-from intarsia.rows.ordering import Keys, Ordering, ordering_for
+from intarsia.rows.ordering import ArrowOrdering, Keys, ordering_for
 from intarsia.rows.selection import Rows, RowSelection
 
 
@@ -42,6 +41,16 @@ class Needs(NamedTuple):
     nulls: bool
     bounds: bool
     sum: bool
+
+    @classmethod
+    def of(cls, functions: Iterable[str]) -> Needs:
+        """Return what aggregate functions of a column need."""
+        wanted = set(functions)
+        return cls(
+            nulls=bool(wanted & {"count", "sum", "avg"}),
+            bounds=bool(wanted & {"min", "max"}),
+            sum=bool(wanted & {"sum", "avg"}),
+        )
 
 
 class Granules(NamedTuple):
@@ -129,13 +138,13 @@ def _take(
     if not hit.any():
         return found
     rows = RowSelection.union_of(starts[hit], stops[hit])
-    summaries = _as_data_type(granules.summaries.filter(pa.array(hit)), asked.data_type)
+    summaries = as_data_type(granules.summaries.filter(pa.array(hit)), asked.data_type)
     before = candidates - found.rows
     step = PruneStep(granules.name, asked.leaf.name, before, before - rows)
     return Answer(found.rows | rows, [*found.summaries, summaries], [*found.steps, step])
 
 
-def _as_data_type(summaries: pa.Table, data_type: pa.DataType) -> pa.Table:
+def as_data_type(summaries: pa.Table, data_type: pa.DataType) -> pa.Table:
     """Cast summaries to a wider type."""
     schema = summary_schema(data_type)
     if data_type == pa.null():
@@ -188,47 +197,45 @@ def _statistics(asked: Asked, left: RowSelection, _seen: RowSelection) -> Iterat
         return
     ordering = ordering_for(asked.leaf, asked.file.leaf_types[asked.leaf.ordinal])
     bounds = statistics_bounds(asked.file, asked.leaf, ordering)
-    is_exact = np.ones(len(bounds), dtype=bool)
-    schema = summary_schema(asked.file_data_type if asked.needs.bounds else pa.null())
-    low = high = pa.nulls(len(bounds), schema.field("min").type)
-    if asked.needs.nulls:
-        is_exact &= bounds.null_counts >= 0
+    exact = np.zeros(len(bounds), dtype=bool)
     if asked.needs.bounds and ordering is not None:
-        valued = bounds.known & (bounds.nan_counts == 0) & _are_exact(asked, ordering)
+        exact = exact_bounds(asked.file, asked.leaf, ordering)
+    yield summarize_bounds("statistics", bounds, exact, asked.file_data_type, asked.needs)
+
+
+def summarize_bounds(
+    name: str, bounds: Bounds, exact: Bools, data_type: pa.DataType, needs: Needs
+) -> Granules:
+    """Summarize granules from bounds and counts, without sums.
+
+    Args:
+        name: The name of the index in reports.
+        bounds: The bounds of each granule.
+        exact: Whether both bounds of each granule are values of the column.
+        data_type: The comparison type of the column in the file.
+        needs: The required parts; not the sum.
+    """
+    ordering = bounds.ordering
+    is_exact = np.ones(len(bounds), dtype=bool)
+    schema = summary_schema(data_type if needs.bounds else pa.null())
+    low = high = pa.nulls(len(bounds), schema.field("min").type)
+    if needs.nulls:
+        is_exact &= bounds.null_counts >= 0
+    if needs.bounds and ordering is not None:
+        valued = np.asarray(bounds.known & (bounds.nan_counts == 0) & exact)
         try:
             low, high = _values(ordering, bounds.minima, valued), _values(ordering, bounds.maxima, valued)
         except (pa.ArrowException, OverflowError, ValueError):  # not values of the column's type
             valued = np.zeros(len(bounds), dtype=bool)
         is_exact &= valued | bounds.all_null
-    elif asked.needs.bounds:
+    elif needs.bounds:
         is_exact &= bounds.all_null
     nulls = np.maximum(bounds.null_counts, 0)
-    summaries = _summaries(schema, low, high, stops - starts, nulls)
-    yield Granules("statistics", starts, stops, summaries, is_exact)
+    summaries = _summaries(schema, low, high, bounds.stops - bounds.starts, nulls)
+    return Granules(name, bounds.starts, bounds.stops, summaries, is_exact)
 
 
-def _are_exact(asked: Asked, ordering: Ordering) -> Bools:
-    """Whether the bounds of each row group are values of the column.
-
-    Bounds of byte arrays may be truncated unless they are marked as exact; bounds of numbers are exact unless
-    they are marked as inexact.
-    """
-    footer = asked.file.footer
-    exact = np.zeros(len(footer.metadata.row_groups), dtype=bool)
-    if ordering.units_per_arrow != (1, 1):
-        return exact
-    trust = asked.file.statistics_trust(asked.leaf, ordering.arrow_type)
-    for row_group in range(len(exact)):
-        meta = footer.chunk_metadata(row_group, asked.leaf)
-        statistics = meta.statistics
-        if statistics is None or trust.doubt(Claim.EXACT_BOUNDS, meta) is not None:
-            continue
-        flags = statistics.is_min_value_exact, statistics.is_max_value_exact
-        exact[row_group] = flags == (True, True) if ordering.is_bytes else False not in flags
-    return exact
-
-
-def _values(ordering: Ordering, keys: Keys, valued: Bools) -> pa.Array:
+def _values(ordering: ArrowOrdering, keys: Keys, valued: Bools) -> pa.Array:
     """Convert keys to values; null where a row group has no values."""
     data_type = comparison_type(ordering.arrow_type)
     pairs = zip(keys.tolist(), valued.tolist(), strict=True)

@@ -70,6 +70,16 @@ class Totals:
             }
         return out
 
+    @property
+    def questions(self) -> Sequence[Question]:
+        """The functions requested for each column."""
+        return tuple(self._summaries)
+
+    def add_summaries(self, summaries: Mapping[Question, pa.Table]) -> None:
+        """Add summaries of rows that were answered without opening their files, for each question."""
+        for question, table in summaries.items():
+            self._summaries[question].append(table)
+
     def add_file(self, query: FileQuery, plan: FilePlan) -> FileOutcome:
         """Add the matching rows of a file.
 
@@ -145,12 +155,7 @@ class _FileReading:
         if leaf is None or leaf.ordinal not in query.file.leaf_types or certain.is_empty:
             return Answer(RowSelection.none(), [], [])
         self._check_row_counts(leaf, certain)
-        functions = set(question.functions)
-        needs = Needs(
-            nulls=bool(functions & {"count", "sum", "avg"}),
-            bounds=bool(functions & {"min", "max"}),
-            sum=bool(functions & {"sum", "avg"}),
-        )
+        needs = Needs.of(question.functions)
         cost_bytes = query.for_columns([column]).estimated_bytes
         asked = Asked(query.file, query.embedded, leaf, question.data_type, needs, cost_bytes)
         return answer(asked, self._plan.candidates, certain)

@@ -1,0 +1,32 @@
+"""Record batches as bytes, in Arrow's IPC stream format without compression."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+
+def batch_to_bytes(batch: pa.RecordBatch) -> bytes:
+    """Serialize a record batch."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def batch_from_bytes(data: bytes) -> pa.RecordBatch:
+    """Parse and validate the result of `batch_to_bytes`; the batch refers to ``data``.
+
+    Raises:
+        ValueError: If the bytes are not such a batch. ``pa.ArrowInvalid`` is a ValueError, too.
+
+    Example:
+        >>> batch_from_bytes(batch_to_bytes(pa.record_batch({"x": [1, 2]}))).num_rows
+        2
+    """
+    try:
+        with pa.ipc.open_stream(data) as reader:
+            batch = reader.read_next_batch()
+        batch.validate(full=True)
+    except (pa.ArrowException, OSError, StopIteration) as error:
+        raise ValueError(f"it is not an Arrow stream: {error}") from error
+    return batch

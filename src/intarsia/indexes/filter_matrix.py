@@ -1,0 +1,145 @@
+"""The Bloom filters of many files as one bit matrix, probed with one contiguous read for all files.
+
+A value's block has the same ordinal in all filters of one size. The matrix stores the filters block by block,
+so
+the blocks of one value in all filters are adjacent: 32 bytes per filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from intarsia.arrow.hashing import Hashes
+from intarsia.errors import CorruptFileError
+from intarsia.format.bloom import BLOCK_BYTES, block_ordinals, blocks_may_contain, blocks_of
+from intarsia.indexes.gathering import GatheredPart, GatheredParts
+from intarsia.predicate.bound import Condition
+from intarsia.rows.bounds import Bools
+
+#: Larger filters are left in their files, where a lookup reads 32 bytes of them.
+MAX_FILTER_BYTES = 1 << 20
+
+_BITS, _OWNERS = "bits-", "files-"
+
+
+def gather_filters(filters: Iterable[tuple[int, bytes]]) -> list[GatheredPart]:
+    """Arrange filters in one matrix for each size.
+
+    Args:
+        filters: The ordinal of a file and the bits of one of its filters. A file may have several, such as
+            one for
+            each row group.
+
+    Example:
+        >>> [part.name for part in gather_filters([(0, bytes(64)), (1, bytes(64)), (2, bytes(32))])]
+        ['bits-2', 'files-2', 'bits-1', 'files-1']
+    """
+    by_size: dict[int, list[tuple[int, bytes]]] = {}
+    for file, bits in filters:
+        by_size.setdefault(len(bits) // BLOCK_BYTES, []).append((file, bits))
+    parts = []
+    for num_blocks, found in by_size.items():
+        matrix = np.stack([blocks_of(bits) for _, bits in found], axis=1)
+        owners = np.array([file for file, _ in found], dtype="<u4")
+        parts.append(GatheredPart(f"{_BITS}{num_blocks}", matrix.tobytes(), BLOCK_BYTES * len(found)))
+        parts.append(GatheredPart(f"{_OWNERS}{num_blocks}", owners.tobytes()))
+    return parts
+
+
+@dataclass(frozen=True)
+class FilterMatrix:
+    """Matrices of filters, opened.
+
+    Args:
+        parts: The result of `gather_filters`.
+        num_files: The number of files.
+        prefix: The start of the names of the parts, if a structure has several matrices.
+    """
+
+    parts: GatheredParts
+    num_files: int
+    prefix: str = ""
+
+    @cached_property
+    def _owners(self) -> dict[int, npt.NDArray[np.uint32]]:
+        """The files of the filters of each size, in the order of the matrix."""
+        out = {}
+        for name in self.parts.names():
+            if name.startswith(self.prefix + _OWNERS):
+                owners = np.frombuffer(self.parts.read(name), dtype="<u4")
+                if owners.max(initial=0) >= max(self.num_files, 1):
+                    raise CorruptFileError("a matrix names a file that does not exist", reason="other-files")
+                out[int(name.removeprefix(self.prefix + _OWNERS))] = owners
+        return out
+
+    def cost_bytes(self, num_hashes: int) -> int:
+        """Estimate the number of bytes to read for a number of hashes."""
+        return sum(
+            BLOCK_BYTES * len(owners) * min(num_hashes, num_blocks)
+            for num_blocks, owners in self._owners.items()
+        )
+
+    def files_with(self, alternatives: Sequence[Hashes]) -> Bools:
+        """Return the files that might contain all hashes of one of the alternatives in one of their filters.
+
+        Raises:
+            CorruptFileError: If a part is damaged.
+        """
+        hit = np.zeros(self.num_files, dtype=bool)
+        every = np.concatenate([np.empty(0, np.uint64), *alternatives])
+        for num_blocks, owners in self._owners.items():
+            wanted = np.unique(block_ordinals(every, num_blocks))
+            pieces = self.parts.read_pieces(f"{self.prefix}{_BITS}{num_blocks}", wanted.tolist())
+            row_of = dict(zip(wanted.tolist(), map(blocks_of, pieces), strict=True))
+            if any(len(row) != len(owners) for row in row_of.values()):
+                raise CorruptFileError("a matrix and its files differ in number", reason="other-files")
+            might = np.zeros(len(owners), dtype=bool)
+            for hashes in alternatives:
+                might |= _has_all(row_of, hashes, num_blocks, len(owners))
+            hit[owners[might]] = True
+        return hit
+
+
+def _has_all(
+    row_of: dict[int, npt.NDArray[np.uint32]], hashes: Hashes, num_blocks: int, num_filters: int
+) -> Bools:
+    has = np.ones(num_filters, dtype=bool)
+    for block, value in zip(block_ordinals(hashes, num_blocks).tolist(), hashes, strict=True):
+        has &= blocks_may_contain(row_of[block], value)
+        if not has.any():
+            break
+    return has
+
+
+@dataclass(frozen=True)
+class GatheredFilters:
+    """A `GatheredIndex` of filters.
+
+    Args:
+        matrix: The filters.
+        required: A function that returns the hashes that a match of a condition requires: all hashes of at
+            least one
+            alternative. None if the filters cannot decide.
+    """
+
+    matrix: FilterMatrix
+    required: Callable[[Condition], Sequence[Hashes] | None]
+
+    def candidate_files(self, predicate: Condition) -> Bools | None:
+        """Return the files whose filters might contain what a match requires."""
+        alternatives = self.required(predicate)
+        return None if alternatives is None else self.matrix.files_with(alternatives)
+
+    def cost_bytes(self, predicate: Condition) -> int:
+        """Return the size of the blocks of all required hashes."""
+        return self.matrix.cost_bytes(sum(map(len, self.required(predicate) or ())))
+
+
+def one_of(hashes: Hashes) -> list[Hashes]:
+    """Return each hash as an alternative of its own."""
+    return [hashes[place : place + 1] for place in range(len(hashes))]

@@ -1,0 +1,140 @@
+"""Aggregates of whole files that surely match, from a lake index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from intarsia.arrow.comparison import compares_alike, comparison_type
+from intarsia.errors import CorruptFileError, IntarsiaError
+from intarsia.format.enums import Type
+from intarsia.format.footer import Leaf
+from intarsia.indexes.gathering import SummarizedFiles
+from intarsia.indexes.summaries import sum_type, summary_schema
+from intarsia.lake.index.segment import Family
+from intarsia.read.aggregate.answers import Needs, as_data_type, summarize_bounds
+from intarsia.read.aggregate.result import Question
+from intarsia.rows.bounds import Bools
+
+
+@dataclass(frozen=True, eq=False)
+class FileAnswers:
+    """The answers to all questions for some files of a family.
+
+    Attributes:
+        files: The places of the answered files in the family.
+        summaries: For each question, a summary of these files.
+        sources: The index that answered each question, and its column; without those that need none.
+    """
+
+    files: np.ndarray
+    summaries: dict[Question, pa.Table]
+    sources: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """A summary for each file of a family, where it is exact."""
+
+    source: tuple[str, str] | None
+    is_exact: Bools
+    summaries: pa.Table
+
+
+def answer_files(
+    family: Family, certain: Bools, questions: Sequence[Question], constant: frozenset[tuple[str, ...]]
+) -> FileAnswers | None:
+    """Answer questions for the files of a family in which all rows match.
+
+    Args:
+        family: The family.
+        certain: The files in which all rows match.
+        questions: The questions.
+        constant: Paths of columns that are not read from files, such as partition columns.
+
+    Returns:
+        The answers for the files for which all questions can be answered; None if there are none.
+    """
+    answered = certain
+    found: dict[Question, _Found] = {}
+    for question in questions:
+        source = _answer(family, question, answered, constant)
+        if source is None:
+            return None
+        found[question] = source
+        answered = answered & source.is_exact
+        if not answered.any():
+            return None
+    keep = pa.array(answered)
+    return FileAnswers(
+        np.flatnonzero(answered),
+        {question: source.summaries.filter(keep) for question, source in found.items()},
+        tuple(dict.fromkeys(source.source for source in found.values() if source.source is not None)),
+    )
+
+
+def _answer(
+    family: Family, question: Question, wanted: Bools, constant: frozenset[tuple[str, ...]]
+) -> _Found | None:
+    column = question.column
+    num_rows = family.num_rows
+    if column is None:
+        return _Found(None, np.ones(len(num_rows), dtype=bool), _counts(num_rows, np.zeros_like(num_rows)))
+    if column.path in constant:
+        return None
+    leaf = family.schema.leaves_by_path.get(column.path)
+    if leaf is None or not leaf.is_flat or leaf.ordinal not in family.schema.leaf_types:
+        return None
+    file_type = comparison_type(family.schema.leaf_types[leaf.ordinal])
+    if question.data_type != pa.null() and not compares_alike(file_type, question.data_type):
+        return None
+    best: _Found | None = None
+    for source in _sources(family, question, leaf, file_type):
+        if best is None or (source.is_exact & wanted).sum() > (best.is_exact & wanted).sum():
+            best = source
+        if (best.is_exact | ~wanted).all():
+            break
+    return best
+
+
+def _sources(family: Family, question: Question, leaf: Leaf, file_type: pa.DataType) -> Iterator[_Found]:
+    needs = Needs.of(question.functions)
+    try:
+        found = None if needs.sum or leaf.type == Type.INT96 else family.bounds(leaf.path)
+        if found is not None:
+            granules = summarize_bounds("statistics", found.bounds, found.exact, file_type, needs)
+            summaries = as_data_type(granules.summaries, question.data_type)
+            yield _Found(("statistics", leaf.name), granules.is_exact, summaries)
+        for structure in family.gathered(leaf.path):
+            index = structure.index
+            if not isinstance(index, SummarizedFiles) or (needs.sum and sum_type(file_type) == pa.null()):
+                continue
+            summarized = index.file_summaries(leaf.name)
+            if summarized is None or summarized[0].schema != summary_schema(file_type):
+                continue
+            table, exact = summarized
+            is_exact = np.zeros(len(family.num_rows), dtype=bool)
+            is_exact[structure.files] = exact if needs.bounds else True
+            places = np.full(len(is_exact), -1)
+            places[structure.files] = np.arange(len(structure.files))
+            spread = table.take(pa.array(places, mask=places < 0))
+            yield _Found((structure.name, leaf.name), is_exact, as_data_type(spread, question.data_type))
+    except (CorruptFileError, IntarsiaError, OSError):
+        return  # the file itself answers
+
+
+def _counts(num_rows: np.ndarray, nulls: np.ndarray) -> pa.Table:
+    schema = summary_schema(pa.null())
+    nothing = pa.nulls(len(num_rows))
+    columns = [
+        nothing,
+        nothing,
+        nothing,
+        pa.array(num_rows),
+        pa.array(nulls),
+        pa.array(np.zeros_like(num_rows)),
+    ]
+    return pa.table(columns, schema=schema)

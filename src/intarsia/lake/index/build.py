@@ -1,0 +1,168 @@
+"""Build a lake index, or add the files that it does not know, from footers and payloads."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from intarsia.file import ParquetInput
+from intarsia.lake.data_file import DataFile
+from intarsia.lake.each_file import FILE_ERRORS, FileFailure, ShowDone
+from intarsia.lake.index.facts import FileFacts, read_facts
+from intarsia.lake.index.folder import LakeIndexFolder
+from intarsia.lake.index.known_files import KnownFiles
+from intarsia.lake.index.segment import serialize_segment
+from intarsia.read.ahead import ahead
+
+#: A segment is written when its filters and digests have this size, or this many files.
+MAX_SEGMENT_BYTES = 256 << 20
+MAX_SEGMENT_FILES = 20_000
+
+#: More segments than this are merged: each takes a read for each condition.
+MAX_SEGMENTS = 8
+
+
+@dataclass(frozen=True)
+class LakeIndexReport:
+    """The result of building a lake index.
+
+    Attributes:
+        folder: The folder of the lake index.
+        files_total: The number of files of the table.
+        files_known: The number of files that it already knew.
+        files_added: The number of files that were added.
+        files_recent: Paths of files that were left out because they may still change: they were written in
+            the last
+            two seconds, or their store has no ETags.
+        failed: The files that could not be read.
+        num_bytes: Size of the new segments in bytes.
+        seconds: The time it took.
+    """
+
+    folder: str
+    files_total: int
+    files_known: int
+    files_added: int
+    files_recent: tuple[str, ...] = ()
+    failed: tuple[FileFailure, ...] = ()
+    num_bytes: int = 0
+    seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as a JSON object."""
+        return {
+            "folder": self.folder,
+            "files": {"total": self.files_total, "known": self.files_known, "added": self.files_added},
+            "recent": list(self.files_recent),
+            "failed": [failure.to_dict() for failure in self.failed],
+            "bytes": self.num_bytes,
+            "seconds": round(self.seconds, 3),
+        }
+
+    def __str__(self) -> str:
+        added = f"added {self.files_added:,} of {self.files_total:,} files ({self.num_bytes:,} bytes)"
+        lines = [f"{self.folder}: {added} in {self.seconds:.1f} s; {self.files_known:,} were known"]
+        if self.files_recent:
+            lines.append(
+                f"{len(self.files_recent):,} files may still change and were left out: {self.files_recent[0]}"
+                + (" and others" if len(self.files_recent) > 1 else "")
+            )
+        lines += [f"{failure.path}: {failure.reason}" for failure in self.failed]
+        return "\n".join(lines)
+
+
+@dataclass
+class BuiltSegments:
+    """New segments, and the files that are not in them."""
+
+    segments: list[bytes] = field(default_factory=list)
+    added: int = 0
+    recent: list[str] = field(default_factory=list)
+    failed: list[FileFailure] = field(default_factory=list)
+
+
+def build_segments(
+    files: Sequence[DataFile],
+    relative_paths: Sequence[str],
+    open_file: Callable[[DataFile], ParquetInput],
+    at_once: int,
+    show: ShowDone = lambda _: None,
+) -> BuiltSegments:
+    """Read the facts of files, and arrange them in segments.
+
+    Args:
+        files: The files.
+        relative_paths: Their paths relative to the root of the lake.
+        open_file: Opens a file.
+        at_once: Number of files to open concurrently.
+        show: Called with the number of files that are done.
+    """
+    built = BuiltSegments()
+    pending: dict[str, FileFacts] = {}
+    num_bytes = 0
+
+    def finish() -> None:
+        nonlocal num_bytes
+        if pending:
+            built.segments.append(serialize_segment(pending))
+            pending.clear()
+            num_bytes = 0
+
+    facts = ahead(lambda entry: read_facts(open_file(entry)), files, at_once)
+    with contextlib.closing(facts):
+        for done, (path, (entry, future)) in enumerate(zip(relative_paths, facts, strict=True), 1):
+            try:
+                found = future.result()
+            except FILE_ERRORS as error:
+                built.failed.append(FileFailure(entry.path, error))
+                continue
+            show(done)
+            if found is None:
+                built.recent.append(entry.path)
+                continue
+            pending[path] = found
+            built.added += 1
+            num_bytes += found.num_bytes
+            if num_bytes >= MAX_SEGMENT_BYTES or len(pending) >= MAX_SEGMENT_FILES:
+                finish()
+    finish()
+    return built
+
+
+def merged_segments(known: KnownFiles, folder: LakeIndexFolder) -> tuple[list[str], np.ndarray]:
+    """Choose segments to replace: those with mostly stale files, and small ones if there are many.
+
+    Args:
+        known: The known files of the table that has the whole lake.
+        folder: The folder.
+
+    Returns:
+        The names of the segments to replace, and the ordinals of the known files in them.
+    """
+    mine = [
+        (ordinal, one) for ordinal, one in enumerate(known.index.segments) if one.folder.path == folder.path
+    ]
+    live = {ordinal: int((known.segment_of == ordinal).sum()) for ordinal, _ in mine}
+    chosen = {ordinal for ordinal, one in mine if 2 * live[ordinal] < len(one.segment.paths)}
+    rest = sorted((ordinal for ordinal, _ in mine if ordinal not in chosen), key=live.__getitem__)
+    if len(rest) >= MAX_SEGMENTS:
+        chosen |= set(rest[: len(rest) // 2 + 1])
+    names = [one.name for ordinal, one in mine if ordinal in chosen]
+    return names, np.flatnonzero(np.isin(known.segment_of, list(chosen)))
+
+
+class Stopwatch:
+    """The seconds since it was made."""
+
+    def __init__(self) -> None:
+        self._started = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """The seconds so far."""
+        return time.perf_counter() - self._started

@@ -1,0 +1,224 @@
+"""What a lake index keeps of one file: its footer, bounds of its columns, and digests of its indexes.
+
+Everything comes from the footer and from indexes. No data page is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from intarsia.errors import FormatError, IndexPayloadError
+from intarsia.file import ChunkKey, ParquetInput
+from intarsia.file.claims import check_row_count
+from intarsia.file.trust import Claim, Trust
+from intarsia.format.bloom import BLOCK_BYTES, FilterPlace
+from intarsia.format.enums import Type
+from intarsia.format.footer import Leaf
+from intarsia.indexes import Layout
+from intarsia.indexes.calling import call_or_ignore
+from intarsia.indexes.embedded import EmbeddedIndexes
+from intarsia.indexes.filter_matrix import MAX_FILTER_BYTES
+from intarsia.indexes.gathering import Gathers
+from intarsia.indexes.statistics import exact_bounds, statistics_bounds
+from intarsia.lake.index.stamps import FileStamp, opened_stamp
+from intarsia.rows.bounds import UNKNOWN
+from intarsia.rows.ordering import MAX_BOUND_BYTES, Ordering, truncate_max, truncate_min
+from intarsia.storage import ByteRange
+
+#: Bounds are kept for at most this many columns of a file.
+MAX_COLUMNS = 1_000
+
+#: Embedded indexes with larger payloads are evaluated file by file.
+MAX_PAYLOAD_BYTES = 256 << 20
+
+
+class ColumnFacts(NamedTuple):
+    """The bounds and counts of one column in one file; see `intarsia.rows.bounds.Bounds`.
+
+    Attributes:
+        low, high: Keys that no value other than NaN is below or above; None if unknown.
+        null_count: The number of nulls, or `UNKNOWN`.
+        nan_count: The number of NaNs, or `UNKNOWN`.
+        is_all_null: Whether all values are proven to be null.
+        is_exact: Whether both bounds are values of the column.
+    """
+
+    low: Any
+    high: Any
+    null_count: int
+    nan_count: int
+    is_all_null: bool
+    is_exact: bool
+
+
+class GatheredKey(NamedTuple):
+    """What the payloads of one structure have in common.
+
+    Attributes:
+        kind: The kind of the index.
+        kind_version: The version of the class that built the payload.
+        name: The name in reports.
+        columns: The indexed columns.
+        granularity: The granularity of the payload.
+        parameters: The fields of the index object, as JSON.
+    """
+
+    kind: str
+    kind_version: int
+    name: str
+    columns: tuple[tuple[str, ...], ...]
+    granularity: str | int
+    parameters: str
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """What a lake index keeps of one file.
+
+    Attributes:
+        stamp: The identity of the file from which the facts were read.
+        file: The closed file; its metadata remains readable.
+        columns: The facts of each column, by the ordinal of its leaf.
+        filters: The bits of the Bloom filter of each row group, by the ordinal of the leaf; only columns that
+            have a
+            filter in each row group.
+        digests: The digest of each embedded index that can be gathered.
+    """
+
+    stamp: FileStamp
+    file: ParquetInput
+    columns: Mapping[int, ColumnFacts]
+    filters: Mapping[int, list[bytes]]
+    digests: Mapping[GatheredKey, bytes]
+
+    @property
+    def num_bytes(self) -> int:
+        """Approximate size of the filters and digests."""
+        sizes = [sum(map(len, filters)) for filters in self.filters.values()]
+        return sum(sizes) + sum(map(len, self.digests.values()))
+
+
+def read_facts(file: ParquetInput) -> FileFacts | None:
+    """Read what a lake index keeps of an open file, and close it.
+
+    Returns:
+        The facts; None if the file may change without a trace, because it was written in the last seconds or
+        its store has no ETags.
+
+    Raises:
+        CorruptFileError: If the footer is damaged, or contradicts itself.
+        UnsupportedFeatureError: If a column is encrypted or in another file.
+    """
+    with file:
+        stamp = opened_stamp(file.source.identity)
+        if stamp is None:
+            return None
+        leaves = [leaf for leaf in file.footer.leaves if leaf.is_flat][:MAX_COLUMNS]
+        for leaf in leaves:
+            for row_group in range(len(file.footer.metadata.row_groups)):
+                check_row_count(file.footer, row_group, leaf)
+        columns = {leaf.ordinal: _column_facts(file, leaf, file.schema.ordering(leaf)) for leaf in leaves}
+        filters = {leaf.ordinal: bits for leaf in leaves if (bits := _bloom_bits(file, leaf)) is not None}
+        return FileFacts(stamp, file, columns, filters, dict(_digests(file)))
+
+
+# --- statistics ----------------------------------------------------------------------------------------
+
+
+def _column_facts(file: ParquetInput, leaf: Leaf, ordering: Ordering | None) -> ColumnFacts:
+    bounds = statistics_bounds(file, leaf, ordering)
+    used = bounds.starts < bounds.stops
+    nulls, nans = bounds.null_counts[used], bounds.nan_counts[used]
+    known, all_null = bounds.known[used], bounds.all_null[used]
+    # a row group of only NaNs has no bounds, and the interval of the others does not contain them
+    has_no_number = (nulls + nans == (bounds.stops - bounds.starts)[used]) & (nulls >= 0) & (nans > 0)
+    is_bounded = bool((known | all_null | has_no_number).all() and known.any())
+    low = high = None
+    is_exact = False
+    if ordering is not None and is_bounded:
+        low, high = bounds.minima[used][known].min(), bounds.maxima[used][known].max()
+        is_exact = bool(exact_bounds(file, leaf, ordering)[used][known].all())
+        low, high = (key.item() if isinstance(key, np.generic) else key for key in (low, high))
+        if ordering.is_bytes and max(len(low), len(high)) > MAX_BOUND_BYTES:
+            low = truncate_min(low, MAX_BOUND_BYTES, text=ordering.is_text)
+            high = truncate_max(high, MAX_BOUND_BYTES, text=ordering.is_text)
+            is_exact = False
+    return ColumnFacts(
+        low,
+        high,
+        int(nulls.sum()) if (nulls >= 0).all() else UNKNOWN,
+        int(nans.sum()) if (nans >= 0).all() else UNKNOWN,
+        bool(all_null.all()),
+        is_exact,
+    )
+
+
+# --- Bloom filters -------------------------------------------------------------------------------------
+
+
+def _bloom_bits(file: ParquetInput, leaf: Leaf) -> list[bytes] | None:
+    """Read the bits of a column's filters; None if a row group has none, or they are not trusted."""
+    footer = file.footer
+    places = []
+    for row_group, group in enumerate(footer.metadata.row_groups):
+        meta = group.columns[leaf.ordinal].meta_data
+        if group.num_rows == 0:
+            continue
+        if meta is None or not meta.bloom_filter_offset:
+            return None
+        try:
+            places.append((ChunkKey(row_group, leaf.ordinal), FilterPlace.of(meta, footer.start)))
+        except FormatError:  # verify reports it; without filters the file is not excluded
+            return None
+    if not places or Trust(footer, leaf).doubt(Claim.BLOOM_FILTER) is not None:
+        return None
+    try:
+        heads = file.source.read_ranges([ByteRange(*place.head) for _, place in places])
+        bits = [ByteRange(*place.bits(head)) for (_, place), head in zip(places, heads, strict=True)]
+    except FormatError:
+        return None
+    if max(place.length for place in bits) > MAX_FILTER_BYTES or any(
+        place.length % BLOCK_BYTES for place in bits
+    ):
+        return None
+    return file.source.read_ranges(bits)
+
+
+# --- embedded indexes ----------------------------------------------------------------------------------
+
+
+def _digests(file: ParquetInput) -> Iterator[tuple[GatheredKey, bytes]]:
+    import json
+
+    embedded = EmbeddedIndexes(file)
+    layout = Layout(file.footer.num_rows, file.footer.row_group_starts, {})
+    for entry in embedded.entries:
+        index = embedded.index(entry)
+        leaves = [file.leaves_by_path.get(path) for path in entry.columns]
+        if (
+            not isinstance(index, Gathers)
+            or len(leaves) != 1
+            or entry.payload_bytes > MAX_PAYLOAD_BYTES
+            # values outside the range of 64-bit nanoseconds read differently in Arrow and Spark
+            or any(leaf is None or not leaf.is_flat or leaf.type == Type.INT96 for leaf in leaves)
+        ):
+            continue
+
+        def digest(index: Gathers = index, entry: Any = entry) -> bytes | None:
+            try:
+                return index.digest(embedded.read(entry), layout)
+            except FormatError as error:
+                raise IndexPayloadError(str(error), reason="damaged-payload") from error
+
+        found = call_or_ignore(file, entry.name, partial(digest))
+        if found is not None:
+            parameters = json.dumps(dict(entry.parameters), sort_keys=True)
+            key = GatheredKey(
+                entry.kind, entry.kind_version, entry.name, entry.columns, entry.granularity, parameters
+            )
+            yield key, found

@@ -1,0 +1,174 @@
+"""The segments of one lake: files in the user's cache folder, or in ``_intarsia`` beside the data.
+
+A segment is never changed. A writer adds segments under new names and removes those that they replace, so any
+number
+of readers and writers may work at the same time: at worst, two segments know the same file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import xxhash
+
+from intarsia.errors import FormatError, IntarsiaError
+from intarsia.file import Ignored
+from intarsia.lake.index.segment import Segment
+from intarsia.storage import CountedSource, LocalFile
+
+#: The name of the folder beside the data. Names that start with ``_`` are hidden from Spark, Hive, pyarrow
+#: and globs.
+BESIDE_NAME = "_intarsia"
+
+#: Sets the cache folder of the user.
+CACHE_VARIABLE = "INTARSIA_CACHE_DIR"
+
+_SUFFIX = ".lake"
+_TEMPORARY = ".tmp-"
+
+#: A temporary file that is older was left by a process that was killed.
+_ABANDONED_SECONDS = 3600
+
+Location = Literal["cache", "beside"]
+
+
+@dataclass(frozen=True)
+class LakeIndexFolder:
+    """The folder with the segments of a lake.
+
+    Attributes:
+        path: The folder; it need not exist.
+        root: The root of the lake, to which the paths in segments are relative: an absolute path or a URL.
+        location: Where the folder is.
+    """
+
+    path: str
+    root: str
+    location: Location
+
+    @classmethod
+    def of(cls, root: str, location: Location) -> LakeIndexFolder:
+        """Return the folder for the root of a lake.
+
+        Args:
+            root: An absolute path or a URL.
+            location: ``"cache"`` or ``"beside"``.
+
+        Raises:
+            ValueError: If the location is unknown, or ``"beside"`` in an object store.
+        """
+        if location == "beside":
+            if "://" in root:
+                raise ValueError(
+                    f"{root}: a lake index beside the data needs a local folder; use location='cache'"
+                )
+            return cls(os.path.join(root, BESIDE_NAME), root, location)
+        if location != "cache":
+            raise ValueError(f"location is {location!r}; it must be 'cache' or 'beside'")
+        return cls(
+            os.path.join(cache_folder(), "lakes", xxhash.xxh3_128_hexdigest(root.encode())), root, location
+        )
+
+    @classmethod
+    def find(cls, root: str) -> list[LakeIndexFolder]:
+        """Return the existing folders for a lake: its own, and those of lakes that contain it."""
+        found = []
+        for folder in _ancestors(root):
+            candidates = [cls.of(folder, "cache")]
+            if "://" not in folder:
+                candidates.insert(0, cls.of(folder, "beside"))
+            found += [candidate for candidate in candidates if os.path.isdir(candidate.path)]
+        return found
+
+    @property
+    def is_on_this_machine(self) -> bool:
+        """Whether only this machine reads it, so that times of change can be compared."""
+        return self.location == "cache"
+
+    def names(self) -> list[str]:
+        """Return the names of the segments in order."""
+        try:
+            return sorted(name for name in os.listdir(self.path) if name.endswith(_SUFFIX))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def open_segment(self, name: str) -> Segment | Ignored:
+        """Open a segment, or return why it is ignored."""
+        path = os.path.join(self.path, name)
+        source = None
+        try:
+            source = CountedSource(LocalFile(path))
+            return Segment(source)
+        except (FormatError, OSError) as error:
+            if source is not None:
+                source.close()
+            return ignored_segment(path, error)
+
+    def add(self, data: bytes) -> str:
+        """Write a segment, and return its name.
+
+        Raises:
+            OSError: If the folder cannot be written.
+        """
+        os.makedirs(self.path, exist_ok=True)
+        self._remove_abandoned()
+        name = f"{xxhash.xxh3_64_hexdigest(data)}{_SUFFIX}"
+        temporary = os.path.join(self.path, f"{_TEMPORARY}{os.getpid()}-{time.monotonic_ns()}")
+        try:
+            with open(temporary, "wb") as file:
+                file.write(data)
+            os.replace(temporary, os.path.join(self.path, name))
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+            raise
+        return name
+
+    def remove(self, name: str) -> None:
+        """Remove a segment, if another process has not removed it already."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(self.path, name))
+
+    def _remove_abandoned(self) -> None:
+        for name in os.listdir(self.path):
+            path = os.path.join(self.path, name)
+            with contextlib.suppress(FileNotFoundError):
+                if name.startswith(_TEMPORARY) and time.time() - os.stat(path).st_mtime > _ABANDONED_SECONDS:
+                    os.unlink(path)
+
+
+def ignored_segment(path: str, error: IntarsiaError | OSError) -> Ignored:
+    """Return the note about a segment, or a part of it, that cannot be used."""
+    code = error.reason if isinstance(error, IntarsiaError) else None
+    message = error.message if isinstance(error, FormatError) else str(error)
+    return Ignored(path, "lake index", message, code or "storage-error")
+
+
+def cache_folder() -> str:
+    """Return the cache folder of the user, which need not exist.
+
+    It is ``$INTARSIA_CACHE_DIR``; by default ``intarsia`` in ``$XDG_CACHE_HOME``, ``~/Library/Caches`` on
+    macOS, or ``~/.cache``.
+    """
+    own = os.environ.get(CACHE_VARIABLE)
+    if own:
+        return os.path.abspath(own)
+    home = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
+    return os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser(home), "intarsia")
+
+
+def _ancestors(root: str) -> Iterator[str]:
+    """Yield a root and the folders that contain it, up to the root of the file system or of the store."""
+    scheme, separator, rest = root.rpartition("://")
+    while rest:
+        yield f"{scheme}{separator}{rest}"
+        parent = rest.rpartition("/")[0]
+        if not parent or parent == rest:
+            return
+        rest = parent

@@ -1,0 +1,199 @@
+"""The lake index of a table: which of its files are known, and what is known about them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from intarsia.errors import FormatError
+from intarsia.file import FileMetadata, Ignored
+from intarsia.lake.data_file import DataFile
+from intarsia.lake.index.folder import LakeIndexFolder
+from intarsia.lake.index.location import LakeLocation
+from intarsia.lake.index.segment import Family, Segment
+from intarsia.lake.index.stamps import FileStamp, Stamps, opened_stamp, stamp_of
+from intarsia.rows.bounds import Bools
+from intarsia.storage import CountedSource, MemorySource
+
+#: The segment of a file that is not known.
+UNKNOWN_SEGMENT = -1
+
+
+@dataclass(frozen=True)
+class OpenSegment:
+    """A segment, and the folder that contains it.
+
+    Attributes:
+        folder: The folder.
+        name: Its name in the folder.
+        segment: The open segment.
+    """
+
+    folder: LakeIndexFolder
+    name: str
+    segment: Segment
+
+
+class LakeIndex:
+    """The segments that may know files of a table.
+
+    Args:
+        segments: The segments.
+        files: The files of the table.
+        location: The root of the table, and the paths of the files relative to it.
+
+    Attributes:
+        segments: The segments.
+    """
+
+    def __init__(
+        self, segments: Sequence[OpenSegment], files: Sequence[DataFile], location: LakeLocation
+    ) -> None:
+        self.segments = list(segments)
+        self._files = files
+        self._location = location
+        self._places = [self._places_in(one) for one in segments]
+
+    def _places_in(self, one: OpenSegment) -> np.ndarray:
+        """Return the place of each file of the table in a segment, or -1."""
+        prefix = self._location.prefix_in(one.folder.root)
+        paths = self._location.relative_paths
+        names = [prefix + path for path in paths] if prefix else paths
+        if names == one.segment.paths:
+            return np.arange(len(names))
+        place_of = one.segment.place_of
+        return np.array([place_of.get(name, -1) for name in names], dtype=np.int64)
+
+    def add(self, folder: LakeIndexFolder, name: str, data: bytes) -> None:
+        """Add a new segment, which need not have been written.
+
+        Args:
+            folder: The folder.
+            name: Its name in the folder.
+            data: Its bytes.
+        """
+        segment = Segment(CountedSource(MemorySource(data, os.path.join(folder.path, name))))
+        self.segments.append(OpenSegment(folder, name, segment))
+        self._places.append(self._places_in(self.segments[-1]))
+
+    def known(self) -> KnownFiles:
+        """Compare the stamps of all files with those in the segments; local files are stat'ed."""
+        num_files = len(self._files)
+        segment_of = np.full(num_files, UNKNOWN_SEGMENT, dtype=np.int64)
+        place_in = np.full(num_files, -1, dtype=np.int64)
+        now = Stamps.of([stamp_of(file) for file in self._files])
+        for ordinal, places in enumerate(self._places):
+            listed = np.flatnonzero((places >= 0) & (segment_of == UNKNOWN_SEGMENT))
+            one = self.segments[ordinal]
+            then = one.segment.stamps.take(places[listed])
+            is_current = now.take(listed).equal(then, same_machine=one.folder.is_on_this_machine)
+            segment_of[listed[is_current]] = ordinal
+            place_in[listed[is_current]] = places[listed[is_current]]
+        return KnownFiles(self, segment_of, place_in)
+
+    def close(self) -> None:
+        """Close the segments."""
+        for one in self.segments:
+            one.segment.close()
+
+
+@dataclass(frozen=True, eq=False)
+class KnownFiles:
+    """The files of a table that have not changed since they were indexed.
+
+    Attributes:
+        index: The lake index.
+        segment_of: For each file, the ordinal of a segment that knows it, or `UNKNOWN_SEGMENT`.
+        place_in: For each file, its place in that segment.
+    """
+
+    index: LakeIndex
+    segment_of: np.ndarray
+    place_in: np.ndarray
+
+    @property
+    def is_known(self) -> Bools:
+        """Whether each file is known."""
+        return np.asarray(self.segment_of != UNKNOWN_SEGMENT, dtype=bool)
+
+    def families(self) -> Iterator[FamilyFiles]:
+        """Yield the families that have files of the table, without those whose schema is damaged."""
+        for ordinal, one in enumerate(self.index.segments):
+            here = np.flatnonzero(self.segment_of == ordinal)
+            if not len(here):
+                continue
+            places = self.place_in[here]
+            family_of = one.segment.family_of[places]
+            for number, family in enumerate(one.segment.families):
+                mine = family_of == number
+                if mine.any() and family.has_schema:
+                    within = np.searchsorted(family.places, places[mine])
+                    yield FamilyFiles(family, one.segment, here[mine], within)
+
+    def metadata(self, file: int, path: str, identity: object) -> FileMetadata | None:
+        """Return the footer of a file; None if it is not known, or has changed.
+
+        Args:
+            file: The ordinal of the file in the table.
+            path: The name of the file in messages.
+            identity: The identity of the open file.
+        """
+        ordinal = int(self.segment_of[file])
+        if ordinal == UNKNOWN_SEGMENT:
+            return None
+        one, place = self.index.segments[ordinal], int(self.place_in[file])
+        opened = opened_stamp(identity)
+        if opened is None or not _equal(opened, one.segment.stamp(place), one.folder.is_on_this_machine):
+            return None
+        try:
+            return one.segment.metadata(place, path)
+        except (FormatError, OSError):  # the file has the same footer
+            return None
+
+
+@dataclass(frozen=True, eq=False)
+class FamilyFiles:
+    """The files of a table that are in one family.
+
+    Attributes:
+        family: The family.
+        segment: Its segment.
+        files: The ordinals of the files in the table.
+        within: Their places in the family.
+    """
+
+    family: Family
+    segment: Segment
+    files: np.ndarray
+    within: np.ndarray
+
+
+def _equal(a: FileStamp, b: FileStamp, same_machine: bool) -> bool:
+    return bool(Stamps.of([a]).equal(Stamps.of([b]), same_machine=same_machine)[0])
+
+
+def open_lake_index(
+    location: LakeLocation, files: Sequence[DataFile], folders: Sequence[LakeIndexFolder] | None = None
+) -> tuple[LakeIndex | None, list[Ignored]]:
+    """Open the segments for a table.
+
+    Args:
+        location: The root of the table, and the paths of the files relative to it.
+        files: Its files.
+        folders: The folders of the segments; by default those that exist for the root.
+
+    Returns:
+        The lake index, or None if there is none; and the segments that are ignored.
+    """
+    segments, notes = [], []
+    for folder in LakeIndexFolder.find(location.root) if folders is None else folders:
+        for name in folder.names():
+            found = folder.open_segment(name)
+            if isinstance(found, Ignored):
+                notes.append(found)
+            else:
+                segments.append(OpenSegment(folder, name, found))
+    return (LakeIndex(segments, files, location) if segments else None), notes

@@ -1,0 +1,60 @@
+"""The root of a lake, and the paths of its files relative to it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from intarsia.lake.data_file import DataFile
+from intarsia.storage import local_path
+
+
+@dataclass(frozen=True)
+class LakeLocation:
+    """The root of a table, and the paths of its files.
+
+    Attributes:
+        root: An absolute path or a URL.
+        relative_paths: The path of each file relative to the root.
+    """
+
+    root: str
+    relative_paths: list[str]
+
+    def prefix_in(self, folder: str) -> str:
+        """Return the path of the root relative to a folder that contains it, with a slash if not empty."""
+        below = self.root[len(folder) :].strip("/")
+        return f"{below}/" if below else ""
+
+
+def locate(files: Sequence[DataFile], root: str | None) -> LakeLocation | None:
+    """Find the root of files.
+
+    Args:
+        files: The files.
+        root: The folder or URL below which they were found, as in their paths; None to find a common one.
+
+    Returns:
+        The root and the paths; None if the files have no common root.
+
+    Example:
+        >>> locate([DataFile("/lake/a=1/x.parquet", 1), DataFile("/lake/y.parquet", 1)], "/lake/")
+        LakeLocation(root='/lake', relative_paths=['a=1/x.parquet', 'y.parquet'])
+    """
+    paths = [file.path for file in files]
+    if root is not None:
+        plain = local_path(root)
+        prefix = (root if plain is None else plain).rstrip("/") + "/"
+        if all(path.startswith(prefix) for path in paths):
+            absolute = prefix.rstrip("/") if plain is None else os.path.abspath(prefix)
+            return LakeLocation(absolute, [path[len(prefix) :] for path in paths])
+    if any("://" in path for path in paths):
+        return None
+    paths = [os.path.abspath(path) for path in paths]
+    try:
+        common = os.path.commonpath([os.path.dirname(path) for path in paths])
+    except ValueError:  # on different drives
+        return None
+    prefix = common.rstrip("/") + "/"
+    return LakeLocation(common, [path[len(prefix) :] for path in paths])

@@ -1,0 +1,159 @@
+"""The lake index of one table: opened on first use, brought up to date, used and built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from intarsia.file import FileMetadata, Ignored, ParquetInput
+from intarsia.lake.data_file import DataFile
+from intarsia.lake.each_file import ShowDone
+from intarsia.lake.index.build import (
+    BuiltSegments,
+    LakeIndexReport,
+    Stopwatch,
+    build_segments,
+    merged_segments,
+)
+from intarsia.lake.index.folder import LakeIndexFolder, Location
+from intarsia.lake.index.known_files import KnownFiles, LakeIndex, open_lake_index
+from intarsia.lake.index.location import LakeLocation, locate
+
+#: A lake index is brought up to date without being asked if it lacks at most this many files, or this part.
+MAX_REFRESHED_FILES = 32
+REFRESHED_PART = 10
+
+
+class TableLakeIndex:
+    """The lake index of one table.
+
+    Args:
+        files: The files of the table.
+        root: The folder or URL below which they were found, as in their paths; None to find a common one.
+        open_file: Opens a file.
+        files_at_once: Number of files to open concurrently.
+
+    Attributes:
+        notes: Segments that are ignored, and updates that could not be written.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[DataFile],
+        root: str | None,
+        open_file: Callable[[DataFile], ParquetInput],
+        files_at_once: int,
+    ) -> None:
+        self._files = files
+        self._root = root
+        self._open_file = open_file
+        self._files_at_once = files_at_once
+        self._index: LakeIndex | None = None
+        self._is_opened = False
+        self._known: KnownFiles | None = None
+        self.notes: list[Ignored] = []
+
+    @cached_property
+    def _location(self) -> LakeLocation | None:
+        return locate(self._files, self._root)
+
+    @cached_property
+    def _ordinals(self) -> dict[str, int]:
+        return {file.path: ordinal for ordinal, file in enumerate(self._files)}
+
+    def known_files(self) -> KnownFiles | None:
+        """Return the files that the lake index knows; None without a lake index. Local files are stat'ed.
+
+        The first call opens the lake index. If it does not know a few of the files, their footers and indexes
+        are read, and it is brought up to date.
+        """
+        if not self._is_opened:
+            self._is_opened = True
+            self._known = self._opened()
+        elif self._index is not None:
+            self._known = self._index.known()
+        return self._known
+
+    def _opened(self) -> KnownFiles | None:
+        if len(self._files) < 2 or self._location is None:
+            return None
+        self._index, self.notes = open_lake_index(self._location, self._files)
+        if self._index is None:
+            return None
+        known = self._index.known()
+        missing = np.flatnonzero(~known.is_known)
+        if 0 < len(missing) <= max(MAX_REFRESHED_FILES, len(self._files) // REFRESHED_PART):
+            return self._refreshed(self._index, missing)
+        return known
+
+    def _refreshed(self, index: LakeIndex, missing: npt.NDArray[np.int64]) -> KnownFiles:
+        """Add files to the lake index, and return the files that it knows then."""
+        folder = index.segments[0].folder
+        for data in self._build(missing, folder).segments:
+            try:
+                name = folder.add(data)
+            except OSError as error:  # the segment in memory serves this table
+                name = ""
+                reason = f"it cannot be updated: {error}"
+                self.notes.append(Ignored(folder.path, "lake index", reason, "not-writable"))
+            index.add(folder, name, data)
+        return index.known()
+
+    def metadata(self, file: DataFile, identity: Hashable | None) -> FileMetadata | None:
+        """Return the footer of an open file; None if it is not known, or has changed.
+
+        Args:
+            file: The file.
+            identity: The identity of the open file.
+        """
+        if self._known is None:
+            return None
+        return self._known.metadata(self._ordinals[file.path], file.path, identity)
+
+    def build(self, location: Location, show: ShowDone) -> LakeIndexReport:
+        """Build the lake index; see `intarsia.Table.build_lake_index`."""
+        watch = Stopwatch()
+        if self._location is None:
+            raise ValueError("the files of the table have no common root; open the folder that contains them")
+        folder = LakeIndexFolder.of(self._location.root, location)
+        found, _ = open_lake_index(self._location, self._files, [folder])
+        missing, replaced = np.arange(len(self._files)), list[str]()
+        if found is not None:
+            known = found.known()
+            replaced, again = merged_segments(known, folder)
+            missing = np.union1d(np.flatnonzero(~known.is_known), again)
+            found.close()
+        built = self._build(missing, folder, show)
+        names = [folder.add(data) for data in built.segments]
+        for name in set(replaced) - set(names):
+            folder.remove(name)
+        if self._index is not None:
+            self._index.close()
+        self._index, self._known, self._is_opened = None, None, False
+        return LakeIndexReport(
+            folder.path,
+            len(self._files),
+            len(self._files) - len(missing),
+            built.added,
+            tuple(built.recent),
+            tuple(built.failed),
+            sum(map(len, built.segments)),
+            watch.seconds,
+        )
+
+    def _build(
+        self, files: npt.NDArray[np.int64], folder: LakeIndexFolder, show: ShowDone = lambda _: None
+    ) -> BuiltSegments:
+        location = self._location
+        assert location is not None
+        prefix, ordinals = location.prefix_in(folder.root), files.tolist()
+        return build_segments(
+            [self._files[ordinal] for ordinal in ordinals],
+            [prefix + location.relative_paths[ordinal] for ordinal in ordinals],
+            self._open_file,
+            self._files_at_once,
+            show,
+        )

@@ -1,0 +1,440 @@
+"""A segment: an immutable file with the facts of many files, of which a plan reads only what it needs.
+
+Files with the same columns form a family. A predicate is bound once for each family, and evaluated on all of
+its files at once. The sections of a segment::
+
+    files                     a row for each file: path, stamp, family, numbers of rows and row groups, footer
+    footers                   the footers, one after the other
+    F/bounds/L                the bounds of leaf L in family F (`intarsia.lake.index.bounds`)
+    F/gathered/K              the places in the family of the files of structure K, uint32
+    F/gathered/K/PART         the parts of structure K (`intarsia.indexes.gathering`)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from intarsia.arrow.streams import batch_from_bytes, batch_to_bytes
+from intarsia.errors import CorruptFileError, FormatError
+from intarsia.file import FileMetadata
+from intarsia.file.metadata import RawFooter
+from intarsia.file.schema import FileSchema
+from intarsia.format.directory import Entry
+from intarsia.indexes.bloom import GatheredBloom
+from intarsia.indexes.embedded import find_index
+from intarsia.indexes.filter_matrix import gather_filters
+from intarsia.indexes.gathering import GatheredIndex, GatheredPart, Gathers
+from intarsia.lake.index.bounds import FileBounds, parse_bounds, serialize_bounds
+from intarsia.lake.index.facts import FileFacts, GatheredKey
+from intarsia.lake.index.stamps import FileStamp, Stamps
+from intarsia.predicate import Path
+from intarsia.storage import CountedSource
+from intarsia.storage.sections import Section, Sections, serialize_sections
+
+#: Part of every segment. Segments with another number are ignored and built again.
+SEGMENT_VERSION = 1
+
+#: Files of more families than this are left out: each family takes a binding of the predicate.
+MAX_FAMILIES = 64
+
+_BLOOM = "bloom_filter"
+
+#: The footers to try for the schema of a family.
+_TRIED_FOOTERS = 3
+
+_FILES = pa.schema(
+    [
+        pa.field("path", pa.string()),
+        pa.field("size_bytes", pa.int64()),
+        pa.field("modified_ns", pa.int64()),
+        pa.field("changed_ns", pa.int64()),
+        pa.field("e_tag", pa.string()),
+        pa.field("family", pa.int32()),
+        pa.field("num_rows", pa.int64()),
+        pa.field("num_row_groups", pa.int64()),
+        pa.field("footer_start", pa.int64()),
+        pa.field("footer_offset", pa.int64()),
+        pa.field("footer_bytes", pa.int64()),
+        pa.field("footer_xxh3", pa.uint64()),
+    ]
+)
+
+
+# --- writing -------------------------------------------------------------------------------------------
+
+
+def serialize_segment(facts: Mapping[str, FileFacts]) -> bytes:
+    """Serialize the facts of files.
+
+    Args:
+        facts: The facts of each file, by its path relative to the root of the lake.
+    """
+    families: dict[bytes, list[tuple[str, FileFacts]]] = {}
+    for path, found in facts.items():
+        key = _family_key(found.file.schema)
+        if key in families or len(families) < MAX_FAMILIES:
+            families.setdefault(key, []).append((path, found))
+    rows, footers, offset = [], [], 0
+    sections: list[Section] = []
+    about: list[dict[str, Any]] = []
+    for ordinal, files in enumerate(families.values()):
+        for path, found in files:
+            footer = found.file.footer
+            raw = footer.raw
+            rows.append(
+                (path, *found.stamp[:3], found.stamp.e_tag, ordinal, footer.num_rows)
+                + (
+                    len(footer.metadata.row_groups),
+                    footer.start,
+                    offset,
+                    len(raw),
+                    xxhash.xxh3_64_intdigest(raw),
+                )
+            )
+            footers.append(raw)
+            offset += len(raw)
+        gathered, parts = _gathered_sections(ordinal, [found for _, found in files])
+        sections += [*_bounds_sections(ordinal, [found for _, found in files]), *parts]
+        about.append({"gathered": gathered})
+    columns = [
+        pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), _FILES, strict=True)
+    ]
+    batch = pa.record_batch(columns, schema=_FILES)
+    sections = [Section("files", batch_to_bytes(batch)), Section("footers", b"".join(footers)), *sections]
+    return serialize_sections(sections, {"segment_version": SEGMENT_VERSION, "families": about})
+
+
+def _family_key(schema: FileSchema) -> bytes:
+    """Return bytes that are equal for schemas in which a predicate has the same meaning."""
+    elements = repr([(leaf.path, leaf.element, leaf.logical) for leaf in schema.leaves]).encode()
+    return elements + bytes(schema.arrow.remove_metadata().serialize())
+
+
+def _bounds_sections(family: int, files: Sequence[FileFacts]) -> Iterator[Section]:
+    schema = files[0].file.schema
+    for ordinal in files[0].columns:
+        ordering = schema.ordering(schema.leaves[ordinal])
+        data = serialize_bounds([found.columns[ordinal] for found in files], ordering)
+        yield Section(f"{family}/bounds/{ordinal}", data)
+
+
+def _gathered_sections(family: int, files: Sequence[FileFacts]) -> tuple[list[dict[str, Any]], list[Section]]:
+    about: list[dict[str, Any]] = []
+    sections: list[Section] = []
+
+    def add(entry: dict[str, Any], places: Sequence[int], parts: Iterable[GatheredPart]) -> None:
+        prefix = f"{family}/gathered/{len(about)}"
+        sections.append(Section(prefix, np.array(places, dtype="<u4").tobytes()))
+        sections.extend(Section(f"{prefix}/{name}", data, piece) for name, data, piece in parts)
+        about.append(entry)
+
+    leaves = files[0].file.schema.leaves
+    for ordinal in sorted({ordinal for found in files for ordinal in found.filters}):
+        places = [place for place, found in enumerate(files) if ordinal in found.filters]
+        filters = [(at, bits) for at, place in enumerate(places) for bits in files[place].filters[ordinal]]
+        add({"kind": _BLOOM, "columns": [list(leaves[ordinal].path)]}, places, gather_filters(filters))
+    for key in sorted({key for found in files for key in found.digests}):
+        places = [place for place, found in enumerate(files) if key in found.digests]
+        index = _index_of(key)
+        parts = index.gather([files[place].digests[key] for place in places]) if index is not None else None
+        if parts is not None:
+            add({**key._asdict(), "parameters": json.loads(key.parameters)}, places, parts)
+    return about, sections
+
+
+def _index_of(key: GatheredKey) -> Gathers | None:
+    entry = Entry(
+        key.name,
+        key.kind,
+        key.kind_version,
+        key.columns,
+        key.granularity,
+        json.loads(key.parameters),
+        0,
+        0,
+        "0" * 16,
+    )
+    found = find_index(entry).index
+    return found if isinstance(found, Gathers) else None
+
+
+# --- reading -------------------------------------------------------------------------------------------
+
+
+class Segment:
+    """An open segment.
+
+    Args:
+        source: Its bytes; closed by `close`.
+
+    Raises:
+        CorruptFileError: If it is damaged.
+        UnsupportedFeatureError: If a later version of Intarsia wrote it.
+
+    Attributes:
+        paths: The paths of its files, relative to the root of the lake.
+        stamps: Their stamps.
+    """
+
+    def __init__(self, source: CountedSource) -> None:
+        self._sections = Sections(source)
+        if self._sections.about.get("segment_version") != SEGMENT_VERSION:
+            raise CorruptFileError(
+                "another version of Intarsia wrote it", reason="segment-version", path=source.path
+            )
+        try:
+            batch = batch_from_bytes(self._sections.read("files"))
+            if batch.schema != _FILES:
+                raise ValueError(f"its files have the columns {batch.schema.to_string()}")
+            if any(column.null_count for column in batch.columns):
+                raise ValueError("a field of a file is null")
+            families = self._sections.about["families"]
+            self._families = [Family(self, ordinal, about) for ordinal, about in enumerate(families)]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise self._damaged(error) from error
+        column = {name: batch.column(name) for name in _FILES.names}
+        self.paths: list[str] = column.pop("path").to_pylist()
+        tags = np.array(column.pop("e_tag").to_pylist(), dtype=object)
+        self._numbers = {name: np.asarray(values.to_numpy()) for name, values in column.items()}
+        numbers = self._numbers
+        self.stamps = Stamps(numbers["size_bytes"], numbers["modified_ns"], numbers["changed_ns"], tags)
+        if len(self.paths) and not 0 <= numbers["family"].min() <= numbers["family"].max() < len(
+            self._families
+        ):
+            raise self._damaged("a file belongs to no family")
+
+    @property
+    def source(self) -> CountedSource:
+        """The bytes, which count what is read."""
+        return self._sections.source
+
+    @property
+    def sections(self) -> Sections:
+        """The container."""
+        return self._sections
+
+    @cached_property
+    def place_of(self) -> Mapping[str, int]:
+        """The places of the files by path."""
+        return {path: place for place, path in enumerate(self.paths)}
+
+    @property
+    def num_rows(self) -> np.ndarray:
+        """The number of rows of each file."""
+        return self._numbers["num_rows"]
+
+    @property
+    def num_row_groups(self) -> np.ndarray:
+        """The number of row groups of each file."""
+        return self._numbers["num_row_groups"]
+
+    @property
+    def family_of(self) -> np.ndarray:
+        """The ordinal of the family of each file."""
+        return self._numbers["family"]
+
+    @property
+    def families(self) -> Sequence[Family]:
+        """The families."""
+        return self._families
+
+    def stamp(self, place: int) -> FileStamp:
+        """Return the stamp of a file."""
+        size, modified, changed, tag = (column[place] for column in self.stamps)
+        return FileStamp(int(size), int(modified), int(changed), str(tag))
+
+    def metadata(self, place: int, path: str) -> FileMetadata:
+        """Return the footer of a file.
+
+        Args:
+            place: The place of the file in the segment.
+            path: The name of the file in messages.
+
+        Raises:
+            CorruptFileError: If the footer is damaged.
+        """
+        start, offset, length, file_length, checksum = (
+            int(self._numbers[name][place])
+            for name in ("footer_start", "footer_offset", "footer_bytes", "size_bytes", "footer_xxh3")
+        )
+        raw = self._sections.read_range("footers", offset, offset + length)
+        if xxhash.xxh3_64_intdigest(raw) != checksum:
+            raise self._damaged(f"the checksum of the footer of {self.paths[place]} is wrong")
+        return FileMetadata(path, RawFooter(raw, start, file_length))
+
+    def close(self) -> None:
+        """Close the file."""
+        self.source.close()
+
+    def _damaged(self, fault: object) -> CorruptFileError:
+        return CorruptFileError(str(fault), reason="segment-damaged", path=self.source.path)
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """A structure of a family.
+
+    Attributes:
+        name: The name in reports.
+        column: The column.
+        files: The places in the family of the files that it covers.
+        index: The opened structure.
+    """
+
+    name: str
+    column: Path
+    files: np.ndarray
+    index: GatheredIndex
+
+
+class Family:
+    """The files of a segment with the same columns.
+
+    Args:
+        segment: The segment.
+        ordinal: The ordinal of the family.
+        about: Its entry in the directory of the segment.
+    """
+
+    def __init__(self, segment: Segment, ordinal: int, about: Mapping[str, Any]) -> None:
+        self._segment = segment
+        self._ordinal = ordinal
+        self._entries = [dict(entry) for entry in about["gathered"]]
+        self._bounds: dict[int, FileBounds | None] = {}
+        self._gathered: dict[int, Gathered | None] = {}
+
+    @property
+    def path(self) -> str:
+        """The path of the segment."""
+        return self._segment.source.path
+
+    @cached_property
+    def places(self) -> np.ndarray:
+        """The places of the files in the segment."""
+        return np.flatnonzero(self._segment.family_of == self._ordinal)
+
+    @cached_property
+    def num_rows(self) -> np.ndarray:
+        """The number of rows of each file."""
+        return np.asarray(self._segment.num_rows[self.places])
+
+    @cached_property
+    def schema(self) -> FileSchema:
+        """The schema of the files; key/value metadata is that of one of them.
+
+        Raises:
+            CorruptFileError: If the footers of the first files are damaged.
+        """
+        *others, last = self.places[:_TRIED_FOOTERS].tolist()
+        for place in others:
+            with contextlib.suppress(FormatError):
+                return self._schema_of(place)
+        return self._schema_of(last)
+
+    def _schema_of(self, place: int) -> FileSchema:
+        return self._segment.metadata(place, self._segment.paths[place]).schema
+
+    @cached_property
+    def has_schema(self) -> bool:
+        """Whether `schema` is not damaged."""
+        try:
+            return self.schema is not None
+        except (FormatError, OSError):
+            return False
+
+    def bounds(self, path: Path) -> FileBounds | None:
+        """Return the bounds of a column; None if it has none.
+
+        Raises:
+            CorruptFileError: If they are damaged.
+        """
+        leaf = self.schema.leaves_by_path.get(path)
+        if leaf is None:
+            return None
+        name = f"{self._ordinal}/bounds/{leaf.ordinal}"
+        if name not in self._segment.sections:
+            return None
+        if leaf.ordinal not in self._bounds:
+            try:
+                data = self._segment.sections.read(name)
+                self._bounds[leaf.ordinal] = parse_bounds(data, self.schema.ordering(leaf), self.num_rows)
+            except (ValueError, OverflowError) as error:
+                raise CorruptFileError(
+                    f"bounds of {leaf.name!r}: {error}",
+                    reason="segment-damaged",
+                    path=self._segment.source.path,
+                ) from error
+        return self._bounds[leaf.ordinal]
+
+    def gathered(self, path: Path) -> list[Gathered]:
+        """Return the structures on a column.
+
+        Raises:
+            CorruptFileError: If one is damaged.
+        """
+        found = []
+        for ordinal, entry in enumerate(self._entries):
+            if [list(path)] == entry.get("columns"):
+                if ordinal not in self._gathered:
+                    self._gathered[ordinal] = self._open(ordinal, entry, path)
+                opened = self._gathered[ordinal]
+                if opened is not None:
+                    found.append(opened)
+        return found
+
+    def _open(self, ordinal: int, entry: Mapping[str, Any], path: Path) -> Gathered | None:
+        name = f"{self._ordinal}/gathered/{ordinal}"
+        parts = _Parts(self._segment.sections, f"{name}/")
+        files = np.frombuffer(self._segment.sections.read(name), dtype="<u4").astype(np.int64)
+        if len(files) and files.max() >= len(self.places):
+            raise CorruptFileError(
+                "a structure covers other files", reason="segment-damaged", path=self._segment.source.path
+            )
+        if entry["kind"] == _BLOOM:
+            leaf = self.schema.leaves_by_path[path]
+            opened = GatheredBloom(leaf, self.schema.leaf_types[leaf.ordinal], parts, len(files))
+            return Gathered(_BLOOM, path, files, opened)
+        key = GatheredKey(
+            **{
+                **entry,
+                "columns": tuple(map(tuple, entry["columns"])),
+                "parameters": json.dumps(entry["parameters"], sort_keys=True),
+            }
+        )
+        index = _index_of(key)
+        return (
+            None if index is None else Gathered(key.name, path, files, index.open_gathered(parts, len(files)))
+        )
+
+
+class _Parts:
+    """The parts of a structure as `intarsia.indexes.gathering.GatheredParts`."""
+
+    def __init__(self, sections: Sections, prefix: str) -> None:
+        self._sections = sections
+        self._prefix = prefix
+
+    def names(self) -> list[str]:
+        return [
+            name.removeprefix(self._prefix)
+            for name in self._sections.names()
+            if name.startswith(self._prefix)
+        ]
+
+    def num_bytes(self, name: str) -> int:
+        return self._sections.num_bytes(self._prefix + name)
+
+    def read(self, name: str) -> bytes:
+        return self._sections.read(self._prefix + name)
+
+    def read_pieces(self, name: str, ordinals: Sequence[int]) -> list[bytes]:
+        return self._sections.read_parts(self._prefix + name, ordinals)

@@ -1,0 +1,90 @@
+"""The identity of a file when it was indexed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from intarsia.lake.data_file import DataFile
+from intarsia.rows.bounds import Bools
+
+
+class FileStamp(NamedTuple):
+    """The identity of a file: a different stamp means different bytes.
+
+    Attributes:
+        size_bytes: Its length; -1 if there is no such file.
+        modified_ns: Time of the last write in nanoseconds since 1970; 0 if unknown.
+        changed_ns: Time of the last change of a local file, which no program can set; 0 for objects.
+        e_tag: The ETag of an object; empty for local files.
+    """
+
+    size_bytes: int
+    modified_ns: int
+    changed_ns: int
+    e_tag: str = ""
+
+
+_MISSING = FileStamp(-1, 0, 0)
+
+
+def stamp_of(file: DataFile) -> FileStamp:
+    """Return the current stamp of a local file, or the stamp of an object when it was listed."""
+    if file.is_remote:
+        return FileStamp(file.size_bytes, 0, 0, file.e_tag or "")
+    try:
+        found = os.stat(file.path)
+    except OSError:
+        return _MISSING
+    return FileStamp(found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def opened_stamp(identity: object) -> FileStamp | None:
+    """Return the stamp in the identity of an open file; None if equal identities do not prove equal bytes.
+
+    Args:
+        identity: See `intarsia.storage.ByteSource`.
+    """
+    if not isinstance(identity, tuple):
+        return None
+    if len(identity) == 5:  # a local file: device, inode, length, times
+        _, _, size, modified, changed = identity
+        return FileStamp(size, modified, changed)
+    size, e_tag, _ = identity
+    return FileStamp(size, 0, 0, e_tag)
+
+
+class Stamps(NamedTuple):
+    """The stamps of many files, in arrays; see `FileStamp`."""
+
+    size_bytes: np.ndarray
+    modified_ns: np.ndarray
+    changed_ns: np.ndarray
+    e_tag: np.ndarray
+
+    @classmethod
+    def of(cls, stamps: Sequence[FileStamp]) -> Stamps:
+        """Arrange stamps in arrays."""
+        numbers = np.array([stamp[:3] for stamp in stamps], dtype=np.int64).reshape(-1, 3)
+        tags = np.array([stamp.e_tag for stamp in stamps], dtype=object)
+        return cls(numbers[:, 0], numbers[:, 1], numbers[:, 2], tags)
+
+    def take(self, places: np.ndarray) -> Stamps:
+        """Return the stamps at some places."""
+        return Stamps(*(column[places] for column in self))
+
+    def equal(self, others: Stamps, *, same_machine: bool) -> Bools:
+        """Compare with the stamps of the same files at another time.
+
+        Args:
+            others: As many stamps.
+            same_machine: Also compare the time of change, which a copy of the folder does not keep.
+        """
+        equal = (self.size_bytes == others.size_bytes) & (self.size_bytes >= 0)
+        equal &= (self.modified_ns == others.modified_ns) & (self.e_tag == others.e_tag)
+        if same_machine:
+            equal &= self.changed_ns == others.changed_ns
+        return np.asarray(equal, dtype=bool)

@@ -1,0 +1,137 @@
+"""The files of a table to open: those that neither partition values nor a lake index exclude."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from intarsia.errors import PredicateError
+from intarsia.file import Ignored
+from intarsia.lake.binding import TableBinder
+from intarsia.lake.index.answers import FileAnswers, answer_files
+from intarsia.lake.index.known_files import FamilyFiles, KnownFiles
+from intarsia.lake.index.prune import FamilyVerdict, prune_family
+from intarsia.lake.table_files import TableFiles
+from intarsia.read.aggregate.result import Question
+from intarsia.read.report import ScanReport
+from intarsia.rows.bounds import Bools
+from intarsia.storage import IoCounts
+
+
+@dataclass(frozen=True, eq=False)
+class Survivors:
+    """The files to open, and what a lake index answers for the others.
+
+    Attributes:
+        files: Ordinals of the files to open, ascending.
+        answers: The answers for files that need not be opened although their rows match.
+    """
+
+    files: Sequence[int]
+    answers: Sequence[FileAnswers] = field(default_factory=tuple)
+
+
+def find_survivors(
+    table: TableFiles, binder: TableBinder, report: ScanReport, questions: Sequence[Question] | None = None
+) -> Survivors:
+    """Exclude files by partition values and by the lake index, and add them to a report.
+
+    Args:
+        table: The table.
+        binder: The query.
+        report: The report.
+        questions: Aggregates to answer for files in which all rows match; None if rows are needed.
+    """
+    excluded, column = binder.exclude_by_partition()
+    if excluded.any():
+        num_bytes = int(table.file_bytes[excluded].sum())
+        report.add_excluded("partition", column, files=int(excluded.sum()), num_bytes=num_bytes)
+    if binder.predicate is None and questions is None:
+        return Survivors(np.flatnonzero(~excluded).tolist())
+    known = table.known_files()
+    if known is None:
+        report.add_index_reads(IoCounts(), table.lake_index.notes)
+        return Survivors(np.flatnonzero(~excluded).tolist())
+    reads = _reads(known)
+    keep = ~excluded
+    answers: list[FileAnswers] = []
+    faults = [*table.lake_index.notes]
+    for files in known.families():
+        relevant = keep[files.files]
+        if relevant.any():
+            found, answered, ignored = _family(table, binder, files, relevant, report, questions)
+            faults += ignored
+            keep[files.files] &= found
+            if answered is not None:
+                answers.append(answered)
+                keep[files.files[np.isin(files.within, answered.files)]] = False
+    after = _reads(known)
+    report.add_index_reads(
+        IoCounts(after.requests - reads.requests, after.bytes - reads.bytes), dict.fromkeys(faults)
+    )
+    return Survivors(np.flatnonzero(keep).tolist(), answers)
+
+
+def _family(
+    table: TableFiles,
+    binder: TableBinder,
+    files: FamilyFiles,
+    relevant: Bools,
+    report: ScanReport,
+    questions: Sequence[Question] | None,
+) -> tuple[Bools, FileAnswers | None, Sequence[Ignored]]:
+    """Return which files of a family to open, the answers for others, and what was ignored."""
+    family = files.family
+    path = table.files[int(files.files[0])].path
+    try:
+        predicate, constants = binder.bind_family(family.schema, path, files.files)
+    except PredicateError:  # opening the files raises it
+        return np.ones(len(relevant), dtype=bool), None, ()
+    # arrays over all files of the family, in which those of the table are relevant
+    num_files = len(family.places)
+    mask = np.zeros(num_files, dtype=bool)
+    mask[files.within] = relevant
+    sizes = np.zeros(num_files, dtype=np.int64)
+    sizes[files.within] = table.file_bytes[files.files]
+    if predicate is None:
+        verdict = FamilyVerdict(mask, mask, (), ())
+    else:
+        places = np.full(num_files, -1)
+        places[files.within] = np.arange(len(files.within))
+        spread = {name: _spread(values, places) for name, values in constants.items()}
+        verdict = prune_family(family, predicate, spread, mask, sizes)
+    num_rows, num_groups = family.num_rows, files.segment.num_row_groups[family.places]
+    for one in verdict.exclusions:
+        report.add_excluded(
+            one.index,
+            one.column,
+            files=int(one.files.sum()),
+            row_groups=int(num_groups[one.files].sum()),
+            rows=int(num_rows[one.files].sum()),
+            num_bytes=int(sizes[one.files].sum()),
+        )
+    answers = None
+    if questions is not None:
+        answers = answer_files(family, verdict.certain, questions, frozenset(constants))
+    if answers is not None:
+        done = answers.files
+        report.add_answered(
+            answers.sources,
+            files=len(done),
+            row_groups=int(num_groups[done].sum()),
+            rows=int(num_rows[done].sum()),
+            num_bytes=int(sizes[done].sum()),
+        )
+    return verdict.possible[files.within], answers, verdict.faults
+
+
+def _spread(values: pa.Array, places: np.ndarray) -> pa.Array:
+    """Arrange the values of some files by their places in the family; null for the others."""
+    return values.take(pa.array(places, mask=places < 0))
+
+
+def _reads(known: KnownFiles) -> IoCounts:
+    return sum((one.segment.source.counts for one in known.index.segments), IoCounts())

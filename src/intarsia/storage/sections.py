@@ -1,0 +1,223 @@
+"""A container of named sections, of which any part can be read and verified by itself.
+
+::
+
+    [ magic, version ][ section ]...[ directory ][ directory length, checksum, magic ]
+
+A section consists of parts of equal length, each followed by its XXH3-64, whose seed depends on the name of
+the section and the ordinal of the part. So a part of a large section is read and verified without the rest.
+``docs/format.md`` specifies the bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import xxhash
+
+from intarsia.errors import CorruptFileError, UnsupportedFeatureError
+from intarsia.storage.ranges import ByteRange
+from intarsia.storage.source import CountedSource
+
+MAGIC = b"INTLAKE1"
+CONTAINER_VERSION = 1
+
+#: A directory has about 60 bytes per section.
+MAX_DIRECTORY_BYTES = 1 << 26
+
+_HEAD = struct.Struct("<8sI4x")
+_TAIL = struct.Struct("<QQ8s")
+_CHECKSUM = struct.Struct("<Q")
+
+#: Bytes read at the end of a container, which contain the directory of most of them.
+_TAIL_BYTES = 1 << 14
+
+
+class Section(NamedTuple):
+    """A section to write.
+
+    Attributes:
+        name: Its name, unique in the container.
+        data: Its bytes.
+        part_bytes: Length of a part, a divisor of the length of the data; None for one part.
+    """
+
+    name: str
+    data: bytes
+    part_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class _Place:
+    """The location of a section: the offset of its first part, and the number and length of its parts."""
+
+    offset: int
+    num_parts: int
+    part_bytes: int
+
+    def range_of(self, part: int) -> ByteRange:
+        start = self.offset + part * (self.part_bytes + _CHECKSUM.size)
+        return ByteRange(start, start + self.part_bytes + _CHECKSUM.size)
+
+
+def serialize_sections(sections: Iterable[Section], about: Mapping[str, Any]) -> bytes:
+    """Serialize a container.
+
+    Args:
+        sections: The sections.
+        about: A JSON object for the directory.
+
+    Raises:
+        ValueError: If a name occurs twice, or parts do not divide a section.
+    """
+    out = bytearray(_HEAD.pack(MAGIC, CONTAINER_VERSION))
+    places: dict[str, list[int]] = {}
+    for name, data, part_bytes in sections:
+        width = len(data) if part_bytes is None else part_bytes
+        num_parts = 1 if part_bytes is None else len(data) // width
+        if name in places or num_parts * width != len(data):
+            raise ValueError(
+                f"section {name!r}: the name is not unique, or {width} does not divide {len(data)}"
+            )
+        places[name] = [len(out), num_parts, width]
+        view = memoryview(data)
+        for part in range(num_parts):
+            piece = view[part * width : (part + 1) * width]
+            out += piece
+            out += _CHECKSUM.pack(_checksum(piece, name, part))
+    directory = json.dumps({"about": about, "sections": places}, separators=(",", ":")).encode()
+    return bytes(out) + directory + _TAIL.pack(len(directory), xxhash.xxh3_64_intdigest(directory), MAGIC)
+
+
+def _checksum(data: bytes | memoryview, name: str, part: int) -> int:
+    seed = xxhash.xxh3_64_intdigest(name.encode()) + part & 0xFFFFFFFFFFFFFFFF
+    return xxhash.xxh3_64_intdigest(data, seed)
+
+
+class Sections:
+    """An open container. Only its directory has been read.
+
+    Args:
+        source: The bytes; the caller closes it.
+
+    Raises:
+        CorruptFileError: If it is not a container, or its directory is damaged.
+        UnsupportedFeatureError: If a later version of Intarsia wrote it.
+
+    Attributes:
+        about: The JSON object of the directory.
+
+    Example:
+        >>> from intarsia.storage import MemorySource
+        >>> data = serialize_sections([Section("a", b"abcdef", part_bytes=2)], {"for": "you"})
+        >>> found = Sections(CountedSource(MemorySource(data)))
+        >>> found.read("a"), found.read_parts("a", [2]), found.about
+        (b'abcdef', [b'ef'], {'for': 'you'})
+    """
+
+    def __init__(self, source: CountedSource) -> None:
+        self._source = source
+        size = source.size()
+        if size < _HEAD.size + _TAIL.size:
+            raise self._corrupt(f"it has only {size} bytes", "container-too-small")
+        start = max(0, size - _TAIL_BYTES)
+        tail = source.read(start, size)
+        length, checksum, magic = _TAIL.unpack(tail[-_TAIL.size :])
+        if magic[:-1] != MAGIC[:-1]:
+            raise self._corrupt("it does not end with the magic of a lake index", "container-magic")
+        if magic != MAGIC:
+            raise UnsupportedFeatureError(
+                "a later version of Intarsia wrote it; upgrade, or build it again",
+                reason="newer-container",
+                path=source.path,
+            )
+        stop = size - _TAIL.size
+        if length > min(MAX_DIRECTORY_BYTES, stop - _HEAD.size):
+            raise self._corrupt(f"its directory has {length:,} bytes", "container-directory")
+        directory = tail[-_TAIL.size - length : -_TAIL.size]
+        if len(directory) < length:
+            directory = source.read(stop - length, stop)
+        if xxhash.xxh3_64_intdigest(directory) != checksum:
+            raise self._corrupt("the checksum of its directory is wrong", "container-directory")
+        try:
+            document = json.loads(directory)
+            self.about: dict[str, Any] = document["about"]
+            self._places = {name: _Place(*place) for name, place in document["sections"].items()}
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise self._corrupt(f"its directory cannot be parsed: {error}", "container-directory") from error
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._places
+
+    @property
+    def source(self) -> CountedSource:
+        """The bytes."""
+        return self._source
+
+    def names(self) -> list[str]:
+        """Return the names of all sections."""
+        return list(self._places)
+
+    def num_bytes(self, name: str) -> int:
+        """Return the length of a section in bytes, without checksums."""
+        place = self._places[name]
+        return place.num_parts * place.part_bytes
+
+    def num_parts(self, name: str) -> int:
+        """Return the number of parts of a section."""
+        return self._places[name].num_parts
+
+    def read(self, name: str) -> bytes:
+        """Read a section.
+
+        Raises:
+            CorruptFileError: If it is missing or damaged.
+        """
+        place = self._place(name)
+        return b"".join(self.read_parts(name, range(place.num_parts)))
+
+    def read_parts(self, name: str, parts: Sequence[int]) -> list[bytes]:
+        """Read some parts of a section.
+
+        Raises:
+            CorruptFileError: If the section or a part is missing or damaged.
+        """
+        place = self._place(name)
+        if parts and (min(parts) < 0 or max(parts) >= place.num_parts):
+            raise self._corrupt(f"section {name!r} has no part {max(parts)}", "container-part")
+        found = self._source.read_ranges([place.range_of(part) for part in parts])
+        out = []
+        for part, data in zip(parts, found, strict=True):
+            view = memoryview(data)
+            piece = view[: place.part_bytes]
+            (checksum,) = _CHECKSUM.unpack(view[place.part_bytes :])
+            if _checksum(piece, name, part) != checksum:
+                raise self._corrupt(
+                    f"the checksum of section {name!r}, part {part}, is wrong", "container-part"
+                )
+            out.append(bytes(piece))
+        return out
+
+    def read_range(self, name: str, start: int, stop: int) -> bytes:
+        """Read some bytes of a section of one part, without verifying them.
+
+        Raises:
+            CorruptFileError: If the section is missing, or the bytes are outside of it.
+        """
+        place = self._place(name)
+        if place.num_parts != 1 or not 0 <= start <= stop <= place.part_bytes:
+            raise self._corrupt(f"bytes {start} to {stop} are outside section {name!r}", "container-part")
+        return self._source.read(place.offset + start, place.offset + stop)
+
+    def _place(self, name: str) -> _Place:
+        found = self._places.get(name)
+        if found is None:
+            raise self._corrupt(f"it has no section {name!r}", "container-section")
+        return found
+
+    def _corrupt(self, message: str, reason: str) -> CorruptFileError:
+        return CorruptFileError(message, reason=reason, path=self._source.path)

@@ -1,0 +1,89 @@
+"""Lakes for the tests of the lake index."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import time
+import warnings
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import intarsia as ia
+
+#: Times of modification in the past, because files of the last two seconds are not indexed; all different.
+_SECONDS = itertools.count(1_600_000_000, 10)
+
+
+def age(path):
+    """Set the time of modification of a file to one in the past that no other file has."""
+    seconds = next(_SECONDS)
+    os.utime(path, (seconds, seconds))
+
+
+def write(path, table, indexes=(), **options):
+    """Write a file with indexes, as if some time ago."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path, **options)
+    if indexes:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ia.IntarsiaWarning)
+            ia.attach(path, indexes)
+    age(path)
+
+
+#: Indexes that take part in a lake index.
+INDEXES = (
+    ia.Bloom("user"),
+    ia.Distinct("country"),
+    ia.ZoneMap("amount"),
+    ia.Ngram("url"),
+    ia.RowMap("id"),
+)
+
+
+def rows_of_day(day, num_rows=100):
+    """The rows of one file of `make_lake`."""
+    first = day * num_rows
+    return pa.table(
+        {
+            "id": pa.array([row * 7919 % 100_003 for row in range(first, first + num_rows)], pa.int64()),
+            "user": pa.array([row * 31 for row in range(first, first + num_rows)], pa.int32()),
+            "day": pa.array([day] * num_rows, pa.int16()),
+            "country": [f"country {day * 3 + row % 3}" for row in range(num_rows)],
+            "amount": [None if row % 10 == 0 else row / 4 + day for row in range(num_rows)],
+            "url": [f"https://example.org/{day:03}/{row}" for row in range(num_rows)],
+        }
+    )
+
+
+def make_lake(folder, num_files=8, indexes=INDEXES):
+    """Write a lake of ``num_files`` files of 100 rows in 2 row groups."""
+    for day in range(num_files):
+        write(folder / f"day-{day:03}.parquet", rows_of_day(day), indexes, row_group_size=50)
+    return folder
+
+
+def copy_of(lake, folder):
+    """Copy a lake without its lake index; the files keep their times."""
+    shutil.copytree(lake, folder, ignore=shutil.ignore_patterns("_intarsia"))
+    return folder
+
+
+def rows(table, where, columns=None):
+    """Return the rows of a scan as Python objects."""
+    return table.scan(where, columns).to_arrow().to_pylist()
+
+
+def without_lake_index(folder):
+    """Open a copy of a lake elsewhere, which has no lake index."""
+    return ia.open(copy_of(folder, folder.parent / f"copy-{time.monotonic_ns()}"))
+
+
+def opened_files(table, where):
+    """Return the number of files that a scan opens."""
+    scan = table.scan(where)
+    scan.to_arrow()
+    return scan.report.files_opened
