@@ -8,9 +8,9 @@ from hypothesis import settings
 _USUAL = 100
 _LEAST = 8
 
-settings.register_profile("local", deadline=None, print_blob=True, max_examples=50)
+settings.register_profile("local", deadline=None, print_blob=True, max_examples=25)
 settings.register_profile(
-    "ci", deadline=None, print_blob=True, max_examples=50, derandomize=True, database=None
+    "ci", deadline=None, print_blob=True, max_examples=25, derandomize=True, database=None
 )
 settings.register_profile("fast", deadline=None, print_blob=True, max_examples=10)
 settings.register_profile("deep", deadline=None, print_blob=True, max_examples=1_000)

@@ -165,7 +165,7 @@ def test_a_damaged_sketch_raises_and_does_not_crash(distinct):
     good = opened(pa.array(range(distinct), pa.int64())).sketches[0].as_py()
     layout = Layout(distinct, np.array([0, distinct]), {})
     refused = 0
-    count = examples(2000)
+    count = examples(4000)
     for _ in range(count):
         data = bytearray(good)
         for place in rng.integers(0, min(len(data), 48), rng.integers(1, 4)):

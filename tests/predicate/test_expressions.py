@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.predicate import And, Comparison, In, bind, evaluate, parse_expression, parse_predicate
+from tests.effort import examples
 
 UTC = dt.timezone.utc
 NAN = float("nan")
@@ -142,13 +143,13 @@ def rows_by_pyarrow(table, expression):
 
 
 @given(EXPRESSIONS)
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(1200), deadline=None)
 def test_the_same_rows_as_pyarrow(expression):
     assert our_rows(TABLE, parse_expression(expression)) == rows_by_pyarrow(TABLE, expression)
 
 
 @given(EXPRESSIONS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_the_predicate_renders_as_sql_text(expression):
     predicate = parse_expression(expression)
     assert our_rows(TABLE, parse_predicate(str(predicate))) == our_rows(TABLE, predicate)

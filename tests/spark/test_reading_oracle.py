@@ -41,7 +41,7 @@ def lake_paths(spark, tmp_path_factory):
 )
 def test_no_file_with_a_match_is_excluded(spark, lake_paths, lake, ansi, zone):
     rng = random.Random(f"{lake} {ansi} {zone}")
-    predicates = [lakes.predicate(rng) for _ in range(examples(80))]
+    predicates = [lakes.predicate(rng) for _ in range(examples(160))]
     with settings(spark, {"spark.sql.ansi.enabled": ansi, "spark.sql.session.timeZone": zone}):
         excluded, excludable = check(spark, lake_paths[lake], predicates)
     assert excluded > excludable / 4  # otherwise this test proves nothing
@@ -58,7 +58,7 @@ def test_every_literal_with_every_operator(spark, lake_paths, lake, zone):
         for operator in ("=", "<>", "<", "<=", ">", ">=")
         for prefix in ("", "NOT ")
     ]
-    simple = random.Random(lake).sample(simple, min(len(simple), examples(240)))
+    simple = random.Random(lake).sample(simple, min(len(simple), examples(480)))
     with settings(spark, {"spark.sql.session.timeZone": zone}):
         excluded, excludable = check(spark, lake_paths[lake], simple)
     assert excluded > excludable / 3
@@ -68,7 +68,7 @@ def test_every_literal_with_every_operator(spark, lake_paths, lake, zone):
 def test_the_same_rows_as_plain_spark(spark, lake_paths, lake):
     rng = random.Random(lake)
     whole = spark.read.parquet(lake_paths[lake])
-    predicates = [lakes.predicate(rng) for _ in range(examples(36))]
+    predicates = [lakes.predicate(rng) for _ in range(examples(72))]
     # Spark skips by bounds without NaN and misses rows, so skipping is disabled here
     with settings(spark, {"spark.sql.parquet.filterPushdown": "false"}):
         compared = 0

@@ -38,7 +38,7 @@ Values: TypeAlias = "pa.Array | pa.Table"
 
 Item = TypeVar("Item")
 
-#: The number of random layouts; half the examples of a Hypothesis profile, if Hypothesis is installed.
+#: The number of random layouts.  Hypothesis profiles with more or fewer examples than usual change it.
 RANDOM_LAYOUTS = 50
 
 _GRANULARITIES = ("file", "row_group", "page", 5)
@@ -366,7 +366,7 @@ def _run_many(check: Callable[[Draw], None]) -> None:
 
     given = hypothesis.given(strategies.data())
     usual = hypothesis.settings.get_profile("default").max_examples
-    count = max(1, RANDOM_LAYOUTS * hypothesis.settings().max_examples // usual)
+    count = max(RANDOM_LAYOUTS // 2, RANDOM_LAYOUTS * hypothesis.settings().max_examples // usual)
     limited = hypothesis.settings(max_examples=count, deadline=None, database=None)
     limited(given(with_hypothesis))()
 
