@@ -16,10 +16,8 @@ import pytest
 from obstore.store import LocalStore, MemoryStore
 
 import intarsia as ia
-from intarsia.check import inspection
 from intarsia.file import ParquetInput
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.discovery import FoundFiles
 from intarsia.lake.table import Table
 from intarsia.storage import ByteRange, LocalFile, ObjectStoreFile
 
@@ -100,7 +98,7 @@ def test_errors_of_the_disk_name_the_file(tmp_path):
     ],
     ids=["everything", "scan", "aggregate of everything", "aggregate", "verify"],
 )
-def test_replaced_while_read_is_not_reported_as_damage(read, monkeypatch):
+def test_replaced_while_read_is_not_reported_as_damage(read, put_behind_urls, monkeypatch):
     """The error does not blame a rule of `verify`, an index or a column."""
     store = MemoryStore()
     size = put(store, [1, 2, 3, 4])
@@ -114,12 +112,12 @@ def test_replaced_while_read_is_not_reported_as_damage(read, monkeypatch):
         return real(*args, **options)
 
     monkeypatch.setattr(obstore, "get", get)
-    file = DataFile("memory://t.parquet", size, (), store, "t.parquet")
-    monkeypatch.setattr(inspection, "find_files", lambda _: FoundFiles((file,)))
+    put_behind_urls(store)
+    file = DataFile("s3://bucket/t.parquet", size, (), store, "t.parquet")
     with pytest.raises(ia.ReplacedWhileReadError) as caught:
         read(file)
     error = caught.value
-    assert (error.reason, error.path, error.column) == ("object-replaced", "memory://t.parquet", None)
+    assert (error.reason, error.path, error.column) == ("object-replaced", "s3://bucket/t.parquet", None)
 
 
 @pytest.fixture
