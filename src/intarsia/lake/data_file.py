@@ -22,6 +22,8 @@ class DataFile:
         e_tag: The store's ETag when it was listed; None if unknown.
         modified: Time of the last write, in seconds since 1970; None if unknown.
         uri: Its name in another engine, such as Spark; empty if unknown.
+        times_ns: When a local file was last written, and when it last changed in any way, in nanoseconds
+            since 1970; None if unknown.
     """
 
     path: str
@@ -32,6 +34,7 @@ class DataFile:
     e_tag: str | None = None
     modified: float | None = None
     uri: str = ""
+    times_ns: tuple[int, int] | None = field(default=None, repr=False, compare=False)
 
     @property
     def is_remote(self) -> bool:

@@ -10,7 +10,6 @@ import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import unquote
@@ -104,9 +103,9 @@ def _find(name: str) -> FoundFiles:
     if path is None:
         return _find_remote(name)
     if os.path.isfile(path):
-        return FoundFiles((_local(path, True, os.path.dirname(path)),))
+        return FoundFiles((_LocalFiles(os.path.dirname(path))(path, True),))
     if os.path.isdir(path):
-        return _choose(path, (), walk(path), partial(_local, root=path))
+        return _choose(path, (), walk(path), _LocalFiles(path))
     if glob.has_magic(path):
         return _find_matches(path)
     refuse_loop(path, path)
@@ -131,7 +130,7 @@ def _find_matches(pattern: str) -> FoundFiles:
     if not named and not inside:
         raise FileNotFoundError(f"{pattern}: no file matches")
     # a pattern like ** matches folders and their files; each file counts once
-    return _choose(pattern, named, inside - named, partial(_local, root=root))
+    return _choose(pattern, named, inside - named, _LocalFiles(root))
 
 
 def _choose(source: str, named: Iterable[str], inside: Iterable[str], describe: _Describe) -> FoundFiles:
@@ -200,20 +199,40 @@ def _refuse_loops_to(path: str, root: str) -> None:
         path = os.path.dirname(path)
 
 
-def _local(path: str, is_certain: bool, root: str) -> DataFile:
-    # only folders below the root are partition columns, as in `pyarrow.parquet.read_table`
-    relative = os.path.relpath(path, root) if root else path
-    try:
-        found = os.stat(path)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise loop_error(path) from None
-        raise
-    is_file = stat.S_ISREG(found.st_mode)
-    if is_certain and not is_file:  # opening a pipe would block
-        raise FileNotFoundError(f"{path}: not a regular file")
-    partition = _partition_values(relative.split(os.sep)[:-1])
-    return DataFile(path, found.st_size if is_file else 0, partition, modified=found.st_mtime)
+class _LocalFiles:
+    """Describes local files.
+
+    Args:
+        root: The folder below which folders are partition columns, as in `pyarrow.parquet.read_table`.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._partitions: dict[str, tuple[tuple[str, str | None], ...]] = {}
+
+    def __call__(self, path: str, is_certain: bool) -> DataFile:
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise loop_error(path) from None
+            raise
+        is_file = stat.S_ISREG(found.st_mode)
+        if is_certain and not is_file:  # opening a pipe would block
+            raise FileNotFoundError(f"{path}: not a regular file")
+        return DataFile(
+            path,
+            found.st_size if is_file else 0,
+            self._partition(path.rpartition(os.sep)[0]),
+            modified=found.st_mtime,
+            times_ns=(found.st_mtime_ns, found.st_ctime_ns),
+        )
+
+    def _partition(self, folder: str) -> tuple[tuple[str, str | None], ...]:
+        if folder not in self._partitions:
+            relative = os.path.relpath(folder, self._root) if self._root else folder
+            self._partitions[folder] = _partition_values(relative.split(os.sep))
+        return self._partitions[folder]
 
 
 def _partition_values(folders: Sequence[str]) -> tuple[tuple[str, str | None], ...]:

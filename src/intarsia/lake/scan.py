@@ -306,7 +306,9 @@ class Scan:
     ) -> Generator[tuple[DataFile, FileQuery, FilePlan], None, None]:
         """Open, plan and yield each file that neither partition values nor a lake index exclude or answer."""
         table = self._table
-        survivors = find_survivors(table, binder, report, None if totals is None else totals.questions)
+        questions = None if totals is None else totals.questions
+        is_current = self._has_new_footers
+        survivors = find_survivors(table, binder, report, questions, is_current=is_current)
         for answers in survivors.answers:
             assert totals is not None
             totals.add_summaries(answers.summaries)

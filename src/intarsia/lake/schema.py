@@ -45,7 +45,8 @@ def table_schema(schemas: Iterable[pa.Schema]) -> TableSchema:
     counted: list[_Counted] = []
     for schema in schemas:
         # neighbouring files mostly have the same schema; counting a schema twice is harmless
-        known = next((seen for seen in counted[-_LOOK_BACK:] if seen.schema.equals(schema)), None)
+        near = counted[-_LOOK_BACK:]
+        known = next((seen for seen in near if seen.schema is schema or seen.schema.equals(schema)), None)
         if known is None:
             known = _Counted(schema)
             counted.append(known)

@@ -35,7 +35,12 @@ class Survivors:
 
 
 def find_survivors(
-    table: TableFiles, binder: TableBinder, report: ScanReport, questions: Sequence[Question] | None = None
+    table: TableFiles,
+    binder: TableBinder,
+    report: ScanReport,
+    questions: Sequence[Question] | None = None,
+    *,
+    is_current: bool = False,
 ) -> Survivors:
     """Exclude files by partition values and by the lake index, and add them to a report.
 
@@ -44,6 +49,7 @@ def find_survivors(
         binder: The query.
         report: The report.
         questions: Aggregates to answer for files in which all rows match; None if rows are needed.
+        is_current: The table's metadata was read in the same run.
     """
     excluded, column = binder.exclude_by_partition()
     if excluded.any():
@@ -51,7 +57,7 @@ def find_survivors(
         report.add_excluded("partition", column, files=int(excluded.sum()), num_bytes=num_bytes)
     if binder.predicate is None and questions is None:
         return Survivors(np.flatnonzero(~excluded).tolist())
-    known = table.known_files()
+    known = table.known_files(is_current=is_current)
     if known is None:
         report.add_index_reads(IoCounts(), table.lake_index.notes)
         return Survivors(np.flatnonzero(~excluded).tolist())

@@ -76,7 +76,7 @@ class TableFiles:
     def _new_lake_index(self) -> TableLakeIndex:
         return TableLakeIndex(self.files, self._root, self.open_file, self.files_at_once)
 
-    @property
+    @cached_property
     def files_at_once(self) -> int:
         """Number of files opened concurrently."""
         is_remote = any(file.is_remote for file in self.files)
@@ -121,9 +121,9 @@ class TableFiles:
         """The size of each file in bytes when it was listed."""
         return np.array([file.size_bytes for file in self.files], dtype=np.int64)
 
-    def known_files(self) -> KnownFiles | None:
-        """Return the files that a lake index knows; None without a lake index. Local files are stat'ed."""
-        return self.lake_index.known_files()
+    def known_files(self, *, is_current: bool = False) -> KnownFiles | None:
+        """Return the files that a lake index knows; see `TableLakeIndex.known_files`."""
+        return self.lake_index.known_files(is_current=is_current)
 
     def remember(self, entry: DataFile, file: ParquetInput) -> None:
         """Cache the metadata that was parsed from a file that `open_file` returned."""

@@ -14,7 +14,7 @@ from intarsia.lake.data_file import DataFile
 from intarsia.lake.index.folder import LakeIndexFolder
 from intarsia.lake.index.location import LakeLocation
 from intarsia.lake.index.segment import Family, Segment
-from intarsia.lake.index.stamps import FileStamp, Stamps, opened_stamp, stamp_of
+from intarsia.lake.index.stamps import FileStamp, Stamps, opened_stamp
 from intarsia.rows.bounds import Bools
 from intarsia.storage import CountedSource, MemorySource
 
@@ -79,12 +79,17 @@ class LakeIndex:
         self.segments.append(OpenSegment(folder, name, segment))
         self._places.append(self._places_in(self.segments[-1]))
 
-    def known(self) -> KnownFiles:
-        """Compare the stamps of all files with those in the segments; local files are stat'ed."""
+    def known(self, *, as_listed: bool = False) -> KnownFiles:
+        """Compare the stamps of all files with those in the segments.
+
+        Args:
+            as_listed: Use the stamps of the listing, which has just been made. Otherwise local files are
+                stat'ed.
+        """
         num_files = len(self._files)
         segment_of = np.full(num_files, UNKNOWN_SEGMENT, dtype=np.int64)
         place_in = np.full(num_files, -1, dtype=np.int64)
-        now = Stamps.of([stamp_of(file) for file in self._files])
+        now = Stamps.listed(self._files) if as_listed else Stamps.now(self._files)
         for ordinal, places in enumerate(self._places):
             listed = np.flatnonzero((places >= 0) & (segment_of == UNKNOWN_SEGMENT))
             one = self.segments[ordinal]

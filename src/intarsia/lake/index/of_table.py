@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 
@@ -25,6 +26,9 @@ from intarsia.lake.index.location import LakeLocation, locate
 #: A lake index is brought up to date without being asked if it lacks at most this many files, or this part.
 MAX_REFRESHED_FILES = 32
 REFRESHED_PART = 10
+
+#: A listing is not checked again within this time.
+LISTING_SECONDS = 1.0
 
 
 class TableLakeIndex:
@@ -54,6 +58,7 @@ class TableLakeIndex:
         self._index: LakeIndex | None = None
         self._is_opened = False
         self._known: KnownFiles | None = None
+        self._listed = time.monotonic()
         self.notes: list[Ignored] = []
 
     @cached_property
@@ -64,16 +69,20 @@ class TableLakeIndex:
     def _ordinals(self) -> dict[str, int]:
         return {file.path: ordinal for ordinal, file in enumerate(self._files)}
 
-    def known_files(self) -> KnownFiles | None:
-        """Return the files that the lake index knows; None without a lake index. Local files are stat'ed.
+    def known_files(self, *, is_current: bool = False) -> KnownFiles | None:
+        """Return the files that the lake index knows; None without a lake index.
 
         The first call opens the lake index. If it does not know a few of the files, their footers and indexes
         are read, and it is brought up to date.
+
+        Args:
+            is_current: The result of the last call belongs to the same run. Otherwise local files are stat'ed
+                again, unless they have just been listed.
         """
         if not self._is_opened:
             self._is_opened = True
             self._known = self._opened()
-        elif self._index is not None:
+        elif self._index is not None and not is_current:
             self._known = self._index.known()
         return self._known
 
@@ -83,7 +92,7 @@ class TableLakeIndex:
         self._index, self.notes = open_lake_index(self._location, self._files)
         if self._index is None:
             return None
-        known = self._index.known()
+        known = self._index.known(as_listed=time.monotonic() - self._listed < LISTING_SECONDS)
         missing = np.flatnonzero(~known.is_known)
         if 0 < len(missing) <= max(MAX_REFRESHED_FILES, len(self._files) // REFRESHED_PART):
             return self._refreshed(self._index, missing)

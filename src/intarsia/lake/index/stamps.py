@@ -28,20 +28,6 @@ class FileStamp(NamedTuple):
     e_tag: str = ""
 
 
-_MISSING = FileStamp(-1, 0, 0)
-
-
-def stamp_of(file: DataFile) -> FileStamp:
-    """Return the current stamp of a local file, or the stamp of an object when it was listed."""
-    if file.is_remote:
-        return FileStamp(file.size_bytes, 0, 0, file.e_tag or "")
-    try:
-        found = os.stat(file.path)
-    except OSError:
-        return _MISSING
-    return FileStamp(found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-
-
 def opened_stamp(identity: object) -> FileStamp | None:
     """Return the stamp in the identity of an open file; None if equal identities do not prove equal bytes.
 
@@ -71,6 +57,40 @@ class Stamps(NamedTuple):
         numbers = np.array([stamp[:3] for stamp in stamps], dtype=np.int64).reshape(-1, 3)
         tags = np.array([stamp.e_tag for stamp in stamps], dtype=object)
         return cls(numbers[:, 0], numbers[:, 1], numbers[:, 2], tags)
+
+    @classmethod
+    def listed(cls, files: Sequence[DataFile]) -> Stamps:
+        """Return the stamps of files when they were listed."""
+        return cls._of(
+            [file.size_bytes for file in files],
+            [file.times_ns or (0, 0) for file in files],
+            [file.e_tag or "" for file in files],
+        )
+
+    @classmethod
+    def now(cls, files: Sequence[DataFile]) -> Stamps:
+        """Return the current stamps of local files, and those of objects when they were listed."""
+        sizes, times = [], []
+        stat = os.stat
+        for file in files:
+            if file.times_ns is None and file.is_remote:
+                sizes.append(file.size_bytes)
+                times.append((0, 0))
+                continue
+            try:
+                found = stat(file.path)
+            except OSError:
+                sizes.append(-1)
+                times.append((0, 0))
+            else:
+                sizes.append(found.st_size)
+                times.append((found.st_mtime_ns, found.st_ctime_ns))
+        return cls._of(sizes, times, [file.e_tag or "" for file in files])
+
+    @classmethod
+    def _of(cls, sizes: list[int], times: list[tuple[int, int]], tags: list[str]) -> Stamps:
+        modified, changed = np.array(times, dtype=np.int64).reshape(-1, 2).T
+        return cls(np.array(sizes, dtype=np.int64), modified, changed, np.array(tags, dtype=object))
 
     def take(self, places: np.ndarray) -> Stamps:
         """Return the stamps at some places."""
