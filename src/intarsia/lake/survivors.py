@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from intarsia.errors import PredicateError
+from intarsia.errors import FormatError, PredicateError
 from intarsia.file import Ignored
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.index.answers import FileAnswers, answer_files
@@ -94,7 +94,7 @@ def _family(
     path = table.files[int(files.files[0])].path
     try:
         predicate, constants = binder.bind_family(family.schema, path, files.files)
-    except PredicateError:  # opening the files raises it
+    except (PredicateError, FormatError):  # opening the files raises it
         return np.ones(len(relevant), dtype=bool), None, ()
     # arrays over all files of the family, in which those of the table are relevant
     num_files = len(family.places)

@@ -307,6 +307,26 @@ def test_many_small_updates_are_merged(tmp_path, location):
     assert opened_files(table, "user = 31") == 1
 
 
+def test_updates_that_nobody_asked_for_are_merged(tmp_path, location):
+    lake = make_lake(tmp_path / "lake", 2, [])
+    ia.open(lake).build_lake_index(location)
+    for day in range(10, 34):
+        write(lake / f"day-{day:03}.parquet", rows_of_day(day))
+        assert opened_files(ia.open(lake), f"day = {day}") == 1
+    assert len(segments(lake)) <= 10
+    assert opened_files(check(lake), "day = 10 OR day = 33") == 2
+
+
+def test_the_folder_of_another_user_is_not_trusted(lake, location):
+    if os.geteuid() != 0:
+        pytest.skip("only the administrator can give files to another user")
+    (found,) = LakeIndexFolder.find(str(lake))
+    os.chown(found.path, 12345, 12345)
+    assert LakeIndexFolder.find(str(lake)) == []
+    os.chown(lake, 12345, 12345)  # its owner may index it
+    assert LakeIndexFolder.find(str(lake)) == [found]
+
+
 def test_a_damaged_file_is_reported_and_left_out(tmp_path, made_lake, location):
     lake = copy_of(made_lake, tmp_path / "lake")
     path = lake / "day-003.parquet"

@@ -34,7 +34,7 @@ from intarsia.storage import ByteRange
 MAX_COLUMNS = 1_000
 
 #: Embedded indexes with larger payloads are evaluated file by file.
-MAX_PAYLOAD_BYTES = 256 << 20
+MAX_PAYLOAD_BYTES = 64 << 20
 
 
 class ColumnFacts(NamedTuple):
@@ -103,12 +103,16 @@ class FileFacts:
         return sum(sizes) + sum(map(len, self.digests.values()))
 
 
-def read_facts(file: ParquetInput) -> FileFacts | None:
+def read_facts(file: ParquetInput, most_bytes: int | None = None) -> FileFacts | None:
     """Read what a lake index keeps of an open file, and close it.
 
+    Args:
+        file: The file.
+        most_bytes: The maximum number of bytes of payloads to read; None for no limit.
+
     Returns:
-        The facts; None if the file may change without a trace, because it was written in the last seconds or
-        its store has no ETags.
+        The facts; None if the payloads are larger, or if the file may change without a trace, because it was
+        written in the last seconds or its store has no ETags.
 
     Raises:
         CorruptFileError: If the footer is damaged, or contradicts itself.
@@ -116,7 +120,7 @@ def read_facts(file: ParquetInput) -> FileFacts | None:
     """
     with file:
         stamp = opened_stamp(file.source.identity)
-        if stamp is None:
+        if stamp is None or (most_bytes is not None and _payload_bytes(file) > most_bytes):
             return None
         leaves = [leaf for leaf in file.footer.leaves if leaf.is_flat][:MAX_COLUMNS]
         for leaf in leaves:
@@ -125,6 +129,11 @@ def read_facts(file: ParquetInput) -> FileFacts | None:
         columns = {leaf.ordinal: _column_facts(file, leaf, file.schema.ordering(leaf)) for leaf in leaves}
         filters = {leaf.ordinal: bits for leaf in leaves if (bits := _bloom_bits(file, leaf)) is not None}
         return FileFacts(stamp, file, columns, filters, dict(_digests(file)))
+
+
+def _payload_bytes(file: ParquetInput) -> int:
+    entries = file.directory.entries if file.directory is not None else ()
+    return sum(entry.payload_bytes for entry in entries if entry.payload_bytes <= MAX_PAYLOAD_BYTES)
 
 
 # --- statistics ----------------------------------------------------------------------------------------

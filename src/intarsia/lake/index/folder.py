@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -83,7 +84,7 @@ class LakeIndexFolder:
             candidates = [cls.of(folder, "cache")]
             if "://" not in folder:
                 candidates.insert(0, cls.of(folder, "beside"))
-            found += [candidate for candidate in candidates if os.path.isdir(candidate.path)]
+            found += [candidate for candidate in candidates if _is_trusted(candidate, root)]
         return found
 
     @property
@@ -161,6 +162,23 @@ def cache_folder() -> str:
         return os.path.abspath(own)
     home = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
     return os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser(home), "intarsia")
+
+
+def _is_trusted(folder: LakeIndexFolder, root: str) -> bool:
+    """Whether a folder exists, and belongs to this user, to the owner of the lake or to the administrator.
+
+    Anybody may create a folder in a shared parent folder such as ``/tmp``, and a forged lake index hides
+    rows.
+    """
+    try:
+        found = os.stat(folder.path)
+        if not stat.S_ISDIR(found.st_mode):
+            return False
+        if found.st_uid in (0, os.geteuid()):
+            return True
+        return "://" not in root and found.st_uid == os.stat(root).st_uid
+    except OSError:
+        return False
 
 
 def _ancestors(root: str) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -67,16 +66,15 @@ class LakeIndex:
         place_of = one.segment.place_of
         return np.array([place_of.get(name, -1) for name in names], dtype=np.int64)
 
-    def add(self, folder: LakeIndexFolder, name: str, data: bytes) -> None:
+    def add(self, folder: LakeIndexFolder, data: bytes) -> None:
         """Add a new segment, which need not have been written.
 
         Args:
             folder: The folder.
-            name: Its name in the folder.
-            data: Its bytes.
+            data: The bytes of the segment.
         """
-        segment = Segment(CountedSource(MemorySource(data, os.path.join(folder.path, name))))
-        self.segments.append(OpenSegment(folder, name, segment))
+        segment = Segment(CountedSource(MemorySource(data, folder.path)))
+        self.segments.append(OpenSegment(folder, "", segment))
         self._places.append(self._places_in(self.segments[-1]))
 
     def known(self, *, as_listed: bool = False) -> KnownFiles:

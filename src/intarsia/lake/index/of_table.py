@@ -13,6 +13,7 @@ from intarsia.file import FileMetadata, Ignored, ParquetInput
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.each_file import ShowDone
 from intarsia.lake.index.build import (
+    MAX_SEGMENTS,
     BuiltSegments,
     LakeIndexReport,
     Stopwatch,
@@ -26,6 +27,10 @@ from intarsia.lake.index.location import LakeLocation, locate
 #: A lake index is brought up to date without being asked if it lacks at most this many files, or this part.
 MAX_REFRESHED_FILES = 32
 REFRESHED_PART = 10
+
+#: Files with larger payloads are not added without being asked, and no more files are read to merge segments.
+MAX_REFRESHED_BYTES = 16 << 20
+MAX_MERGED_FILES = 512
 
 #: A listing is not checked again within this time.
 LISTING_SECONDS = 1.0
@@ -95,20 +100,27 @@ class TableLakeIndex:
         known = self._index.known(as_listed=time.monotonic() - self._listed < LISTING_SECONDS)
         missing = np.flatnonzero(~known.is_known)
         if 0 < len(missing) <= max(MAX_REFRESHED_FILES, len(self._files) // REFRESHED_PART):
-            return self._refreshed(self._index, missing)
+            return self._refreshed(self._index, known, missing)
         return known
 
-    def _refreshed(self, index: LakeIndex, missing: npt.NDArray[np.int64]) -> KnownFiles:
+    def _refreshed(self, index: LakeIndex, known: KnownFiles, missing: npt.NDArray[np.int64]) -> KnownFiles:
         """Add files to the lake index, and return the files that it knows then."""
         folder = index.segments[0].folder
-        for data in self._build(missing, folder).segments:
-            try:
-                name = folder.add(data)
-            except OSError as error:  # the segment in memory serves this table
-                name = ""
-                reason = f"it cannot be updated: {error}"
-                self.notes.append(Ignored(folder.path, "lake index", reason, "not-writable"))
-            index.add(folder, name, data)
+        replaced: list[str] = []
+        if len(index.segments) >= MAX_SEGMENTS:
+            chosen, again = merged_segments(known, folder)
+            if len(again) <= MAX_MERGED_FILES:
+                replaced, missing = chosen, np.union1d(missing, again)
+        segments = self._build(missing, folder, most_bytes=MAX_REFRESHED_BYTES).segments
+        try:
+            names = [folder.add(data) for data in segments]
+            for name in set(replaced) - set(names):
+                folder.remove(name)
+        except OSError as error:  # the segments in memory serve this table
+            reason = f"it cannot be updated: {error}"
+            self.notes.append(Ignored(folder.path, "lake index", reason, "not-writable"))
+        for data in segments:
+            index.add(folder, data)
         return index.known()
 
     def metadata(self, file: DataFile, identity: Hashable | None) -> FileMetadata | None:
@@ -154,7 +166,11 @@ class TableLakeIndex:
         )
 
     def _build(
-        self, files: npt.NDArray[np.int64], folder: LakeIndexFolder, show: ShowDone = lambda _: None
+        self,
+        files: npt.NDArray[np.int64],
+        folder: LakeIndexFolder,
+        show: ShowDone = lambda _: None,
+        most_bytes: int | None = None,
     ) -> BuiltSegments:
         location = self._location
         assert location is not None
@@ -165,4 +181,5 @@ class TableLakeIndex:
             self._open_file,
             self._files_at_once,
             show,
+            most_bytes,
         )
