@@ -49,6 +49,8 @@ CHECKS = [
     testing.check_random_layouts,
     testing.check_damage,
     testing.check_probed_damage,
+    testing.check_gathered,
+    testing.check_gathered_damage,
     testing.check_file,
 ]
 ABOUT_THE_CLASS = CHECKS[:3]

@@ -13,7 +13,8 @@ import pytest
 
 import intarsia as ia
 from intarsia import testing
-from intarsia.errors import IndexPayloadError
+from intarsia.errors import CorruptFileError, IndexPayloadError
+from intarsia.indexes import GatheredPart, summarize
 from intarsia.indexes.distinct import Distinct, OpenDistinct
 from intarsia.indexes.layout import Layout
 from intarsia.indexes.probing import PayloadBytes
@@ -272,3 +273,148 @@ def test_values_of_several_columns(tmp_path):
     table = pa.table({"x": NUMBERS, "y": NUMBERS})
     testing.check_layouts(ia.Distinct("y"), table)
     fails(testing.check_layouts, ia.Distinct("z"), table, reason="missing-values")
+
+
+# --- kinds that take part in a lake index --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GatheredBroken(Broken):
+    """Distinct values, with one thing wrong in the structure of many files."""
+
+    def open_gathered(self, parts, num_files):
+        return self.wrong(super().open_gathered(parts, num_files))
+
+
+class GatheredAnswers:
+    """A structure whose answers may differ from those of `Distinct`."""
+
+    def __init__(self, opened):
+        self.opened = opened
+
+    def candidate_files(self, predicate):
+        return self.opened.candidate_files(predicate)
+
+    def certain_files(self, predicate):
+        return self.opened.certain_files(predicate)
+
+    def cost_bytes(self, predicate):
+        return self.opened.cost_bytes(predicate)
+
+
+class LosesAFile(GatheredAnswers):
+    """Excludes the files in which all rows match."""
+
+    def candidate_files(self, predicate):
+        return super().candidate_files(predicate) & ~self.opened.certain_files(predicate)
+
+
+class SureOfCandidates(GatheredAnswers):
+    def certain_files(self, predicate):
+        return self.opened.candidate_files(predicate)
+
+
+class FileOrdinals(GatheredAnswers):
+    def candidate_files(self, predicate):
+        return np.flatnonzero(super().candidate_files(predicate))
+
+
+class Everything(GatheredAnswers):
+    def candidate_files(self, predicate):
+        return None
+
+
+class WrongCounts(GatheredAnswers):
+    """Summaries of one value each, whatever the files contain."""
+
+    def file_summaries(self, column):
+        num_files = self.opened.num_files
+        table = summarize(pa.array([1] * num_files), np.arange(num_files))
+        return table, np.ones(num_files, dtype=bool)
+
+
+class IgnoresDamage(GatheredAnswers):
+    """Excludes all files if it cannot read its parts."""
+
+    def candidate_files(self, predicate):
+        try:
+            return super().candidate_files(predicate)
+        except CorruptFileError:
+            return np.zeros(self.opened.num_files, dtype=bool)
+
+
+class FailsOnDamage(GatheredAnswers):
+    def candidate_files(self, predicate):
+        try:
+            return super().candidate_files(predicate)
+        except CorruptFileError as error:
+            raise ZeroDivisionError from error
+
+
+def gathering(wrong):
+    """`GatheredBroken` with another structure."""
+
+    @dataclass(frozen=True)
+    class Gathering(GatheredBroken):
+        """Distinct values, gathered wrongly."""
+
+    Gathering.wrong = staticmethod(wrong)
+    return Gathering("x", "file")
+
+
+@pytest.mark.parametrize(
+    ("check", "wrong", "reason"),
+    [
+        (testing.check_gathered, LosesAFile, "excludes-matching-files"),
+        (testing.check_gathered, SureOfCandidates, "certain-files-do-not-match"),
+        (testing.check_gathered, FileOrdinals, "not-a-boolean-per-file"),
+        (testing.check_gathered, Everything, "excludes-nothing"),
+        (testing.check_gathered, WrongCounts, "wrong-summary"),
+        (testing.check_gathered, lambda opened: opened.parts, "not-a-gathered-index"),
+        (testing.check_gathered_damage, IgnoresDamage, "excludes-matching-files"),
+        (testing.check_gathered_damage, FailsOnDamage, "damage-raises"),
+    ],
+)
+def test_wrong_structures_of_many_files(check, wrong, reason):
+    fails(check, gathering(wrong), NUMBERS, reason=reason)
+
+
+@dataclass(frozen=True)
+class UnsteadyDigest(Broken):
+    """Random digests."""
+
+    def digest(self, payload, layout):
+        return super().digest(payload, layout) + os.urandom(8)
+
+
+@dataclass(frozen=True)
+class TextDigest(Broken):
+    """Digests that are not bytes."""
+
+    def digest(self, payload, layout):
+        return "digest"
+
+
+@dataclass(frozen=True)
+class UnevenParts(Broken):
+    """Parts that cannot be divided into their pieces."""
+
+    def gather(self, digests):
+        return [GatheredPart("values", b"12345", 2)]
+
+
+@pytest.mark.parametrize(
+    ("index", "reason"),
+    [
+        (UnsteadyDigest("x"), "not-deterministic"),
+        (TextDigest("x"), "digest-not-bytes"),
+        (UnevenParts("x"), "invalid-parts"),
+    ],
+)
+def test_wrong_digests(index, reason):
+    fails(testing.check_gathered, index, NUMBERS, reason=reason)
+
+
+def test_kinds_that_do_not_gather_pass():
+    testing.check_gathered(Trusting("x"), NUMBERS)
+    testing.check_gathered_damage(Trusting("x"), NUMBERS)

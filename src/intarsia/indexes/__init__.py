@@ -7,6 +7,9 @@ optional protocols    `ProvingIndex`, `ProvesWithinBounds`; `PicksPredicates`, `
                       `EstimatesRows` and `EstimatingIndex`; `Summarizes` and `SummarizingIndex`;
                       `Sketches` and `SketchingIndex`; `Samples` and `SamplingIndex`; `ReportsShortfall`;
                       `HasFooterKeys` and `SharesFooterKeys`
+lake indexes          `Gathers` and `GatheredIndex`, with `GatheredPart` and `GatheredParts`; `CertainFiles`,
+                      `SummarizedFiles`; ready-made with Bloom filters: `filter_of`, `gather_filters`,
+                      `FilterMatrix`, `GatheredFilters`
 arguments             a `Condition`: `BoundCompare`, `BoundIn`, `BoundNull`, `BoundPrefix`, `BoundMatch`
 results               a `RowSelection`; `GranuleSummaries`
 granules              `cut_at_edges`, `granule_runs`, `serialize_granules`, `parse_granules`, `granule_rows`,
@@ -48,6 +51,15 @@ from intarsia.indexes.capabilities import (
     SummarizingIndex,
 )
 from intarsia.indexes.column_data import ColumnData, EncodedColumns, encoded_batches
+from intarsia.indexes.filter_matrix import FilterMatrix, GatheredFilters, filter_of, gather_filters
+from intarsia.indexes.gathering import (
+    CertainFiles,
+    GatheredIndex,
+    GatheredPart,
+    GatheredParts,
+    Gathers,
+    SummarizedFiles,
+)
 from intarsia.indexes.granules import (
     GranulePayload,
     covered_granules,
@@ -79,12 +91,19 @@ __all__ = [
     "BoundNull",
     "BoundPrefix",
     "ByteRange",
+    "CertainFiles",
     "ColumnData",
     "Condition",
     "DistinctCounter",
     "EncodedColumns",
     "EstimatesRows",
     "EstimatingIndex",
+    "FilterMatrix",
+    "GatheredFilters",
+    "GatheredIndex",
+    "GatheredPart",
+    "GatheredParts",
+    "Gathers",
     "Granularity",
     "GranulePayload",
     "GranuleSummaries",
@@ -108,11 +127,14 @@ __all__ = [
     "SharesFooterKeys",
     "Sketches",
     "SketchingIndex",
+    "SummarizedFiles",
     "Summarizes",
     "SummarizingIndex",
     "covered_granules",
     "cut_at_edges",
     "encoded_batches",
+    "filter_of",
+    "gather_filters",
     "granule_rows",
     "granule_runs",
     "merge_summaries",

@@ -256,10 +256,13 @@ class GatheredDistinct:
             values = batch_from_bytes(self.parts.read("values")).column("value")
         except (ValueError, KeyError) as error:
             raise CorruptFileError(f"gathered values: {error}", reason="damaged-payload") from error
-        offsets = np.frombuffer(self.parts.read("offsets"), dtype="<i4")
-        files = np.frombuffer(self.parts.read("files"), dtype="<u4")
+        offset_bytes, file_bytes = self.parts.read("offsets"), self.parts.read("files")
+        if len(offset_bytes) != 4 * (len(values) + 1) or len(file_bytes) % 4:
+            raise CorruptFileError("gathered values and their lists differ in number", reason="other-files")
+        offsets = np.frombuffer(offset_bytes, dtype="<i4")
+        files = np.frombuffer(file_bytes, dtype="<u4")
         if (
-            len(offsets) != len(values) + 1
+            offsets[0] != 0
             or offsets[-1] != len(files)
             or (np.diff(offsets) < 0).any()
             or files.max(initial=0) >= max(self.num_files, 1)

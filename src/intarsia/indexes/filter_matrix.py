@@ -1,21 +1,23 @@
 """The Bloom filters of many files as one bit matrix, probed with one contiguous read for all files.
 
 A value's block has the same ordinal in all filters of one size. The matrix stores the filters block by block,
-so
-the blocks of one value in all filters are adjacent: 32 bytes per filter.
+so the blocks of one value in all filters are adjacent: 32 bytes per filter.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from intarsia.arrow.hashing import Hashes
+from intarsia.arrow.hashing import Hashes, xxh64
 from intarsia.errors import CorruptFileError
+from intarsia.format import bloom
 from intarsia.format.bloom import BLOCK_BYTES, block_ordinals, blocks_may_contain, blocks_of
 from intarsia.indexes.gathering import GatheredPart, GatheredParts
 from intarsia.predicate.bound import Condition
@@ -24,7 +26,24 @@ from intarsia.rows.bounds import Bools
 #: Larger filters are left in their files, where a lookup reads 32 bytes of them.
 MAX_FILTER_BYTES = 1 << 20
 
+#: The false-positive rate of the filters of `filter_of`.
+FILTER_FPP = 0.01
+
 _BITS, _OWNERS = "bits-", "files-"
+
+
+def filter_of(values: pa.Array) -> bytes | None:
+    """Return the bits of a Bloom filter of values, for `gather_filters`; None if it would be too large.
+
+    Args:
+        values: Distinct values without nulls. Values in conditions must have the same type to be found.
+
+    Example:
+        >>> len(filter_of(pa.array(["example.org", "example.net"])))
+        32
+    """
+    num_bytes = bloom.optimal_bytes(len(values), FILTER_FPP)
+    return None if num_bytes > MAX_FILTER_BYTES else bloom.build(xxh64(values), num_bytes)
 
 
 def gather_filters(filters: Iterable[tuple[int, bytes]]) -> list[GatheredPart]:
@@ -32,8 +51,7 @@ def gather_filters(filters: Iterable[tuple[int, bytes]]) -> list[GatheredPart]:
 
     Args:
         filters: The ordinal of a file and the bits of one of its filters. A file may have several, such as
-            one for
-            each row group.
+            one for each row group.
 
     Example:
         >>> [part.name for part in gather_filters([(0, bytes(64)), (1, bytes(64)), (2, bytes(32))])]
@@ -71,11 +89,28 @@ class FilterMatrix:
         out = {}
         for name in self.parts.names():
             if name.startswith(self.prefix + _OWNERS):
-                owners = np.frombuffer(self.parts.read(name), dtype="<u4")
+                size = name.removeprefix(self.prefix + _OWNERS)
+                data = self.parts.read(name)
+                if not re.fullmatch("[1-9][0-9]{0,8}", size) or len(data) % 4:
+                    raise CorruptFileError(
+                        f"part {name!r} of {len(data)} bytes is not a list of files", reason="damaged-payload"
+                    )
+                owners = np.frombuffer(data, dtype="<u4")
+                matrix_bytes = self.parts.num_bytes(f"{self.prefix}{_BITS}{size}")
+                if matrix_bytes != BLOCK_BYTES * int(size) * len(owners):
+                    raise CorruptFileError("a matrix and its files differ in number", reason="other-files")
                 if owners.max(initial=0) >= max(self.num_files, 1):
                     raise CorruptFileError("a matrix names a file that does not exist", reason="other-files")
-                out[int(name.removeprefix(self.prefix + _OWNERS))] = owners
+                out[int(size)] = owners
         return out
+
+    @cached_property
+    def has_filter(self) -> Bools:
+        """Whether each file has a filter. Nothing is known about the others."""
+        found = np.zeros(self.num_files, dtype=bool)
+        for owners in self._owners.values():
+            found[owners] = True
+        return found
 
     def cost_bytes(self, num_hashes: int) -> int:
         """Estimate the number of bytes to read for a number of hashes."""
@@ -95,9 +130,9 @@ class FilterMatrix:
         for num_blocks, owners in self._owners.items():
             wanted = np.unique(block_ordinals(every, num_blocks))
             pieces = self.parts.read_pieces(f"{self.prefix}{_BITS}{num_blocks}", wanted.tolist())
-            row_of = dict(zip(wanted.tolist(), map(blocks_of, pieces), strict=True))
-            if any(len(row) != len(owners) for row in row_of.values()):
+            if any(len(piece) != BLOCK_BYTES * len(owners) for piece in pieces):
                 raise CorruptFileError("a matrix and its files differ in number", reason="other-files")
+            row_of = dict(zip(wanted.tolist(), map(blocks_of, pieces), strict=True))
             might = np.zeros(len(owners), dtype=bool)
             for hashes in alternatives:
                 might |= _has_all(row_of, hashes, num_blocks, len(owners))
@@ -123,17 +158,37 @@ class GatheredFilters:
     Args:
         matrix: The filters.
         required: A function that returns the hashes that a match of a condition requires: all hashes of at
-            least one
-            alternative. None if the filters cannot decide.
+            least one alternative. None if the filters cannot decide.
     """
 
     matrix: FilterMatrix
     required: Callable[[Condition], Sequence[Hashes] | None]
 
+    @classmethod
+    def of_values(
+        cls, parts: GatheredParts, num_files: int, required: Callable[[Condition], pa.Array | None]
+    ) -> GatheredFilters:
+        """Open filters of `filter_of`.
+
+        Args:
+            parts: The result of `gather_filters`.
+            num_files: The number of files.
+            required: A function that returns values of which a file with a match contains at least one. None
+                if they are unknown. They have the type of the values in the filters, and are not null.
+        """
+
+        def hashes(condition: Condition) -> list[Hashes] | None:
+            values = required(condition)
+            return None if values is None else one_of(xxh64(values))
+
+        return cls(FilterMatrix(parts, num_files), hashes)
+
     def candidate_files(self, predicate: Condition) -> Bools | None:
-        """Return the files whose filters might contain what a match requires."""
+        """Return the files whose filters might contain what a match requires, and those without filters."""
         alternatives = self.required(predicate)
-        return None if alternatives is None else self.matrix.files_with(alternatives)
+        return (
+            None if alternatives is None else self.matrix.files_with(alternatives) | ~self.matrix.has_filter
+        )
 
     def cost_bytes(self, predicate: Condition) -> int:
         """Return the size of the blocks of all required hashes."""

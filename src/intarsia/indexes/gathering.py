@@ -25,8 +25,7 @@ class GatheredPart(NamedTuple):
         name: The name, unique in the structure.
         data: The bytes.
         piece_bytes: Length of the pieces that can be read separately, a divisor of the length of the data;
-            None if the
-            part is always read whole.
+            None if the part is always read whole.
     """
 
     name: str

@@ -21,7 +21,7 @@ import pyarrow as pa
 import xxhash
 
 from intarsia.arrow.hashing import Hashes, xxh64
-from intarsia.errors import IndexBuildError, IndexPayloadError
+from intarsia.errors import CorruptFileError, IndexBuildError, IndexPayloadError
 from intarsia.format import bloom
 from intarsia.indexes.column_data import ColumnData
 from intarsia.indexes.filter_matrix import (
@@ -51,6 +51,9 @@ _END = struct.Struct("<Q")
 
 #: The minimum number of hash bits in an entry. One lookup in 256 finds a false positive.
 _CHECK_BITS = 16
+
+#: The number of bits of a value's hash.
+_HASH_BITS = 64
 
 _BLOCK_ENTRIES = 1 << 16
 
@@ -141,12 +144,15 @@ class RowMap:
 
     def open_gathered(self, parts: GatheredParts, num_files: int) -> GatheredIndex:
         """Open the matrices."""
-        widths = sorted({int(name.partition("/")[0]) for name in parts.names()})
+        widths = sorted({name.partition("/")[0] for name in parts.names()})
+        if not all(bits.isdecimal() and 1 <= int(bits) <= _HASH_BITS for bits in widths):
+            raise CorruptFileError(f"gathered filters of {widths} bits of hashes", reason="damaged-payload")
         return _GatheredRowMaps(
+            num_files,
             [
-                GatheredFilters(FilterMatrix(parts, num_files, f"{bits}/"), partial(_required, bits))
+                GatheredFilters(FilterMatrix(parts, num_files, f"{bits}/"), partial(_required, int(bits)))
                 for bits in widths
-            ]
+            ],
         )
 
 
@@ -154,12 +160,18 @@ class RowMap:
 class _GatheredRowMaps:
     """The filters of each number of hash bits. A file has one filter."""
 
+    num_files: int
     filters: Sequence[GatheredFilters]
 
     def candidate_files(self, predicate: Condition) -> Bools | None:
-        found = [filters.candidate_files(predicate) for filters in self.filters]
-        masks = [mask for mask in found if mask is not None]
-        return np.asarray(np.logical_or.reduce(masks)) if masks and len(masks) == len(found) else None
+        kept = known = np.zeros(self.num_files, dtype=bool)
+        for filters in self.filters:
+            found = filters.candidate_files(predicate)
+            if found is None:
+                return None
+            known = known | filters.matrix.has_filter
+            kept = kept | found & filters.matrix.has_filter
+        return kept | ~known
 
     def cost_bytes(self, predicate: Condition) -> int:
         return sum(filters.cost_bytes(predicate) for filters in self.filters)
@@ -167,7 +179,7 @@ class _GatheredRowMaps:
 
 def _required(hash_bits: int, predicate: Condition) -> list[Hashes] | None:
     hashes = lookup_hashes(predicate)
-    return None if hashes is None else one_of(_rehashed(hashes >> np.uint64(64 - hash_bits)))
+    return None if hashes is None else one_of(_rehashed(hashes >> np.uint64(_HASH_BITS - hash_bits)))
 
 
 def _rehashed(prefixes: Hashes) -> Hashes:
@@ -191,7 +203,7 @@ class Widths(NamedTuple):
         bucket_bits = max(row_bits - 8, 0)  # 128 to 256 rows per bucket
         entry_bytes = -(-(row_bits + _CHECK_BITS) // 8)
         # a key fits in 64 bits, and further hash bits fill the last byte of an entry
-        hash_bits = min(bucket_bits + 8 * entry_bytes, 64) - row_bits
+        hash_bits = min(bucket_bits + 8 * entry_bytes, _HASH_BITS) - row_bits
         return cls(num_rows, row_bits, hash_bits, bucket_bits, entry_bytes)
 
     @property

@@ -22,6 +22,7 @@ from intarsia.testing.contract import IndexContract, check_index
 from intarsia.testing.contract_error import ContractError
 from intarsia.testing.damage import check_damage, check_probed_damage
 from intarsia.testing.files import check_announced, check_file
+from intarsia.testing.gathered import check_gathered, check_gathered_damage
 from intarsia.testing.memory import MemoryColumns
 from intarsia.testing.questions import awkward_values, questions
 
@@ -35,6 +36,8 @@ __all__ = [
     "check_damage",
     "check_deterministic",
     "check_file",
+    "check_gathered",
+    "check_gathered_damage",
     "check_index",
     "check_layouts",
     "check_parameters",

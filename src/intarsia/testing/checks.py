@@ -151,7 +151,7 @@ def check_random_layouts(index: Index, values: Values) -> None:
         expected = questions_about(index, case.columns, draw(0, 4), 5)
         check_case(built[draw(0, len(built) - 1)], case, expected)
 
-    _run_many(check)
+    run_many(check, RANDOM_LAYOUTS)
 
 
 def check_prunes(index: Index, values: Values, wheres: Iterable[str]) -> None:
@@ -350,13 +350,13 @@ def _leaves(where: str, columns: MemoryColumns) -> Iterator[Condition]:
     return conditions(bind(parse_sql(where), columns.schema))
 
 
-def _run_many(check: Callable[[Draw], None]) -> None:
+def run_many(check: Callable[[Draw], None], number: int) -> None:
     """Run a check on many draws, from Hypothesis if it is installed, or else from fixed seeds."""
     try:
         import hypothesis
         from hypothesis import strategies
     except ImportError:
-        for seed in range(RANDOM_LAYOUTS):
+        for seed in range(number):
             numbers = np.random.default_rng(seed)
             check(lambda low, high, numbers=numbers: int(numbers.integers(low, high + 1)))  # type: ignore[misc]
         return
@@ -366,7 +366,7 @@ def _run_many(check: Callable[[Draw], None]) -> None:
 
     given = hypothesis.given(strategies.data())
     usual = hypothesis.settings.get_profile("default").max_examples
-    count = max(RANDOM_LAYOUTS // 2, RANDOM_LAYOUTS * hypothesis.settings().max_examples // usual)
+    count = max(number // 2, number * hypothesis.settings().max_examples // usual)
     limited = hypothesis.settings(max_examples=count, deadline=None, database=None)
     limited(given(with_hypothesis))()
 

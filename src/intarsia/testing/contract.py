@@ -16,6 +16,7 @@ from intarsia.testing.checks import (
 )
 from intarsia.testing.damage import check_damage, check_probed_damage
 from intarsia.testing.files import check_announced, check_file
+from intarsia.testing.gathered import check_gathered, check_gathered_damage
 
 
 class IndexContract:
@@ -88,6 +89,14 @@ class IndexContract:
         """The same for a payload that is probed, whose checksum is not verified."""
         check_probed_damage(self.index(), self.values())
 
+    def test_files_with_matching_rows_are_not_excluded(self) -> None:
+        """The same for files of a lake, if the index implements `intarsia.indexes.Gathers`."""
+        check_gathered(self.index(), self.values())
+
+    def test_damage_of_a_lake_index_is_detected_or_harmless(self) -> None:
+        """A damaged part of a gathered structure is detected or harmless."""
+        check_gathered_damage(self.index(), self.values())
+
     def test_it_works_in_a_file(self) -> None:
         """`intarsia.attach`, scans, `intarsia.verify` and `intarsia.detach` work with the index."""
         check_file(self.index(), self.values())
@@ -117,4 +126,6 @@ def check_index(index: Index, values: Values, prunes: Iterable[str] = ()) -> Non
     check_prunes(index, values, prunes)
     check_damage(index, values)
     check_probed_damage(index, values)
+    check_gathered(index, values)
+    check_gathered_damage(index, values)
     check_file(index, values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ from intarsia.arrow.comparison import compares_alike, comparison_type
 from intarsia.errors import CorruptFileError, IntarsiaError
 from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf
+from intarsia.indexes.calling import call_index
 from intarsia.indexes.gathering import SummarizedFiles
 from intarsia.indexes.summaries import sum_type, summary_schema
 from intarsia.lake.index.segment import Family
@@ -108,11 +110,11 @@ def _sources(family: Family, question: Question, leaf: Leaf, file_type: pa.DataT
             granules = summarize_bounds("statistics", found.bounds, found.exact, file_type, needs)
             summaries = as_data_type(granules.summaries, question.data_type)
             yield _Found(("statistics", leaf.name), granules.is_exact, summaries)
-        for structure in family.gathered(leaf.path):
+        for structure in call_index(partial(family.gathered, leaf.path)):
             index = structure.index
             if not isinstance(index, SummarizedFiles) or (needs.sum and sum_type(file_type) == pa.null()):
                 continue
-            summarized = index.file_summaries(leaf.name)
+            summarized = call_index(partial(index.file_summaries, leaf.name))
             if summarized is None or summarized[0].schema != summary_schema(file_type):
                 continue
             table, exact = summarized

@@ -1,0 +1,398 @@
+"""Checks of a kind whose payloads in many files become one structure of a lake index.
+
+A check raises `ContractError` with a description of the fault. Indexes that do not implement
+`intarsia.indexes.Gathers` pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from intarsia.arrow.comparison import comparison_array, comparison_type
+from intarsia.errors import CorruptFileError, IndexPayloadError
+from intarsia.indexes.base import Index
+from intarsia.indexes.gathering import (
+    CertainFiles,
+    GatheredIndex,
+    GatheredPart,
+    GatheredParts,
+    Gathers,
+    SummarizedFiles,
+)
+from intarsia.indexes.summaries import summarize, summary_schema
+from intarsia.predicate import Condition
+from intarsia.rows.bounds import Bools
+from intarsia.rows.selection import Rows
+from intarsia.testing.checks import (
+    Values,
+    questions_about,
+    rows_of,
+    run_many,
+    some_of,
+    variants,
+)
+from intarsia.testing.contract_error import ContractError, require
+from intarsia.testing.memory import Case, Draw, MemoryColumns, fixed_cases, random_case
+
+#: The number of files of a random lake.
+MAX_FILES = 4
+
+#: The number of random lakes; see `intarsia.testing.checks.RANDOM_LAYOUTS`.
+RANDOM_LAKES = 8
+
+#: The number of files of one row.
+MAX_SMALL_FILES = 16
+
+#: The number of predicates per damaged structure.
+NUM_PREDICATES = 8
+
+#: The number of places at which a part is damaged, one at a time.
+DAMAGED_PLACES = 8
+
+_LOST = "the part is damaged"
+
+
+def check_gathered(index: Index, values: Values) -> None:
+    """Check that a gathered structure excludes no file with a matching row, for fixed and random lakes.
+
+    Also checks that all rows of the files in ``certain_files`` match, that ``file_summaries`` are right, and
+    that digests and structures are the same if they are built twice.
+    """
+    if not isinstance(index, Gathers):
+        return
+    table = rows_of(index, values)
+    built = variants(index, values)
+    layouts = _Files.of(index, "files with special layouts", list(fixed_cases(table)), 0, 5)
+    # few rows in each file, so that most files can be excluded
+    rows = np.linspace(0, len(table) - 1, min(len(table), MAX_SMALL_FILES)).astype(np.int64).tolist()
+    small = [Case(f"row {row}", MemoryColumns(table.slice(row, 1), [0, 1])) for row in dict.fromkeys(rows)]
+    for variant in built:
+        _check_lake(variant, layouts)
+    _check_lake(index, _Files.of(index, "files of one row", small, 0, 2), is_selective=True)
+
+    def check(draw: Draw) -> None:
+        files = [random_case(table, draw) for _ in range(draw(1, MAX_FILES))]
+        name = f"{len(files)} files with the rows {[file.columns.table.to_pylist() for file in files]}"
+        _check_lake(built[draw(0, len(built) - 1)], _Files.of(index, name, files, draw(0, 9), 10))
+
+    run_many(check, RANDOM_LAKES)
+
+
+def check_gathered_damage(index: Index, values: Values) -> None:
+    """Check that damaged parts of a structure are refused, or do not change an answer.
+
+    A part whose checksum is wrong cannot be read, so the answers remain right. A truncated part is refused or
+    gives right answers. Bytes that were changed under a new checksum may give any answer, but raise nothing
+    other than CorruptFileError and IndexPayloadError.
+    """
+    if not isinstance(index, Gathers):
+        return
+    files = _Files.of(index, "files with special layouts", list(fixed_cases(rows_of(index, values))), 0, 1)
+    lake = _gather(index, files._replace(expected=some_of(files.expected, NUM_PREDICATES)))
+    if lake is None:
+        return
+    parts = {part.name: part for part in lake.parts}
+    for name, part in parts.items():
+        with _Damage(index, f"the damaged part {name!r}"):
+            _check_answers(_Checked(index, lake, parts, lost=name).open(), lake)
+        rest = {other: found for other, found in parts.items() if other != name}
+        with _Damage(index, f"without the part {name!r}"):
+            _check_answers(_Checked(index, lake, rest).open(), lake)
+        for about, damaged, is_right in _damaged(part):
+            with _Damage(index, f"the part {name!r} {about}"):
+                opened = _Checked(index, lake, {**parts, name: damaged}).open()
+                _check_answers(opened, lake, is_right=is_right)
+
+
+# --- a lake --------------------------------------------------------------------------------------------
+
+
+class _Question(NamedTuple):
+    """A condition, and the number of matching rows in each file."""
+
+    leaf: Condition
+    num_matching: Rows
+
+
+class _Files(NamedTuple):
+    """Files, and each ``step``-th question about them."""
+
+    name: str
+    cases: list[Case]
+    expected: list[_Question]
+
+    @classmethod
+    def of(cls, index: Index, name: str, cases: list[Case], start: int, step: int) -> _Files:
+        table = pa.concat_tables([case.columns.table for case in cases])
+        edges = np.cumsum([0, *(len(case.columns.table) for case in cases)])
+        found = questions_about(index, MemoryColumns(table, [0, len(table)]), start, step)
+        return cls(name, cases, [_Question(leaf, rows.count_between(edges)) for leaf, rows in found])
+
+    def take(self, places: list[int]) -> _Files:
+        expected = [_Question(leaf, counts[places]) for leaf, counts in self.expected]
+        return self._replace(cases=[self.cases[place] for place in places], expected=expected)
+
+
+class _Lake(NamedTuple):
+    """The files that a structure covers, and its parts."""
+
+    index: Any
+    files: _Files
+    parts: list[GatheredPart]
+
+    def open(self) -> GatheredIndex:
+        return _Checked(self.index, self, {part.name: part for part in self.parts}).open()
+
+
+class _Checked(NamedTuple):
+    """A structure to open."""
+
+    index: Any
+    lake: _Lake
+    parts: Mapping[str, GatheredPart]
+    lost: str | None = None
+
+    def open(self) -> GatheredIndex:
+        found = self.index.open_gathered(_MemoryParts(self.parts, self.lost), len(self.lake.files.cases))
+        require(
+            isinstance(found, GatheredIndex),
+            "not-a-gathered-index",
+            f"{self.index!r}: open_gathered() returned {type(found).__name__}, which lacks candidate_files() "
+            "or cost_bytes()",
+        )
+        return found  # type: ignore[no-any-return]
+
+
+class _MemoryParts(GatheredParts):
+    """Parts in memory."""
+
+    def __init__(self, parts: Mapping[str, GatheredPart], lost: str | None) -> None:
+        self._parts = parts
+        self._lost = lost
+
+    def names(self) -> list[str]:
+        return list(self._parts)
+
+    def num_bytes(self, name: str) -> int:
+        return len(self._part(name).data)
+
+    def read(self, name: str) -> bytes:
+        found = self._part(name)
+        if name == self._lost:
+            raise CorruptFileError(_LOST, reason="container-part")
+        return found.data
+
+    def read_pieces(self, name: str, ordinals: Sequence[int]) -> list[bytes]:
+        data = self.read(name)
+        width = self._part(name).piece_bytes or len(data)
+        if any(not 0 <= ordinal < len(data) // max(width, 1) for ordinal in ordinals):
+            raise CorruptFileError(f"part {name!r} has no such piece", reason="container-part")
+        return [data[ordinal * width : (ordinal + 1) * width] for ordinal in ordinals]
+
+    def _part(self, name: str) -> GatheredPart:
+        if name not in self._parts:
+            raise CorruptFileError(f"part {name!r} is missing", reason="container-section")
+        return self._parts[name]
+
+
+def _check_lake(index: Index, files: _Files, *, is_selective: bool = False) -> None:
+    lake = _gather(index, files)
+    if lake is None:
+        return
+    opened = lake.open()
+    _check_answers(opened, lake)
+    if is_selective and not isinstance(opened, SummarizedFiles):
+        found = [opened.candidate_files(leaf) for leaf, _ in files.expected]
+        require(
+            any(possible is not None and not possible.all() for possible in found),
+            "excludes-nothing",
+            f"{index!r}: candidate_files() excludes no file of {files.name} for any of {len(found)} "
+            "conditions; return None from digest(), or exclude files",
+        )
+
+
+def _gather(index: Any, files: _Files) -> _Lake | None:
+    covered, digests = [], []
+    for place, file in enumerate(files.cases):
+        layout = file.columns.layout_when_opened
+        once, twice = (index.digest(index.build(file.columns), layout) for _ in range(2))
+        require(
+            once is None or type(once) is bytes,
+            "digest-not-bytes",
+            f"{index!r}: digest() returned {type(once).__name__}, not bytes or None",
+        )
+        require(
+            once == twice,
+            "not-deterministic",
+            f"{index!r}: digest() of the payload built twice on {file.name} returns different bytes",
+        )
+        if once is not None:
+            covered.append(place)
+            digests.append(once)
+    if not digests:
+        return None
+    once, twice = (index.gather(digests) for _ in range(2))
+    if once is None:
+        return None
+    parts = [GatheredPart(*part) for part in once]
+    require(
+        parts == [GatheredPart(*part) for part in twice],
+        "not-deterministic",
+        f"{index!r}: gather() of the same digests returns different parts",
+    )
+    names = [part.name for part in parts]
+    require(
+        len(set(names)) == len(names) and all(type(part.data) is bytes for part in parts),
+        "invalid-parts",
+        f"{index!r}: gather() returned the parts {names}; names must be unique and data must be bytes",
+    )
+    for part in parts:
+        require(
+            part.piece_bytes is None or (part.piece_bytes > 0 and not len(part.data) % part.piece_bytes),
+            "invalid-parts",
+            f"{index!r}: part {part.name!r} of {len(part.data)} bytes has pieces of {part.piece_bytes} bytes",
+        )
+    return _Lake(index, files.take(covered), parts)
+
+
+# --- answers -------------------------------------------------------------------------------------------
+
+
+def _check_answers(opened: GatheredIndex, lake: _Lake, *, is_right: bool = True) -> None:
+    """Compare the answers of a structure with the matching rows.
+
+    Args:
+        opened: The structure.
+        lake: The index, and the files.
+        is_right: Whether the answers have to be right, or only to have the right form.
+    """
+    lengths = np.array([len(case.columns.table) for case in lake.files.cases])
+    certain_files = opened.certain_files if isinstance(opened, CertainFiles) else None
+    for leaf, num_matching in lake.files.expected:
+        about = f"{lake.index!r} with {leaf} on {lake.files.name}"
+        cost = opened.cost_bytes(leaf)
+        require(cost >= 0, "invalid-cost", f"{about}: cost_bytes() returned {cost!r}")
+        possible = _mask(opened.candidate_files(leaf), "candidate_files", about, len(lengths))
+        if is_right and possible is not None and (lost := ~possible & (num_matching > 0)).any():
+            raise ContractError(
+                f"{about}: candidate_files() excludes {_described(lake, lost)}, with {num_matching[lost][0]} "
+                f"matching rows of {lengths[lost][0]}; return None where {leaf} cannot be evaluated",
+                reason="excludes-matching-files",
+            )
+        if certain_files is None:
+            continue
+        certain = _mask(certain_files(leaf), "certain_files", about, len(lengths))
+        if is_right and certain is not None and (wrong := certain & (num_matching < lengths)).any():
+            raise ContractError(
+                f"{about}: certain_files() contains {_described(lake, wrong)}, with only "
+                f"{num_matching[wrong][0]} matching rows of {lengths[wrong][0]}",
+                reason="certain-files-do-not-match",
+            )
+    if isinstance(opened, SummarizedFiles):
+        for column in lake.index.columns:
+            _check_summaries(opened.file_summaries(column), column, lake, is_right)
+
+
+def _mask(found: object, name: str, about: str, num_files: int) -> Bools | None:
+    require(
+        found is None
+        or (isinstance(found, np.ndarray) and found.dtype == np.bool_ and found.shape == (num_files,)),
+        "not-a-boolean-per-file",
+        f"{about}: {name}() returned {found!r}; it must be None, or an array of {num_files} booleans",
+    )
+    return found  # type: ignore[return-value]
+
+
+def _described(lake: _Lake, files: npt.NDArray[np.bool_]) -> str:
+    ordinal = int(np.flatnonzero(files)[0])
+    return f"file {ordinal} ({lake.files.cases[ordinal].name})"
+
+
+def _check_summaries(found: tuple[pa.Table, Bools] | None, column: str, lake: _Lake, is_right: bool) -> None:
+    if found is None:
+        return
+    table, exact = found
+    cases = lake.files.cases
+    about = f"{lake.index!r}: file_summaries({column!r}) of {lake.files.name}"
+    data_type = comparison_type(cases[0].columns.schema.field(column).type)
+    require(
+        table.schema == summary_schema(data_type) and len(table) == len(exact) == len(cases),
+        "invalid-summaries",
+        f"{about} has {len(table)} rows of {table.schema.to_string()}",
+    )
+    if not is_right:
+        return
+    for file, row, is_exact in zip(cases, table.to_pylist(), exact.tolist(), strict=True):
+        values = comparison_array(file.columns.values(column), data_type)
+        if not len(values):
+            continue
+        (expected,) = summarize(values, np.zeros(1, dtype=np.int64)).to_pylist()
+        for name, value in expected.items():
+            stated = row[name]
+            if name in ("min", "max") and not is_exact:
+                is_right = _is_bound(stated, value, name)
+            else:
+                is_right = _is_same(stated, value)
+            require(
+                is_right,
+                "wrong-summary",
+                f"{about}: {name} of {file.name} is {stated!r}, and that of its values is {value!r}",
+            )
+
+
+def _is_bound(stated: Any, value: Any, name: str) -> bool:
+    if stated is None or value is None:
+        return stated is None and value is None
+    return bool(stated <= value if name == "min" else stated >= value)
+
+
+def _is_same(stated: Any, value: Any) -> bool:
+    if isinstance(stated, float) and isinstance(value, float):  # sums differ by their order
+        return math.isclose(stated, value, rel_tol=1e-9) or (math.isnan(stated) and math.isnan(value))
+    return bool(stated == value)
+
+
+# --- damage --------------------------------------------------------------------------------------------
+
+
+def _damaged(part: GatheredPart) -> Iterator[tuple[str, GatheredPart, bool]]:
+    """Yield descriptions, damaged parts, and whether answers have to be right."""
+    data, width = part.data, part.piece_bytes
+    places = sorted(set(np.linspace(0, max(0, len(data) - 1), DAMAGED_PLACES).astype(np.int64).tolist()))
+    for length in {place // (width or 1) * (width or 1) for place in places}:
+        if length < len(data):
+            yield f"truncated to {length} bytes", part._replace(data=data[:length]), True
+    for place in places if data else ():
+        for flip in (0xFF, 1 << place % 8):
+            changed = bytearray(data)
+            changed[place] ^= flip
+            yield f"changed in byte {place} by {flip:#04x}", part._replace(data=bytes(changed)), False
+
+
+class _Damage:
+    """Suppress the errors that damage may cause, and report others as failures of the contract."""
+
+    def __init__(self, index: Index, damage: str) -> None:
+        self._about = f"{index!r} with {damage}"
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: Any) -> bool:
+        if isinstance(error, CorruptFileError | IndexPayloadError | pa.ArrowException):
+            return True
+        if isinstance(error, ContractError):
+            raise ContractError(f"{self._about}: {error}", reason=error.reason) from error
+        require(
+            not isinstance(error, Exception),
+            "damage-raises",
+            f"{self._about}: {type(error).__name__}: {error}\n  open_gathered() and the structure may only "
+            "raise CorruptFileError and IndexPayloadError; a plan then ignores the structure",
+        )
+        return False
