@@ -11,8 +11,11 @@ import pyarrow.compute as pc
 from intarsia.indexes import (
     BoundCompare,
     BoundIn,
+    GatheredFilters,
     IndexPayloadError,
     cut_at_edges,
+    filter_of,
+    gather_filters,
     granule_rows,
     parse_granules,
     serialize_granules,
@@ -45,6 +48,15 @@ class Hosts:
         if len(found.batch) != found.num_granules:
             raise IndexPayloadError("the payload of Hosts does not match the granules of the file")
         return OpenHosts(found.edges, found.batch.column("hosts"))
+
+    def digest(self, payload, layout):
+        return filter_of(self.open(payload, layout).hosts.flatten().unique())
+
+    def gather(self, digests):
+        return gather_filters(enumerate(digests))
+
+    def open_gathered(self, parts, num_files):
+        return GatheredFilters.of_values(parts, num_files, queried_hosts)
 
 
 class OpenHosts(NamedTuple):
