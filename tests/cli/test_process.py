@@ -13,7 +13,7 @@ import pytest
 
 from intarsia.cli import main
 
-COMMANDS = ["inspect", "explain", "query", "index", "detach", "verify"]
+COMMANDS = ["inspect", "explain", "query", "index", "lake-index", "detach", "verify"]
 
 
 def command(*arguments):

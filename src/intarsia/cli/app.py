@@ -17,6 +17,7 @@ from intarsia.cli import (
     explain_command,
     index_command,
     inspect_command,
+    lake_index_command,
     query_command,
     verify_command,
 )
@@ -57,6 +58,11 @@ for _function, _short, _examples in (
     (explain_command.explain, "Show what a query would read, and why.", explain_command.EXAMPLES),
     (query_command.query, "Read the rows that match.", query_command.EXAMPLES),
     (index_command.index, "Add indexes to existing files.", index_command.INDEX_EXAMPLES),
+    (
+        lake_index_command.lake_index,
+        "Find the files of a query without opening all.",
+        lake_index_command.EXAMPLES,
+    ),
     (index_command.detach, "Remove attached indexes.", index_command.DETACH_EXAMPLES),
     (verify_command.verify, "Check indexes against the data.", verify_command.EXAMPLES),
     (demo_command.demo, "Try Intarsia on real data.", demo_command.EXAMPLES),

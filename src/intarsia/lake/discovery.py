@@ -93,6 +93,7 @@ def find_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
         tuple(file for item in found for file in item.files),
         tuple(dict.fromkeys(path for item in found for path in item.others)),
         sum((item.reads for item in found), IoCounts()),
+        found[0].root if len(found) == 1 else None,
     )
 
 

@@ -96,7 +96,11 @@ class Table(TableFiles):
         return self.count()
 
     def build_lake_index(
-        self, location: Location = "cache", *, show: Callable[[float], None] = lambda _: None
+        self,
+        location: Location = "cache",
+        *,
+        wait: bool = True,
+        show: Callable[[float], None] = lambda _: None,
     ) -> LakeIndexReport:
         """Build the lake index of the table, or add the files that it does not know.
 
@@ -106,10 +110,14 @@ class Table(TableFiles):
         changed are planned as without it. Tables use it if it exists when they are first queried, and then
         add up to 32 new files, or a tenth of the files, by themselves.
 
+        A file that was written in the last two seconds may change again without a change of its time, so it
+        cannot be recognized later.
+
         Args:
             location: ``"cache"`` for the cache folder of the user, ``"beside"`` for the folder ``_intarsia``
-                in
-                the lake, which other readers ignore.
+                in the lake, which other readers ignore.
+            wait: Wait up to two seconds, once, if files were written in the last two seconds. Files that are
+                written meanwhile are left out.
             show: Called with the number of files that are done.
 
         Returns:
@@ -132,7 +140,19 @@ class Table(TableFiles):
             >>> scan.to_arrow().num_rows, scan.report.files_opened
             (4, 1)
         """
-        return self.lake_index.build(location, show)
+        return self.lake_index.build(location, show, wait=wait)
+
+    def remove_lake_index(self) -> tuple[str, ...]:
+        """Delete the lake index of the table, in the cache and beside the data.
+
+        Returns:
+            The folders from which it was deleted; empty if there was none.
+
+        Raises:
+            ValueError: If the files have no common root.
+            OSError: If it cannot be deleted.
+        """
+        return self.lake_index.remove()
 
     def __bool__(self) -> bool:
         """True, also without rows: to test a table reads nothing."""

@@ -1,13 +1,14 @@
 """Byte-level input and output: byte ranges, local files, object stores, atomic replacement."""
 
 from intarsia.storage.held import HeldBytes
-from intarsia.storage.local import LocalFile, local_path
+from intarsia.storage.local import CLOCK_TICK_SECONDS, LocalFile, local_path
 from intarsia.storage.objects import MAX_CONCURRENT_REQUESTS, ObjectIdentity, ObjectStoreFile, find_store
 from intarsia.storage.ranges import ByteRange, coalesce
 from intarsia.storage.source import ByteSource, CountedSource, IoCounts, MemorySource, SourceFile
 from intarsia.storage.sparse import SparseBytes
 
 __all__ = [
+    "CLOCK_TICK_SECONDS",
     "MAX_CONCURRENT_REQUESTS",
     "ByteRange",
     "ByteSource",

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from intarsia.storage.ranges import ByteRange
 
 #: The coarsest resolution of modification times among common file systems.
-_CLOCK_TICK_SECONDS = 2.0
+CLOCK_TICK_SECONDS = 2.0
 
 _URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.\-]+)://([^/]*)(/?.*)", re.DOTALL)
 
@@ -35,7 +35,7 @@ class LocalFile:
         found = os.fstat(self._fd)
         self._size = found.st_size
         # a file modified within the last tick may be modified again without a change of its time
-        is_settled = time.time() - found.st_mtime > _CLOCK_TICK_SECONDS
+        is_settled = time.time() - found.st_mtime > CLOCK_TICK_SECONDS
         # `cp -p` and `rsync --times` set mtime; no program can set ctime
         changed = (found.st_mtime_ns, found.st_ctime_ns)
         self.identity = (found.st_dev, found.st_ino, found.st_size, *changed) if is_settled else None

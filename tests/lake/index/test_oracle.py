@@ -88,7 +88,9 @@ def test_random_lakes(tmp_path_factory, data):
         rows, totals = before.scan(node).to_arrow(), before.aggregate(asked, node)
         alone = before.aggregate(asked)
 
-        report = before.build_lake_index(data.draw(st.sampled_from(["cache", "beside"]), label="location"))
+        report = before.build_lake_index(
+            data.draw(st.sampled_from(["cache", "beside"]), label="location"), wait=False
+        )
         assert report.failed == ()
 
         opened = [ia.open(folder)]

@@ -107,6 +107,27 @@ def test_a_replaced_file_is_read_again(lake):
     assert not rows(table, "day = 3")
 
 
+def test_other_indexes_of_the_same_length(tmp_path, location):
+    """The file keeps its length and time of modification, but its footer locates other Bloom filters."""
+    lake = tmp_path / "lake"
+    for place in range(3):
+        values = {
+            "a": [place * 7 + row * 13 for row in range(1000)],
+            "b": [500_000 + place * 11 + row * 17 for row in range(1000)],
+        }
+        write(lake / f"{place}.parquet", pa.table(values), [ia.Bloom("a")], use_dictionary=False)
+    before = [(path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(lake.iterdir())]
+    ia.open(lake).build_lake_index(location)
+    for path in sorted(lake.glob("*.parquet")):
+        ia.detach(path)
+        ia.attach(path, [ia.Bloom("b")])
+    after = [(path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(lake.glob("*.parquet"))]
+    assert after == before
+    for row in range(0, 1000, 50):
+        for where in (f"a = {7 + row * 13}", f"b = {500_011 + row * 17}"):
+            assert ia.open(lake).count(where) >= 1, where
+
+
 def test_a_file_that_is_replaced_in_the_last_seconds_is_not_known(lake):
     pq.write_table(rows_of_day(50), lake / "day-003.parquet")
     table = check(lake)
@@ -341,12 +362,23 @@ def test_a_damaged_file_is_reported_and_left_out(tmp_path, made_lake, location):
     assert rows(ia.open([str(lake / f"day-{day:03}.parquet") for day in (0, 1, 2, 4)]), "user = 31")
 
 
-def test_recent_files_are_reported(tmp_path, location):
+def test_recent_files_are_reported_or_awaited(tmp_path, location):
     lake = make_lake(tmp_path / "lake", 3)
     pq.write_table(rows_of_day(9), lake / "day-009.parquet")
-    report = ia.open(lake).build_lake_index(location)
+    report = ia.open(lake).build_lake_index(location, wait=False)
     assert report.files_recent == (str(lake / "day-009.parquet"),)
     assert "may still change" in str(report)
+    report = ia.open(lake).build_lake_index(location)
+    assert (report.files_known, report.files_added, report.files_recent) == (3, 1, ())
+
+
+def test_a_lake_index_is_removed_with_its_folder(lake):
+    found = LakeIndexFolder.find(str(lake))
+    table = ia.open(lake)
+    assert table.remove_lake_index() == tuple(folder.path for folder in found)
+    assert LakeIndexFolder.find(str(lake)) == []
+    check(lake)
+    assert table.remove_lake_index() == ()
 
 
 def test_a_location_that_does_not_exist(tmp_path):

@@ -37,8 +37,7 @@ class LakeIndexReport:
         files_known: The number of files that it already knew.
         files_added: The number of files that were added.
         files_recent: Paths of files that were left out because they may still change: they were written in
-            the last
-            two seconds, or their store has no ETags.
+            the last two seconds, or their store has no ETags.
         failed: The files that could not be read.
         num_bytes: Size of the new segments in bytes.
         seconds: The time it took.
@@ -65,14 +64,20 @@ class LakeIndexReport:
         }
 
     def __str__(self) -> str:
-        added = f"added {self.files_added:,} of {self.files_total:,} files ({self.num_bytes:,} bytes)"
-        lines = [f"{self.folder}: {added} in {self.seconds:.1f} s; {self.files_known:,} were known"]
+        return "\n".join([self.summary(), *(f"{failure.path}: {failure.reason}" for failure in self.failed)])
+
+    def summary(self) -> str:
+        """Return the same text with only the number of failed files, without their errors."""
+        first = (
+            f"lake index: {self.files_added:,} of {self.files_total:,} files added in {self.seconds:.1f} s"
+        )
+        first += f" ({self.num_bytes:,} bytes)" if self.num_bytes else ""
+        first += f"; {self.files_known:,} were up to date" if self.files_known else ""
+        first += f"; {len(self.failed):,} failed" if self.failed else ""
+        lines = [first, f"stored in {self.folder}"]
         if self.files_recent:
-            lines.append(
-                f"{len(self.files_recent):,} files may still change and were left out: {self.files_recent[0]}"
-                + (" and others" if len(self.files_recent) > 1 else "")
-            )
-        lines += [f"{failure.path}: {failure.reason}" for failure in self.failed]
+            more = f" and {len(self.files_recent) - 1:,} more" if len(self.files_recent) > 1 else ""
+            lines.append(f"left out, because they may still change: {self.files_recent[0]}{more}")
         return "\n".join(lines)
 
 

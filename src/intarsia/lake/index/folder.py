@@ -136,6 +136,24 @@ class LakeIndexFolder:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(self.path, name))
 
+    def clear(self) -> int:
+        """Remove all segments, and the folder if nothing else is in it.
+
+        Returns:
+            The size of the segments in bytes.
+
+        Raises:
+            OSError: If a segment cannot be removed.
+        """
+        num_bytes = 0
+        for name in self.names():
+            with contextlib.suppress(FileNotFoundError):
+                num_bytes += os.path.getsize(os.path.join(self.path, name))
+            self.remove(name)
+        with contextlib.suppress(OSError):  # another process adds a segment, or there is no folder
+            os.rmdir(self.path)
+        return num_bytes
+
     def _remove_abandoned(self) -> None:
         for name in os.listdir(self.path):
             path = os.path.join(self.path, name)

@@ -17,10 +17,12 @@ class LakeLocation:
     Attributes:
         root: An absolute path or a URL.
         relative_paths: The path of each file relative to the root.
+        is_whole: Whether these are all files below the root.
     """
 
     root: str
     relative_paths: list[str]
+    is_whole: bool = False
 
     def prefix_in(self, folder: str) -> str:
         """Return the path of the root relative to a folder that contains it, with a slash if not empty."""
@@ -40,7 +42,7 @@ def locate(files: Sequence[DataFile], root: str | None) -> LakeLocation | None:
 
     Example:
         >>> locate([DataFile("/lake/a=1/x.parquet", 1), DataFile("/lake/y.parquet", 1)], "/lake/")
-        LakeLocation(root='/lake', relative_paths=['a=1/x.parquet', 'y.parquet'])
+        LakeLocation(root='/lake', relative_paths=['a=1/x.parquet', 'y.parquet'], is_whole=True)
     """
     paths = [file.path for file in files]
     if root is not None:
@@ -48,7 +50,7 @@ def locate(files: Sequence[DataFile], root: str | None) -> LakeLocation | None:
         prefix = (root if plain is None else plain).rstrip("/") + "/"
         if all(path.startswith(prefix) for path in paths):
             absolute = prefix.rstrip("/") if plain is None else os.path.abspath(prefix)
-            return LakeLocation(absolute, [path[len(prefix) :] for path in paths])
+            return LakeLocation(absolute, [path[len(prefix) :] for path in paths], is_whole=True)
     if any("://" in path for path in paths):
         return None
     paths = [os.path.abspath(path) for path in paths]

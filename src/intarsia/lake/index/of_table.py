@@ -23,6 +23,7 @@ from intarsia.lake.index.build import (
 from intarsia.lake.index.folder import LakeIndexFolder, Location
 from intarsia.lake.index.known_files import KnownFiles, LakeIndex, open_lake_index
 from intarsia.lake.index.location import LakeLocation, locate
+from intarsia.lake.index.stamps import wait_until_settled
 
 #: A lake index is brought up to date without being asked if it lacks at most this many files, or this part.
 MAX_REFRESHED_FILES = 32
@@ -107,7 +108,7 @@ class TableLakeIndex:
         """Add files to the lake index, and return the files that it knows then."""
         folder = index.segments[0].folder
         replaced: list[str] = []
-        if len(index.segments) >= MAX_SEGMENTS:
+        if len(index.segments) >= MAX_SEGMENTS and self._is_whole(folder):
             chosen, again = merged_segments(known, folder)
             if len(again) <= MAX_MERGED_FILES:
                 replaced, missing = chosen, np.union1d(missing, again)
@@ -134,26 +135,75 @@ class TableLakeIndex:
             return None
         return self._known.metadata(self._ordinals[file.path], file.path, identity)
 
-    def build(self, location: Location, show: ShowDone) -> LakeIndexReport:
+    def build(self, location: Location, show: ShowDone, *, wait: bool) -> LakeIndexReport:
         """Build the lake index; see `intarsia.Table.build_lake_index`."""
-        watch = Stopwatch()
+        where = self._required_location
+        return self._add_missing(where, LakeIndexFolder.of(where.root, location), show, wait=wait, merge=True)
+
+    def update(self, show: ShowDone) -> LakeIndexReport | None:
+        """Add all files that an existing lake index of the table, or of a lake around it, does not know.
+
+        Args:
+            show: Called with the number of files that are done.
+
+        Returns:
+            The files that were added; None if there is no lake index.
+
+        Raises:
+            OSError: If the folder cannot be written.
+        """
+        where = self._location
+        folders = [] if where is None else [one for one in LakeIndexFolder.find(where.root) if one.names()]
+        if where is None or not folders:
+            return None
+        return self._add_missing(where, folders[0], show, wait=True, merge=self._is_whole(folders[0]))
+
+    def remove(self) -> tuple[str, ...]:
+        """Delete the lake index; see `intarsia.Table.remove_lake_index`."""
+        root = self._required_location.root
+        folders = [LakeIndexFolder.of(root, "cache")]
+        if "://" not in root:
+            folders.append(LakeIndexFolder.of(root, "beside"))
+        self._forget()
+        return tuple(folder.path for folder in folders if folder.clear())
+
+    def _is_whole(self, folder: LakeIndexFolder) -> bool:
+        """Whether the table has all files of a lake; else its segments may have files that the table lacks."""
+        where = self._location
+        return where is not None and where.is_whole and folder.root == where.root
+
+    @property
+    def _required_location(self) -> LakeLocation:
         if self._location is None:
             raise ValueError("the files of the table have no common root; open the folder that contains them")
-        folder = LakeIndexFolder.of(self._location.root, location)
-        found, _ = open_lake_index(self._location, self._files, [folder])
+        return self._location
+
+    def _forget(self) -> None:
+        """Close the lake index; it is opened again on next use."""
+        if self._index is not None:
+            self._index.close()
+        self._index, self._known, self._is_opened = None, None, False
+
+    def _add_missing(
+        self, where: LakeLocation, folder: LakeIndexFolder, show: ShowDone, *, wait: bool, merge: bool
+    ) -> LakeIndexReport:
+        watch = Stopwatch()
+        found, _ = open_lake_index(where, self._files, [folder])
         missing, replaced = np.arange(len(self._files)), list[str]()
         if found is not None:
             known = found.known()
-            replaced, again = merged_segments(known, folder)
+            again = np.array([], dtype=np.int64)
+            if merge:
+                replaced, again = merged_segments(known, folder)
             missing = np.union1d(np.flatnonzero(~known.is_known), again)
             found.close()
+        if wait:
+            wait_until_settled([self._files[ordinal] for ordinal in missing.tolist()])
         built = self._build(missing, folder, show)
         names = [folder.add(data) for data in built.segments]
         for name in set(replaced) - set(names):
             folder.remove(name)
-        if self._index is not None:
-            self._index.close()
-        self._index, self._known, self._is_opened = None, None, False
+        self._forget()
         return LakeIndexReport(
             folder.path,
             len(self._files),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from intarsia.lake.data_file import DataFile
 from intarsia.rows.bounds import Bools
+from intarsia.storage import CLOCK_TICK_SECONDS
 
 
 class FileStamp(NamedTuple):
@@ -26,6 +28,21 @@ class FileStamp(NamedTuple):
     modified_ns: int
     changed_ns: int
     e_tag: str = ""
+
+
+def wait_until_settled(files: Sequence[DataFile]) -> None:
+    """Wait until no local file was written in the last tick of the clock, but at most one tick.
+
+    Within a tick, another process could change a file again without a change of its time.
+
+    Args:
+        files: The files.
+    """
+    youngest = Stamps.now(files).modified_ns.max(initial=0)
+    seconds = CLOCK_TICK_SECONDS - (time.time() - youngest / 1e9)
+    if seconds > 0:
+        # the clock of the file system may be some milliseconds behind
+        time.sleep(min(seconds, CLOCK_TICK_SECONDS) + 0.02)
 
 
 def opened_stamp(identity: object) -> FileStamp | None:

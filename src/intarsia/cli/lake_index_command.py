@@ -1,0 +1,75 @@
+"""``intarsia lake-index``: build, update or delete the lake index of a lake."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from intarsia.cli.arguments import AsJson
+from intarsia.cli.each_file import show_failures
+from intarsia.cli.failures import UsageError
+from intarsia.cli.terminal import print_json, printable, progress
+
+if TYPE_CHECKING:
+    from intarsia import Table
+
+EXAMPLES = """
+intarsia lake-index lake/
+intarsia lake-index lake/ --beside
+intarsia lake-index lake/ --json
+intarsia lake-index lake/ --remove
+"""
+
+
+def lake_index(
+    lake: Annotated[
+        str,
+        typer.Argument(
+            metavar="LAKE", help="A folder of Parquet files; a local path or a URL.", show_default=False
+        ),
+    ],
+    beside: Annotated[
+        bool,
+        typer.Option(
+            "--beside",
+            help="Store it in the lake, in the folder _intarsia, for all readers; by default it is in the "
+            "cache folder of the user.",
+        ),
+    ] = False,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Delete it, in the cache and in the lake.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Build or update the lake index of a lake, so that queries open only the files that can match.
+
+    It is built from the footers and indexes of the files, and is never needed: it can be deleted at any time,
+    and files that have changed are planned without it. The exit code is 1 if a file cannot be read.
+    """
+    import intarsia
+
+    if beside and remove:
+        raise UsageError(
+            "--remove deletes the lake index in both places; omit --beside", reason="two-actions"
+        )
+    table = intarsia.open(lake)
+    if remove:
+        _remove(table, json=json)
+        return
+    with progress("reading", len(table.files)) as show:
+        report = table.build_lake_index("beside" if beside else "cache", show=show)
+    if json:
+        print_json(report.to_dict())
+    else:
+        show_failures(report.failed)
+        print("\n".join(map(printable, report.summary().splitlines())))
+    raise typer.Exit(1 if report.failed else 0)
+
+
+def _remove(table: Table, *, json: bool) -> None:
+    folders = table.remove_lake_index()
+    if json:
+        print_json({"removed": list(folders)})
+    else:
+        print("\n".join(printable(f"deleted {folder}") for folder in folders) or "there is no lake index")

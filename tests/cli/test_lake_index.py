@@ -1,0 +1,66 @@
+"""`intarsia lake-index`: build, update and delete the lake index."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import intarsia as ia
+from intarsia.lake.index.folder import BESIDE_NAME, LakeIndexFolder
+from tests.lake.index.lakes import make_lake, opened_files, rows_of_day, write
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return make_lake(tmp_path / "lake", 4, [ia.Bloom("user")])
+
+
+def report(outcome):
+    return json.loads(outcome.out)
+
+
+def test_build_and_update(run, lake):
+    outcome = run("lake-index", lake)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.startswith("lake index: 4 of 4 files added in ")
+    write(lake / "day-004.parquet", rows_of_day(4), [ia.Bloom("user")])
+    found = report(run("lake-index", lake, "--json"))
+    assert found["files"] == {"total": 5, "known": 4, "added": 1}
+    assert (found["recent"], found["failed"]) == ([], [])
+    assert [folder.path for folder in LakeIndexFolder.find(str(lake))] == [found["folder"]]
+    assert opened_files(ia.open(lake), "user = 31") == 1
+
+
+def test_the_query_of_the_command_uses_it(run, lake):
+    run("lake-index", lake)
+    document = report(run("explain", lake, "--where", "user = 31", "--json"))
+    assert document["files"] == {"total": 4, "read": 1, "opened": 1, "other": 0}
+
+
+def test_beside(run, lake):
+    found = report(run("lake-index", lake, "--beside", "--json"))
+    assert found["folder"] == str(lake / BESIDE_NAME)
+
+
+def test_remove(run, lake):
+    folders = [report(run("lake-index", lake, *where, "--json"))["folder"] for where in ([], ["--beside"])]
+    assert report(run("lake-index", lake, "--remove", "--json")) == {"removed": folders}
+    assert LakeIndexFolder.find(str(lake)) == []
+    outcome = run("lake-index", lake, "--remove")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert len(outcome.out.splitlines()) == 1
+
+
+def test_a_damaged_file_is_reported(run, lake):
+    path = lake / "day-001.parquet"
+    path.write_bytes(path.read_bytes()[:-5])
+    outcome = run("lake-index", lake)
+    assert outcome.code == 1
+    assert str(path) in outcome.err
+    assert outcome.out.startswith("lake index: 3 of 4 files added in ")
+
+
+def test_wrong_usage(run, lake, tmp_path):
+    assert run("lake-index", lake, "--beside", "--remove").code == 2
+    assert run("lake-index", tmp_path / "nowhere").code == 1
