@@ -13,7 +13,7 @@ from intarsia.lake.data_file import DataFile
 from intarsia.lake.index.folder import LakeIndexFolder
 from intarsia.lake.index.location import LakeLocation
 from intarsia.lake.index.segment import Family, Segment
-from intarsia.lake.index.stamps import FileStamp, Stamps, opened_stamp
+from intarsia.lake.index.stamps import Stamps, opened_stamp
 from intarsia.rows.bounds import Bools
 from intarsia.storage import CountedSource, MemorySource
 
@@ -139,6 +139,11 @@ class KnownFiles:
     def metadata(self, file: int, path: str, identity: object) -> FileMetadata | None:
         """Return the footer of a file; None if it is not known, or has changed.
 
+        The rows of a file determine what else is known about it. But other indexes can be attached to the
+        same rows without a change of the file's length and time of modification, and its footer has their
+        locations. So the time of change is compared, too, also beside the data: a copied lake index has the
+        stamps of the copied files, but not their times of change.
+
         Args:
             file: The ordinal of the file in the table.
             path: The name of the file in messages.
@@ -149,7 +154,7 @@ class KnownFiles:
             return None
         one, place = self.index.segments[ordinal], int(self.place_in[file])
         opened = opened_stamp(identity)
-        if opened is None or not _equal(opened, one.segment.stamp(place), one.folder.is_on_this_machine):
+        if opened is None or opened != one.segment.stamp(place):
             return None
         try:
             return one.segment.metadata(place, path)
@@ -172,10 +177,6 @@ class FamilyFiles:
     segment: Segment
     files: np.ndarray
     within: np.ndarray
-
-
-def _equal(a: FileStamp, b: FileStamp, same_machine: bool) -> bool:
-    return bool(Stamps.of([a]).equal(Stamps.of([b]), same_machine=same_machine)[0])
 
 
 def open_lake_index(

@@ -168,7 +168,7 @@ class TableLakeIndex:
         return tuple(folder.path for folder in folders if folder.clear())
 
     def _is_whole(self, folder: LakeIndexFolder) -> bool:
-        """Whether the table has all files of a lake; else its segments may have files that the table lacks."""
+        """Whether the table has all files of a lake; else, segments may have files that it lacks."""
         where = self._location
         return where is not None and where.is_whole and folder.root == where.root
 
