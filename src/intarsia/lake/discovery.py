@@ -256,6 +256,21 @@ def _find_remote(url: str) -> FoundFiles:
     except FileNotFoundError:
         if isinstance(store, HTTPStore):
             raise  # if a web server has folders, the request above finds them
+    objects = list_objects(url)
+    if not objects:
+        raise FileNotFoundError(f"{url}: no such object or folder")
+    return _choose(url, (), objects, lambda path, _: objects[path])
+
+
+def list_objects(url: str) -> dict[str, DataFile]:
+    """Return the visible objects in a folder of a store by URL, whatever their names.
+
+    Raises:
+        ObjectStoreError: If the store cannot be reached, refuses the request, or is unknown.
+    """
+    import obstore
+
+    store, key = find_store(url)
     prefix = key.rstrip("/")
     with object_errors(url):
         listed = [item for batch in obstore.list(store, prefix=prefix or None) for item in batch]
@@ -269,9 +284,7 @@ def _find_remote(url: str) -> FoundFiles:
             objects[path] = DataFile(
                 path, found.size_bytes, _partition_values(folders), store, name, found.e_tag, found.modified
             )
-    if not objects:
-        raise FileNotFoundError(f"{url}: no such object or folder")
-    return _choose(url, (), objects, lambda path, _: objects[path])
+    return objects
 
 
 def partition_types(files: Sequence[DataFile]) -> dict[str, pa.DataType]:

@@ -82,12 +82,16 @@ class LakeIndex:
 
         Args:
             as_listed: Use the stamps of the listing, which has just been made. Otherwise local files are
-                stat'ed.
+                stat'ed,
+                and objects are listed again.
+
+        Raises:
+            ObjectStoreError: If the store cannot be reached or refuses the request.
         """
         num_files = len(self._files)
         segment_of = np.full(num_files, UNKNOWN_SEGMENT, dtype=np.int64)
         place_in = np.full(num_files, -1, dtype=np.int64)
-        now = Stamps.listed(self._files) if as_listed else Stamps.now(self._files)
+        now = Stamps.listed(self._files) if as_listed else Stamps.now(self._files, self._location.root)
         for ordinal, places in enumerate(self._places):
             listed = np.flatnonzero((places >= 0) & (segment_of == UNKNOWN_SEGMENT))
             one = self.segments[ordinal]

@@ -52,7 +52,12 @@ def locate(files: Sequence[DataFile], root: str | None) -> LakeLocation | None:
             absolute = prefix.rstrip("/") if plain is None else os.path.abspath(prefix)
             return LakeLocation(absolute, [path[len(prefix) :] for path in paths], is_whole=True)
     if any("://" in path for path in paths):
-        return None
+        # the longest common prefix is that of the first and the last in order
+        first, last = min(paths), max(paths)
+        same = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+        common = first[:same].rpartition("/")[0]
+        has_host = "://" in common and not common.endswith((":/", "://"))
+        return LakeLocation(common, [path[len(common) + 1 :] for path in paths]) if has_host else None
     paths = [os.path.abspath(path) for path in paths]
     try:
         common = os.path.commonpath([os.path.dirname(path) for path in paths])

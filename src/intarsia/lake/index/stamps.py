@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from intarsia.lake.data_file import DataFile
+from intarsia.lake.discovery import list_objects
 from intarsia.rows.bounds import Bools
 from intarsia.storage import CLOCK_TICK_SECONDS
 
@@ -60,6 +61,18 @@ def opened_stamp(identity: object) -> FileStamp | None:
     return FileStamp(size, 0, 0, e_tag)
 
 
+_MISSING = DataFile("", -1)
+
+
+def _stat(path: str) -> tuple[int, tuple[int, int]]:
+    """Return the size of a local file, and its times of modification and change; size -1 if it is missing."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return -1, (0, 0)
+    return found.st_size, (found.st_mtime_ns, found.st_ctime_ns)
+
+
 class Stamps(NamedTuple):
     """The stamps of many files, in arrays; see `FileStamp`."""
 
@@ -85,24 +98,21 @@ class Stamps(NamedTuple):
         )
 
     @classmethod
-    def now(cls, files: Sequence[DataFile]) -> Stamps:
-        """Return the current stamps of local files, and those of objects when they were listed."""
-        sizes, times = [], []
-        stat = os.stat
-        for file in files:
-            if file.times_ns is None and file.is_remote:
-                sizes.append(file.size_bytes)
-                times.append((0, 0))
-                continue
-            try:
-                found = stat(file.path)
-            except OSError:
-                sizes.append(-1)
-                times.append((0, 0))
-            else:
-                sizes.append(found.st_size)
-                times.append((found.st_mtime_ns, found.st_ctime_ns))
-        return cls._of(sizes, times, [file.e_tag or "" for file in files])
+    def now(cls, files: Sequence[DataFile], root: str) -> Stamps:
+        """Return the current stamps of files. Local files are stat'ed, and objects are listed again.
+
+        Args:
+            files: The files.
+            root: The absolute path or URL below which they are.
+
+        Raises:
+            ObjectStoreError: If the store cannot be reached or refuses the request.
+        """
+        if "://" in root:
+            listed = list_objects(root)
+            return cls.listed([listed.get(file.path, _MISSING) for file in files])
+        found = [_stat(file.path) for file in files]
+        return cls._of([size for size, _ in found], [times for _, times in found], [""] * len(files))
 
     @classmethod
     def _of(cls, sizes: list[int], times: list[tuple[int, int]], tags: list[str]) -> Stamps:
