@@ -39,7 +39,7 @@ def wait_until_settled(files: Sequence[DataFile]) -> None:
     Args:
         files: The files.
     """
-    youngest = Stamps.now(files).modified_ns.max(initial=0)
+    youngest = max((_stat(file.path)[1][0] for file in files if not file.is_remote), default=0)
     seconds = CLOCK_TICK_SECONDS - (time.time() - youngest / 1e9)
     if seconds > 0:
         # the clock of the file system may be some milliseconds behind
