@@ -3,7 +3,8 @@
 ===================  =====================================================================================
 read                 `open` returns a `Table`: `Table.scan`, `count`, `aggregate`, `approx_distinct`, `sample`
 tables of files      a `FileSource` lists the files of a table, each a `DataFile`
-other engines        `Table.plan` divides a `Scan` into `Split` objects for the tasks of a cluster
+other engines        `Table.dataset` for DuckDB, Polars and DataFusion; `Table.plan` divides a `Scan` into
+                     `Split` objects for the tasks of a cluster
 what was read        `Table.explain`, `Scan.report`: a `ScanReport` of `PageCounts`, `PrunedBy`, `Ignored`
 index                `attach`, `detach`: add indexes to existing files, remove them
 write                `write_table`, `Writer`

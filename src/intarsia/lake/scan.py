@@ -94,7 +94,8 @@ class Scan:
         Raises:
             CorruptFileError: If a part of a file that has to be read is damaged.
         """
-        return pa.Table.from_batches(self._tables_to_batches(whole_files=True), schema=self.schema)
+        tables = self._tables(whole_files=True, runs_at_once=RUNS_AT_ONCE)
+        return pa.Table.from_batches(_to_batches(tables), schema=self.schema)
 
     def to_pandas(self, **options: Any) -> pd.DataFrame:
         """Run the scan and collect the rows in a pandas DataFrame.
@@ -125,7 +126,15 @@ class Scan:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Run the scan, and yield batches row group by row group."""
-        return self._tables_to_batches(whole_files=False)
+        # a caller that takes one batch after the other may stop early
+        return _to_batches(self._tables(whole_files=False, runs_at_once=1))
+
+    def read_ahead(self) -> Generator[pa.RecordBatch, None, None]:
+        """Run the scan, and yield batches as iterating does, but read the next row group meanwhile.
+
+        Engines usually take all batches.
+        """
+        yield from _to_batches(self._tables(whole_files=False, runs_at_once=RUNS_AT_ONCE))
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Run the scan as a stream of batches for other libraries."""
@@ -134,10 +143,6 @@ class Scan:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Implement the Arrow PyCapsule protocol, which DuckDB, Polars, pandas and DataFusion read."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
-
-    def _tables_to_batches(self, *, whole_files: bool) -> Iterator[pa.RecordBatch]:
-        for table in self._tables(whole_files=whole_files):
-            yield from table.to_batches()
 
     def explain(self, *, analyze: bool = False) -> ScanReport:
         """Plan without reading data pages; see `Table.explain`. The limit is ignored."""
@@ -356,15 +361,14 @@ class Scan:
             self.report.add_reads(counts)
         return concat_rows([pa.Table.from_batches([], self.schema), *pieces])
 
-    def _tables(self, *, whole_files: bool) -> Iterator[pa.Table]:
+    def _tables(self, *, whole_files: bool, runs_at_once: int) -> Iterator[pa.Table]:
         left = self._limit
         with contextlib.closing(self._each_file(self.columns)) as files:
             for query, plan, record in files:
                 if query.predicate is None and whole_files and left is None:
                     pieces: Iterator[Piece] = iter([read_whole_file(query)])
                 else:
-                    # if a caller takes one batch after the other, it may stop early
-                    pieces = read_rows(query, plan, left, runs_at_once=RUNS_AT_ONCE if whole_files else 1)
+                    pieces = read_rows(query, plan, left, runs_at_once=runs_at_once)
                 counts = ReadCounts()
                 for piece in pieces:
                     counts += piece.counts
@@ -379,3 +383,8 @@ class Scan:
     def _finish(self, rows: pa.Table, query: FileQuery) -> pa.Table:
         """Return the result's columns in order: those that were read, and the constants."""
         return with_constants(rows, query.columns, query.constants, self.columns, self.schema)
+
+
+def _to_batches(tables: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:
+    for table in tables:
+        yield from table.to_batches()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import SupportsIndex
+from typing import TYPE_CHECKING, SupportsIndex
 
 import pyarrow as pa
 
@@ -19,6 +19,9 @@ from intarsia.predicate import Where, parse_predicate
 from intarsia.read.aggregate import Aggregate
 from intarsia.read.approximate import ApproximateCount
 from intarsia.read.report import ScanReport
+
+if TYPE_CHECKING:
+    from intarsia.lake.dataset import TableDataset
 
 
 def open(
@@ -201,6 +204,32 @@ class Table(TableFiles):
         if limit is not None and limit < 0:
             raise ValueError(f"limit is {limit}; it must be 0 or more")
         return Scan(self, parse_predicate(where), columns, limit)
+
+    def dataset(self) -> TableDataset:
+        """Return the table as a ``pyarrow.dataset.Dataset``, which DuckDB, Polars and DataFusion query.
+
+        The engine passes the columns and filters of each query to the dataset, and Intarsia reads only the
+        pages that can match. Filters that Intarsia does not support are evaluated on the remaining rows.
+        docs/python.md lists the filters that each engine passes.
+
+        Returns:
+            The dataset; ``last_report`` is the report of its last scan.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.compute as pc, pyarrow.parquet as pq
+            >>> import os, tempfile
+            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+            >>> pq.write_table(pa.table({"x": range(1000), "s": ["a", "b"] * 500}), path, row_group_size=100)
+            >>> dataset = ia.open(path).dataset()
+            >>> wanted = (pc.field("x") < 3) & (pc.utf8_upper(pc.field("s")) == "B")
+            >>> dataset.to_table(columns=["x"], filter=wanted).to_pylist()
+            [{'x': 1}]
+            >>> dataset.last_report.row_groups_read
+            1
+        """
+        from intarsia.lake.dataset import TableDataset  # imports pyarrow.dataset
+
+        return TableDataset(self)
 
     def explain(
         self, where: Where = None, columns: Sequence[str] | None = None, *, analyze: bool = False

@@ -8,10 +8,12 @@ of ``is_in``.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, NoReturn, TypeAlias
 
 import pyarrow as pa
@@ -117,13 +119,13 @@ class _Call:
     arguments: list[_Value] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
 
-    def add(self, call: _Call, *, is_negated: bool) -> None:
+    def add(self, call: _Call, reduce: Callable[[_Call], _Value]) -> None:
         """Add a call as an argument.
 
         In a chain such as ``a & b & c``, calls are nested. Their conditions become arguments of one call.
         """
         if call.function != self.function or call.function not in _CHAINS:
-            self.arguments.append(_reduce(call, is_negated=is_negated))
+            self.arguments.append(reduce(call))
         elif len(self.arguments) < len(call.arguments):  # a long chain is not copied at each level
             call.arguments[:0] = self.arguments
             self.arguments = call.arguments
@@ -146,9 +148,68 @@ def parse_expression(expression: pc.Expression) -> Predicate:
         >>> str(parse_expression((pc.field("x") >= 3) & ~pc.field("s").isin(["a", "b"])))
         "x >= 3 AND NOT (s IN ('a', 'b') AND s IS NOT NULL)"
     """
-    root = _Call("where")
+    read = _read_calls(expression, lambda is_negated, call: _reduce(call, is_negated=is_negated))
+    found = tuple(_condition(value) for value in read.conjuncts)
+    return found[0] if len(found) == 1 else And(found)
+
+
+@dataclass(frozen=True)
+class Conjuncts:
+    """The translated part of an expression.
+
+    Attributes:
+        predicates: The conditions that can be translated, joined by AND in the expression.
+        is_complete: Whether they are the whole expression. If not, other rows match them, too.
+        columns: The top-level columns of the whole expression; None if they are unknown.
+    """
+
+    predicates: tuple[Predicate, ...]
+    is_complete: bool
+    columns: frozenset[str] | None
+
+
+def parse_conjuncts(expression: pc.Expression) -> Conjuncts:
+    """Translate the conditions of an expression that can be translated, and leave out the others.
+
+    Args:
+        expression: Any expression. Conditions joined by AND are translated one by one.
+
+    Example:
+        >>> found = parse_conjuncts((pc.field("x") >= 3) & (pc.utf8_lower(pc.field("s")) == "a"))
+        >>> str(found.predicates[0]), found.is_complete, sorted(found.columns)
+        ('x >= 3', False, ['s', 'x'])
+    """
+
+    def reduce(is_negated: bool, call: _Call) -> _Value:
+        try:
+            return _reduce(call, is_negated=is_negated)
+        except PredicateError:
+            return _Part(call.function, call.function, None)
+
+    try:
+        read = _read_calls(expression, reduce)
+    except PredicateError:  # pyarrow cannot serialize it
+        return Conjuncts((), False, None)
+    found: list[Predicate] = []
+    for value in read.conjuncts:
+        with contextlib.suppress(PredicateError):
+            found.append(_condition(value))
+    return Conjuncts(tuple(found), len(found) == len(read.conjuncts), frozenset(read.columns))
+
+
+@dataclass(frozen=True)
+class _ReadCalls:
+    """An expression that was read: the conditions that AND joins, and its top-level columns."""
+
+    conjuncts: list[_Value]
+    columns: set[str]
+
+
+def _read_calls(expression: pc.Expression, reduce: Callable[[bool, _Call], _Value]) -> _ReadCalls:
+    root = _Call("and_kleene")  # joins the conditions at the top
     calls = [root]
     names: list[str] = []
+    roots: set[str] = set()
     num_names, num_negations = 1, 0
     columns, tokens = _serialized(expression)
     for kind, text in tokens:
@@ -162,6 +223,7 @@ def parse_expression(expression: pc.Expression) -> Predicate:
             names.append(text)
             if len(names) == num_names:
                 call.arguments.append(_Column(_column_name(names)))
+                roots.add(names[0])
                 names, num_names = [], 1
         elif kind == "literal":
             call.arguments.append(_Literal(_python_value(columns[int(text)][0])))
@@ -170,12 +232,12 @@ def parse_expression(expression: pc.Expression) -> Predicate:
         elif kind == "end":
             calls.pop()
             num_negations -= call.function in _NEGATIONS
-            calls[-1].add(call, is_negated=num_negations > 0)
+            calls[-1].add(call, partial(reduce, num_negations > 0))
         else:
             _refuse_form()
-    if len(calls) != 1 or len(root.arguments) != 1:
+    if len(calls) != 1 or not root.arguments:
         _refuse_form()
-    return _condition(root.arguments[0])
+    return _ReadCalls(root.arguments, roots)
 
 
 def _serialized(expression: pc.Expression) -> tuple[list[pa.Array], list[tuple[str, str]]]:
@@ -238,6 +300,8 @@ def _reduce(call: _Call, *, is_negated: bool) -> _Value:
         return Not(_condition(arguments[0]))
     if function in _COMPARISONS:
         return _comparison(call)
+    if function == "if_else":
+        return _null_if_missing(call, is_negated=is_negated)
     column = arguments[0] if arguments else None
     if isinstance(column, _Column):
         if function in ("is_null", "is_valid"):
@@ -272,6 +336,18 @@ def _comparison(call: _Call) -> Predicate:
         reason="unsupported-expression",
         column=_column_of([left]),
     )
+
+
+def _null_if_missing(call: _Call, *, is_negated: bool) -> _Value:
+    """Return ``if_else(is_valid(x), condition, null)``: SQL's IN as DuckDB writes it."""
+    asked, condition, otherwise = call.arguments
+    if not isinstance(asked, IsNull) or not asked.negated or otherwise != _Literal(None):
+        return _Part(_call_text(call), call.function, _column_of(call.arguments))
+    found = _condition(condition)
+    if not is_negated:
+        return found if isinstance(found, In) and found.column == asked.column else And((asked, found))
+    missing = IsNull(asked.column)
+    return Or((And((asked, found)), And((missing, Constant(None)))))
 
 
 def _is_nan(column: _Column) -> Predicate:

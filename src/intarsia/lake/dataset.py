@@ -1,0 +1,358 @@
+"""A table as a ``pyarrow.dataset.Dataset``, to which engines push columns and filters."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NoReturn, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from intarsia.errors import ColumnNotFoundError, PredicateError, UnsupportedFeatureError
+from intarsia.lake.scan import Scan
+from intarsia.lake.table_files import TableFiles
+from intarsia.predicate import And, Predicate
+from intarsia.predicate.expressions import parse_conjuncts
+from intarsia.read.report import ScanReport
+
+Columns: TypeAlias = "Sequence[str] | Mapping[str, pc.Expression] | None"
+"""Names of columns, or expressions by the name of their column; None for all columns."""
+
+#: Maximum number of rows of a batch, as in pyarrow.
+BATCH_ROWS = 131_072
+
+
+class TableDataset(ds.Dataset):
+    """A table as a ``pyarrow.dataset.Dataset``, made by `Table.dataset`.
+
+    Engines that read datasets pass the columns and filters of a query to `scanner`. Each scan is one of the
+    table: its filter prunes files, row groups and pages. The parts of a filter that Intarsia does not
+    support are evaluated by pyarrow on the remaining rows.
+
+    Partition columns have plain types, as in ``pyarrow.dataset.dataset``.
+
+    Args:
+        table: The table.
+        where: The filter of all scans; None for all rows.
+    """
+
+    def __init__(self, table: TableFiles, where: pc.Expression | None = None) -> None:
+        # the base class has no state: every method that would use it is overridden
+        self._table = table
+        self._where = where
+        self._last_scan: Scan | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._table, self._where)
+
+    def __repr__(self) -> str:
+        where = "" if self._where is None else f", {self._where}"
+        return f"TableDataset({self._table!r}{where})"
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The schema of the rows."""
+        return plain_schema(self._table)
+
+    @property
+    def partition_expression(self) -> pc.Expression:
+        """The expression that is true for all rows."""
+        return pc.scalar(True)
+
+    @property
+    def last_report(self) -> ScanReport | None:
+        """The report of the scan that was started last; None before the first one.
+
+        It is complete when the engine has taken all rows.
+        """
+        return None if self._last_scan is None else self._last_scan.report
+
+    # --- reading -----------------------------------------------------------------------------------
+
+    def scanner(
+        self,
+        columns: Columns = None,
+        filter: pc.Expression | None = None,
+        batch_size: int | None = None,
+        **_: object,
+    ) -> TableScanner:
+        """Return a scanner of some rows and columns.
+
+        Args:
+            columns: Names of columns, or expressions by name; None for all columns.
+            filter: The rows to read; None for all.
+            batch_size: Maximum number of rows of a batch; None for 131,072.
+            **_: Other options of pyarrow, such as ``batch_readahead``. They are ignored.
+
+        Raises:
+            pyarrow.ArrowInvalid: If the dataset has no such column.
+        """
+        if self._where is not None:
+            filter = self._where if filter is None else self._where & filter
+        return TableScanner(self, columns, filter, batch_size)
+
+    def to_batches(self, **options: Any) -> Iterator[pa.RecordBatch]:
+        """Read batches; options as for `scanner`."""
+        return self.scanner(**options).to_batches()
+
+    def to_table(self, **options: Any) -> pa.Table:
+        """Read a table; options as for `scanner`."""
+        return self.scanner(**options).to_table()
+
+    def head(self, num_rows: int, **options: Any) -> pa.Table:
+        """Read the first rows; options as for `scanner`."""
+        return self.scanner(**options).head(num_rows)
+
+    def take(self, indices: object, **options: Any) -> pa.Table:
+        """Read all rows and select some by number; options as for `scanner`."""
+        return self.scanner(**options).take(indices)
+
+    def count_rows(self, **options: Any) -> int:
+        """Count the rows, from indexes where they prove that rows match; options as for `scanner`."""
+        return self.scanner(**options).count_rows()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Implement the Arrow PyCapsule protocol, by which ``pyarrow.dataset.write_dataset`` reads."""
+        return self.scanner().__arrow_c_stream__(requested_schema)
+
+    # --- other datasets ----------------------------------------------------------------------------
+
+    def filter(self, expression: pc.Expression) -> TableDataset:
+        """Return the dataset of the rows that match."""
+        return TableDataset(self._table, expression if self._where is None else self._where & expression)
+
+    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[TableFragment]:
+        """Yield one fragment that contains all rows, because one scan plans all files together."""
+        del filter  # it only selects fragments; their scanners are passed it again
+        yield TableFragment(self)
+
+    def _get_fragments(self, filter: pc.Expression | None) -> Iterator[TableFragment]:
+        return self.get_fragments(filter)
+
+    def sort_by(self, sorting: object, **options: Any) -> ds.InMemoryDataset:
+        """Read all rows and sort them."""
+        return ds.dataset(self.to_table()).sort_by(sorting, **options)
+
+    def join(self, right_dataset: ds.Dataset, *arguments: Any, **options: Any) -> ds.InMemoryDataset:
+        """Read all rows and join them, as ``pyarrow.dataset.Dataset.join`` does."""
+        return ds.dataset(self.to_table()).join(_in_memory(right_dataset), *arguments, **options)
+
+    def join_asof(self, right_dataset: ds.Dataset, *arguments: Any, **options: Any) -> ds.InMemoryDataset:
+        """Read all rows and join them, as ``pyarrow.dataset.Dataset.join_asof`` does."""
+        return ds.dataset(self.to_table()).join_asof(_in_memory(right_dataset), *arguments, **options)
+
+    def replace_schema(self, schema: pa.Schema) -> NoReturn:
+        """Raise an error: the schema is that of the files.
+
+        Raises:
+            UnsupportedFeatureError: Always.
+        """
+        raise UnsupportedFeatureError(
+            f"the dataset of a table cannot be read as {schema}; cast its rows after reading them",
+            reason="replaced-schema",
+        )
+
+    # --- what the scanner needs --------------------------------------------------------------------
+
+    @property
+    def table(self) -> TableFiles:
+        """The table."""
+        return self._table
+
+    def record(self, scan: Scan) -> Scan:
+        """Keep a scan that is about to run, for `last_report`."""
+        self._last_scan = scan
+        return scan
+
+
+class TableFragment:
+    """The part of a dataset that one task of an engine reads, which is all of it.
+
+    Args:
+        dataset: The dataset.
+    """
+
+    def __init__(self, dataset: TableDataset) -> None:
+        self._dataset = dataset
+
+    @property
+    def physical_schema(self) -> pa.Schema:
+        """The schema of the rows."""
+        return self._dataset.schema
+
+    @property
+    def partition_expression(self) -> pc.Expression:
+        """The expression that is true for all rows."""
+        return pc.scalar(True)
+
+    def scanner(
+        self,
+        schema: pa.Schema | None = None,  # noqa: ARG002  # part of pyarrow's interface
+        columns: Columns = None,
+        filter: pc.Expression | None = None,
+        batch_size: int | None = None,
+        **_: object,
+    ) -> TableScanner:
+        """Return a scanner, as `TableDataset.scanner` does."""
+        return self._dataset.scanner(columns, filter, batch_size)
+
+    def to_table(self, schema: pa.Schema | None = None, **options: Any) -> pa.Table:
+        """Read a table; options as for `scanner`."""
+        return self.scanner(schema, **options).to_table()
+
+    def to_batches(self, schema: pa.Schema | None = None, **options: Any) -> Iterator[pa.RecordBatch]:
+        """Read batches; options as for `scanner`."""
+        return self.scanner(schema, **options).to_batches()
+
+    def count_rows(self, **options: Any) -> int:
+        """Count the rows; options as for `scanner`."""
+        return self.scanner(**options).count_rows()
+
+
+class TableScanner:
+    """One query of a dataset, in the interface of ``pyarrow.dataset.Scanner``; it can run several times.
+
+    Args:
+        dataset: The dataset.
+        columns: Names of columns, or expressions by name; None for all columns.
+        where: The rows to read; None for all.
+        batch_size: Maximum number of rows of a batch; None for `BATCH_ROWS`.
+
+    Attributes:
+        dataset_schema: The schema of the dataset.
+        projected_schema: The schema of the result.
+    """
+
+    def __init__(
+        self, dataset: TableDataset, columns: Columns, where: pc.Expression | None, batch_size: int | None
+    ) -> None:
+        self._dataset = dataset
+        self._table = dataset.table
+        self._batch_size = BATCH_ROWS if batch_size is None else batch_size
+        self.dataset_schema = dataset.schema
+        self._columns = columns if columns is None or isinstance(columns, Mapping) else list(columns)
+        # pyarrow checks names and types
+        checked = ds.dataset(self.dataset_schema.empty_table()).scanner(columns=self._columns, filter=where)
+        self.projected_schema: pa.Schema = checked.projected_schema
+        conjuncts = None if where is None else parse_conjuncts(where)
+        usable = [one for one in conjuncts.predicates if self._is_usable(one)] if conjuncts else []
+        self._predicate: Predicate | None = usable[0] if len(usable) == 1 else And(tuple(usable))
+        if not usable:
+            self._predicate = None
+        is_complete = conjuncts is None or (
+            conjuncts.is_complete and len(usable) == len(conjuncts.predicates)
+        )
+        self._rest = None if is_complete else where
+        names = None if self._columns is None else self._needed(self._columns)
+        if conjuncts is not None and not is_complete and names is not None:
+            names = None if conjuncts.columns is None else [*names, *sorted(conjuncts.columns - {*names})]
+        self._names = self.dataset_schema.names if names is None else names
+        self._is_plain = is_complete and self._names == self.projected_schema.names
+
+    def _is_usable(self, predicate: Predicate) -> bool:
+        """Whether a condition can be compared with the columns of the table."""
+        try:
+            Scan(self._table, predicate, [], None)
+        except (PredicateError, ColumnNotFoundError):
+            return False
+        return True
+
+    def _needed(self, columns: Sequence[str] | Mapping[str, pc.Expression]) -> list[str] | None:
+        """Return the top-level columns that the result is computed from; None if they are unknown."""
+        if not isinstance(columns, Mapping):
+            known = set(self.dataset_schema.names)
+            return list(columns) if known.issuperset(columns) else None
+        found: set[str] = set()
+        for expression in columns.values():
+            names = parse_conjuncts(expression).columns
+            if names is None:
+                return None
+            found |= names
+        return sorted(found)
+
+    def _scan(self, limit: int | None = None) -> Scan:
+        return self._dataset.record(Scan(self._table, self._predicate, self._names, limit))
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Run the scan, and yield batches."""
+        return self._batches(self._scan())
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Run the scan as a stream of batches."""
+        return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
+
+    def to_table(self) -> pa.Table:
+        """Run the scan, and return all rows."""
+        return self._to_table(self.to_batches())
+
+    def head(self, num_rows: int) -> pa.Table:
+        """Return the first rows."""
+        scan = self._scan(num_rows if self._rest is None else None)
+        taken: list[pa.RecordBatch] = []
+        with contextlib.closing(self._batches(scan)) as batches:
+            left = num_rows
+            while left > 0 and (batch := next(batches, None)) is not None:
+                taken.append(batch.slice(0, left))
+                left -= taken[-1].num_rows
+        return self._to_table(iter(taken))
+
+    def take(self, indices: object) -> pa.Table:
+        """Read all rows, and select some by number."""
+        return self.to_table().take(indices)
+
+    def count_rows(self) -> int:
+        """Count the rows, without reading those that indexes prove to match."""
+        if self._rest is None:
+            return self._scan().count()
+        return sum(batch.num_rows for batch in self.to_batches())
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Implement the Arrow PyCapsule protocol."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def _to_table(self, batches: Iterator[pa.RecordBatch]) -> pa.Table:
+        return pa.Table.from_batches(batches, schema=self.projected_schema)
+
+    def _batches(self, scan: Scan) -> Generator[pa.RecordBatch, None, None]:
+        with contextlib.closing(scan.read_ahead()) as found:
+            for encoded in found:
+                rows = self._decoded(encoded)
+                for batch in [rows] if self._is_plain else self._computed(rows):
+                    for start in range(0, batch.num_rows, self._batch_size):
+                        yield batch.slice(start, self._batch_size)
+
+    def _decoded(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows with plain partition columns."""
+        partition = self._table.partition_types
+        if partition.keys().isdisjoint(self._names):
+            return rows
+        schema = pa.schema(
+            [self.dataset_schema.field(name) for name in self._names], self.dataset_schema.metadata
+        )
+        columns = [
+            column.dictionary_decode() if name in partition else column
+            for name, column in zip(self._names, rows.columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _computed(self, rows: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """Let pyarrow evaluate the rest of the filter, and the columns of the result."""
+        dataset = ds.dataset(pa.Table.from_batches([rows]))
+        columns = self.dataset_schema.names if self._columns is None else self._columns
+        found: list[pa.RecordBatch] = dataset.to_table(columns=columns, filter=self._rest).to_batches()
+        return found
+
+
+def plain_schema(table: TableFiles) -> pa.Schema:
+    """Return the schema of a table with plain types of partition columns, not dictionaries."""
+    schema = table.schema
+    for name, data_type in table.partition_types.items():
+        schema = schema.set(schema.get_field_index(name), pa.field(name, data_type))
+    return schema
+
+
+def _in_memory(dataset: ds.Dataset) -> ds.Dataset:
+    return ds.dataset(dataset.to_table()) if isinstance(dataset, TableDataset) else dataset
