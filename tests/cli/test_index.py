@@ -78,6 +78,7 @@ class TestIndex:
             "bytes": {"before": before, "after": after, "added": after - before},
             "notes": [],
             "failed": [],
+            "lake_index": None,
         }
 
     def test_bad_files_are_reported_and_the_rest_are_indexed(self, run, lake):

@@ -64,3 +64,22 @@ def test_a_damaged_file_is_reported(run, lake):
 def test_wrong_usage(run, lake, tmp_path):
     assert run("lake-index", lake, "--beside", "--remove").code == 2
     assert run("lake-index", tmp_path / "nowhere").code == 1
+
+
+def test_index_builds_it_and_updates_it(run, tmp_path):
+    lake = make_lake(tmp_path / "lake", 4, ())
+    assert report(run("index", lake, "--bloom", "user", "--json"))["lake_index"] is None
+    outcome = run("index", lake, "--distinct", "country", "--lake-index", "beside")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert f"stored in {lake / BESIDE_NAME}" in outcome.out.splitlines()
+    found = report(run("index", lake, "--add", "zone_map(amount)", "--json"))["lake_index"]
+    assert (found["folder"], found["files"]["added"]) == (str(lake / BESIDE_NAME), 4)
+
+
+def test_index_reports_a_damaged_file_once(run, lake):
+    path = lake / "day-001.parquet"
+    path.write_bytes(path.read_bytes()[:-5])
+    outcome = run("index", lake, "--page-index", "--lake-index", "cache")
+    assert outcome.code == 1
+    assert outcome.err.count(str(path)) == 1
+    assert run("index", lake, "--page-index", "--lake-index", "elsewhere").code == 2

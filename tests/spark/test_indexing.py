@@ -77,6 +77,18 @@ def test_every_file_is_indexed_and_the_second_run_changes_nothing(spark, tmp_pat
     assert {path: os.stat(path).st_ino for path in after} == inodes
 
 
+def test_the_lake_index_is_built_on_request_and_then_updated(spark, tmp_path):
+    lake = write_lake(tmp_path / "lake")
+    assert quietly(spark, lake).lake_index is None
+    report = ias.index(spark, lake, [ia.Distinct("y")], lake_index="beside", progress=False)
+    assert (report.lake_index.files_added, report.lake_index.files_recent) == (4, ())
+    assert report.lake_index.folder == str(Path(lake) / "_intarsia")
+    again = quietly(spark, lake, [ia.Bloom("x")]).lake_index
+    assert (again.files_added, again.folder) == (4, report.lake_index.folder)
+    plan = ia.open(lake).explain("x = 1500")
+    assert plan.files_opened == 1
+
+
 @pytest.mark.parametrize("writer", ["pyarrow", "spark"])
 def test_spark_reads_the_same_rows(spark, tmp_path, writer):
     """For frames planned before, with several splits per file, and new ones; checksums are verified."""

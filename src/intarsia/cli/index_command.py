@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,12 +19,14 @@ if TYPE_CHECKING:
     from intarsia.embed import Bloom, RestoreReport
     from intarsia.indexes.distinct import Distinct
     from intarsia.lake.discovery import FoundFiles
+    from intarsia.lake.index.folder import Location
 
 INDEX_EXAMPLES = """
 intarsia index flights.parquet --page-index
 intarsia index lake/ --page-index --distinct dest --distinct tailnum:row_group
 intarsia index lake/ --statistics --bloom tailnum --bloom flight:0.001
 intarsia index lake/ --add 'distinct(dest, granularity="row_group", max_values=500)' --add page_index
+intarsia index lake/ --bloom tailnum --lake-index cache
 intarsia index --list
 intarsia index 'lake/month=*/*.parquet' --distinct dest --json
 """
@@ -31,6 +35,19 @@ DETACH_EXAMPLES = """
 intarsia detach flights.parquet
 intarsia detach lake/
 """
+
+
+class LakeIndexPlace(str, Enum):
+    """Where a lake index is stored."""
+
+    CACHE = "cache"
+    BESIDE = "beside"
+
+    @property
+    def location(self) -> Location:
+        """The place as in Python."""
+        return "cache" if self is LakeIndexPlace.CACHE else "beside"
+
 
 GRANULARITIES = ("page", "row_group", "file")
 
@@ -83,6 +100,14 @@ def index(
         bool,
         typer.Option("--list", callback=_print_kinds, is_eager=True, help="List the kinds of indexes."),
     ] = False,
+    lake_index: Annotated[
+        LakeIndexPlace | None,
+        typer.Option(
+            "--lake-index",
+            help="Build the lake index at the end, in the user's cache folder or in the lake (see intarsia "
+            "lake-index); by default, an existing one is updated, and none is created.",
+        ),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Add indexes to existing files without changing their data; detach restores the original files.
@@ -90,6 +115,7 @@ def index(
     Bad files are reported; the rest are still indexed. For a lake on a cluster, see intarsia.spark.index.
     """
     from intarsia.embed import PageIndex, Statistics
+    from intarsia.embed.lake_index import write_lake_index
     from intarsia.embed.many import attach_files
 
     asked: list[Any] = [PageIndex()] if page_index else []
@@ -102,18 +128,27 @@ def index(
             "no index to add; use --page-index, --distinct COLUMN or --add KIND(COLUMN)", reason="no-index"
         )
     found = find(path)
-    _check(found, asked)
+    location = None if lake_index is None else lake_index.location
+    _check(found, asked, location)
     with progress("indexing", len(found.paths)) as show:
         report, stop = until_interrupted(lambda: attach_files(found, asked, show)[0])
+    if stop is None:
+        with progress("reading", len(found.paths)) as show:
+            source = path[0] if len(path) == 1 else path
+            report = replace(report, lake_index=write_lake_index(source, location, show))
     if json:
         print_json(report.to_dict() | ({"interrupted": True} if stop else {}))
     else:
         for failure in report.failed:
             say(printable(f"{failure['path']}: {failure['error']}"), red)
+        if report.lake_index is not None:
+            known = {failure["path"] for failure in report.failed}
+            show_failures(failure for failure in report.lake_index.failed if failure.path not in known)
         print("\n".join(map(printable, report.summary().splitlines())))
     if stop:
         raise stop
-    raise typer.Exit(1 if report.failed else 0)
+    unread = report.lake_index.failed if report.lake_index is not None else ()
+    raise typer.Exit(1 if report.failed or unread else 0)
 
 
 def parse_distinct(text: str) -> Distinct:
@@ -168,9 +203,10 @@ def parse_bloom(text: str) -> Bloom:
         ) from None
 
 
-def _check(found: FoundFiles, asked: Sequence[Any]) -> None:
-    """Raise an error at once for indexes that would fail on every file."""
+def _check(found: FoundFiles, asked: Sequence[Any], location: Location | None) -> None:
+    """Raise an error at once for indexes that would fail on every file, and for an impossible location."""
     from intarsia.embed.attach import checked_indexes
+    from intarsia.embed.lake_index import check_location
     from intarsia.embed.named_columns import check_named_columns
     from intarsia.errors import IndexBuildError
 
@@ -178,6 +214,10 @@ def _check(found: FoundFiles, asked: Sequence[Any]) -> None:
         check_named_columns(found.files, checked_indexes(asked))
     except IndexBuildError as error:
         raise UsageError(str(error), reason=error.reason, column=error.column) from None
+    try:
+        check_location(found, location)
+    except ValueError as error:
+        raise UsageError(str(error), reason="lake-index-location") from None
 
 
 def detach(path: Paths, json: AsJson = False) -> None:

@@ -13,6 +13,7 @@ from intarsia.cli.terminal import print_json, printable, progress
 
 if TYPE_CHECKING:
     from intarsia import Table
+    from intarsia.lake.index.folder import Location
 
 EXAMPLES = """
 intarsia lake-index lake/
@@ -57,8 +58,13 @@ def lake_index(
     if remove:
         _remove(table, json=json)
         return
+    location: Location = "beside" if beside else "cache"
+    try:
+        table.lake_index.folder_at(location)
+    except ValueError as error:
+        raise UsageError(str(error), reason="lake-index-location") from None
     with progress("reading", len(table.files)) as show:
-        report = table.build_lake_index("beside" if beside else "cache", show=show)
+        report = table.build_lake_index(location, show=show)
     if json:
         print_json(report.to_dict())
     else:

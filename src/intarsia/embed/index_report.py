@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from intarsia.embed.amounts import count, size
 from intarsia.embed.file_totals import FileTotals, distinct_names
 from intarsia.embed.report import AttachReport, Note
+
+if TYPE_CHECKING:
+    from intarsia.lake.index.build import LakeIndexReport
 
 _SHOWN = 10
 
@@ -83,6 +86,7 @@ class IndexReport(FileTotals[IndexedFile]):
         per_file: Every file, ordered by path.
         seconds: Total time taken.
         files_other: Number of files in the folders that are not Parquet and were ignored.
+        lake_index: The files that were added to the lake index; None if there is none.
 
     Example:
         >>> print(IndexReport((IndexedFile("a.parquet", 900_000, 1_000_000, ("page_index",)),), 0.5))
@@ -93,6 +97,7 @@ class IndexReport(FileTotals[IndexedFile]):
     per_file: tuple[IndexedFile, ...] = field(repr=False)
     seconds: float
     files_other: int = 0
+    lake_index: LakeIndexReport | None = None
 
     @property
     def files_total(self) -> int:
@@ -158,6 +163,7 @@ class IndexReport(FileTotals[IndexedFile]):
             "seconds": self.seconds,
             "notes": self.notes,
             "failed": self.failed,
+            "lake_index": None if self.lake_index is None else self.lake_index.to_dict(),
             "per_file": [json.loads(file.to_json()) for file in self.per_file],
         }
 
@@ -199,5 +205,7 @@ class IndexReport(FileTotals[IndexedFile]):
         if self.bytes_added:
             share = f" ({self.bytes_added / self.bytes_before:.1%})" if self.bytes_before else ""
             lines.append(f"{size(self.bytes_added)} added to {size(self.bytes_before)}{share}")
+        if self.lake_index is not None:
+            lines += self.lake_index.summary().splitlines()
         more = [f"… and {count(len(notes) - _SHOWN, 'more note')}"] if len(notes) > _SHOWN else []
         return "\n".join([*lines, *notes[:_SHOWN], *more])

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
 from intarsia.embed.attach import Attachable, Attachables, attach_file, checked_indexes
 from intarsia.embed.detach import detach_file
 from intarsia.embed.index_report import IndexedFile, IndexReport
+from intarsia.embed.lake_index import check_location, write_lake_index
 from intarsia.embed.named_columns import check_named_columns
 from intarsia.embed.progress import Progress, no_progress
 from intarsia.embed.report import AttachReport, DetachReport
@@ -17,6 +19,7 @@ from intarsia.embed.restore_report import RestoreReport
 from intarsia.errors import FilesFailedError, RunInterrupted
 from intarsia.lake.discovery import FoundFiles, find_files
 from intarsia.lake.each_file import FileFailure, FileResults, ShowDone, for_each_file
+from intarsia.lake.index.folder import Location
 from intarsia.storage import local_path
 
 Path: TypeAlias = "str | os.PathLike[str]"
@@ -25,7 +28,11 @@ _Report = TypeVar("_Report")
 
 
 def attach(
-    path: Path | Sequence[Path], indexes: Attachables, *, progress: Progress | None = None
+    path: Path | Sequence[Path],
+    indexes: Attachables,
+    *,
+    lake_index: Location | None = None,
+    progress: Progress | None = None,
 ) -> AttachReport | IndexReport:
     """Add indexes to a Parquet file, or to each file of a lake.
 
@@ -38,6 +45,8 @@ def attach(
         path: A local file, or the URL of an object in a store that supports conditional puts; or a folder, a
             glob or a list of these. In a folder, it selects the same files as `intarsia.open`.
         indexes: One index or several.
+        lake_index: For many files, where to build their lake index (see `Table.build_lake_index`):
+            ``"cache"`` or ``"beside"``. None updates an existing one, and creates none.
         progress: Called as ``progress(done_units, total_units, label)``. For many files the unit is a file,
             and the label is its path.
 
@@ -88,8 +97,10 @@ def attach(
     if isinstance(found, AttachReport):
         return found
     check_named_columns(found.files, asked)
+    check_location(found, lake_index)
     files = found.paths
     report, failed = attach_files(found, asked, _file_progress(progress, files))
+    report = replace(report, lake_index=write_lake_index(path, lake_index))
     if failed:
         raise _failed(report, failed, report.files_total, "indexed")
     return report

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from intarsia.embed import Bloom, PageIndex, Statistics
 from intarsia.embed.attach import STANDARD, Attachable, Attachables, attach_file, checked_indexes
 from intarsia.embed.index_report import IndexedFile, IndexReport
+from intarsia.embed.lake_index import check_location, write_lake_index
 from intarsia.embed.named_columns import check_named_columns
 from intarsia.embed.progress import Progress
 from intarsia.errors import IndexBuildError, ListingError, RunInterrupted
@@ -21,7 +22,9 @@ from intarsia.indexes.base import parameters
 from intarsia.indexes.registry import GROUP, find_index_class, why_unknown
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.discovery import find_files
+from intarsia.lake.each_file import ShowDone
 from intarsia.lake.folder import NameKind, name_kind
+from intarsia.lake.index.folder import Location
 from intarsia.spark.job import run_tasks
 from intarsia.spark.listing import list_by_spark, python_path
 from intarsia.spark.tasks import tasks_of
@@ -29,6 +32,8 @@ from intarsia.spark.unchanged import find_unchanged
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from intarsia.lake.index.build import LakeIndexReport
 
 Source: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
@@ -41,6 +46,7 @@ def index(
     path: Source,
     indexes: Attachables,
     *,
+    lake_index: Location | None = None,
     progress: Progress | bool = True,
 ) -> IndexReport:
     """Attach indexes to every Parquet file of a lake. A task processes one large file or several small ones.
@@ -57,6 +63,10 @@ def index(
         spark: The session; classic or Connect.
         path: A file, a folder, a glob, a URL, or a list of these.
         indexes: The indexes to attach, such as ``[ia.PageIndex(), ia.Distinct("country")]``.
+        lake_index: Where to build the lake index (see `intarsia.Table.build_lake_index`) at the end:
+            ``"cache"`` for the cache folder of the driver's user, ``"beside"`` for the folder ``_intarsia``
+            in the lake. None updates an existing one, and creates none. The driver builds it from footers and
+            indexes.
         progress: Called as ``progress(done, total, label)``; True to print a line on stderr if it is a
             terminal.
 
@@ -67,6 +77,7 @@ def index(
         FileNotFoundError: If the path does not exist.
         IndexBuildError: If an element of ``indexes`` is not an index or names a partition column, or if no
             installed package declares its class as an entry point.
+        ValueError: If a lake index cannot be there, such as ``"beside"`` in an object store.
         ColumnNotFoundError: If none of the files that were read has a column of an index. These are the first
             file, the last and up to 62 others. Nothing is indexed then.
         RunInterrupted: At Ctrl-C. The job is cancelled, and another run skips the files that are done.
@@ -85,6 +96,9 @@ def index(
     shipped = tuple(map(pack_index, asked))
     files, others = _list(spark, path)
     check_named_columns(list(files.values()), asked)
+    names = _python_names(path)
+    if lake_index is not None:
+        check_location(find_files(names), lake_index)
     report = _reporter(progress)
 
     def work(file: str) -> str:
@@ -106,7 +120,24 @@ def index(
         raise RunInterrupted(len(outcomes), len(files), stopped) from stop
     # by path, because Spark may return two results of a task that ran twice
     outcomes |= {outcome.path: outcome for outcome in map(IndexedFile.from_json, found)}
-    return IndexReport(_by_path(outcomes), time.perf_counter() - started, others)
+    added = _write_lake_index(names, lake_index, lambda done: report(int(done), len(files), "lake index"))
+    return IndexReport(_by_path(outcomes), time.perf_counter() - started, others, added)
+
+
+def _python_names(path: Source) -> str | list[str]:
+    names = [python_path(os.fspath(item)) for item in _items(path)]
+    return names[0] if len(names) == 1 else names
+
+
+def _write_lake_index(
+    names: str | list[str], location: Location | None, show: ShowDone
+) -> LakeIndexReport | None:
+    try:
+        return write_lake_index(names, location, show)
+    except Exception:
+        if location is not None:
+            raise
+        return None  # a store that only Spark can list
 
 
 def _by_path(outcomes: Mapping[str, IndexedFile]) -> tuple[IndexedFile, ...]:
@@ -179,12 +210,15 @@ def unpack_index(shipped: Shipped) -> Attachable:
     return index
 
 
+def _items(path: Source) -> Sequence[str | os.PathLike[str]]:
+    return [path] if isinstance(path, str | os.PathLike) else path
+
+
 def _list(spark: SparkSession, path: Source) -> tuple[dict[str, DataFile], int]:
     """Return the distinct files under names that Python can open, and the number of other files."""
-    items = [path] if isinstance(path, str | os.PathLike) else list(path)
     found: dict[str, DataFile] = {}
     others: set[str] = set()
-    for item in items:
+    for item in _items(path):
         name = python_path(os.fspath(item))
         try:
             chosen = find_files(name)

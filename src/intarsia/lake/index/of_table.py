@@ -137,8 +137,17 @@ class TableLakeIndex:
 
     def build(self, location: Location, show: ShowDone, *, wait: bool) -> LakeIndexReport:
         """Build the lake index; see `intarsia.Table.build_lake_index`."""
-        where = self._required_location
-        return self._add_missing(where, LakeIndexFolder.of(where.root, location), show, wait=wait, merge=True)
+        return self._add_missing(
+            self._required_location, self.folder_at(location), show, wait=wait, merge=True
+        )
+
+    def folder_at(self, location: Location) -> LakeIndexFolder:
+        """Return the folder of the lake index at a location, which need not exist.
+
+        Raises:
+            ValueError: If the location is unknown or impossible, or the files have no common root.
+        """
+        return LakeIndexFolder.of(self._required_location.root, location)
 
     def update(self, show: ShowDone) -> LakeIndexReport | None:
         """Add all files that an existing lake index of the table, or of a lake around it, does not know.
