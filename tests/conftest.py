@@ -50,6 +50,7 @@ SLOW_MODULES = (
     "predicate/test_linear.py",
     "predicate/test_lists.py",
     "predicate/test_required.py",
+    "polars/test_scan.py",
     "reading/test_aggregate.py",
     "reading/test_ahead.py",
     "reading/test_approximate.py",

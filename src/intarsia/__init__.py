@@ -15,6 +15,7 @@ predicates           SQL text, pyarrow filters or expressions, or a `Predicate` 
                      `Comparison`, `In`, `IsNull`, `Like`, `RegexpLike`, `Constant`, `contains`,
                      `starts_with`, `ends_with`
 errors               `IntarsiaError` and its subclasses; `IntarsiaWarning`: an index was ignored
+`intarsia.polars`    scan a lake lazily with Polars
 `intarsia.spark`     index and read a lake with Spark
 `intarsia.testing`   test your own index
 ===================  =====================================================================================

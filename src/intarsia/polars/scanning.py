@@ -1,0 +1,95 @@
+"""A table as an I/O source of Polars."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+from polars.io.plugins import register_io_source
+
+from intarsia.lake.data_file import FileSource
+from intarsia.lake.dataset import TableDataset, TableScanner
+from intarsia.lake.table import Table, open
+from intarsia.polars.translation import necessary_condition
+
+
+def scan(
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | FileSource | Table | TableDataset,
+) -> pl.LazyFrame:
+    """Scan a file or a lake lazily with Polars.
+
+    Polars passes the columns, predicates and row limits of a query. Intarsia reads only the pages that can
+    contain matching rows. Polars then evaluates the predicates, so the result has Polars' rules for nulls
+    and NaN.
+
+    Args:
+        source: As for `intarsia.open`; or a table; or a dataset, whose ``last_report`` then shows what a
+            query read.
+
+    Raises:
+        FileNotFoundError: If a path does not exist, or a folder contains no Parquet file.
+
+    Example:
+        >>> import intarsia as ia, polars as pl, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+        >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+        >>> rows = pa.table({"x": range(1000), "s": ["a", "b"] * 500})
+        >>> pq.write_table(rows, path, row_group_size=100)
+        >>> dataset = ia.open(path).dataset()
+        >>> wanted = (pl.col("x") < 3) & (pl.col("s").str.to_uppercase() == "B")
+        >>> scan(dataset).filter(wanted).select("x").collect().rows()
+        [(1,)]
+        >>> dataset.last_report.row_groups_read
+        1
+    """
+    if isinstance(source, TableDataset):
+        dataset = source
+    else:
+        dataset = (source if isinstance(source, Table) else open(source)).dataset()
+
+    def read(
+        with_columns: list[str] | None,
+        predicate: pl.Expr | None,
+        n_rows: int | None,
+        batch_size: int | None,
+    ) -> Iterator[pl.DataFrame]:
+        columns = with_columns
+        if columns is not None and predicate is not None:
+            columns = list(dict.fromkeys([*columns, *predicate.meta.root_names()]))
+        # Polars takes the first n rows before it evaluates the predicate
+        pushed = predicate if n_rows is None else None
+        for frame in _frames(_scanner(dataset, columns, pushed, batch_size), n_rows):
+            kept = frame if predicate is None else frame.filter(predicate)
+            yield kept if with_columns is None else kept.select(with_columns)
+
+    return register_io_source(read, schema=lambda: _frame(dataset.schema.empty_table()).schema)
+
+
+def _scanner(
+    dataset: TableDataset, columns: list[str] | None, predicate: pl.Expr | None, batch_size: int | None
+) -> TableScanner:
+    where: pc.Expression | None = None
+    if predicate is not None:
+        where = necessary_condition(predicate, dataset.schema)
+    if where is not None:
+        try:
+            return dataset.scanner(columns, where, batch_size)
+        except pa.ArrowException:  # pyarrow does not compare all types that Polars compares
+            pass
+    return dataset.scanner(columns, None, batch_size)
+
+
+def _frames(scanner: TableScanner, n_rows: int | None) -> Iterator[pl.DataFrame]:
+    if n_rows is not None:
+        yield _frame(scanner.head(n_rows))
+        return
+    for batch in scanner.to_batches():
+        yield _frame(pa.Table.from_batches([batch]))
+
+
+def _frame(rows: pa.Table) -> pl.DataFrame:
+    frame = pl.from_arrow(rows)
+    assert isinstance(frame, pl.DataFrame)
+    return frame

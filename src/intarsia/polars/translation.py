@@ -1,0 +1,257 @@
+"""Translate Polars predicates into pyarrow expressions.
+
+Polars evaluates its predicates itself, so a condition that is not translated costs pages, not rows. But a
+translated condition must have the same value as Polars' in every row, also when it is negated. In Polars,
+NaN equals NaN and is greater than all numbers, and lists with null are FALSE for other values.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import operator
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_COMPARISONS: Final[dict[str, Callable[[Any, Any], pc.Expression]]] = {
+    "Eq": operator.eq,
+    "NotEq": operator.ne,
+    "Lt": operator.lt,
+    "LtEq": operator.le,
+    "Gt": operator.gt,
+    "GtEq": operator.ge,
+}
+_MIRRORED: Final = {"Eq": "Eq", "NotEq": "NotEq", "Lt": "Gt", "LtEq": "GtEq", "Gt": "Lt", "GtEq": "LtEq"}
+_BOTH: Final = ("And", "LogicalAnd")
+_EITHER: Final = ("Or", "LogicalOr")
+_BOUNDS: Final = {
+    "Both": ("GtEq", "LtEq"),
+    "Left": ("GtEq", "Lt"),
+    "Right": ("Gt", "LtEq"),
+    "None": ("Gt", "Lt"),
+}
+
+#: Integers below this bound are equal to their 64-bit floats.
+_EXACT_FLOATS: Final = 2**53
+
+#: A regular expression that matches only its own text.
+_PLAIN_TEXT: Final = re.compile(r"[A-Za-z0-9 _/:,;@=-]*")
+
+
+class _UntranslatableError(Exception):
+    """A part of a predicate that is left to Polars."""
+
+
+def necessary_condition(predicate: pl.Expr, schema: pa.Schema) -> pc.Expression | None:
+    """Return an expression that is true in all rows in which a predicate is true.
+
+    Args:
+        predicate: A predicate of Polars.
+        schema: The schema of the rows.
+
+    Returns:
+        The conditions that can be translated, of those joined by AND; None if there are none.
+
+    Example:
+        >>> schema = pa.schema({"x": pa.int64(), "s": pa.string()})
+        >>> predicate = (pl.col("x") > 3) & (pl.col("s").str.to_uppercase() == "A")
+        >>> str(necessary_condition(predicate, schema))
+        '(x > 3)'
+    """
+    try:
+        tree = json.loads(predicate.meta.serialize(format="json"))
+        return _Translator(schema).necessary(tree)
+    except (pl.exceptions.PolarsError, RecursionError):  # cannot be serialized, or is nested too deeply
+        return None
+    except (LookupError, TypeError, ValueError):  # the form of another version of Polars
+        return None
+
+
+class _Translator:
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+
+    def necessary(self, node: Any) -> pc.Expression | None:
+        """Return the translatable conditions of those joined by AND at the top."""
+        try:
+            kind, body = _parts(node)
+            if kind != "BinaryExpr" or body["op"] not in _BOTH:
+                return self.condition(node)
+            found = [self.necessary(body[side]) for side in ("left", "right")]
+            known = [one for one in found if one is not None]
+            return known[0] & known[1] if len(known) == 2 else known[0] if known else None
+        except _UntranslatableError:
+            return None
+
+    def condition(self, node: Any) -> pc.Expression:
+        """Return an expression with the value of a node in every row.
+
+        Raises:
+            _UntranslatableError: If there is none.
+        """
+        kind, body = _parts(node)
+        if kind == "BinaryExpr":
+            return self._binary(body)
+        if kind == "Function":
+            return self._function(body)
+        if kind == "Ternary":
+            return self._ternary(body)
+        if kind == "Literal":
+            value = _literal(node)
+            if value.is_valid and pa.types.is_boolean(value.type):
+                return pc.scalar(value)
+        if kind == "Column":
+            column, data_type = self._column(node)
+            if pa.types.is_boolean(data_type):
+                return column
+        raise _UntranslatableError
+
+    def _binary(self, body: Any) -> pc.Expression:
+        op, left, right = body["op"], body["left"], body["right"]
+        if op in _BOTH:
+            return self.condition(left) & self.condition(right)
+        if op in _EITHER:
+            return self.condition(left) | self.condition(right)
+        if op == "EqValidity":
+            column, _ = self._column(left)
+            return self._comparison("Eq", left, right) & column.is_valid()
+        if op not in _COMPARISONS:
+            raise _UntranslatableError
+        if _parts(left)[0] == "Literal":
+            op, left, right = _MIRRORED[op], right, left
+        return self._comparison(op, left, right)
+
+    def _comparison(self, op: str, left: Any, right: Any) -> pc.Expression:
+        value = _literal(right)
+        if not value.is_valid:
+            raise _UntranslatableError
+        column, data_type = self._number(left, value)
+        if pa.types.is_floating(value.type) and not math.isfinite(value.as_py()):
+            raise _UntranslatableError
+        if pa.types.is_dictionary(data_type) and op not in ("Eq", "NotEq"):
+            raise _UntranslatableError  # the order of categories may be another one
+        found = _COMPARISONS[op](column, value)
+        if pa.types.is_floating(data_type) and op in ("Gt", "GtEq"):
+            return found | pc.is_nan(column)
+        return found
+
+    def _number(self, node: Any, value: pa.Scalar) -> tuple[pc.Expression, pa.DataType]:
+        """Return a column, or an integer column that is cast to a float without changing a comparison."""
+        kind, body = _parts(node)
+        if kind != "Cast":
+            return self._column(node)
+        column, data_type = self._column(body["expr"])
+        is_exact = pa.types.is_floating(value.type) and abs(value.as_py()) < _EXACT_FLOATS
+        if body["dtype"] != {"Literal": "Float64"} or not pa.types.is_integer(data_type) or not is_exact:
+            raise _UntranslatableError
+        return column, data_type
+
+    def _function(self, body: Any) -> pc.Expression:
+        (family, name), inputs = _function_name(body["function"]), body["input"]
+        if family == "Boolean" and isinstance(name, str):
+            if name == "Not":
+                return ~self.condition(inputs[0])
+            column, data_type = self._column(inputs[0])
+            if name in ("IsNull", "IsNotNull"):
+                return column.is_null() if name == "IsNull" else column.is_valid()
+            if name == "IsNan" and pa.types.is_floating(data_type):
+                return pc.is_nan(column)
+        if family == "Boolean" and isinstance(name, dict):
+            ((name, options),) = name.items()
+            if name == "IsBetween":
+                lower, upper = _BOUNDS[options["closed"]]
+                return self._comparison(lower, *inputs[:2]) & self._comparison(upper, inputs[0], inputs[2])
+            if name == "IsIn" and not options["nulls_equal"]:
+                return self._membership(*inputs)
+        if family == "StringExpr":
+            return self._text(name, *inputs)
+        column, data_type = self._column({"Function": body})
+        if pa.types.is_boolean(data_type):
+            return column
+        raise _UntranslatableError
+
+    def _membership(self, node: Any, values: Any) -> pc.Expression:
+        column, _ = self._column(node)
+        literal = _literal(values)
+        if not literal.is_valid or not pa.types.is_large_list(literal.type):
+            raise _UntranslatableError
+        found = literal.values.drop_null()
+        if pa.types.is_floating(found.type) and pc.any(pc.is_nan(found)).as_py():
+            raise _UntranslatableError
+        return pc.if_else(column.is_valid(), column.isin(found), pa.scalar(None, pa.bool_()))
+
+    def _text(self, name: Any, node: Any, *rest: Any) -> pc.Expression:
+        column, data_type = self._column(node)
+        is_text = pa.types.is_string(data_type) or pa.types.is_large_string(data_type)
+        pattern = _literal(rest[0]).as_py() if len(rest) == 1 and is_text else None
+        if isinstance(pattern, str):
+            if name == "StartsWith":
+                return pc.starts_with(column, pattern)
+            if name == "EndsWith":
+                return pc.ends_with(column, pattern)
+            options = name.get("Contains") if isinstance(name, dict) else None
+            if options and (options["literal"] or _PLAIN_TEXT.fullmatch(pattern)):
+                return pc.match_substring(column, pattern)
+        raise _UntranslatableError
+
+    def _ternary(self, body: Any) -> pc.Expression:
+        """Return ``when(x.is_not_null()).then(FALSE)``, to which Polars simplifies impossible comparisons."""
+        kind, asked = _parts(body["predicate"])
+        if kind == "Function" and asked["function"] == {"Boolean": "IsNotNull"}:
+            truthy, falsy = _literal(body["truthy"]), _literal(body["falsy"])
+            if truthy.is_valid and pa.types.is_boolean(truthy.type) and not falsy.is_valid:
+                column, _ = self._column(asked["input"][0])
+                return pc.if_else(column.is_valid(), pc.scalar(truthy), pa.scalar(None, pa.bool_()))
+        raise _UntranslatableError
+
+    def _column(self, node: Any) -> tuple[pc.Expression, pa.DataType]:
+        """Return a column or a field of a struct, and its type."""
+        path: list[str] = []
+        kind, body = _parts(node)
+        while kind == "Function":
+            family, name = _function_name(body["function"])
+            if family != "StructExpr" or not isinstance(name, dict) or "FieldByName" not in name:
+                raise _UntranslatableError
+            path.insert(0, name["FieldByName"])
+            kind, body = _parts(body["input"][0])
+        if kind != "Column" or self._schema.get_field_index(body) < 0:
+            raise _UntranslatableError
+        data_type = self._schema.field(body).type
+        for name in path:
+            if not pa.types.is_struct(data_type) or data_type.get_field_index(name) < 0:
+                raise _UntranslatableError
+            data_type = data_type.field(name).type
+        return pc.field(body, *path), data_type
+
+
+def _parts(node: Any) -> tuple[str, Any]:
+    """Return the kind of a node and its contents."""
+    if not isinstance(node, dict) or len(node) != 1:
+        raise _UntranslatableError
+    ((kind, body),) = node.items()
+    return kind, body
+
+
+def _function_name(function: Any) -> tuple[str, Any]:
+    return _parts(function) if isinstance(function, dict) else ("", function)
+
+
+def _literal(node: Any) -> pa.Scalar:
+    """Return the value of a literal.
+
+    Raises:
+        _UntranslatableError: If the node is not a literal, or JSON does not represent its value, as for NaN.
+    """
+    if _parts(node)[0] != "Literal":
+        raise _UntranslatableError
+    try:
+        literal = pl.Expr.deserialize(io.StringIO(json.dumps(node)), format="json")
+        return pl.select(literal).to_series().to_arrow()[0]
+    except pl.exceptions.PolarsError as error:
+        raise _UntranslatableError from error
