@@ -1,13 +1,19 @@
-"""The schema of many files: the first file's columns, each in the widest type that any file has for it."""
+"""The schema of many files: the columns of all files by name, or of the first, in the widest types."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
 from intarsia.arrow.comparison import comparison_type
+from intarsia.errors import UnsupportedFeatureError
+from intarsia.lake.widening import is_text, widest
+
+#: The columns of a table: those of all files in the order in which they are first seen, or of the first.
+SchemaOf: TypeAlias = Literal["union", "first"]
 
 #: Number of preceding schemas that a schema is compared with.
 _LOOK_BACK = 8
@@ -21,9 +27,9 @@ class TableSchema:
     """The common schema of a table's files.
 
     Attributes:
-        schema: The columns of the first file, in the widest types.
+        schema: The columns, in the widest types.
         mixed: Columns with different types in different files.
-        notes: Warnings for the user, about columns that most files lack while they have others.
+        notes: Warnings for the user, about columns that may have been renamed.
     """
 
     schema: pa.Schema
@@ -31,51 +37,159 @@ class TableSchema:
     notes: tuple[str, ...]
 
 
-def table_schema(schemas: Iterable[pa.Schema]) -> TableSchema:
+def table_schema(
+    schemas: Iterable[tuple[str, pa.Schema]], columns_of: SchemaOf = "union", replaced: Container[str] = ()
+) -> TableSchema:
     """Return the common schema of a table's files.
 
     Args:
-        schemas: The schemas of the readable files in the order of the files; at least one.
+        schemas: The paths and schemas of the readable files in the order of the files; at least one.
+        columns_of: The files whose columns the table has.
+        replaced: Columns whose types do not matter, because partition columns replace them.
+
+    Raises:
+        UnsupportedFeatureError: If no type has the values of a column of two files. With the columns of the
+            first file, the column then has the type of the first file.
 
     Example:
-        >>> found = table_schema([pa.schema({"a": pa.int32()}), pa.schema({"a": pa.int64(), "b": pa.int8()})])
-        >>> found.schema.field("a").type, found.mixed
-        (DataType(int64), frozenset({'a'}))
+        >>> files = [("1", pa.schema({"a": pa.int32()})), ("2", pa.schema({"a": pa.int64(), "b": pa.int8()}))]
+        >>> found = table_schema(files)
+        >>> found.schema.types, found.mixed
+        ([DataType(int64), DataType(int8)], frozenset({'a'}))
+        >>> table_schema(files, "first").schema.names
+        ['a']
     """
     counted: list[_Counted] = []
-    for schema in schemas:
+    for path, schema in schemas:
         # neighbouring files mostly have the same schema; counting a schema twice is harmless
         near = counted[-_LOOK_BACK:]
         known = next((seen for seen in near if seen.schema is schema or seen.schema.equals(schema)), None)
         if known is None:
-            known = _Counted(schema)
+            known = _Counted(path, schema)
             counted.append(known)
         known.num_files += 1
     first = counted[0].schema
-    fields, mixed = [], set()
-    for field in first:
-        data_type = field.type
-        for other in counted[1:]:
-            found = _field_of(other.schema, field.name)
-            if found is None or found.type == data_type:
-                continue
-            if comparison_type(found.type) != comparison_type(data_type):
-                mixed.add(field.name)
-            data_type = widest(data_type, found.type) or data_type
-        fields.append(field.with_type(data_type))
-    schema = pa.schema(fields, metadata=first.metadata)
-    return TableSchema(schema, frozenset(mixed), tuple(_notes(counted)))
+    columns: dict[str, _Column] = {}
+    for one in counted:
+        for found in _distinct(one.schema):
+            column = columns.get(found.name)
+            if column is not None:
+                column.add(one.path, found, columns_of, is_replaced=found.name in replaced)
+            elif columns_of == "union" or one is counted[0]:
+                columns[found.name] = _Column(one.path, found)
+    for column in columns.values():
+        column.is_nullable |= column.num_schemas < len(counted)
+    # the first file's repeated names remain, so that scans of them are refused
+    own = [found if first.get_field_index(found.name) < 0 else columns[found.name].result for found in first]
+    added = [column.result for name, column in columns.items() if name not in set(first.names)]
+    schema = pa.schema(own + added, metadata=first.metadata)
+    mixed = frozenset(name for name, column in columns.items() if column.is_mixed)
+    notes = _renamed(counted, schema) if columns_of == "union" else _lacking(counted)
+    return TableSchema(schema, mixed, tuple(notes))
 
 
 @dataclass
 class _Counted:
-    """A schema and the number of files that have it."""
+    """A schema, a file that has it, and the number of files that do."""
 
+    path: str
     schema: pa.Schema
     num_files: int = 0
 
 
-def _notes(counted: Sequence[_Counted]) -> Iterable[str]:
+def _distinct(schema: pa.Schema) -> Iterable[pa.Field]:
+    """Return the fields of a schema; of several with the same name the first."""
+    if len(set(schema.names)) == len(schema.names):
+        return list(schema)
+    return {found.name: found for found in reversed(list(schema))}.values()
+
+
+class _Column:
+    """A column of the table, in the widest type so far.
+
+    Args:
+        path: The first file with the column.
+        found: The column in this file.
+    """
+
+    def __init__(self, path: str, found: pa.Field) -> None:
+        self._path = path
+        self._field = found
+        self.is_nullable = found.nullable
+        self.is_mixed = False
+        self.num_schemas = 1
+
+    @property
+    def result(self) -> pa.Field:
+        """The column of the table."""
+        return self._field.with_nullable(self.is_nullable)
+
+    def add(self, path: str, found: pa.Field, columns_of: SchemaOf, *, is_replaced: bool) -> None:
+        """Add the type of the column in another file."""
+        self.num_schemas += 1
+        self.is_nullable |= found.nullable
+        known = self._field.type
+        if found.type == known:
+            return
+        self.is_mixed |= comparison_type(found.type) != comparison_type(known)
+        data_type = widest(known, found.type, columns_of)
+        if data_type is None and columns_of == "union" and not is_replaced:
+            name, a, b = next(_conflicts(self._field, found))
+            raise UnsupportedFeatureError(
+                f"column {name!r} has the type {b} in this file, but {a} in {self._path}, and no type has "
+                'the values of both; open the files of each type separately, or with schema="first", which '
+                "converts values to the types of the first file",
+                reason="no-common-type",
+                path=path,
+                column=name,
+            )
+        if data_type is not None and data_type != known:
+            self._path, self._field = path, self._field.with_type(data_type)
+
+
+def _conflicts(a: pa.Field, b: pa.Field, name: str = "") -> Iterator[tuple[str, pa.DataType, pa.DataType]]:
+    """Yield the names and types of fields without a common type; those of structs by dotted path."""
+    name = f"{name}.{a.name}" if name else a.name
+    if pa.types.is_struct(a.type) and pa.types.is_struct(b.type):
+        for child in a.type:
+            place = b.type.get_field_index(child.name)
+            if place >= 0:
+                yield from _conflicts(child, b.type.field(place), name)
+    elif widest(a.type, b.type) is None:
+        yield name, a.type, b.type
+
+
+def _renamed(counted: Sequence[_Counted], schema: pa.Schema) -> Iterator[str]:
+    """Yield warnings about pairs of columns of one type, of which each file has exactly one."""
+    if len(counted) == 1:
+        return
+    having: dict[str, set[int]] = {name: set() for name in schema.names}
+    for ordinal, one in enumerate(counted):
+        for name in one.schema.names:
+            having[name].add(ordinal)
+    everywhere = frozenset(range(len(counted)))
+    partial = {name: frozenset(found) for name, found in having.items() if len(found) < len(counted)}
+    total = sum(one.num_files for one in counted)
+    seen: set[str] = set()
+    for name, found in partial.items():
+        others = [
+            other
+            for other, its in partial.items()
+            if its == everywhere - found and schema.field(other).type == schema.field(name).type
+        ]
+        if name in seen or not others:
+            continue
+        seen |= {name, *others}
+        num_files = sum(counted[ordinal].num_files for ordinal in found)
+        yield (
+            f"{num_files:,} of {total:,} files have column {name!r}, and the others {_shown(others)} of the "
+            "same type instead; a column is null where a file lacks it; if it was renamed, as Iceberg and "
+            "Delta do without rewriting files, query both names"
+        )
+
+
+def _lacking(counted: Sequence[_Counted]) -> Iterator[str]:
+    """Yield warnings about columns of the first file that most files lack, while they have others."""
     first, total = counted[0].schema, sum(one.num_files for one in counted)
     columns = set(first.names)
     names = [(set(one.schema.names), one.num_files) for one in counted]
@@ -84,150 +198,16 @@ def _notes(counted: Sequence[_Counted]) -> Iterable[str]:
         others = sorted(set().union(*(found - columns for found, _ in lacking)))
         num_lacking = sum(num_files for _, num_files in lacking)
         if others and 2 * num_lacking > total:
-            shown = ", ".join(repr(other) for other in others[:_NAMES_SHOWN])
-            more = f" and {len(others) - _NAMES_SHOWN} more" if len(others) > _NAMES_SHOWN else ""
             yield (
                 f"{num_lacking:,} of {total:,} files have no column {column!r}, so it is null in their rows, "
-                f"but they have {shown}{more}, which the first file lacks; if the column was renamed, as "
-                "Iceberg and Delta do without rewriting files, open the files of each name separately"
+                f"but they have {_shown(others)}, which the first file lacks; if the column was renamed, as "
+                'Iceberg and Delta do without rewriting files, open the files with schema="union"'
             )
 
 
-def widest(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    """Return the narrowest type that can represent the values of two types; None if there is none.
-
-    Integers widen to wider integers (unsigned ones to a wider signed one), to decimals and to ``float64``;
-    floats to wider floats; decimals to more digits; dates to timestamps; times, timestamps and durations to
-    the finer unit; structs and lists like their children. An ``int64`` in a ``float64`` column, or a
-    timestamp in a finer unit, may still not fit. Reading such a value raises an error.
-
-    Example:
-        >>> widest(pa.uint8(), pa.int16()), widest(pa.decimal128(10, 2), pa.decimal128(18, 4))
-        (DataType(int16), Decimal128Type(decimal128(18, 4)))
-        >>> widest(pa.date32(), pa.timestamp("us")), widest(pa.string(), pa.int8())
-        (TimestampType(timestamp[us]), None)
-    """
-    if a.equals(b):
-        return a
-    if pa.types.is_null(a) or pa.types.is_null(b):
-        return b if pa.types.is_null(a) else a
-    if pa.types.is_dictionary(a) or pa.types.is_dictionary(b):
-        values = widest(
-            *(
-                data_type.value_type if pa.types.is_dictionary(data_type) else data_type
-                for data_type in (a, b)
-            )
-        )
-        return None if values is None else _like_first(a, values)
-    if pa.types.is_integer(a) and pa.types.is_integer(b):
-        return _integer(a, b)
-    if _is_number(a) and _is_number(b):
-        return _number(a, b)
-    if pa.types.is_temporal(a) and pa.types.is_temporal(b):
-        return _temporal(a, b)
-    if pa.types.is_struct(a) and pa.types.is_struct(b):
-        return _struct(a, b)
-    if _is_text(a) and _is_text(b):
-        return a
-    if _is_list(a) and _is_list(b) and type(a) is type(b):
-        item = widest(a.value_type, b.value_type)
-        return None if item is None else type_of_list(a, item)
-    return None
-
-
-def _is_number(data_type: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_integer(data_type) or pa.types.is_floating(data_type) or pa.types.is_decimal(data_type)
-    )
-
-
-def _is_text(data_type: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(data_type)
-        or pa.types.is_large_string(data_type)
-        or pa.types.is_string_view(data_type)
-    )
-
-
-def _is_list(data_type: pa.DataType) -> bool:
-    return bool(pa.types.is_list(data_type) or pa.types.is_large_list(data_type))
-
-
-def type_of_list(like: pa.DataType, item: pa.DataType) -> pa.DataType:
-    """Return the same kind of list type with another item type."""
-    field = like.value_field.with_type(item)
-    return pa.large_list(field) if pa.types.is_large_list(like) else pa.list_(field)
-
-
-def _like_first(data_type: pa.DataType, values: pa.DataType) -> pa.DataType:
-    return (
-        pa.dictionary(data_type.index_type, values, data_type.ordered)
-        if pa.types.is_dictionary(data_type)
-        else values
-    )
-
-
-def _integer(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    signed = [pa.types.is_signed_integer(data_type) for data_type in (a, b)]
-    if signed[0] == signed[1]:
-        return a if a.bit_width > b.bit_width else b
-    unsigned_bits = (b if signed[0] else a).bit_width
-    bits = max((a if signed[0] else b).bit_width, 2 * unsigned_bits)
-    return {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}.get(bits)
-
-
-def _number(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    floats = [data_type for data_type in (a, b) if pa.types.is_floating(data_type)]
-    if len(floats) == 2:
-        return a if a.bit_width > b.bit_width else b
-    if floats:
-        other = b if floats[0] is a else a
-        return pa.float64() if pa.types.is_integer(other) else None
-    digits = [_digits(data_type) for data_type in (a, b)]
-    scale = max(scale for _, scale in digits)
-    precision = max(whole for whole, _ in digits) + scale
-    if precision > 76 or scale < 0:
-        return None
-    wide = pa.decimal128 if precision <= 38 else pa.decimal256
-    return wide(precision, scale)
-
-
-def _digits(data_type: pa.DataType) -> tuple[int, int]:
-    """Return the numbers of decimal digits before and after the point."""
-    if pa.types.is_decimal(data_type):
-        return data_type.precision - data_type.scale, data_type.scale
-    return {8: 3, 16: 5, 32: 10}.get(data_type.bit_width, 20), 0
-
-
-def _temporal(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    if pa.types.is_date(a) and pa.types.is_date(b):
-        return pa.date64()
-    if pa.types.is_date(a) or pa.types.is_date(b):
-        other = b if pa.types.is_date(a) else a
-        return other if pa.types.is_timestamp(other) and other.tz is None else None
-    for is_kind in (pa.types.is_timestamp, pa.types.is_time, pa.types.is_duration):
-        if is_kind(a) and is_kind(b):
-            if (getattr(a, "tz", None) is None) != (getattr(b, "tz", None) is None):
-                return None
-            unit = max(a.unit, b.unit, key=("s", "ms", "us", "ns").index)
-            if pa.types.is_timestamp(a):
-                return pa.timestamp(unit, a.tz)
-            if pa.types.is_duration(a):
-                return pa.duration(unit)
-            return pa.time32(unit) if unit in ("s", "ms") else pa.time64(unit)
-    return None
-
-
-def _struct(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    """Return the first struct with widened fields; None if the second one's fields do not correspond."""
-    fields = []
-    for field in a:
-        place = b.get_field_index(field.name)
-        data_type = widest(field.type, b.field(place).type) if place >= 0 else None
-        if data_type is None:
-            return None
-        fields.append(field.with_type(data_type))
-    return pa.struct(fields) if len(b) == len(a) else None
+def _shown(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(repr(name) for name in names[:_NAMES_SHOWN]) + more
 
 
 def file_view(table: Sequence[pa.Field], file: pa.Schema) -> pa.Schema:
@@ -248,7 +228,9 @@ def _field_view(table: pa.Field, file: pa.Field | None) -> pa.Field:
     if file is None:
         return table
     if not (pa.types.is_struct(table.type) and pa.types.is_struct(file.type)):
-        return table if widest(table.type, file.type) is None else table.with_type(file.type)
+        is_bytes = comparison_type(table.type) == pa.binary() and is_text(comparison_type(file.type))
+        is_own = widest(table.type, file.type) is not None and not is_bytes
+        return table.with_type(file.type) if is_own else table
     children = []
     for child in table.type:
         place = file.type.get_field_index(child.name)

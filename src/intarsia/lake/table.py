@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import TYPE_CHECKING, SupportsIndex, get_args
 
 import pyarrow as pa
 
@@ -13,6 +13,7 @@ from intarsia.lake.discovery import find_files
 from intarsia.lake.index.build import LakeIndexReport
 from intarsia.lake.index.folder import Location
 from intarsia.lake.scan import Scan
+from intarsia.lake.schema import SchemaOf
 from intarsia.lake.split import Split
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Where, parse_predicate
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 def open(
     source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | FileSource,
+    *,
+    schema: SchemaOf = "union",
 ) -> Table:
     """Open a Parquet file or a lake of them.
 
@@ -36,6 +39,9 @@ def open(
             named individually or match a glob are read with any extension. Folders named ``column=value``
             become partition columns if they are below the given folder, or at or after the first wildcard of
             the glob.
+        schema: The columns of the table. ``"union"``: the columns of all files by name, in the order in which
+            they are first seen. ``"first"``: those of the first file; values of the others are converted to
+            its types where no wider type exists.
 
     Returns:
         The table. Its files are listed, but not yet read.
@@ -52,19 +58,22 @@ def open(
         >>> ia.open(path).scan(where="x = 42").to_arrow().to_pylist()
         [{'x': 42}]
     """
+    if schema not in get_args(SchemaOf):
+        raise ValueError(f"schema is {schema!r}; it must be 'union' or 'first'")
     if isinstance(source, FileSource):
-        return Table(source.list_files())
+        return Table(source.list_files(), schema_of=schema)
     found = find_files(source)
-    return Table(found.files, found.others, found.reads, found.root)
+    return Table(found.files, found.others, found.reads, found.root, schema)
 
 
 class Table(TableFiles):
     """Parquet files as one table.
 
-    The columns are those of the first file, followed by the partition columns, as in
-    ``pyarrow.parquet.read_table``. Columns that a file lacks are null in its rows. A column with different
-    types in different files has the widest of them (``int64`` for ``int32`` and ``int64``); predicates are
-    bound to the types of each file.
+    The columns are those of all files by name, in the order in which they are first seen, followed by the
+    partition columns. Columns that a file lacks are null in its rows. A column with different types in
+    different files has the narrowest type for the values of all (``int64`` for ``int32`` and ``int64``);
+    predicates are bound to the types of each file. If there is none, such as for text and numbers, an error
+    names two of the files. See ``schema`` of `open` for the columns of the first file instead.
 
     Parsed metadata of unchanged files (footers, page indexes, directories) is cached, up to about 256 MiB.
 

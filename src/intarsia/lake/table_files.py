@@ -18,7 +18,7 @@ from intarsia.lake.discovery import partition_types, partition_value
 from intarsia.lake.index.known_files import KnownFiles
 from intarsia.lake.index.of_table import TableLakeIndex
 from intarsia.lake.metadata_cache import MetadataCache
-from intarsia.lake.schema import TableSchema, table_schema
+from intarsia.lake.schema import SchemaOf, TableSchema, table_schema
 from intarsia.predicate import Path
 from intarsia.read.ahead import ahead
 from intarsia.read.report import warn_caller
@@ -34,7 +34,7 @@ LOCAL_FILES_AT_ONCE = 2
 
 
 class TableFiles:
-    """Parquet files with one schema: the first file's columns in the widest types, and partition columns.
+    """Parquet files with one schema: columns by name, in the widest types, and partition columns.
 
     Args:
         files: The files.
@@ -42,6 +42,7 @@ class TableFiles:
         listing_reads: What was read to list them.
         root: The folder or URL below which the files were found, as in their paths; None to find a common
             one.
+        schema_of: The columns of the table: those of all files, or those of the first.
 
     Raises:
         FileNotFoundError: If the list is empty.
@@ -53,6 +54,7 @@ class TableFiles:
         other_files: Sequence[str] = (),
         listing_reads: IoCounts | None = None,
         root: str | None = None,
+        schema_of: SchemaOf = "union",
     ) -> None:
         self.files = tuple(files)
         self.other_files = tuple(other_files)
@@ -62,6 +64,7 @@ class TableFiles:
         self._metadata = MetadataCache()
         self._variants: frozenset[tuple[str, ...]] | None = None
         self._root = root
+        self._schema_of = schema_of
         self.lake_index = self._new_lake_index()
 
     def __getstate__(self) -> dict[str, object]:
@@ -157,8 +160,12 @@ class TableFiles:
         """The schema, and the columns with different types in different files.
 
         Damaged files are left out; reading them raises an error.
+
+        Raises:
+            UnsupportedFeatureError: If no type has the values of a column of two files.
+            FormatError: If no file can be read, or the first one if the table has its columns.
         """
-        found = table_schema(self._file_schemas())
+        found = table_schema(self._file_schemas(), self._schema_of, self.partition_types)
         schema = found.schema
         for name, data_type in self.partition_types.items():
             field = pa.field(name, pa.dictionary(pa.int32(), data_type))
@@ -175,21 +182,22 @@ class TableFiles:
             _ = self.table_schema
         return self._variants or frozenset()
 
-    def _file_schemas(self) -> list[pa.Schema]:
-        """Return the schemas of the readable files; the first file must be readable."""
+    def _file_schemas(self) -> list[tuple[str, pa.Schema]]:
+        """Return the paths and schemas of the readable files."""
         known = self.known_files()
-        with self.open_file(self.files[0]) as file:
-            schemas: dict[int, pa.Schema] = {0: file.arrow_schema}
-            self._variants = file.schema.variants
+        schemas: dict[int, pa.Schema] = {}
         for files in known.families() if known is not None else ():
-            schemas = {**dict.fromkeys(files.files.tolist(), files.family.schema.arrow), **schemas}
+            schemas |= dict.fromkeys(files.files.tolist(), files.family.schema.arrow)
+        with self.open_file(self.files[0]) as file:
+            schemas[0] = file.arrow_schema
+            self._variants = file.schema.variants
         others = {ordinal: file for ordinal, file in enumerate(self.files) if ordinal not in schemas}
         with contextlib.closing(ahead(self._read_types, others.values(), self.files_at_once)) as found:
             for ordinal, (_, future) in zip(others, found, strict=True):
                 # errors of other files are raised when their rows are read
                 if not isinstance(future.exception(), (FormatError, FileNotFoundError)):
                     schemas[ordinal] = future.result()
-        return [schemas[ordinal] for ordinal in sorted(schemas)]
+        return [(self.files[ordinal].path, schemas[ordinal]) for ordinal in sorted(schemas)]
 
     def _read_types(self, entry: DataFile) -> pa.Schema:
         """Return the columns of a file, and cache its footer without parsing it here."""

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.arrow.comparison import comparison_array, comparison_type
+from intarsia.arrow.conforming import conform
 from intarsia.arrow.owned_rows import own_rows
 from intarsia.arrow.struct_fields import field_values
 from intarsia.errors import UnsupportedFeatureError
@@ -197,7 +198,7 @@ def _field(query: FileQuery, fields: Mapping[int, pa.ChunkedArray], path: Path) 
 
 def _cast(query: FileQuery, column: pa.ChunkedArray, name: str, data_type: pa.DataType) -> pa.ChunkedArray:
     try:
-        return column.cast(data_type)
+        return conform(column, data_type)
     except pa.ArrowException as error:
         raise UnsupportedFeatureError(
             f"column {name!r} has the type {column.type} in this file and {data_type} in the table, and its "

@@ -1,0 +1,79 @@
+"""Convert columns to a wider type; fields of structs are found by name, and missing ones are null."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import pyarrow as pa
+
+_Column = TypeVar("_Column", pa.Array, pa.ChunkedArray)
+
+
+def conform(values: _Column, data_type: pa.DataType) -> _Column:
+    """Return values in another type.
+
+    Unlike a cast by pyarrow, this finds the fields of structs by name, also inside lists and maps. Missing
+    fields are null, and fields that the type does not have are left out.
+
+    Args:
+        values: An array or chunked array.
+        data_type: The type of the result.
+
+    Raises:
+        pyarrow.ArrowException: If a value does not fit into the type.
+
+    Example:
+        >>> values = pa.array([{"x": 1, "y": 2}, None])
+        >>> conform(values, pa.struct({"z": pa.string(), "x": pa.float64()})).to_pylist()
+        [{'z': None, 'x': 1.0}, None]
+    """
+    if values.type == data_type:
+        return values
+    if not pa.types.is_nested(data_type) or not pa.types.is_nested(values.type):
+        return values.cast(data_type)
+    if isinstance(values, pa.ChunkedArray):
+        return pa.chunked_array([_nested(chunk, data_type) for chunk in values.chunks], data_type)
+    return _nested(values, data_type)
+
+
+def repeats_names(struct: pa.DataType) -> bool:
+    """Return whether several fields of a struct have the same name."""
+    return bool(len({field.name for field in struct}) < struct.num_fields)
+
+
+def _nested(array: pa.Array, data_type: pa.DataType) -> pa.Array:
+    if pa.types.is_struct(array.type) and pa.types.is_struct(data_type) and not repeats_names(array.type):
+        return _struct(array, data_type)
+    if pa.types.is_map(array.type) and pa.types.is_map(data_type):
+        fields = [data_type.key_field, data_type.item_field]
+        children = [conform(array.keys, fields[0].type), conform(array.items, fields[1].type)]
+        return _with_children(array, data_type, pa.StructArray.from_arrays(children, fields=fields))
+    for is_kind in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list):
+        if is_kind(data_type):
+            if is_kind(array.type):
+                break
+            same_items = data_type.value_field.with_type(array.type.value_type)
+            as_list = pa.large_list if pa.types.is_large_list(data_type) else pa.list_
+            array = array.cast(as_list(same_items))
+            break
+    else:
+        return array.cast(data_type)
+    return _with_children(array, data_type, conform(array.values, data_type.value_type))
+
+
+def _struct(array: pa.Array, data_type: pa.DataType) -> pa.Array:
+    children = []
+    for field in data_type:
+        place = array.type.get_field_index(field.name)
+        child = pa.nulls(len(array), field.type) if place < 0 else conform(array.field(place), field.type)
+        children.append(child)
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=list(data_type), mask=mask)
+
+
+def _with_children(array: pa.Array, data_type: pa.DataType, values: pa.Array) -> pa.Array:
+    """Return a list or map with the same offsets and nulls, and other values."""
+    num_buffers = 1 if pa.types.is_fixed_size_list(data_type) else 2
+    return pa.Array.from_buffers(
+        data_type, len(array), array.buffers()[:num_buffers], array.null_count, array.offset, [values]
+    )

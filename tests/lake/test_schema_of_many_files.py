@@ -1,0 +1,329 @@
+"""The schema of many files: columns by name, types that keep every value, one error otherwise."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+import intarsia as ia
+from tests.effort import examples
+from tests.lake.index.lakes import age
+from tests.predicate import oracle
+from tests.predicate import strategies as flat
+from tests.reading.exact import assert_same_rows, leaf_at
+
+
+def write(path, table, **options):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path, **options)
+    age(path)
+    return path
+
+
+def lake(folder, *tables):
+    for place, table in enumerate(tables):
+        write(folder / f"{place}.parquet", pa.table(table) if isinstance(table, dict) else table)
+    return folder
+
+
+# --- examples ------------------------------------------------------------------------------------
+
+
+def test_columns_are_those_of_all_files_in_the_order_in_which_they_are_seen(tmp_path):
+    lake(tmp_path, {"b": [1], "a": [2]}, {"a": [3], "c": ["x"]}, {"d": [0.5], "b": [4]})
+    table = ia.open(tmp_path)
+    assert table.schema.names == ["b", "a", "c", "d"]
+    assert table.scan().to_arrow().to_pylist() == [
+        {"b": 1, "a": 2, "c": None, "d": None},
+        {"b": None, "a": 3, "c": "x", "d": None},
+        {"b": 4, "a": None, "c": None, "d": 0.5},
+    ]
+    assert table.count("c IS NULL") == 2
+    assert table.scan("c = 'x'", ["d", "a"]).to_arrow().to_pylist() == [{"d": None, "a": 3}]
+    assert table.aggregate({"d": ["max", "count"], "b": "sum"}) == {
+        "d": {"max": 0.5, "count": 1},
+        "b": {"sum": 5},
+    }
+    assert [batch.num_columns for batch in table.scan(limit=2)] == [4, 4]
+
+
+def test_the_columns_of_the_first_file_on_request(tmp_path):
+    lake(tmp_path, {"a": [1]}, {"a": [2], "c": ["x"]})
+    table = ia.open(tmp_path, schema="first")
+    assert table.scan().to_arrow().to_pylist() == [{"a": 1}, {"a": 2}]
+    with pytest.raises(ia.ColumnNotFoundError):
+        table.count("c = 'x'")
+    with pytest.raises(ValueError, match="schema"):
+        ia.open(tmp_path, schema="position")
+
+
+def test_a_file_source_has_a_schema_too(tmp_path):
+    lake(tmp_path, {"a": [1]}, {"c": ["x"]})
+
+    class Source:
+        def list_files(self):
+            return ia.open(tmp_path).files
+
+    assert ia.open(Source()).schema.names == ["a", "c"]
+    assert ia.open(Source(), schema="first").schema.names == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (pa.int64(), pa.string()),
+        (pa.timestamp("us"), pa.timestamp("us", "UTC")),
+        (pa.uint64(), pa.int64()),
+        (pa.bool_(), pa.int8()),
+        (pa.decimal128(10, 2), pa.float64()),
+        (pa.list_(pa.int8()), pa.int8()),
+    ],
+)
+def test_types_without_a_common_type_are_refused_when_the_schema_is_read(tmp_path, first, second):
+    lake(tmp_path, {"a": pa.nulls(1, first)}, {"b": [1]}, {"a": pa.nulls(1, second)})
+    with pytest.raises(ia.UnsupportedFeatureError) as caught:
+        _ = ia.open(tmp_path).schema
+    assert (caught.value.reason, caught.value.column) == ("no-common-type", "a")
+    assert caught.value.path == str(tmp_path / "2.parquet")
+    assert str(tmp_path / "0.parquet") in str(caught.value)
+    assert ia.open(tmp_path, schema="first").schema.field("a").type == first
+
+
+def test_the_error_names_the_field_of_a_struct(tmp_path):
+    lake(tmp_path, {"s": [{"x": 1, "y": 1}]}, {"s": [{"x": 2, "y": "b"}]})
+    with pytest.raises(ia.UnsupportedFeatureError) as caught:
+        ia.open(tmp_path).count()
+    assert (caught.value.reason, caught.value.column) == ("no-common-type", "s.y")
+
+
+def test_a_column_of_partitions_replaces_columns_of_any_type(tmp_path):
+    write(tmp_path / "p=1" / "x.parquet", pa.table({"p": [9], "a": [1]}))
+    write(tmp_path / "p=2" / "x.parquet", pa.table({"a": [2], "p": ["text"]}))
+    assert ia.open(tmp_path).scan(None, ["a", "p"]).to_arrow().to_pylist() == [
+        {"a": 1, "p": 1},
+        {"a": 2, "p": 2},
+    ]
+
+
+def test_structs_have_the_fields_of_all_files(tmp_path):
+    lake(
+        tmp_path,
+        {"s": [{"x": 1, "t": {"u": 1}}, None]},
+        {"s": [{"y": "b", "t": {"v": "w"}}]},
+        {"s": [{"x": 2.5}, {"x": None}]},
+    )
+    table = ia.open(tmp_path)
+    full = [
+        {"x": 1.0, "t": {"u": 1, "v": None}, "y": None},
+        None,
+        {"x": None, "t": {"u": None, "v": "w"}, "y": "b"},
+        {"x": 2.5, "t": None, "y": None},
+        {"x": None, "t": None, "y": None},
+    ]
+    assert table.scan().to_arrow()["s"].to_pylist() == full
+    assert table.scan("s.y = 'b'").to_arrow()["s"].to_pylist() == full[2:3]
+    assert table.scan("s.x > 0 AND s.y IS NULL").to_arrow()["s"].to_pylist() == [full[0], full[3]]
+    assert table.scan(None, ["s.t.v"]).to_arrow()["v"].to_pylist() == [None, None, "w", None, None]
+    assert table.count("s.t.u IS NULL") == 4
+    assert ia.open(tmp_path, schema="first").scan().to_arrow()["s"].to_pylist() == [
+        None if row is None else {"x": row["x"], "t": None if row["t"] is None else {"u": row["t"]["u"]}}
+        for row in full
+    ]
+
+
+def test_structs_inside_lists_and_maps(tmp_path):
+    item_a, item_b = pa.struct({"x": pa.int8()}), pa.struct({"y": pa.string(), "x": pa.int32()})
+    lists = [
+        pa.array([None, [], [{"x": 1}, None], [{"x": 2}]], pa.list_(item_a)),
+        pa.array([[{"y": "b", "x": 300}], None], pa.large_list(item_b)),
+    ]
+    maps = [
+        pa.array([None, [("k", {"x": 1})], [], [("l", None)]], pa.map_(pa.string(), item_a)),
+        pa.array([[("m", {"y": "b", "x": 300})], None], pa.map_(pa.string(), item_b)),
+    ]
+    lake(tmp_path, *({"l": one, "m": other} for one, other in zip(lists, maps, strict=True)))
+    found = ia.open(tmp_path).scan().to_arrow()
+    found.validate(full=True)
+    wide = pa.struct({"x": pa.int32(), "y": pa.string()})
+    assert found.schema.field("l").type == pa.list_(pa.field("element", wide))
+    kinds = (pa.list_(wide), pa.map_(pa.string(), wide))
+    for name, parts, kind in zip("lm", (lists, maps), kinds, strict=True):
+        expected = [value for part in parts for value in pa.array(part.to_pylist(), kind).to_pylist()]
+        assert found[name].to_pylist() == expected
+        assert ia.open(tmp_path).scan(limit=5).to_arrow()[name].to_pylist() == expected[:5]
+
+
+def test_text_and_bytes_are_bytes(tmp_path):
+    lake(tmp_path, {"a": ["x", "y"]}, {"a": [b"x", b"\xff"]})
+    table = ia.open(tmp_path)
+    assert table.scan().to_arrow()["a"].to_pylist() == [b"x", b"y", b"x", b"\xff"]
+    assert (table.count("a = 'x'"), table.count(ia.Comparison("a", "=", b"x"))) == (2, 2)
+
+
+def test_a_column_that_a_file_lacks_may_be_null(tmp_path):
+    a, b = (pa.field(name, pa.int64(), nullable=False) for name in "ab")
+    both, one = pa.schema([a, b]), pa.schema([a])
+    lake(tmp_path, pa.table({"a": [1], "b": [2]}, both), pa.table({"a": [3]}, one))
+    table = ia.open(tmp_path)
+    assert [field.nullable for field in table.schema] == [False, True]
+    assert table.count("b IS NULL") == 1
+
+
+def test_a_damaged_file_does_not_hide_the_columns_of_others(tmp_path):
+    lake(tmp_path, {"a": [1]}, {"b": [2]}, {"c": ["x"]})
+    (tmp_path / "1.parquet").write_bytes(b"PAR1 damaged PAR1")
+    table = ia.open(tmp_path)
+    assert table.schema.names == ["a", "c"]
+    with pytest.raises(ia.CorruptFileError):
+        table.scan().to_arrow()
+
+
+# --- random lakes --------------------------------------------------------------------------------
+
+SMALL = st.integers(-100, 100)
+#: Types that have a common type, which has all their values; and the values to draw for each.
+FAMILIES = [
+    *(
+        [(kind, flat.values(kind)) for kind in kinds]
+        for kinds in (
+            [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32()],
+            [pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()],
+            [pa.int8(), pa.int32(), pa.uint16(), pa.float32(), pa.float64()],
+            [pa.int8(), pa.uint32(), pa.decimal128(9, 2), pa.decimal128(18, 4), pa.decimal256(40, 1)],
+            [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())],
+            [pa.string(), pa.binary(), pa.large_binary(), pa.binary(3)],
+            [pa.bool_()],
+        )
+    ),
+    [(kind, SMALL) for kind in (pa.date32(), *flat.NAIVE)],
+    [(kind, SMALL) for kind in flat.AWARE[:1] + flat.AWARE[2:3]],
+    [(kind, st.integers(0, 80_000)) for kind in (pa.time32("s"), pa.time32("ms"), pa.time64("us"))],
+    [(kind, SMALL) for kind in flat.DURATIONS],
+]
+
+
+def columns_of(data, kinds, num_rows):
+    kind, values = data.draw(st.sampled_from(kinds), label="type")
+    base = kind.value_type if pa.types.is_dictionary(kind) else kind
+    items = data.draw(st.lists(st.none() | values, min_size=num_rows, max_size=num_rows))
+    array = flat.make_array(base, items)
+    return array.dictionary_encode().cast(kind) if pa.types.is_dictionary(kind) else array
+
+
+def struct_of(data, families, num_rows):
+    names = data.draw(st.lists(st.sampled_from(list(families)), min_size=1, unique=True), label="fields")
+    children = [columns_of(data, families[name], num_rows) for name in names]
+    nulls = data.draw(st.lists(st.booleans(), min_size=num_rows, max_size=num_rows))
+    return pa.StructArray.from_arrays(children, names, mask=pa.array(nulls, pa.bool_()))
+
+
+def draw_lake(data, folder):
+    """Write 2 to 6 files; columns are missing here and there, and their types differ."""
+    families = {name: data.draw(st.sampled_from(FAMILIES)) for name in ("a", "b", "c")}
+    inside = {name: data.draw(st.sampled_from(FAMILIES)) for name in ("x", "y")}
+    files = []
+    for place in range(data.draw(st.integers(2, 6), label="files")):
+        num_rows = data.draw(st.integers(0, 6), label="rows")
+        names = data.draw(st.lists(st.sampled_from([*families, "s"]), min_size=1, unique=True), label="names")
+        table = pa.table(
+            {
+                name: struct_of(data, inside, num_rows)
+                if name == "s"
+                else columns_of(data, families[name], num_rows)
+                for name in names
+            }
+        )
+        path = folder / f"{place}.parquet"
+        size = data.draw(st.integers(1, 6), label="row group")
+        write(path, table, row_group_size=size, write_page_index=data.draw(st.booleans()))
+        files.append(path)
+    return files
+
+
+def as_type(column, kind):
+    """Cast a column; structs by way of Python values, whose fields are found by name."""
+    if not pa.types.is_struct(kind):
+        return column.cast(kind)
+    num_rows = len(column)
+    column = column.combine_chunks()
+    children = []
+    for field in kind:
+        place = column.type.get_field_index(field.name)
+        # as_type of the values, which are null where the struct is
+        children.append(
+            pa.nulls(num_rows, field.type) if place < 0 else column.flatten()[place].cast(field.type)
+        )
+    array = pa.StructArray.from_arrays(children, fields=list(kind), mask=column.is_null())
+    return pa.chunked_array([array])
+
+
+def full_read(files, schema):
+    """The rows of all files in the types of a schema, by pyarrow."""
+    parts = []
+    for path in files:
+        part = pq.read_table(path)
+        columns = [
+            as_type(part[field.name], field.type)
+            if field.name in part.column_names
+            else pa.nulls(part.num_rows, field.type)
+            for field in schema
+        ]
+        parts.append(pa.table(columns, schema=schema))
+    return pa.concat_tables(parts)
+
+
+def leaves_of(schema):
+    for field in schema:
+        if pa.types.is_struct(field.type):
+            for child in field.type:
+                yield f"{field.name}.{child.name}", child.type
+        else:
+            yield field.name, field.type
+
+
+@settings(max_examples=examples(120), deadline=None)
+@given(st.data())
+def test_random_mixed_lakes_equal_full_reads_in_the_common_schema(tmp_path_factory, data):
+    folder = tmp_path_factory.getbasetemp() / "mixed-oracle"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ia.IntarsiaWarning)
+        files = draw_lake(data, folder)
+        table = ia.open(folder)
+        names = pa.unify_schemas(
+            [pa.schema([(name, pa.null()) for name in pq.read_schema(path).names]) for path in files]
+        ).names
+        assert table.schema.names == names
+        full = full_read(files, table.schema)
+        kinds = dict(leaves_of(table.schema))
+        node = data.draw(flat.predicates(kinds), label="where")
+        keep = oracle.selected(node, {name: leaf_at(full, name) for name in kinds}, full.num_rows)
+        check(table, node, full, keep)
+        if data.draw(st.booleans(), label="lake index"):
+            table.build_lake_index("beside")
+            with_index = ia.open(folder)
+            assert with_index.known_files() is not None
+            assert with_index.schema.equals(table.schema, check_metadata=True)
+            check(with_index, node, full, keep)
+        chosen = data.draw(st.lists(st.sampled_from(names), unique=True, min_size=1), label="columns")
+        assert_same_rows(table.scan(node, chosen).to_arrow(), full.select(chosen), keep)
+        first = ia.open(folder, schema="first")
+        assert first.schema.names == pq.read_schema(files[0]).names
+        event(f"rows kept: {sum(keep) > 0}")
+
+
+def check(table, node, full, keep):
+    assert_same_rows(table.scan(node).to_arrow(), full, keep)
+    assert_same_rows(pa.Table.from_batches(list(table.scan(node)), table.schema), full, keep)
+    assert_same_rows(table.scan().to_arrow(), full)
+    assert table.count(node) == sum(keep)
+    splits = [split.to_arrow() for split in table.plan(node)]
+    assert sum(part.num_rows for part in splits) == sum(keep)
+    assert all(part.schema.equals(table.schema) for part in splits)
