@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import warnings
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -164,6 +165,13 @@ def test_text_and_bytes_are_bytes(tmp_path):
     table = ia.open(tmp_path)
     assert table.scan().to_arrow()["a"].to_pylist() == [b"x", b"y", b"x", b"\xff"]
     assert (table.count("a = 'x'"), table.count(ia.Comparison("a", "=", b"x"))) == (2, 2)
+
+
+def test_a_literal_that_only_the_common_type_accepts(tmp_path):
+    lake(tmp_path, {"a": pa.array([1, 2], pa.int8())}, {"a": pa.array([Decimal("1.5")], pa.decimal128(9, 2))})
+    table = ia.open(tmp_path)
+    assert [table.count(f"a = {text}") for text in ("'1.5'", "'2'", "2", "1.5")] == [1, 1, 1, 1]
+    assert sum(split.to_arrow().num_rows for split in table.plan("a >= '1.5'")) == 2
 
 
 def test_a_column_that_a_file_lacks_may_be_null(tmp_path):

@@ -142,14 +142,23 @@ class TableBinder:
     def view(self, arrow_schema: pa.Schema) -> pa.Schema:
         """Return the schema to bind the predicate to: the table's columns in the file's types (`file_view`).
 
-        A partition column's type is the table's, even if the file has a column of that name.
+        A partition column's type is the table's, even if the file has a column of that name. If only the
+        table's types accept a literal, such as ``'1.5'`` for a decimal that is an integer in the file, all
+        types are the table's, and the file's values are cast before they are compared.
 
         Args:
             arrow_schema: The columns of the file.
         """
         in_partition = self._table.partition_types
         own = pa.schema([field for field in arrow_schema if field.name not in in_partition])
-        return file_view(self._table.schema, own)
+        view = file_view(self._table.schema, own)
+        if self._predicate is None or self._decides_early:
+            return view
+        try:
+            bind(self._predicate, view)
+        except PredicateError:
+            return self._table.schema
+        return view
 
     def _partition_constants(self, entry: DataFile) -> dict[Path, pa.Scalar]:
         kinds = self._table.partition_types
