@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from functools import lru_cache
 
 import xxhash
 
@@ -16,9 +17,7 @@ def layout_fingerprint(metadata: FileMetaData) -> str:
     specifies the order of the bytes.
     """
     digest = xxhash.xxh3_128()
-    digest.update(_integers(len(metadata.schema)))
-    for element in metadata.schema:
-        digest.update(_schema_bytes(element))
+    digest.update(_all_schema_bytes(tuple(metadata.schema)))
     digest.update(_integers(len(metadata.row_groups)))
     paths: dict[tuple[str, ...], bytes] = {}
     for group in metadata.row_groups:
@@ -51,6 +50,11 @@ def _chunk_numbers(meta: ColumnMetaData) -> tuple[int, ...]:
         len(meta.encodings),
         *meta.encodings,
     )
+
+
+@lru_cache(maxsize=64)
+def _all_schema_bytes(elements: tuple[SchemaElement, ...]) -> bytes:
+    return _integers(len(elements)) + b"".join(map(_schema_bytes, elements))
 
 
 def _schema_bytes(element: SchemaElement) -> bytes:

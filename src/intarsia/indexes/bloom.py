@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +32,9 @@ from intarsia.rows.bounds import Bools
 from intarsia.rows.ordering import ordering_for
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
+
+#: The number of lookups whose hashes are cached, for all files that they are asked of.
+_REMEMBERED = 64
 
 
 class _Probe(NamedTuple):
@@ -164,6 +168,7 @@ class BloomFilters:
         return found
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def stored_hashes(leaf: Leaf, arrow_type: pa.DataType, condition: Condition) -> Hashes | None:
     """Return the hashes of a lookup in the Bloom filter of a column; None if it is not a lookup.
 
@@ -180,7 +185,9 @@ def stored_hashes(leaf: Leaf, arrow_type: pa.DataType, condition: Condition) -> 
         keys += [-0.0 for key in keys if key == 0]
     with np.errstate(over="ignore"):  # a literal may exceed the range of float32
         stored = [ordering.encode(key) for key in keys]
-    return np.unique(xxh64(pa.array(stored, pa.binary())))
+    hashes = np.unique(xxh64(pa.array(stored, pa.binary())))
+    hashes.flags.writeable = False  # it is shared by all files of a table
+    return hashes
 
 
 class GatheredBloom(GatheredFilters):
