@@ -28,6 +28,7 @@ from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, count_planned, estimate_rows
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import RUNS_AT_ONCE, Piece, read_rows, read_whole_file
+from intarsia.read.locations import LOCATIONS, locate_rows
 from intarsia.read.output_columns import (
     OutputColumn,
     concat_rows,
@@ -220,6 +221,26 @@ class Scan:
         for query, plan, record in self._each_file(columns, totals):
             record(totals.add_file(query, plan))
         return Aggregate(totals.values(), self.report)
+
+    def locate(self, column: str | None = None) -> pa.Table:
+        """Return the places of the rows that match; see `Table.locate`.
+
+        Raises:
+            ValueError: If the scan has a limit.
+            ColumnNotFoundError: If the table has no such column; the message suggests similar names.
+        """
+        self._refuse_limit()
+        if column is None:
+            partition = self._table.partition_types
+            names = self._table.schema.names
+            column = next((name for name in names if name not in partition), names[0])
+        numbered = self._one_column(column).path
+        found = [LOCATIONS.empty_table()]
+        for query, plan, record in self._each_file([]):
+            places, outcome = locate_rows(query, plan, numbered)
+            record(outcome)
+            found.append(places)
+        return pa.concat_tables(found)
 
     def approx_distinct(self, column: str) -> ApproximateCount:
         """Estimate the number of distinct values of a column in the rows that match.

@@ -333,6 +333,35 @@ class Table(TableFiles):
         """
         return self.scan(where, []).count()
 
+    def locate(self, where: Where = None, column: str | None = None) -> pa.Table:
+        """Locate the rows that match: their files, row groups, pages and row numbers.
+
+        This is the first step to erase a person's rows, and shows how the matches are spread. Only columns
+        of the predicate are read, and only where indexes do not prove that all rows match.
+
+        Args:
+            where: As for `scan`.
+            column: The column whose pages are numbered; None for the first column of the files.
+
+        Returns:
+            A row for each matching row, in the order of the scan: ``path`` (string); ``row_group`` (int32),
+            from 0; ``page`` (int32), the data page of ``column`` in the row group, from 0, or null if the
+            file has no OffsetIndex of this column; and ``row`` (int64), the row number in the file, from 0.
+
+        Raises:
+            PredicateError: If ``where`` cannot be parsed, or compares values of incompatible types.
+            ColumnNotFoundError: If the table has no such column; the message suggests similar names.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+            >>> rows = pa.table({"user": [n % 500 for n in range(1000)]})
+            >>> pq.write_table(rows, path, row_group_size=600, max_rows_per_page=200, write_page_index=True)
+            >>> ia.open(path).locate("user = 42").drop_columns("path").to_pylist()
+            [{'row_group': 0, 'page': 0, 'row': 42}, {'row_group': 0, 'page': 2, 'row': 542}]
+        """
+        return self.scan(where, []).locate(column)
+
     def aggregate(self, functions: Mapping[str, Sequence[str] | str], where: Where = None) -> Aggregate:
         """Compute aggregates of the rows that match, as SQL does.
 

@@ -22,6 +22,7 @@ from intarsia.file.claims import check_claims
 from intarsia.file.decode import PageDecoder
 from intarsia.file.fetch import PageCache
 from intarsia.file.synthetic import decode_errors
+from intarsia.predicate import Bound
 from intarsia.read.ahead import ahead
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan
@@ -44,10 +45,12 @@ class Piece:
     Attributes:
         rows: The columns of the query without constant columns.
         counts: The counts for these rows and for the candidate rows that do not match.
+        numbers: The rows, as row numbers of the file.
     """
 
     rows: pa.Table
     counts: ReadCounts
+    numbers: RowSelection
 
 
 def read_rows(
@@ -90,7 +93,8 @@ def read_rows(
     for piece in _in_order(read, needed_runs(), at_once):
         if left is not None:
             rows = own_rows(piece.rows.slice(0, min(left, piece.rows.num_rows)))
-            piece = Piece(rows, replace(piece.counts, rows_matched=rows.num_rows))
+            counts = replace(piece.counts, rows_matched=rows.num_rows)
+            piece = Piece(rows, counts, piece.numbers.head(rows.num_rows))
             left -= rows.num_rows
         yield piece
 
@@ -159,9 +163,9 @@ class FileReader:
         if wanted.num_rows == self._num_rows(group) and is_proven:
             return self.read_whole(group)
         stages = () if is_proven else self._plan.stages
-        rows, counts = self._row_reader(group).read(wanted, stages)
+        piece = self._read_selected(group, wanted, stages)
         self.refuse_outdated([group])
-        return Piece(rows, counts)
+        return piece
 
     def read_anew(self, group: int, wanted: RowSelection) -> Piece:
         """Read as `read` does, but all rows if the page index has been found to be wrong since planning."""
@@ -170,7 +174,7 @@ class FileReader:
         everything = RowSelection.all(self._num_rows(group))
         if self._query.predicate is None:
             return self.read_whole(group)
-        return Piece(*self._row_reader(group).read(everything, self._plan.stages))
+        return self._read_selected(group, everything, self._plan.stages)
 
     def read_run(
         self, run: Run, rows: RowSelection, read_one: Callable[[int, RowSelection], Piece]
@@ -197,7 +201,10 @@ class FileReader:
         columns = RunColumns(self._query, run.groups)
         stages = () if run.is_proven else self._plan.stages
         try:
-            return Piece(*RowReader(self._query, columns).read(RowSelection.all(columns.num_rows), stages))
+            rows, counts, found = RowReader(self._query, columns).read(
+                RowSelection.all(columns.num_rows), stages
+            )
+            return Piece(rows, counts, columns.row_numbers(found))
         except FormatError:
             return None
 
@@ -211,8 +218,13 @@ class FileReader:
             if self._is_outdated(group):
                 raise WrongPageIndexError(group, "it was found to be wrong while it was used")
 
-    def _row_reader(self, group: int) -> RowReader:
-        return RowReader(self._query, RowGroupColumns(self._query, self._plan, self._decoder, group))
+    def _read_selected(self, group: int, wanted: RowSelection, stages: Sequence[Bound]) -> Piece:
+        columns = RowGroupColumns(self._query, self._plan, self._decoder, group)
+        rows, counts, found = RowReader(self._query, columns).read(wanted, stages)
+        return Piece(rows, counts, found.shift(self._first_row(group)))
+
+    def _first_row(self, group: int) -> int:
+        return int(self._query.file.footer.row_group_starts[group])
 
     def _is_outdated(self, group: int) -> bool:
         return group in self._query.file.metadata.wrong_row_groups - self._plan.wrong_row_groups
@@ -230,7 +242,7 @@ class FileReader:
         proven = self._plan.proven
         if proven.is_empty or not self._query.output_leaves:
             return False
-        first = int(self._query.file.footer.row_group_starts[group])
+        first = self._first_row(group)
         return (wanted.shift(first) - proven.clip(first, first + self._num_rows(group))).is_empty
 
     def read_whole(self, group: int) -> Piece:
@@ -242,9 +254,11 @@ class FileReader:
             for leaf, of_leaf in zip(query.output_leaves, outlines, strict=True)
         }
         counts = ReadCounts(row_groups=1, pages=pages, rows_candidate=num_rows, rows_matched=num_rows)
+        first = self._first_row(group)
+        numbers = RowSelection.of_range(first, first + num_rows)
         if not query.output_leaves:
-            return Piece(rows_without_columns(num_rows), counts)
-        return Piece(self._read_by_pyarrow(group, num_rows), counts)
+            return Piece(rows_without_columns(num_rows), counts, numbers)
+        return Piece(self._read_by_pyarrow(group, num_rows), counts, numbers)
 
     def _read_by_pyarrow(self, group: int, num_rows: int) -> pa.Table:
         query = self._query
@@ -290,4 +304,5 @@ def read_whole_file(query: FileQuery) -> Piece:
         rows = rows_without_columns(file.footer.num_rows)
     else:
         rows = pa.concat_tables([piece.rows for piece in pieces] or [select_columns(query, {}, 0)])
-    return Piece(rows, sum((piece.counts for piece in pieces), ReadCounts()))
+    counts = sum((piece.counts for piece in pieces), ReadCounts())
+    return Piece(rows, counts, RowSelection.all(file.footer.num_rows))

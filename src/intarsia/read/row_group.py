@@ -51,21 +51,27 @@ class RowReader:
         self._query = query
         self._columns = columns
 
-    def read(self, wanted: RowSelection, stages: Sequence[Bound]) -> tuple[pa.Table, ReadCounts]:
+    def read(
+        self, wanted: RowSelection, stages: Sequence[Bound]
+    ) -> tuple[pa.Table, ReadCounts, RowSelection]:
         """Read the rows that match.
 
         Args:
             wanted: The rows that might match, as `DecodedColumns` numbers them.
             stages: The parts of the predicate, in order; empty for rows that are proven to match.
 
+        Returns:
+            The columns of the query, the counts, and the rows as `DecodedColumns` numbers them.
+
         Raises:
             WrongPageIndexError: If the pages contradict the page index.
         """
-        rows = own_rows(self._read(wanted, stages))
+        columns, found = self._read(wanted, stages)
+        rows = own_rows(columns)
         counts = replace(self._columns.counts(), rows_candidate=wanted.num_rows, rows_matched=rows.num_rows)
-        return rows, counts
+        return rows, counts, found
 
-    def _read(self, wanted: RowSelection, stages: Sequence[Bound]) -> pa.Table:
+    def _read(self, wanted: RowSelection, stages: Sequence[Bound]) -> tuple[pa.Table, RowSelection]:
         query = self._query
         rows = wanted
         values: dict[Path, pa.ChunkedArray] = {}
@@ -76,7 +82,7 @@ class RowReader:
             mask = evaluate(condition, {**self._constant_columns(rows.num_rows), **columns}, rows.num_rows)
             kept = _keep(rows, mask.to_numpy(zero_copy_only=False))
             if kept.is_empty:
-                return select_columns(query, {}, 0)
+                return select_columns(query, {}, 0), kept
             if kept.num_rows < rows.num_rows:
                 values = {path: _filter(column, mask) for path, column in values.items()}
             rows = kept
@@ -85,7 +91,7 @@ class RowReader:
             query.file, [column.path for column in query.columns if column.path not in reused]
         )
         decoded = self._columns.decode(missing, rows) if missing else {}
-        return select_columns(query, decoded, rows.num_rows, reused)
+        return select_columns(query, decoded, rows.num_rows, reused), rows
 
     def _predicate_columns(self, paths: Set[Path], rows: RowSelection) -> dict[Path, pa.ChunkedArray]:
         """Read those of the given columns that are in this file."""

@@ -202,6 +202,15 @@ class RunColumns:
         """Number of rows in the run."""
         return int(self._edges[-1])
 
+    def row_numbers(self, rows: RowSelection) -> RowSelection:
+        """Return rows of the run as row numbers of the file."""
+        firsts = self._query.file.footer.row_group_starts[self._groups]
+        if self._groups[-1] - self._groups[0] == len(self._groups) - 1:
+            return rows.shift(int(firsts[0]))
+        numbers = rows.rows()
+        places = np.searchsorted(self._edges, numbers, side="right") - 1
+        return RowSelection.from_rows(numbers + (firsts - self._edges[:-1])[places])
+
     def decode(self, leaves: list[Leaf], rows: RowSelection) -> dict[int, pa.ChunkedArray]:
         """See `DecodedColumns`.
 
