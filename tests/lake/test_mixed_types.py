@@ -203,3 +203,13 @@ def test_added_or_dropped_columns_cause_no_warning(tmp_path):
         pq.write_table(pa.table({"id": [place]}), tmp_path / f"{place}.parquet")
     pq.write_table(pa.table({"id": [5], "a": ["z"], "added": [1]}), tmp_path / "5.parquet")
     assert ia.open(tmp_path).scan("a IS NULL").to_arrow().num_rows == 3
+
+
+def test_extension_types_of_files_without_a_stored_schema(tmp_path):
+    """Parquet itself records JSON and UUID, so pyarrow reads extension types from every file."""
+    rows = pa.table({"a": pa.array(["1", None], pa.json_())})
+    for name, is_stored in (("0", True), ("1", False), ("2", False)):
+        pq.write_table(rows, tmp_path / f"{name}.parquet", store_schema=is_stored)
+    table = ia.open(tmp_path)
+    assert table.schema.field("a").type == pa.json_()
+    assert table.scan().to_arrow().schema.field("a").type == pa.json_()

@@ -167,7 +167,8 @@ class FileMetadata:
         if "footer" in self.__dict__:
             return self.schema.arrow
         with self.named_errors(), decode_errors("the schema", "SchemaElement"):
-            return self.arrow_metadata.schema.to_arrow_schema()
+            # `to_arrow_schema` of the metadata omits extension types, which reading returns
+            return pq.ParquetFile(pa.BufferReader(b""), metadata=self.arrow_metadata).schema_arrow
 
     @property
     def leaves_by_path(self) -> Mapping[tuple[str, ...], Leaf]:
