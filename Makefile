@@ -5,6 +5,9 @@ PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python
 VENV   := .venv
 BIN    := $(VENV)/bin
 # Tests run on two workers. All tests that need Spark run on the same one, so that there is only one JVM.
+# The tests start many processes, each of which would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --durations=20 --durations-min=1
 
 # The development environment includes the demo's, so the demo uses it if it exists.
