@@ -24,7 +24,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import compares_alike, comparison_array, sortable_type
-from intarsia.arrow.streams import batch_from_bytes, batch_to_bytes
 from intarsia.errors import CorruptFileError, IndexBuildError, IndexPayloadError
 from intarsia.file import ParquetInput
 from intarsia.format.datafusion import KEY as DATAFUSION_KEY
@@ -42,6 +41,7 @@ from intarsia.indexes.granules import (
 )
 from intarsia.indexes.layout import Granularity, Layout
 from intarsia.indexes.parameters import check_choice, check_granularity, check_integer
+from intarsia.indexes.streams import batch_from_bytes, batch_to_bytes
 from intarsia.predicate.bound import BoundNull, Condition
 from intarsia.predicate.evaluate import condition_mask
 from intarsia.rows.bounds import Bools

@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import compares_alike
-from intarsia.arrow.streams import batch_from_bytes, batch_to_bytes
 from intarsia.errors import CorruptFileError
 from intarsia.format.enums import BoundaryOrder
 from intarsia.indexes.column_data import ColumnData
@@ -37,6 +36,7 @@ from intarsia.indexes.granules import (
 )
 from intarsia.indexes.layout import Granularity, Layout
 from intarsia.indexes.parameters import check_granularity
+from intarsia.indexes.streams import batch_from_bytes, batch_to_bytes
 from intarsia.indexes.summaries import GranuleSummaries, merge_summaries, summarize, summary_schema
 from intarsia.predicate.bound import BoundMatch, BoundNull, Condition
 from intarsia.rows.bounds import Bools, Bounds, boundary_order, certainly_matches, might_match

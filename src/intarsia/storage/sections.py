@@ -26,8 +26,12 @@ from intarsia.storage.source import CountedSource
 MAGIC = b"INTLAKE1"
 CONTAINER_VERSION = 1
 
-#: A directory has about 60 bytes per section.
-MAX_DIRECTORY_BYTES = 1 << 26
+#: A directory has about 60 bytes per section. Parsed, JSON takes up to 25 times its length.
+MAX_DIRECTORY_BYTES = 1 << 24
+
+#: A section has at most this many parts, and at most this many bytes are read at once.
+MAX_PARTS = 1 << 17
+MAX_READ_BYTES = 1 << 28
 
 _HEAD = struct.Struct("<8sI4x")
 _TAIL = struct.Struct("<QQ8s")
@@ -35,6 +39,10 @@ _CHECKSUM = struct.Struct("<Q")
 
 #: Bytes read at the end of a container, which contain the directory of most of them.
 _TAIL_BYTES = 1 << 14
+
+
+class DirectoryTooLargeError(ValueError):
+    """The directory of a container would have more than `MAX_DIRECTORY_BYTES`."""
 
 
 class Section(NamedTuple):
@@ -59,6 +67,11 @@ class _Place:
     num_parts: int
     part_bytes: int
 
+    @property
+    def stop(self) -> int:
+        """The end of the last part."""
+        return self.offset + self.num_parts * (self.part_bytes + _CHECKSUM.size)
+
     def range_of(self, part: int) -> ByteRange:
         start = self.offset + part * (self.part_bytes + _CHECKSUM.size)
         return ByteRange(start, start + self.part_bytes + _CHECKSUM.size)
@@ -72,16 +85,18 @@ def serialize_sections(sections: Iterable[Section], about: Mapping[str, Any]) ->
         about: A JSON object for the directory.
 
     Raises:
-        ValueError: If a name occurs twice, or parts do not divide a section.
+        ValueError: If a name occurs twice, parts do not divide a section, or there are too many of them.
+        DirectoryTooLargeError: If there are too many sections.
     """
     out = bytearray(_HEAD.pack(MAGIC, CONTAINER_VERSION))
     places: dict[str, list[int]] = {}
     for name, data, part_bytes in sections:
         width = len(data) if part_bytes is None else part_bytes
-        num_parts = 1 if part_bytes is None else len(data) // width
-        if name in places or num_parts * width != len(data):
+        num_parts = 1 if part_bytes is None else len(data) // max(width, 1)
+        if name in places or num_parts * width != len(data) or num_parts > MAX_PARTS:
             raise ValueError(
-                f"section {name!r}: the name is not unique, or {width} does not divide {len(data)}"
+                f"section {name!r}: the name is not unique, or {width} does not divide {len(data)}, or there "
+                f"are more than {MAX_PARTS} parts"
             )
         places[name] = [len(out), num_parts, width]
         view = memoryview(data)
@@ -90,12 +105,39 @@ def serialize_sections(sections: Iterable[Section], about: Mapping[str, Any]) ->
             out += piece
             out += _CHECKSUM.pack(_checksum(piece, name, part))
     directory = json.dumps({"about": about, "sections": places}, separators=(",", ":")).encode()
+    if len(directory) > MAX_DIRECTORY_BYTES:
+        raise DirectoryTooLargeError(f"{len(places):,} sections take {len(directory):,} bytes")
     return bytes(out) + directory + _TAIL.pack(len(directory), xxhash.xxh3_64_intdigest(directory), MAGIC)
 
 
 def _checksum(data: bytes | memoryview, name: str, part: int) -> int:
     seed = xxhash.xxh3_64_intdigest(name.encode()) + part & 0xFFFFFFFFFFFFFFFF
     return xxhash.xxh3_64_intdigest(data, seed)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name occurs twice")
+    return found
+
+
+def _check_places(places: Iterable[_Place], stop: int) -> None:
+    """Check that sections are between the head and the directory, and do not overlap.
+
+    Raises:
+        ValueError: If they are not.
+    """
+    after = _HEAD.size
+    for place in sorted(places, key=lambda place: (place.offset, place.stop)):
+        numbers = (place.offset, place.num_parts, place.part_bytes)
+        if any(type(number) is not int or number < 0 for number in numbers):
+            raise ValueError(f"a section has the place {numbers}")
+        if place.num_parts > (MAX_PARTS if place.part_bytes else 1):
+            raise ValueError(f"a section has {place.num_parts:,} parts of {place.part_bytes:,} bytes")
+        if place.offset < after or place.stop > stop:
+            raise ValueError(f"a section at {place.offset} overlaps another one, or is outside the body")
+        after = place.stop
 
 
 class Sections:
@@ -144,9 +186,12 @@ class Sections:
         if xxhash.xxh3_64_intdigest(directory) != checksum:
             raise self._corrupt("the checksum of its directory is wrong", "container-directory")
         try:
-            document = json.loads(directory)
+            document = json.loads(directory, object_pairs_hook=_unique)
             self.about: dict[str, Any] = document["about"]
+            if not isinstance(self.about, dict):
+                raise TypeError("'about' is not an object")
             self._places = {name: _Place(*place) for name, place in document["sections"].items()}
+            _check_places(self._places.values(), stop - length)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise self._corrupt(f"its directory cannot be parsed: {error}", "container-directory") from error
 
@@ -163,13 +208,13 @@ class Sections:
         return list(self._places)
 
     def num_bytes(self, name: str) -> int:
-        """Return the length of a section in bytes, without checksums."""
-        place = self._places[name]
-        return place.num_parts * place.part_bytes
+        """Return the length of a section in bytes, without checksums.
 
-    def num_parts(self, name: str) -> int:
-        """Return the number of parts of a section."""
-        return self._places[name].num_parts
+        Raises:
+            CorruptFileError: If it is missing.
+        """
+        place = self._place(name)
+        return place.num_parts * place.part_bytes
 
     def read(self, name: str) -> bytes:
         """Read a section.
@@ -177,8 +222,7 @@ class Sections:
         Raises:
             CorruptFileError: If it is missing or damaged.
         """
-        place = self._place(name)
-        return b"".join(self.read_parts(name, range(place.num_parts)))
+        return b"".join(self.read_parts(name, range(self._place(name).num_parts)))
 
     def read_parts(self, name: str, parts: Sequence[int]) -> list[bytes]:
         """Read some parts of a section.
@@ -189,6 +233,7 @@ class Sections:
         place = self._place(name)
         if parts and (min(parts) < 0 or max(parts) >= place.num_parts):
             raise self._corrupt(f"section {name!r} has no part {max(parts)}", "container-part")
+        self._check_length(name, len(parts) * (place.part_bytes + _CHECKSUM.size))
         found = self._source.read_ranges([place.range_of(part) for part in parts])
         out = []
         for part, data in zip(parts, found, strict=True):
@@ -211,7 +256,12 @@ class Sections:
         place = self._place(name)
         if place.num_parts != 1 or not 0 <= start <= stop <= place.part_bytes:
             raise self._corrupt(f"bytes {start} to {stop} are outside section {name!r}", "container-part")
+        self._check_length(name, stop - start)
         return self._source.read(place.offset + start, place.offset + stop)
+
+    def _check_length(self, name: str, num_bytes: int) -> None:
+        if num_bytes > MAX_READ_BYTES:
+            raise self._corrupt(f"section {name!r} would take {num_bytes:,} bytes at once", "container-limit")
 
     def _place(self, name: str) -> _Place:
         found = self._places.get(name)

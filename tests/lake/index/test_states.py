@@ -9,13 +9,17 @@ import random
 import shutil
 import threading
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.indexes.distinct import Distinct
 from intarsia.lake.index.folder import LakeIndexFolder
 from intarsia.storage import sections
 from tests.lake.index.lakes import (
@@ -385,3 +389,53 @@ def test_a_location_that_does_not_exist(tmp_path):
     lake = make_lake(tmp_path / "lake", 2)
     with pytest.raises(ValueError, match="'cache' or 'beside'"):
         ia.open(lake).build_lake_index("elsewhere")
+
+
+@dataclass(frozen=True)
+class FailsToGather(Distinct):
+    """Distinct values, of which many files cannot be gathered."""
+
+    kind: ClassVar[str] = "fails_to_gather"
+
+    def gather(self, digests):
+        raise ZeroDivisionError
+
+
+@dataclass(frozen=True)
+class AnswersForOtherFiles(Distinct):
+    """Distinct values, with answers for one file more."""
+
+    kind: ClassVar[str] = "answers_for_other_files"
+
+    def open_gathered(self, parts, num_files):
+        return OtherFiles(super().open_gathered(parts, num_files))
+
+
+class OtherFiles:
+    def __init__(self, opened):
+        self.opened = opened
+
+    def cost_bytes(self, predicate):
+        return 1
+
+    def candidate_files(self, predicate):
+        return np.append(self.opened.candidate_files(predicate), True)
+
+
+def test_a_class_that_fails_to_gather_is_left_out(tmp_path, announce_class):
+    announce_class(FailsToGather)
+    lake = make_lake(tmp_path / "lake", 4, [FailsToGather("id"), ia.Bloom("user")])
+    with pytest.warns(ia.IntarsiaWarning, match="fails_to_gather"):
+        ia.open(lake).build_lake_index("beside")
+    table = check(lake)
+    assert opened_files(table, "user = 9300") == 1
+
+
+def test_answers_for_other_files_are_ignored(tmp_path, announce_class):
+    announce_class(AnswersForOtherFiles)
+    lake = make_lake(tmp_path / "lake", 4, [AnswersForOtherFiles("id")])
+    ia.open(lake).build_lake_index("beside")
+    scan = ia.open(lake).scan("id = 7919")
+    with pytest.warns(ia.IntarsiaWarning, match="answers_for_other_files"):
+        assert len(scan.to_arrow()) == 1
+    assert [note.code for note in scan.report.ignored] == ["other-files"]

@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.arrow.comparison import compares_alike, comparison_type
-from intarsia.errors import CorruptFileError, IntarsiaError
+from intarsia.errors import IndexPayloadError, IntarsiaError
 from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf
 from intarsia.indexes.calling import call_index
 from intarsia.indexes.gathering import SummarizedFiles
 from intarsia.indexes.summaries import sum_type, summary_schema
-from intarsia.lake.index.segment import Family
+from intarsia.lake.index.segment import Family, Gathered
 from intarsia.read.aggregate.answers import Needs, as_data_type, summarize_bounds
 from intarsia.read.aggregate.result import Question
 from intarsia.rows.bounds import Bools
@@ -105,27 +105,55 @@ def _answer(
 def _sources(family: Family, question: Question, leaf: Leaf, file_type: pa.DataType) -> Iterator[_Found]:
     needs = Needs.of(question.functions)
     try:
-        found = None if needs.sum or leaf.type == Type.INT96 else family.bounds(leaf.path)
-        if found is not None:
-            granules = summarize_bounds("statistics", found.bounds, found.exact, file_type, needs)
-            summaries = as_data_type(granules.summaries, question.data_type)
-            yield _Found(("statistics", leaf.name), granules.is_exact, summaries)
+        if not needs.sum and leaf.type != Type.INT96:
+            found = call_index(partial(_by_bounds, family, question, leaf, file_type, needs))
+            if found is not None:
+                yield found
         for structure in call_index(partial(family.gathered, leaf.path)):
-            index = structure.index
-            if not isinstance(index, SummarizedFiles) or (needs.sum and sum_type(file_type) == pa.null()):
-                continue
-            summarized = call_index(partial(index.file_summaries, leaf.name))
-            if summarized is None or summarized[0].schema != summary_schema(file_type):
-                continue
-            table, exact = summarized
-            is_exact = np.zeros(len(family.num_rows), dtype=bool)
-            is_exact[structure.files] = exact if needs.bounds else True
-            places = np.full(len(is_exact), -1)
-            places[structure.files] = np.arange(len(structure.files))
-            spread = table.take(pa.array(places, mask=places < 0))
-            yield _Found((structure.name, leaf.name), is_exact, as_data_type(spread, question.data_type))
-    except (CorruptFileError, IntarsiaError, OSError):
+            found = call_index(partial(_by_structure, structure, family, question, leaf, file_type, needs))
+            if found is not None:
+                yield found
+    except (IntarsiaError, OSError):
         return  # the file itself answers
+
+
+def _by_bounds(
+    family: Family, question: Question, leaf: Leaf, file_type: pa.DataType, needs: Needs
+) -> _Found | None:
+    found = family.bounds(leaf.path)
+    if found is None:
+        return None
+    granules = summarize_bounds("statistics", found.bounds, found.exact, file_type, needs)
+    summaries = as_data_type(granules.summaries, question.data_type)
+    return _Found(("statistics", leaf.name), granules.is_exact, summaries)
+
+
+def _by_structure(
+    structure: Gathered,
+    family: Family,
+    question: Question,
+    leaf: Leaf,
+    file_type: pa.DataType,
+    needs: Needs,
+) -> _Found | None:
+    index = structure.index
+    if not isinstance(index, SummarizedFiles) or (needs.sum and sum_type(file_type) == pa.null()):
+        return None
+    summarized = index.file_summaries(leaf.name)
+    if summarized is None or summarized[0].schema != summary_schema(file_type):
+        return None
+    table, exact = summarized
+    if not len(table) == len(exact) == len(structure.files):
+        raise IndexPayloadError(f"{structure.name} has summaries of other files", reason="other-files")
+    num_rows = family.num_rows
+    if (table["num_rows"].to_numpy() != num_rows[structure.files]).any():
+        raise IndexPayloadError(f"{structure.name} has summaries of other rows", reason="other-rows")
+    is_exact = np.zeros(len(num_rows), dtype=bool)
+    is_exact[structure.files] = exact if needs.bounds else True
+    places = np.full(len(is_exact), -1)
+    places[structure.files] = np.arange(len(structure.files))
+    spread = table.take(pa.array(places, mask=places < 0))
+    return _Found((structure.name, leaf.name), is_exact, as_data_type(spread, question.data_type))
 
 
 def _counts(num_rows: np.ndarray, nulls: np.ndarray) -> pa.Table:

@@ -3,9 +3,8 @@
 ::
 
     low, high    int64, uint64, float64 or binary   keys, see `intarsia.rows.ordering`; null if unknown.
-    Decimals of
-                                                    more than 18 digits are big-endian integers of two's
-                                                    complement
+                                                    Decimals of more than 18 digits are big-endian integers
+                                                    of two's complement
     null_count   int64                              null if unknown
     nan_count    int64                              null if unknown
     all_null     bool                               whether all values are proven to be null
@@ -21,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.arrow.streams import batch_from_bytes, batch_to_bytes
 from intarsia.indexes.statistics import bounds_of_keys
+from intarsia.indexes.streams import batch_from_bytes, batch_to_bytes
 from intarsia.lake.index.facts import ColumnFacts
 from intarsia.rows.bounds import UNKNOWN, Bools, Bounds
 from intarsia.rows.ordering import Keys, Ordering
@@ -87,6 +86,9 @@ def parse_bounds(data: bytes, ordering: Ordering | None, num_rows: np.ndarray) -
     if tuple(batch.schema.names) != _NAMES or batch.schema.types != types or batch.num_rows != len(num_rows):
         raise ValueError(f"it has {batch.num_rows} rows of {batch.schema.to_string()}")
     low, high, nulls, nans, all_null, exact = batch.columns
+    for counts in (_counts(nulls), _counts(nans)):
+        if ((counts < UNKNOWN) | (counts > num_rows)).any():
+            raise ValueError("more nulls or NaNs than rows")
     known = np.asarray(pc.and_(low.is_valid(), high.is_valid()).to_numpy(zero_copy_only=False), dtype=bool)
     places = np.flatnonzero(known)
     keep = pa.array(known)

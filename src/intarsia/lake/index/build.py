@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from intarsia.lake.index.folder import LakeIndexFolder
 from intarsia.lake.index.known_files import KnownFiles
 from intarsia.lake.index.segment import serialize_segment
 from intarsia.read.ahead import ahead
+from intarsia.storage.sections import DirectoryTooLargeError
 
 #: A segment is written when its filters and digests have this size, or this many files.
 MAX_SEGMENT_BYTES = 256 << 20
@@ -116,7 +117,7 @@ def build_segments(
     def finish() -> None:
         nonlocal num_bytes
         if pending:
-            built.segments.append(serialize_segment(pending))
+            built.segments.extend(_serialized(pending))
             pending.clear()
             num_bytes = 0
 
@@ -139,6 +140,18 @@ def build_segments(
                 finish()
     finish()
     return built
+
+
+def _serialized(facts: Mapping[str, FileFacts]) -> list[bytes]:
+    """Serialize a segment, or several if its directory would be too large."""
+    try:
+        return [serialize_segment(facts)]
+    except DirectoryTooLargeError:
+        if len(facts) == 1:  # the file is planned without a lake index
+            return []
+    files = list(facts.items())
+    half = len(files) // 2
+    return [data for part in (files[:half], files[half:]) for data in _serialized(dict(part))]
 
 
 def merged_segments(known: KnownFiles, folder: LakeIndexFolder) -> tuple[list[str], np.ndarray]:

@@ -18,7 +18,7 @@ from typing import Literal
 
 import xxhash
 
-from intarsia.errors import FormatError, IntarsiaError
+from intarsia.errors import CorruptFileError, FormatError, IntarsiaError
 from intarsia.file import Ignored
 from intarsia.lake.index.segment import Segment
 from intarsia.storage import CountedSource, LocalFile
@@ -104,6 +104,8 @@ class LakeIndexFolder:
         path = os.path.join(self.path, name)
         source = None
         try:
+            if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would block
+                raise CorruptFileError("it is not a file", reason="not-a-file", path=path)
             source = CountedSource(LocalFile(path))
             return Segment(source)
         except (FormatError, OSError) as error:

@@ -161,9 +161,11 @@ class KnownFiles:
         if opened is None or opened != one.segment.stamp(place):
             return None
         try:
-            return one.segment.metadata(place, path)
+            found = one.segment.metadata(place, path)
+            found.footer  # noqa: B018 - parses it, which its reader does otherwise
         except (FormatError, OSError):  # the file has the same footer
             return None
+        return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from intarsia.arrow.comparison import compares_alike
-from intarsia.errors import IntarsiaError
+from intarsia.errors import IndexPayloadError, IntarsiaError
 from intarsia.file import Ignored
 from intarsia.indexes.calling import call_index
 from intarsia.indexes.gathering import CertainFiles
@@ -135,22 +136,24 @@ class _Pruner:
         for ordinal, condition in self._open.items():
             if not self.candidates.any():
                 return
-            found = self._or_ignore(lambda path=condition.path: self._family.bounds(path))  # type: ignore[misc]
+            found = self._or_ignore(partial(self._by_bounds, condition))
             if found is not None:
-                possible = might_match(condition, found.bounds)
-                certain = certainly_matches(condition, found.bounds)
-                self._learn(ordinal, "statistics", ".".join(condition.path), possible, certain)
+                self._learn(ordinal, "statistics", ".".join(condition.path), *found)
+
+    def _by_bounds(self, condition: Condition) -> tuple[Bools, Bools] | None:
+        found = self._family.bounds(condition.path)
+        if found is None:
+            return None
+        return might_match(condition, found.bounds), certainly_matches(condition, found.bounds)
 
     def use_gathered(self) -> None:
         """Evaluate the open conditions on gathered structures, the cheapest first."""
         offers: list[tuple[int, int, Gathered]] = []
         for ordinal, condition in self._open.items():
             if self._matters(ordinal).any():
-                found = self._or_ignore(lambda path=condition.path: self._family.gathered(path)) or []  # type: ignore[misc]
+                found = self._or_ignore(partial(self._family.gathered, condition.path)) or []
                 for structure in found:
-                    cost = self._or_ignore(
-                        lambda one=structure, condition=condition: one.index.cost_bytes(condition)  # type: ignore[misc]
-                    )
+                    cost = self._or_ignore(partial(_cost, structure, condition))
                     if cost is not None:
                         offers.append((cost, ordinal, structure))
         for cost, ordinal, structure in sorted(offers, key=lambda offer: offer[0]):
@@ -161,10 +164,10 @@ class _Pruner:
 
     def _ask(self, ordinal: int, structure: Gathered) -> None:
         condition, index = self._open[ordinal], structure.index
-        possible = self._or_ignore(lambda: index.candidate_files(condition))
+        possible = self._or_ignore(lambda: _checked(structure, index.candidate_files(condition)))
         certain = None
         if isinstance(index, CertainFiles):
-            certain = self._or_ignore(lambda: index.certain_files(condition))
+            certain = self._or_ignore(lambda: _checked(structure, index.certain_files(condition)))
         if possible is None and certain is None:
             return
         num_files = len(self.candidates)
@@ -197,3 +200,23 @@ class _Pruner:
         except (IntarsiaError, OSError) as error:
             self.faults.append(ignored_segment(self._family.path, error))
             return None
+
+
+def _cost(structure: Gathered, condition: Condition) -> int:
+    return int(structure.index.cost_bytes(condition))
+
+
+def _checked(structure: Gathered, answer: Bools | None) -> Bools | None:
+    """Check the answer of a structure, whose class may come from any package.
+
+    Raises:
+        IndexPayloadError: If it is not one boolean for each file.
+    """
+    if answer is None:
+        return None
+    if answer.dtype != np.bool_ or answer.shape != structure.files.shape:
+        raise IndexPayloadError(
+            f"{structure.name} answers for {answer.shape} files, not {structure.files.shape}",
+            reason="other-files",
+        )
+    return answer

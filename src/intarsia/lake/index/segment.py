@@ -23,22 +23,24 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from intarsia.arrow.streams import batch_from_bytes, batch_to_bytes
-from intarsia.errors import CorruptFileError, FormatError
+from intarsia.errors import CorruptFileError, FormatError, IntarsiaError
 from intarsia.file import FileMetadata
 from intarsia.file.metadata import RawFooter
 from intarsia.file.schema import FileSchema
 from intarsia.format.directory import Entry
 from intarsia.indexes.bloom import GatheredBloom
+from intarsia.indexes.calling import call_index
 from intarsia.indexes.embedded import find_index
 from intarsia.indexes.filter_matrix import gather_filters
 from intarsia.indexes.gathering import GatheredIndex, GatheredPart, Gathers
+from intarsia.indexes.streams import batch_from_bytes, batch_to_bytes
 from intarsia.lake.index.bounds import FileBounds, parse_bounds, serialize_bounds
 from intarsia.lake.index.facts import FileFacts, GatheredKey
 from intarsia.lake.index.stamps import FileStamp, Stamps
 from intarsia.predicate import Path
+from intarsia.read.report import warn_caller
 from intarsia.storage import CountedSource
-from intarsia.storage.sections import Section, Sections, serialize_sections
+from intarsia.storage.sections import MAX_READ_BYTES, Section, Sections, serialize_sections
 
 #: Part of every segment. Segments with another number are ignored and built again.
 SEGMENT_VERSION = 1
@@ -47,6 +49,12 @@ SEGMENT_VERSION = 1
 MAX_FAMILIES = 64
 
 _BLOOM = "bloom_filter"
+
+_MAX_ROWS = 1 << 62
+
+#: Limits on a segment that is read: structures of a family, and on one column of it.
+MAX_STRUCTURES = 10_000
+MAX_STRUCTURES_OF_COLUMN = 64
 
 #: The footers to try for the schema of a family.
 _TRIED_FOOTERS = 3
@@ -144,11 +152,32 @@ def _gathered_sections(family: int, files: Sequence[FileFacts]) -> tuple[list[di
         add({"kind": _BLOOM, "columns": [list(leaves[ordinal].path)]}, places, gather_filters(filters))
     for key in sorted({key for found in files for key in found.digests}):
         places = [place for place, found in enumerate(files) if key in found.digests]
-        index = _index_of(key)
-        parts = index.gather([files[place].digests[key] for place in places]) if index is not None else None
+        parts = _gather(key, [files[place].digests[key] for place in places])
         if parts is not None:
             add({**key._asdict(), "parameters": json.loads(key.parameters)}, places, parts)
     return about, sections
+
+
+def _gather(key: GatheredKey, digests: Sequence[bytes]) -> Sequence[GatheredPart] | None:
+    """Gather digests; None, with a warning, if the class fails, which may come from any package."""
+    index = _index_of(key)
+    if index is None:
+        return None
+
+    def gather() -> Sequence[GatheredPart] | None:
+        parts = index.gather(digests)
+        if parts is not None:
+            found = [Section(*part) for part in parts]
+            num_bytes = len(serialize_sections(found, {}))  # checks the parts
+            if num_bytes > MAX_READ_BYTES:
+                raise ValueError(f"its structure has {num_bytes:,} bytes; the limit is {MAX_READ_BYTES:,}")
+        return parts
+
+    try:
+        return call_index(gather)
+    except (IntarsiaError, OSError) as error:
+        warn_caller(f"{key.name} is left out of the lake index: {error}; results are still correct")
+        return None
 
 
 def _index_of(key: GatheredKey) -> Gathers | None:
@@ -198,6 +227,8 @@ class Segment:
             if any(column.null_count for column in batch.columns):
                 raise ValueError("a field of a file is null")
             families = self._sections.about["families"]
+            if len(families) > MAX_FAMILIES:
+                raise ValueError(f"it has {len(families):,} families")
             self._families = [Family(self, ordinal, about) for ordinal, about in enumerate(families)]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise self._damaged(error) from error
@@ -207,10 +238,11 @@ class Segment:
         self._numbers = {name: np.asarray(values.to_numpy()) for name, values in column.items()}
         numbers = self._numbers
         self.stamps = Stamps(numbers["size_bytes"], numbers["modified_ns"], numbers["changed_ns"], tags)
-        if len(self.paths) and not 0 <= numbers["family"].min() <= numbers["family"].max() < len(
-            self._families
-        ):
-            raise self._damaged("a file belongs to no family")
+        if not np.array_equal(np.unique(numbers["family"]), np.arange(len(self._families))):
+            raise self._damaged("a family has no files, or a file belongs to no family")
+        rows, groups = numbers["num_rows"], numbers["num_row_groups"]
+        if min(rows.min(initial=0), groups.min(initial=0)) < 0 or rows.sum(dtype=float) > _MAX_ROWS:
+            raise self._damaged("files with impossible numbers of rows")
 
     @property
     def source(self) -> CountedSource:
@@ -226,6 +258,17 @@ class Segment:
     def place_of(self) -> Mapping[str, int]:
         """The places of the files by path."""
         return {path: place for place, path in enumerate(self.paths)}
+
+    @cached_property
+    def part_names(self) -> Mapping[str, list[str]]:
+        """The names of the parts of each structure, by the name of the structure's section."""
+        found: dict[str, list[str]] = {}
+        for name in self._sections.names():
+            family, gathered, rest = name.partition("/gathered/")
+            ordinal, separator, part = rest.partition("/")
+            if separator:
+                found.setdefault(f"{family}{gathered}{ordinal}", []).append(part)
+        return found
 
     @property
     def num_rows(self) -> np.ndarray:
@@ -308,7 +351,11 @@ class Family:
     def __init__(self, segment: Segment, ordinal: int, about: Mapping[str, Any]) -> None:
         self._segment = segment
         self._ordinal = ordinal
-        self._entries = [dict(entry) for entry in about["gathered"]]
+        self._entries: list[Mapping[str, Any]] = about["gathered"]
+        if not isinstance(self._entries, list) or len(self._entries) > MAX_STRUCTURES:
+            raise ValueError(f"family {ordinal} has too many structures, or no list of them")
+        if not all(isinstance(entry, dict) for entry in self._entries):
+            raise ValueError(f"a structure of family {ordinal} is not described by an object")
         self._bounds: dict[int, FileBounds | None] = {}
         self._gathered: dict[int, Gathered | None] = {}
 
@@ -381,9 +428,9 @@ class Family:
         Raises:
             CorruptFileError: If one is damaged.
         """
-        found = []
+        found: list[Gathered] = []
         for ordinal, entry in enumerate(self._entries):
-            if [list(path)] == entry.get("columns"):
+            if [list(path)] == entry.get("columns") and len(found) < MAX_STRUCTURES_OF_COLUMN:
                 if ordinal not in self._gathered:
                     self._gathered[ordinal] = self._open(ordinal, entry, path)
                 opened = self._gathered[ordinal]
@@ -393,11 +440,14 @@ class Family:
 
     def _open(self, ordinal: int, entry: Mapping[str, Any], path: Path) -> Gathered | None:
         name = f"{self._ordinal}/gathered/{ordinal}"
-        parts = _Parts(self._segment.sections, f"{name}/")
-        files = np.frombuffer(self._segment.sections.read(name), dtype="<u4").astype(np.int64)
-        if len(files) and files.max() >= len(self.places):
+        parts = _Parts(self._segment.sections, name, self._segment.part_names.get(name, []))
+        data = self._segment.sections.read(name)
+        files = np.frombuffer(data[: len(data) // 4 * 4], dtype="<u4").astype(np.int64)
+        if len(data) % 4 or (np.diff(files) <= 0).any() or files.max(initial=-1) >= len(self.places):
             raise CorruptFileError(
-                "a structure covers other files", reason="segment-damaged", path=self._segment.source.path
+                f"structure {name} covers other files",
+                reason="segment-damaged",
+                path=self._segment.source.path,
             )
         if entry["kind"] == _BLOOM:
             leaf = self.schema.leaves_by_path[path]
@@ -411,24 +461,21 @@ class Family:
             }
         )
         index = _index_of(key)
-        return (
-            None if index is None else Gathered(key.name, path, files, index.open_gathered(parts, len(files)))
-        )
+        if index is None:
+            return None
+        return Gathered(key.name, path, files, index.open_gathered(parts, len(files)))
 
 
 class _Parts:
     """The parts of a structure as `intarsia.indexes.gathering.GatheredParts`."""
 
-    def __init__(self, sections: Sections, prefix: str) -> None:
+    def __init__(self, sections: Sections, structure: str, names: list[str]) -> None:
         self._sections = sections
-        self._prefix = prefix
+        self._prefix = f"{structure}/"
+        self._names = names
 
     def names(self) -> list[str]:
-        return [
-            name.removeprefix(self._prefix)
-            for name in self._sections.names()
-            if name.startswith(self._prefix)
-        ]
+        return list(self._names)
 
     def num_bytes(self, name: str) -> int:
         return self._sections.num_bytes(self._prefix + name)

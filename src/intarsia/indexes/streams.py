@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from intarsia.format.arrow_stream import expanded_bytes
+
 
 def batch_to_bytes(batch: pa.RecordBatch) -> bytes:
     """Serialize a record batch."""
@@ -24,8 +26,12 @@ def batch_from_bytes(data: bytes) -> pa.RecordBatch:
         2
     """
     try:
+        if expanded_bytes(data) > len(data):  # compressed, or with buffers outside of the stream
+            raise ValueError(f"it expands to {expanded_bytes(data):,} bytes")
         with pa.ipc.open_stream(data) as reader:
             batch = reader.read_next_batch()
+        if batch.num_rows > 8 * len(data):  # columns without buffers can have any number of rows
+            raise ValueError(f"{len(data):,} bytes cannot have {batch.num_rows:,} rows")
         batch.validate(full=True)
     except (pa.ArrowException, OSError, StopIteration) as error:
         raise ValueError(f"it is not an Arrow stream: {error}") from error
