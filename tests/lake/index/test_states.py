@@ -20,6 +20,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.indexes.distinct import Distinct
+from intarsia.lake.data_file import DataFile
 from intarsia.lake.index.folder import LakeIndexFolder
 from intarsia.storage import sections
 from tests.lake.index.lakes import (
@@ -202,6 +203,21 @@ def test_files_in_a_list_and_a_glob_are_known(lake):
     assert opened_files(ia.open(files), "user = 9300") == 1
     assert opened_files(ia.open(files[3:6]), "user = 9300") == 1
     assert opened_files(ia.open(str(lake / "day-00*.parquet")), "user = 9300") == 1
+
+
+class Listed:
+    """A source that lists paths and sizes, as a catalog does."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def list_files(self):
+        paths = sorted(self.folder.glob("*.parquet"))
+        return [DataFile(str(path), path.stat().st_size) for path in paths]
+
+
+def test_files_of_a_source_are_known(lake):
+    assert opened_files(ia.open(Listed(lake)), "user = 9300") == 1
 
 
 def test_a_folder_that_was_moved_with_its_lake_index(lake, location):

@@ -98,7 +98,9 @@ class TableLakeIndex:
         self._index, self.notes = open_lake_index(self._location, self._files)
         if self._index is None:
             return None
-        known = self._index.known(as_listed=time.monotonic() - self._listed < LISTING_SECONDS)
+        has_stamps = all(file.times_ns is not None or file.is_remote for file in self._files)
+        is_new = time.monotonic() - self._listed < LISTING_SECONDS
+        known = self._index.known(as_listed=has_stamps and is_new)
         missing = np.flatnonzero(~known.is_known)
         if 0 < len(missing) <= max(MAX_REFRESHED_FILES, len(self._files) // REFRESHED_PART):
             return self._refreshed(self._index, known, missing)
