@@ -62,8 +62,8 @@ def partition_error_of(path: str, error: ColumnNotFoundError) -> IndexBuildError
     if not error.column or not any(folder.startswith(f"{error.column}=") for folder in folders):
         return None
     return IndexBuildError(
-        f"{path}: column {error.column!r} is a partition column, whose values are in the names of folders; "
-        "omit the index, because scans skip files by these names",
+        f"{path}: column {error.column!r} is a partition column: nothing to index, because scans skip files "
+        "by the names of their folders; omit the index",
         reason="partition-column",
         path=path,
         column=error.column,

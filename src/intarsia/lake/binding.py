@@ -14,7 +14,6 @@ from intarsia.file import ParquetInput
 from intarsia.file.schema import FileSchema
 from intarsia.format.arrow_stream import ExpansionBudget
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.discovery import partition_scalar
 from intarsia.lake.schema import file_view
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import (
@@ -160,9 +159,8 @@ class TableBinder:
             return self._table.schema
         return view
 
-    def _partition_constants(self, entry: DataFile) -> dict[Path, pa.Scalar]:
-        kinds = self._table.partition_types
-        return {(name,): partition_scalar(value, kinds[name]) for name, value in entry.partition}
+    def _partition_constants(self, entry: DataFile) -> Mapping[Path, pa.Scalar]:
+        return self._table.partition_columns.of_file(entry)
 
     def _bind(self, file_path: str, schema: FileSchema, partition: Set[Path]) -> _Binding:
         here = schema.arrow

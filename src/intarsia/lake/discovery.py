@@ -14,9 +14,6 @@ from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import unquote
 
-import pyarrow as pa
-
-from intarsia.errors import FormatError
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.folder import (
     PARQUET_SUFFIXES,
@@ -37,7 +34,6 @@ from intarsia.storage.object_errors import object_errors
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 _PARTITION = re.compile(r"^([^=/]+)=([^/]*)$")
-_INT32 = re.compile(r"^-?\d{1,10}$")
 
 
 #: Returns the file of a path. If the flag is set, the path must be a regular file.
@@ -285,37 +281,3 @@ def list_objects(url: str) -> dict[str, DataFile]:
                 path, found.size_bytes, _partition_values(folders), store, name, found.e_tag, found.modified
             )
     return objects
-
-
-def partition_types(files: Sequence[DataFile]) -> dict[str, pa.DataType]:
-    """Return the type of each partition column: ``int32`` if all values fit, else ``string``, as in pyarrow.
-
-    Raises:
-        FormatError: If not all files have the same partition columns.
-    """
-    names = [name for name, _ in files[0].partition] if files else []
-    for file in files:
-        if [name for name, _ in file.partition] != names:
-            found = [name for name, _ in file.partition]
-            raise FormatError(
-                f"its folders have the partition columns {found}, but those of other files {names}; open "
-                "them as separate tables",
-                reason="mixed-partition-columns",
-                path=file.path,
-            )
-    kinds: dict[str, pa.DataType] = {}
-    for place, name in enumerate(names):
-        values = [value for file in files if (value := file.partition[place][1]) is not None]
-        fits = all(_INT32.match(value) and -(2**31) <= int(value) < 2**31 for value in values)
-        kinds[name] = pa.int32() if values and fits else pa.string()
-    return kinds
-
-
-def partition_scalar(text: str | None, data_type: pa.DataType) -> pa.Scalar:
-    """Convert a partition value to a scalar of its column's type."""
-    return pa.scalar(partition_value(text, data_type), data_type)
-
-
-def partition_value(text: str | None, data_type: pa.DataType) -> int | str | None:
-    """Convert a partition value to a Python value for its column's type."""
-    return int(text) if text is not None and pa.types.is_integer(data_type) else text

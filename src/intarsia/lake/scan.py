@@ -14,7 +14,6 @@ import pyarrow as pa
 from intarsia.file import ParquetInput
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.date_partitions import dates_as_text
 from intarsia.lake.planning import plan_files
 from intarsia.lake.split import Split, SplitQuestion, file_identity, make_splits
 from intarsia.lake.survivors import find_survivors
@@ -74,8 +73,6 @@ class Scan:
         # the first run need not check footers that are read now for the schema
         self._has_new_footers = not table.has_schema
         self._limit = limit
-        if predicate is not None:
-            predicate = dates_as_text(predicate, table.files, table.partition_types)
         self._where = predicate
         if columns is None:
             refuse_repeated(table.schema, table.schema.names, table.files[0].path)

@@ -12,6 +12,7 @@ from intarsia.lake.data_file import FileSource
 from intarsia.lake.discovery import find_files
 from intarsia.lake.index.build import LakeIndexReport
 from intarsia.lake.index.folder import Location
+from intarsia.lake.partitions import PartitionTypes
 from intarsia.lake.scan import Scan
 from intarsia.lake.schema import SchemaOf
 from intarsia.lake.split import Split
@@ -29,6 +30,7 @@ def open(
     source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | FileSource,
     *,
     schema: SchemaOf = "union",
+    partition_types: PartitionTypes = "infer",
 ) -> Table:
     """Open a Parquet file or a lake of them.
 
@@ -42,6 +44,8 @@ def open(
         schema: The columns of the table. ``"union"``: the columns of all files by name, in the order in which
             they are first seen. ``"first"``: those of the first file; values of the others are converted to
             its types where no wider type exists.
+        partition_types: ``"infer"`` for the types that Spark infers from all values of a partition column:
+            integers, doubles, dates, timestamps, or text if they are mixed. ``"text"`` for text.
 
     Returns:
         The table. Its files are listed, but not yet read.
@@ -60,10 +64,12 @@ def open(
     """
     if schema not in get_args(SchemaOf):
         raise ValueError(f"schema is {schema!r}; it must be 'union' or 'first'")
+    if partition_types not in get_args(PartitionTypes):
+        raise ValueError(f"partition_types is {partition_types!r}; it must be 'infer' or 'text'")
     if isinstance(source, FileSource):
-        return Table(source.list_files(), schema_of=schema)
+        return Table(source.list_files(), schema_of=schema, partition_types=partition_types)
     found = find_files(source)
-    return Table(found.files, found.others, found.reads, found.root, schema)
+    return Table(found.files, found.others, found.reads, found.root, schema, partition_types)
 
 
 class Table(TableFiles):
@@ -165,6 +171,30 @@ class Table(TableFiles):
             OSError: If it cannot be deleted.
         """
         return self.lake_index.remove()
+
+    def partitions(self) -> pa.Table:
+        """List the distinct values of the partition columns, with the number and size of their files.
+
+        Nothing is read: the values are in the names of folders.
+
+        Returns:
+            A column for each partition column, in the order of the folders, then ``num_files`` and
+            ``num_bytes``. Rows are in the order of the files. Without partition columns there is one row.
+
+        Raises:
+            FormatError: If not all files have the same partition columns.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> folder = tempfile.mkdtemp()
+            >>> for day in ("2024-01-01", "2024-01-02"):
+            ...     os.mkdir(os.path.join(folder, f"day={day}"))
+            ...     pq.write_table(pa.table({"x": [1]}), os.path.join(folder, f"day={day}", "part.parquet"))
+            >>> found = ia.open(folder).partitions()
+            >>> found.schema.names, found["day"].type, found["num_files"].to_pylist()
+            (['day', 'num_files', 'num_bytes'], DataType(date32[day]), [1, 1])
+        """
+        return self.partition_columns.listed()
 
     def __bool__(self) -> bool:
         """True, also without rows: to test a table reads nothing."""

@@ -14,10 +14,10 @@ import pyarrow as pa
 from intarsia.errors import FormatError, ReplacedWhileReadError
 from intarsia.file import FileMetadata, ParquetInput, read_raw_footer
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.discovery import partition_types, partition_value
 from intarsia.lake.index.known_files import KnownFiles
 from intarsia.lake.index.of_table import TableLakeIndex
 from intarsia.lake.metadata_cache import MetadataCache
+from intarsia.lake.partitions import Partitions, PartitionTypes
 from intarsia.lake.schema import SchemaOf, TableSchema, table_schema
 from intarsia.predicate import Path
 from intarsia.read.ahead import ahead
@@ -43,6 +43,7 @@ class TableFiles:
         root: The folder or URL below which the files were found, as in their paths; None to find a common
             one.
         schema_of: The columns of the table: those of all files, or those of the first.
+        partition_types: Whether the types of partition columns are inferred.
 
     Raises:
         FileNotFoundError: If the list is empty.
@@ -55,6 +56,7 @@ class TableFiles:
         listing_reads: IoCounts | None = None,
         root: str | None = None,
         schema_of: SchemaOf = "union",
+        partition_types: PartitionTypes = "infer",
     ) -> None:
         self.files = tuple(files)
         self.other_files = tuple(other_files)
@@ -65,6 +67,7 @@ class TableFiles:
         self._variants: frozenset[tuple[str, ...]] | None = None
         self._root = root
         self._schema_of = schema_of
+        self._partition_types = partition_types
         self.lake_index = self._new_lake_index()
 
     def __getstate__(self) -> dict[str, object]:
@@ -133,17 +136,23 @@ class TableFiles:
         self._metadata.put(entry.path, file.source.identity, file.metadata)
 
     @cached_property
+    def partition_columns(self) -> Partitions:
+        """The partition columns.
+
+        Raises:
+            FormatError: If not all files have the same partition columns.
+        """
+        return Partitions(self.files, self._partition_types)
+
+    @property
     def partition_types(self) -> dict[str, pa.DataType]:
         """The type of each partition column."""
-        return partition_types(self.files)
+        return self.partition_columns.types
 
-    @cached_property
+    @property
     def partition_values(self) -> dict[Path, pa.Array]:
         """The values of each partition column, one for each file."""
-        return {
-            (name,): pa.array([partition_value(file.partition[place][1], kind) for file in self.files], kind)
-            for place, (name, kind) in enumerate(self.partition_types.items())
-        }
+        return self.partition_columns.values
 
     @property
     def schema(self) -> pa.Schema:

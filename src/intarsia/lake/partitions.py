@@ -1,0 +1,174 @@
+"""Partition columns: the values in the names of folders, with the types that Spark infers."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from intarsia.errors import FormatError
+from intarsia.lake.data_file import DataFile
+from intarsia.predicate import Path
+
+#: Whether the types of partition columns are inferred from their values, or all are text.
+PartitionTypes: TypeAlias = Literal["infer", "text"]
+
+#: Names and values of the partition columns of a file, as in `DataFile`.
+_Partition: TypeAlias = tuple[tuple[str, str | None], ...]
+
+_INTEGER = re.compile(r"-?[0-9]{1,20}")
+_FLOAT = re.compile(r"-?[0-9]*\.[0-9]+|NaN|-?Infinity")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9])?")
+
+_INT32, _INT64, _DOUBLE = pa.int32(), pa.int64(), pa.float64()
+_DAY, _MOMENT, _TEXT = pa.date32(), pa.timestamp("us"), pa.string()
+
+#: Types that have the values of several; other mixtures are text, also int64 with double, as in Spark.
+_WIDER = {
+    frozenset({_INT32, _INT64}): _INT64,
+    frozenset({_INT32, _DOUBLE}): _DOUBLE,
+    frozenset({_DAY, _MOMENT}): _MOMENT,
+}
+
+
+class Partitions:
+    """The partition columns of a table's files.
+
+    Args:
+        files: The files.
+        types: Whether types are inferred.
+
+    Raises:
+        FormatError: If not all files have the same partition columns.
+    """
+
+    def __init__(self, files: Sequence[DataFile], types: PartitionTypes = "infer") -> None:
+        self._files = files
+        places: dict[_Partition, int] = {}
+        codes = [places.setdefault(file.partition, len(places)) for file in files]
+        self._distinct = list(places)
+        self._codes: npt.NDArray[np.int64] = np.array(codes, dtype=np.int64)
+        self._places = places
+        names = [name for name, _ in self._distinct[0]] if files else []
+        for place, partition in enumerate(self._distinct):
+            found = [name for name, _ in partition]
+            if found != names:
+                raise FormatError(
+                    f"its folders have the partition columns {found}, but those of other files {names}; open "
+                    "them as separate tables",
+                    reason="mixed-partition-columns",
+                    path=files[codes.index(place)].path,
+                )
+        self._columns: dict[str, pa.Array] = {}
+        for place, name in enumerate(names):
+            texts = [partition[place][1] for partition in self._distinct]
+            self._columns[name] = typed_values(texts) if types == "infer" else pa.array(texts, _TEXT)
+
+    @cached_property
+    def types(self) -> dict[str, pa.DataType]:
+        """The type of each partition column."""
+        return {name: values.type for name, values in self._columns.items()}
+
+    @cached_property
+    def values(self) -> dict[Path, pa.Array]:
+        """The values of each partition column, one for each file."""
+        return {(name,): values.take(pa.array(self._codes)) for name, values in self._columns.items()}
+
+    @cached_property
+    def _constants(self) -> list[Mapping[Path, pa.Scalar] | None]:
+        return [None] * len(self._distinct)
+
+    def of_file(self, file: DataFile) -> Mapping[Path, pa.Scalar]:
+        """Return the values of the partition columns in one of the files."""
+        place = self._places[file.partition]
+        known = self._constants[place]
+        if known is None:
+            known = {(name,): values[place] for name, values in self._columns.items()}
+            self._constants[place] = known
+        return known
+
+    def listed(self) -> pa.Table:
+        """Return the distinct values, with ``num_files`` and ``num_bytes``; see `Table.partitions`."""
+        num_bytes = np.array([file.size_bytes for file in self._files], dtype=np.int64)
+        counts = np.bincount(self._codes, minlength=len(self._distinct))
+        sizes = np.zeros(len(self._distinct), dtype=np.int64)
+        np.add.at(sizes, self._codes, num_bytes)
+        names = list(self._columns)
+        # by position, because a column may have any name; different texts may have one value: 07 and 7
+        keys = pa.table(
+            [*self._columns.values(), pa.array(counts.astype(np.int64)), pa.array(sizes)],
+            names=[*map(str, range(len(names))), "files", "bytes"],
+        )
+        sums = [("files", "sum"), ("bytes", "sum")]
+        found = keys.group_by([*map(str, range(len(names)))], use_threads=False).aggregate(sums)
+        columns = [found[str(place)] for place in range(len(names))]
+        return pa.table(
+            [*columns, found["files_sum"], found["bytes_sum"]], names=[*names, "num_files", "num_bytes"]
+        )
+
+
+def typed_values(texts: Iterable[str | None]) -> pa.Array:
+    """Convert partition values to the type that Spark infers for them.
+
+    It is ``int32``, ``int64``, ``double``, a date, a timestamp without a time zone, or text. Mixed values are
+    text, except integers, integers of 32 bits with doubles, and dates with timestamps. Numbers with an
+    exponent and integers beyond 64 bits, which are decimals in Spark, are text.
+
+    Args:
+        texts: The values in the names of folders; None for null.
+
+    Example:
+        >>> typed_values(["1", None, "3000000000"]).type, typed_values(["2024-01-01"]).type
+        (DataType(int64), DataType(date32[day]))
+        >>> typed_values(["2024-01-01", "today"]).to_pylist()
+        ['2024-01-01', 'today']
+    """
+    listed = list(texts)
+    found = {text: _typed(text) for text in dict.fromkeys(listed) if text is not None}
+    kinds = {kind for kind, _ in found.values()}
+    kind = kinds.pop() if len(kinds) == 1 else _WIDER.get(frozenset(kinds), _TEXT)
+    if kind == _TEXT:
+        return pa.array(listed, _TEXT)
+    values = {text: _converted(value, kind) for text, (_, value) in found.items()}
+    return pa.array([None if text is None else values[text] for text in listed], kind)
+
+
+def _typed(text: str) -> tuple[pa.DataType, object]:
+    """Return the type of one value, and the value."""
+    if _INTEGER.fullmatch(text):
+        number = int(text)
+        for kind in (_INT32, _INT64):
+            if -(1 << kind.bit_width - 1) <= number < 1 << kind.bit_width - 1:
+                return kind, number
+        return _TEXT, text
+    if _FLOAT.fullmatch(text):
+        return _DOUBLE, float(text)
+    for kind, pattern, parse in (
+        (_DAY, _DATE, dt.date.fromisoformat),
+        (_MOMENT, _TIMESTAMP, _moment),
+    ):
+        if pattern.fullmatch(text):
+            try:
+                return kind, parse(text)
+            except ValueError:
+                break
+    return _TEXT, text
+
+
+def _moment(text: str) -> dt.datetime:
+    whole, _, fraction = text.partition(".")
+    return dt.datetime.fromisoformat(whole).replace(microsecond=int(fraction or 0) * 100_000)
+
+
+def _converted(value: object, kind: pa.DataType) -> object:
+    """Convert a typed value to a wider type."""
+    if kind == _MOMENT and isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+        return dt.datetime(value.year, value.month, value.day)
+    return float(value) if kind == _DOUBLE and isinstance(value, int) else value
