@@ -4,21 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.errors import FormatError, PredicateError
 from intarsia.file import Ignored
-from intarsia.lake.binding import TableBinder
+from intarsia.file.schema import FileSchema
 from intarsia.lake.index.answers import FileAnswers, answer_files
 from intarsia.lake.index.known_files import FamilyFiles, KnownFiles
 from intarsia.lake.index.prune import FamilyVerdict, prune_family
 from intarsia.lake.table_files import TableFiles
+from intarsia.predicate import Bound, Path, Predicate
 from intarsia.read.aggregate.result import Question
 from intarsia.read.report import ScanReport
 from intarsia.rows.bounds import Bools
 from intarsia.storage import IoCounts
+
+
+class TableQuery(Protocol):
+    """A query that can be bound to many files at once."""
+
+    @property
+    def predicate(self) -> Predicate | None:
+        """The rows to select; None for all."""
+        ...
+
+    def exclude_by_partition(self) -> tuple[Bools, str]:
+        """Return which files of the table partition values exclude, and the columns that prove it."""
+        ...
+
+    def bind_family(
+        self, schema: FileSchema, path: str, files: npt.NDArray[np.int64]
+    ) -> tuple[Bound | None, dict[Path, pa.Array]]:
+        """Bind the query to files with the same columns; see `intarsia.lake.binding.TableBinder`."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +58,7 @@ class Survivors:
 
 def find_survivors(
     table: TableFiles,
-    binder: TableBinder,
+    binder: TableQuery,
     report: ScanReport,
     questions: Sequence[Question] | None = None,
     *,
@@ -83,7 +105,7 @@ def find_survivors(
 
 def _family(
     table: TableFiles,
-    binder: TableBinder,
+    binder: TableQuery,
     files: FamilyFiles,
     relevant: Bools,
     report: ScanReport,

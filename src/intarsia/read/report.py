@@ -131,10 +131,6 @@ class ScanReport:
         code = error.reason if isinstance(error, IntarsiaError) else None
         self.ignored.append(Ignored(path, "all", f"{type(error).__name__}: {error}", code or "not-planned"))
 
-    def add_unopened(self, size_bytes: int, column: str) -> None:
-        """Add a file that is excluded by its partition values."""
-        self.add_excluded("partition", column, files=1, num_bytes=size_bytes)
-
     def add_excluded(
         self, index: str, column: str, *, files: int, num_bytes: int, row_groups: int = 0, rows: int = 0
     ) -> None:

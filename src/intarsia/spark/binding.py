@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from intarsia.errors import IntarsiaError
 from intarsia.file import ParquetInput
+from intarsia.file.schema import FileSchema
 from intarsia.lake.data_file import DataFile
 from intarsia.predicate import (
     And,
@@ -28,13 +29,17 @@ from intarsia.predicate import (
 from intarsia.predicate.bound import conjoin, disjoin
 from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import OutputColumn
-from intarsia.spark.int96 import as_nanoseconds, is_int96
+from intarsia.spark.int96 import as_nanoseconds, as_nanoseconds_of_any, is_int96
 from intarsia.spark.spark_types import partition_value, reads_as_is
 from intarsia.spark.where import spark_semantics
 
 _ANY = BoundConstant(True)
 
-_Leaf = Comparison | In | IsNull | Like
+#: A condition.
+Leaf = Comparison | In | IsNull | Like
+
+#: Names and values of a file's partition columns.
+Partition = tuple[tuple[str, str | None], ...]
 
 
 class SparkBinder:
@@ -65,27 +70,30 @@ class SparkBinder:
         self._columns = columns
         self._int96_as_moments = int96_as_moments
 
-    def excluding_column(self, entry: DataFile) -> str | None:
-        """Return the partition columns that exclude a file; None if they do not."""
-        partition = dict(entry.partition)
-        by_partition = self._bound(self._predicate, lambda leaf: self._partition_leaf(leaf, partition))
+    @property
+    def predicate(self) -> Predicate:
+        """The rows to select, weakened."""
+        return self._predicate
+
+    def excluding_columns(self, partition: Partition) -> str | None:
+        """Return the partition columns that exclude files with these values; None if they do not."""
+        by_partition = self._bound(self._predicate, lambda leaf: self.partition_leaf(leaf, partition))
         if by_partition != BoundConstant(False):
             return None
         asked = {path[0].lower() for path in self._types}
-        return ", ".join(name for name in partition if name.lower() in asked) or "constant"
+        return ", ".join(name for name, _ in partition if name.lower() in asked) or "constant"
 
     def query(self, entry: DataFile, file: ParquetInput) -> FileQuery:
         """Bind the predicate and the columns to one open file, in its own types."""
-        partition = dict(entry.partition)
 
-        def leaf_in_file(leaf: _Leaf) -> Bound:
-            if self._partition_name(leaf.column[0], partition) is not None:
-                return self._partition_leaf(leaf, partition)
-            return self._file_leaf(leaf, file)
+        def leaf_in_file(leaf: Leaf) -> Bound:
+            if self.is_on_partition(leaf, entry.partition):
+                return self.partition_leaf(leaf, entry.partition)
+            return self._file_leaf(leaf, file.schema, lambda there: as_nanoseconds(there, file))
 
         return FileQuery.of(file, self._bound(self._predicate, leaf_in_file), self._output(file.arrow_schema))
 
-    def _bound(self, node: Predicate, leaf: Callable[[_Leaf], Bound]) -> Bound:
+    def _bound(self, node: Predicate, leaf: Callable[[Leaf], Bound]) -> Bound:
         """Bind each leaf of the predicate separately; a leaf that cannot be bound is TRUE."""
         if isinstance(node, And):
             return conjoin([self._bound(child, leaf) for child in node.children])
@@ -93,20 +101,41 @@ class SparkBinder:
             return disjoin([self._bound(child, leaf) for child in node.children])
         if isinstance(node, Constant):
             return BoundConstant(bool(node.value))
-        assert isinstance(node, _Leaf)
+        assert isinstance(node, Leaf)
         return leaf(node)
+
+    def bind_any(self, schema: FileSchema, on_partition: Callable[[Leaf], Bound | None]) -> Bound:
+        """Bind the predicate to all files of a schema.
+
+        Args:
+            schema: The schema.
+            on_partition: Binds a leaf on a partition column; returns None for other leaves.
+        """
+
+        def bound(leaf: Leaf) -> Bound:
+            found = on_partition(leaf)
+            if found is None:
+                found = self._file_leaf(leaf, schema, lambda there: as_nanoseconds_of_any(there, schema))
+            return found
+
+        return self._bound(self._predicate, bound)
+
+    def is_on_partition(self, leaf: Leaf, partition: Partition) -> bool:
+        """Return whether a leaf is on a partition column."""
+        return self._partition_name(leaf.column[0], dict(partition)) is not None
 
     def _partition_name(self, name: str, partition: Mapping[str, str | None]) -> str | None:
         if self._case_sensitive:
             return name if name in partition else None
         return next((key for key in partition if key.lower() == name.lower()), None)
 
-    def _partition_leaf(self, leaf: _Leaf, partition: Mapping[str, str | None]) -> Bound:
+    def partition_leaf(self, leaf: Leaf, partition: Partition) -> Bound:
         """Evaluate a leaf on a partition column; other leaves are TRUE."""
-        name = self._partition_name(leaf.column[0], partition)
+        values = dict(partition)
+        name = self._partition_name(leaf.column[0], values)
         if name is None or len(leaf.column) > 1:
             return _ANY
-        value = partition_value(partition[name], self._types[tuple(leaf.column)])
+        value = partition_value(values[name], self._types[tuple(leaf.column)])
         if value is None:
             return _ANY
         path = tuple(leaf.column)
@@ -117,9 +146,9 @@ class SparkBinder:
         columns = {path: pa.array([value.as_py()], value.type)}
         return BoundConstant(evaluate(bound, columns, 1)[0].as_py())
 
-    def _file_leaf(self, leaf: _Leaf, file: ParquetInput) -> Bound:
-        """Bind a leaf on a column of the file."""
-        schema = file.arrow_schema
+    def _file_leaf(self, leaf: Leaf, file_schema: FileSchema, on_int96: Callable[[Leaf], Predicate]) -> Bound:
+        """Bind a leaf on a column of a file."""
+        schema = file_schema.arrow
         found = self._find(schema, tuple(leaf.column))
         if found is None:  # Spark reads nulls
             return BoundConstant(isinstance(leaf, IsNull) and not leaf.negated)
@@ -129,8 +158,8 @@ class SparkBinder:
         spark_type = self._types[tuple(leaf.column)]
         there = replace(leaf, column=path)
         here: Predicate = there
-        if spark_type == "timestamp" and self._int96_as_moments and is_int96(file, path):
-            here = as_nanoseconds(there, file)
+        if spark_type == "timestamp" and self._int96_as_moments and is_int96(file_schema, path):
+            here = on_int96(there)
         elif not isinstance(leaf, IsNull) and not reads_as_is(spark_type, kind):
             return _ANY
         try:

@@ -13,6 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from intarsia.file import ParquetInput
+from intarsia.file.schema import FileSchema
 from intarsia.format.enums import Type
 from intarsia.predicate import And, Comparison, Constant, In, IsNull, Like, Path, Predicate
 
@@ -20,12 +21,12 @@ _NANOSECONDS: Final = 1000
 _MOST: Final = (1 << 63) - 1 - _NANOSECONDS
 
 
-def is_int96(file: ParquetInput, path: Path) -> bool:
+def is_int96(schema: FileSchema, path: Path) -> bool:
     """Return whether a column of a file is an INT96 that Arrow reads as a timestamp."""
-    leaf = file.leaves_by_path.get(path)
+    leaf = schema.leaves_by_path.get(path)
     if leaf is None or leaf.type != Type.INT96:
         return False
-    data_type = file.leaf_types.get(leaf.ordinal)
+    data_type = schema.leaf_types.get(leaf.ordinal)
     return data_type is not None and pa.types.is_timestamp(data_type) and data_type.unit == "ns"
 
 
@@ -36,11 +37,19 @@ def as_nanoseconds(leaf: Comparison | In | IsNull | Like, file: ParquetInput) ->
         leaf: The condition, on a path of the file; its values are instants in microseconds.
         file: The file.
     """
+    return _converted(leaf, file.schema, _known_unit(file, tuple(leaf.column)))
+
+
+def as_nanoseconds_of_any(leaf: Comparison | In | IsNull | Like, schema: FileSchema) -> Predicate:
+    """Convert a condition as `as_nanoseconds` does, for files of which only the schema is known."""
+    return _converted(leaf, schema, None)
+
+
+def _converted(leaf: Comparison | In | IsNull | Like, schema: FileSchema, unit: str | None) -> Predicate:
     if isinstance(leaf, IsNull):
         return leaf
     path = tuple(leaf.column)
-    data_type = file.leaf_types[file.leaves_by_path[path].ordinal]
-    unit = _known_unit(file, path)
+    data_type = schema.leaf_types[schema.leaves_by_path[path].ordinal]
     if isinstance(leaf, In):
         moments = [_nanoseconds(value) for value in leaf.values]
         if unit == "us" and None not in moments:

@@ -96,9 +96,12 @@ def _data_file(uri: str, folders: Sequence[str]) -> DataFile:
         if equals:
             values[_unescape(name)] = None if value == HIVE_NULL else _unescape(value)
     path = python_path(uri, decode=False)
-    # the size of an object is requested when it is opened
-    size_bytes = os.path.getsize(path) if os.path.exists(path) else 0
-    return DataFile(path, size_bytes, tuple(values.items()), uri=uri)
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):  # the size of an object is requested when it is opened
+        return DataFile(path, 0, tuple(values.items()), uri=uri)
+    times = (found.st_mtime_ns, found.st_ctime_ns)
+    return DataFile(path, found.st_size, tuple(values.items()), uri=uri, times_ns=times)
 
 
 def list_by_spark(spark: SparkSession, path: str) -> list[DataFile]:

@@ -6,17 +6,22 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import closing
 
+from intarsia.errors import IntarsiaError
+from intarsia.file import Ignored
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.planning import OpenPlan, plan_files
+from intarsia.lake.survivors import find_survivors
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import count_planned
 from intarsia.read.report import FileOutcome, ScanReport
 from intarsia.spark.binding import SparkBinder
+from intarsia.spark.table_binding import SparkTableBinder
+from intarsia.storage import IoCounts
 
 
 class FilePlanner:
-    """Chooses files by their partition values and indexes.
+    """Chooses files by their partition values, the lake index, and the indexes of each file.
 
     Args:
         binder: Binds the query to each file.
@@ -37,15 +42,19 @@ class FilePlanner:
         if not files:
             return []
         table = TableFiles(files)
-        left = [entry for entry in files if not self._is_excluded(entry)]
+        left = [files[ordinal] for ordinal in self._not_excluded(table)]
         with closing(plan_files(left, self._binder, table.open_file, table.files_at_once)) as planned:
             return [entry for entry, future in planned if self._keeps(entry, future)]
 
-    def _is_excluded(self, entry: DataFile) -> bool:
-        column = self._binder.excluding_column(entry)
-        if column is not None:
-            self.report.add_unopened(entry.size_bytes, column)
-        return column is not None
+    def _not_excluded(self, table: TableFiles) -> Sequence[int]:
+        """Return the ordinals of the files that partition values and the lake index do not exclude."""
+        try:
+            return find_survivors(table, SparkTableBinder(self._binder, table.files), self.report).files
+        except (IntarsiaError, OSError) as error:  # such as a store that only Spark can reach
+            note = Ignored(table.files[0].path, "lake index", str(error), "storage-error")
+            self.report = ScanReport(files_total=len(table.files), rows_matched=None, bytes_planned=0)
+            self.report.add_index_reads(IoCounts(), [note])
+            return range(len(table.files))
 
     def _keeps(self, entry: DataFile, future: Future[OpenPlan]) -> bool:
         try:

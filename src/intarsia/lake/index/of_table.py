@@ -98,7 +98,7 @@ class TableLakeIndex:
         self._index, self.notes = open_lake_index(self._location, self._files)
         if self._index is None:
             return None
-        has_stamps = all(file.times_ns is not None or file.is_remote for file in self._files)
+        has_stamps = all(file.times_ns is not None or file.e_tag is not None for file in self._files)
         is_new = time.monotonic() - self._listed < LISTING_SECONDS
         known = self._index.known(as_listed=has_stamps and is_new)
         missing = np.flatnonzero(~known.is_known)

@@ -1,0 +1,152 @@
+"""`ias.read` with a lake index: the rows of plain Spark, and files that are not opened."""
+
+import os
+import random
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia import spark as ias
+from tests.effort import examples
+from tests.spark import lakes
+from tests.spark.comparing import check, rows, rows_with_matches, settings
+
+
+def attach(lake):
+    """Attach indexes of every kind that takes part in a lake index, to the columns that support them."""
+    chosen = [ia.Bloom("s"), ia.Bloom("l"), ia.Distinct("cat"), ia.Distinct("i"), ia.Ngram("s")]
+    chosen += [ia.ZoneMap(name) for name in ("ts", "ntz", "d", "f", "wide")]
+    chosen += [ia.Distinct("ts"), ia.Distinct("dt"), ia.RowMap("u"), ia.Bloom("st.x")]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ia.IntarsiaWarning)
+        for index in chosen:
+            try:
+                ia.attach(lake, [index])
+            except ia.FilesFailedError:  # INT96 supports some kinds only
+                assert index.columns in (("ts",), ("ntz",))
+
+
+@pytest.fixture(scope="module")
+def lake_paths(spark, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("lakes")
+    paths = {"pyarrow": lakes.write_with_pyarrow(folder / "pyarrow")}
+    paths["spark"] = lakes.write_with_spark(spark, folder / "spark", paths["pyarrow"])
+    paths["indexed"] = lakes.write_with_pyarrow(folder / "indexed", row_group_size=10)
+    for name in ("spark", "indexed"):
+        attach(paths[name])
+    for path in paths.values():
+        assert ia.open(path).build_lake_index().files_added == lakes.FILES
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("lake", "ansi", "zone"),
+    [
+        ("pyarrow", "false", "America/New_York"),
+        ("spark", "true", "America/New_York"),
+        ("indexed", "true", "UTC"),
+    ],
+)
+def test_no_file_with_a_match_is_excluded(spark, lake_paths, lake, ansi, zone):
+    rng = random.Random(f"lake index {lake}")
+    predicates = [lakes.predicate(rng) for _ in range(examples(80))]
+    simple = [
+        f"{column} {operator} {literal}"
+        for column, literals in lakes.LITERALS.items()
+        for literal in literals
+        for operator in ("=", "<>", "<", ">=")
+    ]
+    predicates += rng.sample(simple, min(len(simple), examples(80)))
+    with settings(spark, {"spark.sql.ansi.enabled": ansi, "spark.sql.session.timeZone": zone}):
+        excluded, excludable = check(spark, lake_paths[lake], predicates)
+    assert excluded > excludable / 4  # otherwise this test proves nothing
+
+
+@pytest.mark.parametrize("lake", ["spark", "indexed"])
+def test_the_same_rows_as_plain_spark(spark, lake_paths, lake):
+    rng = random.Random(f"rows {lake}")
+    whole = spark.read.parquet(lake_paths[lake])
+    predicates = [lakes.predicate(rng) for _ in range(examples(24))]
+    with settings(spark, {"spark.sql.parquet.filterPushdown": "false"}):
+        for text, expected in zip(predicates, rows_with_matches(whole, predicates), strict=True):
+            if expected is not None:
+                assert rows(ias.read(spark, lake_paths[lake], where=text)) == expected, text
+
+
+def test_excluded_files_are_not_opened(spark, lake_paths):
+    for where in ("i = 20000", "I = 20000", "cat = 'c3'", "s LIKE '%k21%'", "l = 9007199254740990L"):
+        report = ias.explain(spark, lake_paths["indexed"], where)
+        assert report.files_opened <= 1, where
+        assert not report.ignored
+
+
+def write(path, values):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"x": values, "Name": [f"n{value}" for value in values]}), path)
+    ia.attach(path, [ia.Bloom("x")])
+    os.utime(path, (1_600_000_000, 1_600_000_000))
+
+
+@pytest.fixture
+def partitioned(tmp_path):
+    lake = tmp_path / "lake"
+    for part in range(8):
+        values = np.arange(part * 100, (part + 1) * 100)
+        write(lake / f"p={part % 2}" / f"Q={part % 4}" / f"part-{part}.parquet", values)
+    ia.open(lake).build_lake_index()
+    return lake
+
+
+def test_partition_values_count_in_every_condition(spark, partitioned):
+    opened = {
+        "x = 150 AND p = 1": 1,
+        "x = 150 AND p = 0": 0,
+        "x = 150 OR q = 2": 3,
+        "(X = 150 AND P = '1') OR (NAME = 'n250' AND q IN (2, 3))": 2,
+        "p = 1 OR x < 0": 4,
+        "x IS NULL": 0,
+    }
+    for where, files in opened.items():
+        assert ias.explain(spark, str(partitioned), where).files_opened == files, where
+        expected = rows(spark.read.parquet(str(partitioned)).where(where))
+        assert rows(ias.read(spark, str(partitioned), where)) == expected, where
+
+
+def test_names_that_differ_only_in_case(spark, tmp_path):
+    lake = tmp_path / "lake"
+    write(lake / "a.parquet", np.arange(100))
+    path = lake / "b.parquet"
+    pq.write_table(pa.table({"X": np.arange(100, 200), "name": ["n"] * 100}), path)
+    os.utime(path, (1_600_000_000, 1_600_000_000))
+    ia.open([lake / "a.parquet", path]).build_lake_index()
+    for where in ("x = 50", "x = 150", "X < 120", "name = 'n'", "name IS NULL"):
+        expected = rows(spark.read.parquet(str(lake)).where(where))
+        assert rows(ias.read(spark, str(lake), where)) == expected, where
+    assert ias.explain(spark, str(lake), "x = 150").files_opened == 1
+    with settings(spark, {"spark.sql.caseSensitive": "true"}):
+        for where in ("x = 50", "x = 150", "x IS NULL"):
+            expected = rows(spark.read.parquet(str(lake)).where(where))
+            assert rows(ias.read(spark, str(lake), where)) == expected, where
+
+
+def test_files_that_are_replaced_added_or_removed(spark, partitioned):
+    def check_rows():
+        for where in ("x = 150", "x = 10150", "x >= 700", "p = 0 AND x = 250"):
+            expected = rows(spark.read.parquet(str(partitioned)).where(where))
+            assert rows(ias.read(spark, str(partitioned), where)) == expected, where
+
+    check_rows()
+    pq.write_table(
+        pa.table({"x": np.arange(10_100, 10_200), "Name": ["new"] * 100}),
+        partitioned / "p=1" / "Q=1" / "part-1.parquet",
+    )
+    check_rows()
+    write(partitioned / "p=0" / "Q=2" / "part-2.parquet", np.arange(10_100, 10_200))
+    write(partitioned / "p=0" / "Q=2" / "part-20.parquet", np.arange(100, 200))
+    check_rows()
+    (partitioned / "p=1" / "Q=3" / "part-7.parquet").unlink()
+    check_rows()
