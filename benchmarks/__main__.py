@@ -41,7 +41,7 @@ benchmarks:
   shares    1%, 10% and all of the same rows, by a condition on an unsorted column
   totals    count and sum of 4,000,000 rows of the same file
   lineitem  l_partkey = k in TPC-H's lineitem, with and without a RowMap (needs tpchgen-cli)
-  lake      user = x in 1,000 files of 10,000 rows, with and without a Bloom filter
+  lake      five queries on 1,000 files of 10,000 rows, without indexes, with indexes, with a lake index
   memory    memory that a result of 200 wide rows retains
   attach    time to attach each kind of index
 

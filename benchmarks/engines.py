@@ -51,9 +51,12 @@ class Pyarrow:
         self._dataset = ds.dataset(path)
 
     def run(self, query: Query) -> Any:
-        chosen = None
-        if query.start is not None:
-            column = pc.field(query.column)
+        chosen, column = None, pc.field(query.column)
+        if query.equals is not None:
+            chosen = column == query.equals
+        elif query.contains is not None:
+            chosen = pc.match_substring(column, query.contains)
+        elif query.start is not None:
             chosen = (column >= query.start) & (column < query.stop)
             if query.is_point:
                 chosen = column == query.start
@@ -77,8 +80,10 @@ class Polars:
 
     def run(self, query: Query) -> Any:
         frame, column = self._frame, self._pl.col(query.column)
-        if query.is_point:
-            frame = frame.filter(column == query.start)
+        if query.is_point or query.equals is not None:
+            frame = frame.filter(column == (query.start if query.is_point else query.equals))
+        elif query.contains is not None:
+            frame = frame.filter(column.str.contains(query.contains, literal=True))
         elif query.start is not None:
             frame = frame.filter((column >= query.start) & (column < query.stop))
         if query.total == "*":

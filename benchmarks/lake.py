@@ -1,8 +1,11 @@
-"""Many small files: find one row in one of them, or in none."""
+"""Many small files: find rows in one of them, in a few, or in none."""
 
 from __future__ import annotations
 
+import datetime as dt
+import os
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,63 +13,108 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import intarsia as ia
-from benchmarks.data import VERSION, File
+from benchmarks.data import File
 from benchmarks.measure import Case
 from benchmarks.queries import Query
 
 FILES = 1_000
 ROWS_PER_FILE = 10_000
 
+#: Increment when the data changes, so that lakes of earlier versions are not reused.
+VERSION = 2
+
+#: A country that is in every `RARE_EVERY`-th file, and within the bounds of all files.
+RARE = "country 100a"
+RARE_EVERY = 100
+
+#: A text in the URL of one row.
+NEEDLE = "needle"
+
+#: The time of the first row; each file has the rows of one hour.
+FIRST_SECOND = 1_700_000_000
+
+INDEXES = (
+    ia.PageIndex(),
+    ia.Bloom("user"),
+    ia.Distinct("country", granularity="file"),
+    ia.ZoneMap("amount"),
+    ia.Ngram("url"),
+)
+
 
 def lake_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
-    """Query a user that is in one file, and one that is in none but within the bounds of all files."""
+    """Query a lake as it was written, with attached indexes, and with a lake index of these."""
     files = max(1, rows // ROWS_PER_FILE)
     turns = max(2, repetitions // 3)  # each repetition is slow
-    present = np.random.default_rng(5).integers(0, files * ROWS_PER_FILE, turns) * 2
-    absent = present + 1
-    return [
-        Case(name, lake, [Query("user", user, user + 1) for user in users.tolist()])
-        for lake in _make_lakes(folder, files)
-        for name, users in (("user = x", present), ("user absent", absent))
+    random = np.random.default_rng(5)
+    present = (random.integers(0, files * ROWS_PER_FILE, turns) * 2).tolist()
+    hours = [
+        dt.datetime.fromtimestamp(FIRST_SECOND + 3600 * hour, dt.timezone.utc).replace(tzinfo=None)
+        for hour in random.integers(0, files, turns).tolist()
     ]
+    queries = {
+        "user = x": [Query("user", user, user + 1) for user in present],
+        "user absent": [Query("user", user + 1, user + 2) for user in present],
+        "rare country": [Query("country", equals=RARE)] * turns,
+        "one hour, sum": [Query("ts", hour, hour + dt.timedelta(hours=1), total="amount") for hour in hours],
+        "LIKE '%needle%'": [Query("url", contains=NEEDLE)] * turns,
+    }
+    return [Case(name, lake, asked) for lake in _make_lakes(folder, files) for name, asked in queries.items()]
 
 
 def _make_lakes(folder: Path, files: int) -> list[File]:
-    """Create the same rows twice: with pyarrow's defaults, and with attached indexes."""
-    plain, attached = (folder / f"{name}-{files}-v{VERSION}" for name in ("lake", "lake-attached"))
+    """Create the same rows three times: with pyarrow's defaults, with indexes, and with a lake index, too."""
+    names = ("lake", "lake-attached", "lake-index")
+    plain, attached, indexed = (folder / f"{name}-{files}-v{VERSION}" for name in names)
+    os.environ["INTARSIA_CACHE_DIR"] = str(folder / "cache")
     if not plain.exists():
-        part = plain.with_suffix(".part")
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
+        part = _empty(plain)
         users = np.random.default_rng(3).permutation(files * ROWS_PER_FILE) * 2
         for ordinal, of_file in enumerate(np.split(users, files)):
-            pq.write_table(_table(ordinal, of_file), part / f"part-{ordinal:04}.parquet")
+            pq.write_table(_table(ordinal, of_file, files), part / f"part-{ordinal:04}.parquet")
         part.rename(plain)
     if not attached.exists():
-        part = attached.with_suffix(".part")
-        shutil.rmtree(part, ignore_errors=True)
-        shutil.copytree(plain, part)
-        for path in sorted(part.iterdir()):
-            ia.attach(path, [ia.PageIndex(), ia.Bloom("user")])
+        part = _empty(attached)
+        shutil.copytree(plain, part, dirs_exist_ok=True)
+        ia.attach(part, INDEXES)
         part.rename(attached)
+    if not indexed.exists():
+        part = _empty(indexed)
+        shutil.copytree(attached, part, dirs_exist_ok=True)
+        part.rename(indexed)
+    report = ia.open(indexed).build_lake_index()
+    if report.files_added:
+        print(report, file=sys.stderr)
     return [
         File("lake", str(plain), f"{files:,} files of {ROWS_PER_FILE:,} rows, pyarrow's defaults"),
-        File("attached", str(attached), "the same after ia.attach of PageIndex() and Bloom('user')"),
+        File("attached", str(attached), "the same after ia.attach of five indexes"),
+        File("lake index", str(indexed), "the same with a lake index"),
     ]
 
 
-def _table(ordinal: int, users: np.ndarray) -> pa.Table:
+def _empty(folder: Path) -> Path:
+    part = folder.with_suffix(".part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    return part
+
+
+def _table(ordinal: int, users: np.ndarray, files: int) -> pa.Table:
     random = np.random.default_rng(ordinal)
     count = len(users)
     seconds = np.sort(random.integers(0, 3600, count)) + ordinal * 3600
+    countries = [f"country {number:03}" for number in random.integers(0, 200, count).tolist()]
+    urls = [f"https://example.org/{number:x}" for number in random.integers(0, 2**40, count).tolist()]
+    if ordinal % RARE_EVERY == 0:
+        countries[count // 3] = RARE
+    if ordinal == files // 2:
+        urls[count // 2] += f"/{NEEDLE}/"
     return pa.table(
         {
             "user": users,
-            "ts": pa.array(1_700_000_000 + seconds, pa.timestamp("s")),
-            "country": [f"country {number:03}" for number in random.integers(0, 200, count).tolist()],
+            "ts": pa.array(FIRST_SECOND + seconds, pa.timestamp("s")),
+            "country": countries,
             "amount": random.integers(0, 1_000_000, count) / 100,
-            "url": [
-                f"https://example.org/{number:x}" for number in random.integers(0, 2**40, count).tolist()
-            ],
+            "url": urls,
         }
     )

@@ -1,7 +1,8 @@
-"""The queries: rows by a range of one column, some columns of these rows, or an aggregate."""
+"""The queries: rows by a range, a value or a part of one column, some columns of these, or an aggregate."""
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass
 
 
@@ -10,31 +11,39 @@ class Query:
     """A query that every reader supports.
 
     Attributes:
-        column: The integer column of the predicate.
-        start: Its minimum, inclusive; None for all rows.
+        column: The column of the predicate.
+        start: Its minimum, inclusive; None for all rows, or with ``equals`` or ``contains``.
         stop: Its maximum, exclusive; None if ``start`` is None.
         columns: Columns of the result; None for all.
+        equals: A text that the column is equal to.
+        contains: A text that the column contains.
         total: Instead of rows, ``"*"`` for their count, or a column for its sum.
     """
 
     column: str = "id"
-    start: int | None = None
-    stop: int | None = None
+    start: int | dt.datetime | None = None
+    stop: int | dt.datetime | None = None
     columns: tuple[str, ...] | None = None
     total: str | None = None
+    equals: str | None = None
+    contains: str | None = None
 
     @property
     def is_point(self) -> bool:
-        return self.start is not None and self.stop == self.start + 1
+        return isinstance(self.start, int) and self.stop == self.start + 1
 
     @property
     def where(self) -> str | None:
         """The condition in SQL."""
+        if self.equals is not None:
+            return f"{self.column} = '{self.equals}'"
+        if self.contains is not None:
+            return f"{self.column} LIKE '%{self.contains}%'"
         if self.start is None:
             return None
         if self.is_point:
             return f"{self.column} = {self.start}"
-        return f"{self.column} >= {self.start} AND {self.column} < {self.stop}"
+        return f"{self.column} >= {_literal(self.start)} AND {self.column} < {_literal(self.stop)}"
 
     def sql(self, source: str) -> str:
         """Return the query in SQL, for a table or a table function."""
@@ -43,3 +52,7 @@ class Query:
         else:
             wanted = "*" if self.columns is None else ", ".join(self.columns)
         return f"SELECT {wanted} FROM {source}" + (f" WHERE {self.where}" if self.where else "")
+
+
+def _literal(value: int | dt.datetime | None) -> str:
+    return f"TIMESTAMP '{value}'" if isinstance(value, dt.datetime) else str(value)

@@ -28,8 +28,14 @@ def test_chosen_benchmarks_as_json(pytestconfig, tmp_path):
     found = {(case["file"], case["query"]): case["rows"] for case in document["lake"]}
     assert found == {
         (file, query): rows
-        for file in ("lake", "attached")
-        for query, rows in (("user = x", 1), ("user absent", 0))
+        for file in ("lake", "attached", "lake index")
+        for query, rows in (
+            ("user = x", 1),
+            ("user absent", 0),
+            ("rare country", 1),
+            ("one hour, sum", 1),
+            ("LIKE '%needle%'", 1),
+        )
     }
     assert all(case["retained_bytes"]["pyarrow"] >= case["rows_bytes"] for case in document["memory"])
 
