@@ -147,6 +147,14 @@ def test_aggregates_of_partition_columns(lake):
     assert found == {"day": {"min": dt.date(2024, 1, 1), "max": dt.date(2024, 2, 1), "count": 6}}
 
 
+def test_other_libraries_read_typed_partition_columns(lake):
+    rows = [(0, DAYS[0]), (1, DAYS[0])]
+    scan = ia.open(lake).scan("day = DATE '2024-01-01'")
+    assert scan.to_duckdb().project("x, day::VARCHAR").fetchall() == rows
+    assert [(row["x"], str(row["day"])) for row in scan.to_polars().to_dicts()] == rows
+    assert [(row.x, str(row.day)) for row in scan.to_pandas().itertuples()] == rows
+
+
 # --- the list ------------------------------------------------------------------------------------
 
 

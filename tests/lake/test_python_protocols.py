@@ -52,10 +52,28 @@ def test_to_pandas(lake):
     assert typed["x"].dtype == pandas.ArrowDtype(pa.int64())
 
 
-def test_without_pandas_the_error_names_the_remedy(lake, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
+def test_to_polars(lake):
+    polars = pytest.importorskip("polars")
+    frame = ia.open(lake).scan("x >= 2", columns=["x", "s"]).to_polars()
+    assert isinstance(frame, polars.DataFrame)
+    assert frame.to_dict(as_series=False) == {"x": [2, 3, 4], "s": ["2", "3", "4"]}
+    assert ia.open(lake).scan("x > 99").to_polars().is_empty()
+
+
+def test_to_duckdb(lake):
+    duckdb = pytest.importorskip("duckdb")
+    relation = ia.open(lake).scan("x >= 2", columns=["x", "s"]).to_duckdb()
+    for _ in range(2):  # a relation can be queried repeatedly
+        assert relation.filter("s > '2'").order("x").fetchall() == [(3, "3"), (4, "4")]
+    with duckdb.connect() as connection:
+        assert ia.open(lake).scan("x >= 2").to_duckdb(connection).aggregate("sum(x)").fetchall() == [(9,)]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "duckdb"])
+def test_without_a_library_the_error_names_the_remedy(lake, monkeypatch, library):
+    monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(ModuleNotFoundError) as caught:
-        ia.open(lake).scan().to_pandas()
-    assert caught.value.name == "pandas"
-    assert "pip install pandas" in str(caught.value)
+        getattr(ia.open(lake).scan(), f"to_{library}")()
+    assert caught.value.name == library
+    assert f"pip install {library}" in str(caught.value)
     assert "to_arrow()" in str(caught.value)

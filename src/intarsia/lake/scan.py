@@ -14,6 +14,7 @@ import pyarrow as pa
 from intarsia.file import ParquetInput
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
+from intarsia.lake.libraries import import_for
 from intarsia.lake.planning import plan_files
 from intarsia.lake.split import Split, SplitQuestion, file_identity, make_splits
 from intarsia.lake.survivors import find_survivors
@@ -38,7 +39,9 @@ from intarsia.read.output_columns import (
 from intarsia.read.report import FileOutcome, ScanReport, warn_of_ignored
 
 if TYPE_CHECKING:
+    import duckdb
     import pandas as pd
+    import polars as pl
 
 
 class Scan:
@@ -48,7 +51,8 @@ class Scan:
     run omits this check if `Table.scan` has just read the footers.
 
     Get the rows with `to_arrow`, by iterating over batches, or as an Arrow stream, as in
-    ``polars.DataFrame(scan)`` and ``duckdb.sql("FROM scan")``; and `to_pandas` returns a pandas DataFrame.
+    ``polars.DataFrame(scan)`` and ``duckdb.sql("FROM scan")``. `to_pandas`, `to_polars` and `to_duckdb`
+    return the data frames and relations of these libraries.
 
     Attributes:
         columns: The columns of the result.
@@ -112,15 +116,52 @@ class Scan:
             >>> ia.open(path).scan("x < 3").to_pandas()["x"].sum().item()
             3
         """
-        try:
-            import pandas as pd  # noqa: F401
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                "to_pandas() needs pandas, which is not installed; install it (pip install pandas), or use "
-                "to_arrow()",
-                name=error.name,
-            ) from error
+        import_for("to_pandas", "pandas")
         return self.to_arrow().to_pandas(**options)
+
+    def to_polars(self, **options: Any) -> pl.DataFrame:
+        """Run the scan and collect the rows in a Polars DataFrame.
+
+        `intarsia.polars.scan` returns a LazyFrame instead, to which Polars pushes columns and predicates.
+
+        Args:
+            **options: Options of ``polars.from_arrow``, such as ``schema_overrides``.
+
+        Raises:
+            ModuleNotFoundError: If Polars is not installed; it is not a dependency of Intarsia.
+            CorruptFileError: If a part of a file that has to be read is damaged.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+            >>> pq.write_table(pa.table({"x": range(1000)}), path)
+            >>> ia.open(path).scan("x < 3").to_polars()["x"].sum()
+            3
+        """
+        frame: pl.DataFrame = import_for("to_polars", "polars").from_arrow(self.to_arrow(), **options)
+        return frame
+
+    def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
+        """Run the scan and collect the rows in a DuckDB relation, which can be queried repeatedly.
+
+        `Table.dataset` lets DuckDB push columns and filters instead.
+
+        Args:
+            connection: The connection of the relation; None for DuckDB's default connection.
+
+        Raises:
+            ModuleNotFoundError: If DuckDB is not installed; it is not a dependency of Intarsia.
+            CorruptFileError: If a part of a file that has to be read is damaged.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+            >>> pq.write_table(pa.table({"x": range(1000)}), path)
+            >>> ia.open(path).scan("x < 3").to_duckdb().aggregate("sum(x)").fetchall()
+            [(3,)]
+        """
+        library = import_for("to_duckdb", "duckdb")
+        return (library if connection is None else connection).from_arrow(self.to_arrow())
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Run the scan, and yield batches row group by row group."""
