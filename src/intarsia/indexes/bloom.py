@@ -186,7 +186,7 @@ def stored_hashes(leaf: Leaf, arrow_type: pa.DataType, condition: Condition) -> 
     with np.errstate(over="ignore"):  # a literal may exceed the range of float32
         stored = [ordering.encode(key) for key in keys]
     hashes = np.unique(xxh64(pa.array(stored, pa.binary())))
-    hashes.flags.writeable = False  # it is shared by all files of a table
+    hashes.setflags(write=False)  # it is shared by all files of a table
     return hashes
 
 
