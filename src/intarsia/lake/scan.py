@@ -15,10 +15,12 @@ from intarsia.file import ParquetInput
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.libraries import import_for
+from intarsia.lake.order_by import parse_order
 from intarsia.lake.planning import plan_files
 from intarsia.lake.split import Split, SplitQuestion, file_identity, make_splits
 from intarsia.lake.survivors import find_survivors
 from intarsia.lake.table_files import TableFiles
+from intarsia.lake.top_scan import TopScan
 from intarsia.predicate import Predicate
 from intarsia.read.aggregate import Aggregate, Totals
 from intarsia.read.aggregate.result import ROWS
@@ -37,6 +39,7 @@ from intarsia.read.output_columns import (
     with_constants,
 )
 from intarsia.read.report import FileOutcome, ScanReport, warn_of_ignored
+from intarsia.read.sort_key import SortKey
 
 if TYPE_CHECKING:
     import duckdb
@@ -71,7 +74,12 @@ class Scan:
     """
 
     def __init__(
-        self, table: TableFiles, predicate: Predicate | None, columns: Sequence[str] | None, limit: int | None
+        self,
+        table: TableFiles,
+        predicate: Predicate | None,
+        columns: Sequence[str] | None,
+        limit: int | None,
+        order_by: str | None = None,
     ) -> None:
         self._table = table
         # the first run need not check footers that are read now for the schema
@@ -84,11 +92,13 @@ class Scan:
         self._binder = TableBinder(table, predicate, self.columns)
         fields = [column.field(table.schema) for column in self.columns]
         self.schema = pa.schema(fields, metadata=table.schema.metadata)
+        self._key = None if order_by is None else parse_order(order_by, table.schema)
         self.report = ScanReport()
 
     def __repr__(self) -> str:
         names = [column.name for column in self.columns]
-        return f"Scan(where={self._where!r}, columns={names}, limit={self._limit})"
+        order = "" if self._key is None else f", order_by={self._key.column.name!r}"
+        return f"Scan(where={self._where!r}, columns={names}{order}, limit={self._limit})"
 
     def to_arrow(self) -> pa.Table:
         """Run the scan and collect the rows.
@@ -421,6 +431,9 @@ class Scan:
         return concat_rows([pa.Table.from_batches([], self.schema), *pieces])
 
     def _tables(self, *, whole_files: bool, runs_at_once: int) -> Iterator[pa.Table]:
+        if self._key is not None:
+            yield self._first_rows(self._key)
+            return
         left = self._limit
         with contextlib.closing(self._each_file(self.columns)) as files:
             for query, plan, record in files:
@@ -438,6 +451,13 @@ class Scan:
                         yield self._finish(piece.rows, query)
                 if left == 0:
                     return
+
+    def _first_rows(self, key: SortKey) -> pa.Table:
+        assert self._limit is not None
+        with self._reporting() as report:
+            search = TopScan(self._table, self._where, self.columns, self.schema, key, self._limit, report)
+            is_current, self._has_new_footers = self._has_new_footers, False
+            return search.rows(is_current=is_current)
 
     def _finish(self, rows: pa.Table, query: FileQuery) -> pa.Table:
         """Return the result's columns in order: those that were read, and the constants."""

@@ -63,6 +63,7 @@ def find_survivors(
     questions: Sequence[Question] | None = None,
     *,
     is_current: bool = False,
+    among: Bools | None = None,
 ) -> Survivors:
     """Exclude files by partition values and by the lake index, and add them to a report.
 
@@ -72,19 +73,22 @@ def find_survivors(
         report: The report.
         questions: Aggregates to answer for files in which all rows match; None if rows are needed.
         is_current: The table's metadata was read in the same run.
+        among: The files that matter, one boolean per file; None for all.
     """
     excluded, column = binder.exclude_by_partition()
+    others = np.zeros(len(table.files), dtype=bool) if among is None else ~among
+    excluded = excluded & ~others
     if excluded.any():
         num_bytes = int(table.file_bytes[excluded].sum())
         report.add_excluded("partition", column, files=int(excluded.sum()), num_bytes=num_bytes)
     if binder.predicate is None and questions is None:
-        return Survivors(np.flatnonzero(~excluded).tolist())
+        return Survivors(np.flatnonzero(~(excluded | others)).tolist())
     known = table.known_files(is_current=is_current)
     if known is None:
         report.add_index_reads(IoCounts(), table.lake_index.notes)
-        return Survivors(np.flatnonzero(~excluded).tolist())
+        return Survivors(np.flatnonzero(~(excluded | others)).tolist())
     reads = _reads(known)
-    keep = ~excluded
+    keep = ~(excluded | others)
     answers: list[FileAnswers] = []
     faults = [*table.lake_index.notes]
     for files in known.families():

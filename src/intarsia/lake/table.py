@@ -201,7 +201,11 @@ class Table(TableFiles):
         return True
 
     def scan(
-        self, where: Where = None, columns: Sequence[str] | None = None, limit: int | None = None
+        self,
+        where: Where = None,
+        columns: Sequence[str] | None = None,
+        limit: int | None = None,
+        order_by: str | None = None,
     ) -> Scan:
         """Make a scan without running it.
 
@@ -217,14 +221,19 @@ class Table(TableFiles):
                 supported SQL, docs/python.md the supported expressions.
             columns: Columns of the result; a dotted path is a field of a struct. None for all.
             limit: The maximum number of rows; None for all.
+            order_by: Return the first ``limit`` rows in this order, such as ``"amount DESC"``; None for the
+                order of the files. Only files, row groups and pages are read whose bounds allow them to
+                contain these rows. As in DuckDB, nulls are last unless ``NULLS FIRST`` follows, and NaN is
+                greater than every number. Of rows with equal values, any may be returned, in any order.
 
         Returns:
             The scan, an Arrow stream of the rows that can also count and aggregate them.
 
         Raises:
-            ValueError: If ``limit`` is negative.
+            ValueError: If ``limit`` is negative, or ``order_by`` has no ``limit``.
             TypeError: If ``limit`` is not an integer.
-            PredicateError: If ``where`` cannot be parsed, or compares values of incompatible types.
+            PredicateError: If ``where`` cannot be parsed, or compares values of incompatible types; or if
+                ``order_by`` is not one column.
             ColumnNotFoundError: If the table has no such column; the message suggests similar names.
 
         Example:
@@ -234,6 +243,8 @@ class Table(TableFiles):
             >>> table = ia.open(path)
             >>> table.scan("x < 3", columns=["y"]).to_arrow().to_pylist()
             [{'y': 'a'}, {'y': 'b'}, {'y': 'a'}]
+            >>> table.scan("y = 'a'", order_by="x DESC", limit=2).to_arrow()["x"].to_pylist()
+            [998, 996]
             >>> where = ia.And((ia.Comparison("x", "<", 3), ia.In("y", ("a", "c"))))
             >>> [table.scan(condition).count() for condition in (where, str(where), [("x", "<", 3)])]
             [2, 2, 3]
@@ -242,7 +253,9 @@ class Table(TableFiles):
             raise TypeError(f"limit is {limit!r}; it must be an integer or None")
         if limit is not None and limit < 0:
             raise ValueError(f"limit is {limit}; it must be 0 or more")
-        return Scan(self, parse_predicate(where), columns, limit)
+        if order_by is not None and limit is None:
+            raise ValueError("order_by needs a limit; to sort all rows, use scan.to_arrow().sort_by(…)")
+        return Scan(self, parse_predicate(where), columns, limit, order_by)
 
     def dataset(self) -> TableDataset:
         """Return the table as a ``pyarrow.dataset.Dataset``, which DuckDB, Polars and DataFusion query.

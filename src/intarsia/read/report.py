@@ -186,6 +186,19 @@ class ScanReport:
         with query.file.named_errors():
             self._add_file(query, outcome)
 
+    def add_further_reads(self, query: FileQuery, counts: ReadCounts) -> None:
+        """Add reads of a file that was added before.
+
+        Args:
+            query: The query that read the file again.
+            counts: The counts of the reads.
+        """
+        for name, read in counts.pages.items():
+            self.pages.setdefault(name, PageCounts()).read += read
+        self.dictionary_pages_read += counts.dictionary_pages
+        self.bytes_index += counts.index_bytes
+        self.add_reads(query.file.source.counts)
+
     def _add_file(self, query: FileQuery, outcome: FileOutcome) -> None:
         plan, counts, file = outcome.plan, outcome.counts, query.file
         self.files_opened += 1

@@ -1,0 +1,199 @@
+"""The first rows by a column: those of a full sort, and only the pages that can contain them are read."""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import math
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import intarsia as ia
+from tests.effort import examples
+from tests.lake.index.lakes import age, write
+
+NAN = float("nan")
+NUM_ROWS = 120
+
+
+def rows_of(part):
+    numbers = range(part * NUM_ROWS, (part + 1) * NUM_ROWS)
+
+    def column(value, every, data_type=None):
+        return pa.array([None if n % every == 0 else value(n) for n in numbers], data_type)
+
+    narrow = pa.int32() if part % 2 else pa.int64()
+    return pa.table(
+        {
+            "id": pa.array(numbers, pa.int64()),
+            "mixed": column(lambda n: n * 31 % 101, 11, narrow),
+            "f": column(lambda n: NAN if n % 23 == 0 else (n * 17 % 97) / 4, 9),
+            "s": column(lambda n: f"s{n * 7 % 40:02}", 6),
+            "b": column(lambda n: n % 3 == 0, 4),
+            "y": column(lambda n: b"%d" % (n % 20), 5, pa.binary()),
+            "d": column(lambda n: dt.date(2024, 1, 1) + dt.timedelta(days=n % 77), 8),
+            "t": column(
+                lambda n: dt.datetime(2024, 1, 1) + dt.timedelta(hours=n % 50), 10, pa.timestamp("ms")
+            ),
+            "n": column(lambda n: Decimal(n % 90) / 4, 7, pa.decimal128(9, 2)),
+            "c": column(lambda n: f"c{n % 4}", 9).dictionary_encode(),
+            "r": column(lambda n: {"x": n % 60}, 10, pa.struct([("x", pa.int64())])),
+            "none": pa.nulls(NUM_ROWS, pa.int64()),
+        }
+    )
+
+
+COLUMNS = ["id", "mixed", "f", "s", "b", "y", "d", "t", "n", "c", "r.x", "none", "part", "late"]
+CONDITIONS = {
+    None: lambda row: True,
+    "id > 130": lambda row: row["id"] > 130,
+    "s LIKE 's1%'": lambda row: row["s"] is not None and row["s"].startswith("s1"),
+    "mixed < 50 OR f > 20": lambda row: (
+        (row["mixed"] is not None and row["mixed"] < 50) or (row["f"] is not None and row["f"] > 20)
+    ),
+    "id < 0": lambda row: False,
+    "part <> 1": lambda row: row["part"] != 1,
+}
+
+
+@pytest.fixture(scope="module", params=["page index", "lake index", "statistics only"])
+def folder(request, tmp_path_factory):
+    """Four files. Only the last ones have the column ``late``."""
+    folder = tmp_path_factory.mktemp("lake")
+    indexes = [] if request.param == "statistics only" else [ia.PageIndex()]
+    for part in range(4):
+        rows = rows_of(part)
+        if part in (0, 2, 3):
+            rows = rows.append_column("late", pa.array([part * 7 - n % 50 for n in range(NUM_ROWS)]))
+        path = folder / f"part={part}" / "rows.parquet"
+        write(path, rows, indexes, row_group_size=40, max_rows_per_page=8)
+    if request.param == "lake index":
+        ia.open(folder).build_lake_index("beside")
+    return folder
+
+
+@functools.cache
+def every_row(folder):
+    return ia.open(folder).scan().to_arrow().to_pylist()
+
+
+def value_of(row, column):
+    for name in column.split("."):
+        row = None if row is None else row[name]
+    return row
+
+
+def sort_key(descending, nulls_first):
+    """A key as in SQL: NaN is greater than every number, and nulls are at one end."""
+
+    def key(value):
+        if value is None:
+            return (-1 if nulls_first else 3, 0)
+        if isinstance(value, float) and math.isnan(value):
+            return (0 if descending else 2, 0)
+        return (1, value)
+
+    return key
+
+
+def best(rows, column, limit, descending, nulls_first):
+    key = sort_key(descending, nulls_first)
+    keys = [key(value_of(row, column)) for row in rows]
+    values = sorted({k for k in keys if k[0] == 1}, reverse=descending)
+    place = {k: (1, n) for n, k in enumerate(values)}
+    return sorted(place.get(k, k) for k in keys)[:limit], lambda v: place.get(key(v), key(v))
+
+
+@settings(max_examples=examples(200))
+@given(
+    column=st.sampled_from(COLUMNS),
+    direction=st.sampled_from(["", " ASC", " desc", " DESC NULLS FIRST", " NULLS FIRST", " DESC NULLS LAST"]),
+    limit=st.sampled_from([0, 1, 3, 10, 55, 1000]),
+    where=st.sampled_from(list(CONDITIONS)),
+)
+def test_the_rows_are_the_first_of_a_full_sort(folder, column, direction, limit, where):
+    scan = ia.open(folder).scan(where, order_by=column + direction, limit=limit)
+    found = scan.to_arrow().to_pylist()
+    matching = [row for row in every_row(folder) if CONDITIONS[where](row)]
+    descending, nulls_first = "desc" in direction.lower(), "FIRST" in direction
+    expected, key = best(matching, column, limit, descending, nulls_first)
+    assert [key(value_of(row, column)) for row in found] == expected
+    texts = {row["id"]: repr(row) for row in matching}
+    assert [repr(row) for row in found] == [texts[row["id"]] for row in found]
+    assert len({row["id"] for row in found}) == len(found)
+    assert scan.report.rows_matched == len(found)
+
+
+def pages_read(scan):
+    return {name: counts.read for name, counts in scan.report.pages.items() if counts.read}
+
+
+def test_one_page_of_each_column_is_read(tmp_path):
+    """The greatest values are in one page; the row group of the other file cannot win."""
+    for part in range(3):
+        values = [part * 1000 + n * 7919 % 1000 // 10 * 10 + n // 100 for n in range(1000)]
+        values.sort(key=lambda value: value % 10)
+        rows = pa.table({"x": [part * 1000 + n for n in range(1000)], "text": [f"t{n}" for n in range(1000)]})
+        write(tmp_path / f"{part}.parquet", rows, [ia.PageIndex()], row_group_size=500, max_rows_per_page=50)
+    for order, expected in ((" DESC", [2999, 2998, 2997]), ("", [0, 1, 2])):
+        scan = ia.open(tmp_path).scan(columns=["text", "x"], order_by=f"x{order}", limit=3)
+        assert scan.to_arrow()["x"].to_pylist() == expected
+        assert pages_read(scan) == {"x": 2, "text": 1}  # the page of x once to search, once for the rows
+        assert (scan.report.files_read, scan.report.row_groups_read) == (1, 1)
+
+
+def test_a_lake_index_excludes_files_without_opening_them(tmp_path):
+    for part in range(20):
+        rows = pa.table({"x": [part * 100 + n for n in range(100)]})
+        write(tmp_path / f"{part:02}.parquet", rows, row_group_size=50)
+    ia.open(tmp_path).build_lake_index("beside")
+    scan = ia.open(tmp_path).scan(order_by="x DESC", limit=2)
+    assert scan.to_arrow()["x"].to_pylist() == [1999, 1998]
+    assert (scan.report.files_opened, scan.report.files_total) == (1, 20)
+    assert scan.report.rows_total == 2000
+    where = ia.open(tmp_path).scan("x < 555", order_by="x DESC", limit=2)
+    assert where.to_arrow()["x"].to_pylist() == [554, 553]
+    assert where.report.files_opened == 1
+
+
+def test_only_columns_of_the_result_are_returned(folder):
+    table = ia.open(folder)
+    scan = table.scan("id > 5", ["part"], order_by="id", limit=2)
+    assert scan.to_arrow().schema == scan.schema
+    assert scan.to_arrow().to_pylist() == [{"part": 0}] * 2
+    assert table.scan(None, [], order_by="id", limit=2).to_arrow().num_rows == 2
+    assert [batch.num_rows for batch in table.scan(order_by="id", limit=2)] == [2]
+    assert scan.to_reader().read_all().num_rows == 2
+
+
+def test_column_names_may_be_quoted(tmp_path):
+    rows = pa.table({"desc": [1, 3, 2], 'a "b"': [2, 3, 1]})
+    write(tmp_path / "f.parquet", rows)
+    age(tmp_path / "f.parquet")
+    table = ia.open(tmp_path)
+    assert table.scan(order_by="desc desc", limit=1).to_arrow()["desc"].to_pylist() == [3]
+    assert table.scan(order_by='"a ""b""" ASC', limit=1).to_arrow()["desc"].to_pylist() == [2]
+
+
+@pytest.mark.parametrize("text", ["", "x SIDEWAYS", "x, y", "x NULLS", "lower(x)", 'x"'])
+def test_other_orders_are_refused(tmp_path, text):
+    write(tmp_path / "f.parquet", pa.table({"x": [1], "y": [2]}))
+    with pytest.raises(ia.PredicateError) as caught:
+        ia.open(tmp_path).scan(order_by=text, limit=1)
+    assert caught.value.reason == "unsupported-order"
+
+
+def test_an_order_needs_a_limit_and_a_column_of_values(tmp_path):
+    write(tmp_path / "f.parquet", pa.table({"x": [1], "l": [[2]]}))
+    table = ia.open(tmp_path)
+    with pytest.raises(ValueError, match="limit"):
+        table.scan(order_by="x")
+    with pytest.raises(ia.ColumnNotFoundError):
+        table.scan(order_by="z", limit=1)
+    with pytest.raises(ia.PredicateError) as caught:
+        table.scan(order_by="l", limit=1)
+    assert caught.value.reason == "nested-column"
