@@ -365,6 +365,7 @@ PARTS = {
     "versions are texts": change_entries(kind_version="1"),
     "versions are huge": change_entries(kind_version=10**30),
     "names are numbers": change_entries(name=7),
+    "names are arrays": change_entries(name=["zone_map"]),
     "columns are a text": change_entries(columns="id"),
     "columns do not exist": change_entries(columns=[["nowhere"]]),
     "parameters are an array": change_entries(parameters=["id"]),

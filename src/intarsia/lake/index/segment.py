@@ -196,6 +196,17 @@ def _index_of(key: GatheredKey) -> Gathers | None:
     return found if isinstance(found, Gathers) else None
 
 
+def _key_of(entry: Mapping[str, Any]) -> GatheredKey | None:
+    """Return the key in the description of a structure; None if fields are missing or of other types."""
+    fields: list[Any] = [entry.get(name) for name in GatheredKey._fields]
+    types: list[Any] = [str, int, str, list, (str, int), dict]
+    if not all(isinstance(value, type_) for value, type_ in zip(fields, types, strict=True)):
+        return None
+    kind, version, name, columns, granularity, parameters = fields
+    paths = tuple(map(tuple, columns))
+    return GatheredKey(kind, version, name, paths, granularity, json.dumps(parameters, sort_keys=True))
+
+
 # --- reading -------------------------------------------------------------------------------------------
 
 
@@ -449,17 +460,17 @@ class Family:
                 reason="segment-damaged",
                 path=self._segment.source.path,
             )
-        if entry["kind"] == _BLOOM:
+        if entry.get("kind") == _BLOOM:
             leaf = self.schema.leaves_by_path[path]
             opened = GatheredBloom(leaf, self.schema.leaf_types[leaf.ordinal], parts, len(files))
             return Gathered(_BLOOM, path, files, opened)
-        key = GatheredKey(
-            **{
-                **entry,
-                "columns": tuple(map(tuple, entry["columns"])),
-                "parameters": json.dumps(entry["parameters"], sort_keys=True),
-            }
-        )
+        key = _key_of(entry)
+        if key is None:
+            raise CorruptFileError(
+                f"structure {name} is not described",
+                reason="segment-damaged",
+                path=self._segment.source.path,
+            )
         index = _index_of(key)
         if index is None:
             return None
