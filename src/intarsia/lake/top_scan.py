@@ -92,9 +92,7 @@ class TopScan:
                 next_check *= 2
             elif num_searched == next_check:
                 next_check += 1
-        result = self._winners()
-        report.rows_matched = result.num_rows
-        return result
+        return self._winners()
 
     def _binder(self, threshold: pa.Scalar | None) -> TableBinder:
         """Bind the query for the rows that precede a value."""

@@ -194,7 +194,9 @@ class ScanReport:
             counts: The counts of the reads.
         """
         for name, read in counts.pages.items():
-            self.pages.setdefault(name, PageCounts()).read += read
+            self.pages.setdefault(name, PageCounts()).add(PageCounts(0, read))
+        if self.rows_matched is not None:
+            self.rows_matched += counts.rows_matched
         self.dictionary_pages_read += counts.dictionary_pages
         self.bytes_index += counts.index_bytes
         self.add_reads(query.file.source.counts)
