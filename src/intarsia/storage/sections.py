@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import xxhash
@@ -59,8 +58,7 @@ class Section(NamedTuple):
     part_bytes: int | None = None
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(NamedTuple):
     """The location of a section: the offset of its first part, and the number and length of its parts."""
 
     offset: int
@@ -129,14 +127,14 @@ def _check_places(places: Iterable[_Place], stop: int) -> None:
         ValueError: If they are not.
     """
     after = _HEAD.size
-    for place in sorted(places, key=lambda place: (place.offset, place.stop)):
-        numbers = (place.offset, place.num_parts, place.part_bytes)
-        if any(type(number) is not int or number < 0 for number in numbers):
-            raise ValueError(f"a section has the place {numbers}")
-        if place.num_parts > (MAX_PARTS if place.part_bytes else 1):
-            raise ValueError(f"a section has {place.num_parts:,} parts of {place.part_bytes:,} bytes")
-        if place.offset < after or place.stop > stop:
-            raise ValueError(f"a section at {place.offset} overlaps another one, or is outside the body")
+    for place in sorted(places):
+        offset, num_parts, part_bytes = place
+        if not type(offset) is type(num_parts) is type(part_bytes) is int or min(place) < 0:
+            raise ValueError(f"a section has the place {list(place)}")
+        if num_parts > (MAX_PARTS if part_bytes else 1):
+            raise ValueError(f"a section has {num_parts:,} parts of {part_bytes:,} bytes")
+        if offset < after or place.stop > stop:
+            raise ValueError(f"a section at {offset} overlaps another one, or is outside the body")
         after = place.stop
 
 
