@@ -100,6 +100,10 @@ class TestFormats:
         out = run("query", file, "--where", "city = 'Bonn'", "--limit", 2, "--format", "jsonl").out
         assert [json.loads(line)["id"] for line in out.splitlines()] == [2, 6]
 
+    def test_order_by(self, run, file):
+        out = run("query", file, "--where", "id < 99", "--order-by", "id DESC", "-n", 2, "-f", "jsonl").out
+        assert [json.loads(line)["id"] for line in out.splitlines()] == [98, 97]
+
     def test_partition_columns(self, run, lake):
         rows = json.loads(run("query", lake, "--where", "year = 2022 AND id = 2001", "--format", "json").out)
         assert rows == [{"id": 2001, "city": "Berlin", "km": 500.25, "year": 2022}]

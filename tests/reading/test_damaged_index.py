@@ -186,6 +186,28 @@ def test_damaged_offset_index(whole_file, tmp_path, damage, leaf):
     scan_all(damaged)
 
 
+@pytest.mark.filterwarnings("ignore::intarsia.IntarsiaWarning")
+@pytest.mark.parametrize("leaf", ["key", "value"])
+@pytest.mark.parametrize("damage", OFFSET_DAMAGE)
+def test_locations_and_first_rows_with_a_damaged_offset_index(plain_file, tmp_path, damage, leaf):
+    patient = Patient.read(plain_file)
+    patient.change_index(OffsetIndex, 0, LEAVES[leaf], OFFSET_DAMAGE[damage])
+    patient.write(damaged := tmp_path / "damaged.parquet")
+    table = ia.open(damaged)
+    for where, expected in matching().items():
+        assert ia.open(damaged).locate(where)["row"].to_pylist() == expected["key"].to_pylist(), where
+    for order_by, where, expected in (
+        ("key DESC", "key < 590", range(589, 582, -1)),
+        ("key", "text > 'text 0105'", range(106, 113)),
+        ("text DESC", "key <= 399", range(399, 392, -1)),
+    ):
+        for opened in (table, ia.open(damaged)):
+            found = opened.scan(where, ["key"], order_by=order_by, limit=7)
+            assert found.to_arrow()["key"].to_pylist() == list(expected)
+    best = ia.open(damaged).scan(columns=["value"], order_by="value DESC", limit=9)
+    assert best.to_arrow()["value"].to_pylist() == sorted(TABLE["value"].drop_null().to_pylist())[:-10:-1]
+
+
 @pytest.mark.parametrize("cls", [OffsetIndex, ColumnIndex])
 @pytest.mark.parametrize(
     ("offset", "length"),

@@ -37,9 +37,15 @@ class PrintedRows:
     reports: Callable[[], list[ScanReport]]
 
 
-def matching_rows(table: Table, where: str | None, names: list[str] | None, limit: int | None) -> PrintedRows:
-    """Return the rows that match; they are read as they are taken."""
-    scan = table.scan(where, names, limit)
+def matching_rows(
+    table: Table,
+    where: str | None,
+    names: list[str] | None,
+    limit: int | None,
+    order_by: str | None = None,
+) -> PrintedRows:
+    """Return the rows that match; without an order they are read as they are taken."""
+    scan = table.scan(where, names, limit, order_by)
     return _renamed(scan, names, scan)
 
 

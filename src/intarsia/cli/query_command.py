@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 EXAMPLES = """
 intarsia query lake/ --where "dest = 'LEX'" --columns flight,tailnum,time_hour
 intarsia query flights.parquet --where "time_hour >= '2013-07-04'" --limit 100 --format csv > july.csv
+intarsia query lake/ --order-by "dep_delay DESC" --limit 10 --columns flight,dest,dep_delay
 intarsia query lake/ --where "tailnum LIKE 'N10%'" --output found.parquet --report report.json
 intarsia query lake/ --where "arr_delay IS NULL" --format jsonl | head -3
 intarsia query lake/ --where "month = 11" --aggregate "count(*), sum(distance) AS far, max(dep_delay)"
@@ -39,6 +40,15 @@ _ALL_ROWS = "it uses all rows"
 Limit = Annotated[
     int | None,
     typer.Option("--limit", "-n", metavar="N", min=0, help="Maximum number of rows; reading stops early."),
+]
+OrderBy = Annotated[
+    str | None,
+    typer.Option(
+        "--order-by",
+        metavar="COLUMN",
+        help="Print the first rows by a column, such as 'amount DESC'; needs --limit. Only pages that might "
+        "contain them are read.",
+    ),
 ]
 Aggregates = Annotated[
     list[str] | None,
@@ -86,6 +96,7 @@ def query(
     where: WhereText = None,
     columns: ColumnNames = None,
     limit: Limit = None,
+    order_by: OrderBy = None,
     aggregate: Aggregates = None,
     sample: SampleRows = None,
     seed: Seed = None,
@@ -98,18 +109,34 @@ def query(
     from intarsia.cli import answers
     from intarsia.cli.aggregate_calls import parse_calls
 
-    given = {"--where": where, "--columns": columns, "--limit": limit, "--aggregate": aggregate}
+    given = {
+        "--where": where,
+        "--columns": columns,
+        "--limit": limit,
+        "--order-by": order_by,
+        "--aggregate": aggregate,
+    }
     if aggregate:
         _refuse(
             given,
             "--aggregate",
-            {"--limit": "it prints one row", "--columns": "the aggregates name their columns"},
+            {
+                "--limit": "it prints one row",
+                "--order-by": "it prints one row",
+                "--columns": "the aggregates name their columns",
+            },
         )
     if sample is not None:
-        _refuse(given, "--sample", dict.fromkeys(("--where", "--limit", "--aggregate"), _ALL_ROWS))
+        _refuse(
+            given, "--sample", dict.fromkeys(("--where", "--limit", "--order-by", "--aggregate"), _ALL_ROWS)
+        )
     elif seed is not None:
         raise UsageError(
             "--seed needs --sample; add the number of rows, such as --sample 1000", reason="missing-option"
+        )
+    if order_by is not None and limit is None:
+        raise UsageError(
+            "--order-by needs --limit; add the number of rows, such as --limit 10", reason="missing-option"
         )
     calls = parse_calls(aggregate) if aggregate else []
     form = form or _form_by_suffix(output)
@@ -128,7 +155,7 @@ def query(
         answer = answers.sampled_rows(table, names, sample, seed)
     else:
         is_preview = form is Format.TABLE and where is None and limit is None
-        answer = answers.matching_rows(table, where, names, TABLE_ROWS if is_preview else limit)
+        answer = answers.matching_rows(table, where, names, TABLE_ROWS if is_preview else limit, order_by)
     shown = TABLE_ROWS if limit is None and sample is None else None
     num_rows = 0
     try:
