@@ -28,6 +28,7 @@ KEYS = [
     "requests",
     "pruned_by",
     "answered_by",
+    "files_failed",
     "ignored",
     "seconds",
 ]
@@ -290,3 +291,45 @@ def test_characters_that_a_terminal_would_obey_are_escaped(run, tmp_path):
     pq.write_table(pa.table({"a\x1b[2J": ["red \x1b[31m", "two\nlines", "fine ü"]}), path)
     lines = run("query", path).out.splitlines()
     assert lines == ["a\\x1b[2J", "red \\x1b[31m", "two\\nlines", "fine ü"]
+
+
+class TestBadFiles:
+    """``--skip-bad-files``: the rows of the other files, and an exit code of its own."""
+
+    @pytest.fixture
+    def damaged(self, lake):
+        path = lake / "year=2022" / "part.parquet"
+        path.write_bytes(path.read_bytes()[:-30])
+        return lake
+
+    def test_without_the_option_a_bad_file_is_an_error(self, run, damaged):
+        assert run("query", damaged, "--where", "id >= 0", "--format", "jsonl").code == 1
+
+    def test_rows(self, run, damaged, lake, tmp_path):
+        good = run("query", lake / "year=2021", lake / "year=2023", "--columns", "id", "--format", "csv")
+        report = tmp_path / "report.json"
+        found = run(
+            *("query", damaged, "--columns", "id", "--format", "csv", "--skip-bad-files", "--report", report)
+        )
+        assert (found.code, found.out) == (3, good.out)
+        assert found.err.count("warning") == 1
+        (failed,) = json.loads(report.read_text())["files_failed"]
+        assert failed["file"] == str(damaged / "year=2022" / "part.parquet")
+
+    def test_aggregates(self, run, damaged, lake):
+        calls = ("--aggregate", "count(*), max(id), approx_distinct(city)", "--format", "json")
+        good = run("query", lake / "year=2021", lake / "year=2023", *calls)
+        found = run("query", damaged, *calls, "--skip-bad-files")
+        assert (found.code, found.out) == (3, good.out)
+
+    def test_to_a_file(self, run, damaged, tmp_path):
+        output = tmp_path / "rows.parquet"
+        assert run("query", damaged, "--output", output, "--skip-bad-files").code == 3
+        assert pq.read_metadata(output).num_rows > 0
+
+    def test_without_bad_files_the_exit_code_is_that_of_success(self, run, lake):
+        assert run("query", lake, "--skip-bad-files", "--format", "csv").code == 0
+
+    def test_samples_and_first_rows_need_all_files(self, run, damaged):
+        assert run("query", damaged, "--sample", 3, "--skip-bad-files").code == 2
+        assert run("query", damaged, "--order-by", "id", "--limit", 3, "--skip-bad-files").code == 2

@@ -14,7 +14,7 @@ from intarsia.cli.failures import UsageError
 from intarsia.errors import IntarsiaError
 from intarsia.indexes.hll import is_counted
 from intarsia.indexes.summaries import sum_type
-from intarsia.lake.scan import Scan
+from intarsia.lake.scan import OnError, Scan
 from intarsia.lake.table import Table
 from intarsia.predicate import find_column
 from intarsia.read.aggregate.result import AVERAGE_DIGITS, ROWS, questions
@@ -43,9 +43,19 @@ def matching_rows(
     names: list[str] | None,
     limit: int | None,
     order_by: str | None = None,
+    on_error: OnError = "raise",
 ) -> PrintedRows:
-    """Return the rows that match; without an order they are read as they are taken."""
-    scan = table.scan(where, names, limit, order_by)
+    """Return the rows that match; without an order they are read as they are taken.
+
+    Args:
+        table: The table.
+        where: The condition; None for all rows.
+        names: The columns; None for all.
+        limit: The maximum number of rows; None for all.
+        order_by: The order of the rows; None for that of the files.
+        on_error: What happens to bad files; see `Table.scan`.
+    """
+    scan = table.scan(where, names, limit, order_by, on_error=on_error)
     return _renamed(scan, names, scan)
 
 
@@ -65,7 +75,9 @@ def _renamed(scan: Scan, names: list[str] | None, batches: Iterable[pa.RecordBat
     )
 
 
-def aggregated(table: Table, where: str | None, calls: Sequence[Call]) -> PrintedRows:
+def aggregated(
+    table: Table, where: str | None, calls: Sequence[Call], on_error: OnError = "raise"
+) -> PrintedRows:
     """Return one row with the aggregates of the rows that match.
 
     The exact functions take one pass over the files, and each ``approx_distinct`` another one.
@@ -76,7 +88,7 @@ def aggregated(table: Table, where: str | None, calls: Sequence[Call]) -> Printe
     asked = [(call, _column_of(table.schema, call)) for call in calls]
     exact = _functions(asked)
     _check(exact, asked)
-    scan = table.scan(where, [])
+    scan = table.scan(where, [], on_error=on_error)
     found: dict[tuple[str, str], Any] = {}
     reports = []
     if exact:

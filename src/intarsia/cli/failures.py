@@ -14,7 +14,7 @@ from intarsia.cli.terminal import dim, printable, red
 from intarsia.errors import ColumnNotFoundError, IntarsiaError, IntarsiaWarning, PredicateError
 
 #: Exit codes.
-BAD_FILE, USAGE, INTERRUPTED = 1, 2, 130
+BAD_FILE, USAGE, SKIPPED_FILES, INTERRUPTED = 1, 2, 3, 130
 
 #: The base class of typer's errors about arguments; its module depends on typer's version.
 ArgumentError: type[Exception] = next(

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from intarsia.cli.arguments import ColumnNames, Paths, WhereText, split_names
-from intarsia.cli.failures import INTERRUPTED, UsageError, say
+from intarsia.cli.failures import INTERRUPTED, SKIPPED_FILES, UsageError, say
 from intarsia.cli.formats import Format, writer
 from intarsia.cli.sink import open_sink
 from intarsia.cli.terminal import count, dim, red
 
 if TYPE_CHECKING:
+    from intarsia.lake.scan import OnError
     from intarsia.lake.table import Table
     from intarsia.read.report import ScanReport
 
@@ -29,6 +30,7 @@ intarsia query lake/ --where "tailnum LIKE 'N10%'" --output found.parquet --repo
 intarsia query lake/ --where "arr_delay IS NULL" --format jsonl | head -3
 intarsia query lake/ --where "month = 11" --aggregate "count(*), sum(distance) AS far, max(dep_delay)"
 intarsia query lake/ --aggregate "approx_distinct(tailnum)" --format json --report -
+intarsia query lake/ --where "dest = 'LEX'" --skip-bad-files
 intarsia query lake/ --sample 1000 --seed 1 --output sample.parquet
 """
 
@@ -89,6 +91,13 @@ Report = Annotated[
         "for stderr.",
     ),
 ]
+SkipBadFiles = Annotated[
+    bool,
+    typer.Option(
+        "--skip-bad-files",
+        help="Skip damaged, truncated and missing files with one warning; the exit code is then 3.",
+    ),
+]
 
 
 def query(
@@ -103,13 +112,14 @@ def query(
     form: Form = None,
     output: Output = None,
     report: Report = None,
+    skip_bad_files: SkipBadFiles = False,
 ) -> None:
     """Read the rows that match; only pages that might contain them are read."""
     import intarsia
     from intarsia.cli import answers
     from intarsia.cli.aggregate_calls import parse_calls
 
-    given = {
+    given: dict[str, object] = {
         "--where": where,
         "--columns": columns,
         "--limit": limit,
@@ -126,10 +136,12 @@ def query(
                 "--columns": "the aggregates name their columns",
             },
         )
+    if skip_bad_files:
+        _refuse(given, "--skip-bad-files", {"--order-by": "the first rows might be in a bad file"})
     if sample is not None:
-        _refuse(
-            given, "--sample", dict.fromkeys(("--where", "--limit", "--order-by", "--aggregate"), _ALL_ROWS)
-        )
+        given["--skip-bad-files"] = skip_bad_files or None
+        excluded = ("--where", "--limit", "--order-by", "--aggregate", "--skip-bad-files")
+        _refuse(given, "--sample", dict.fromkeys(excluded, _ALL_ROWS))
     elif seed is not None:
         raise UsageError(
             "--seed needs --sample; add the number of rows, such as --sample 1000", reason="missing-option"
@@ -149,13 +161,15 @@ def query(
     if output is not None:
         _refuse_overwriting(table, output)
     names = split_names(columns)
+    on_error: OnError = "skip" if skip_bad_files else "raise"
     if calls:
-        answer = answers.aggregated(table, where, calls)
+        answer = answers.aggregated(table, where, calls, on_error)
     elif sample is not None:
         answer = answers.sampled_rows(table, names, sample, seed)
     else:
         is_preview = form is Format.TABLE and where is None and limit is None
-        answer = answers.matching_rows(table, where, names, TABLE_ROWS if is_preview else limit, order_by)
+        most_rows = TABLE_ROWS if is_preview else limit
+        answer = answers.matching_rows(table, where, names, most_rows, order_by, on_error)
     shown = TABLE_ROWS if limit is None and sample is None else None
     num_rows = 0
     try:
@@ -169,7 +183,10 @@ def query(
         state = "the rows on stdout are incomplete" if output is None else f"{output} was not written"
         say(f"interrupted after {count(num_rows, 'row')}; {state}; run the command again", red)
         raise typer.Exit(INTERRUPTED) from None
-    _write_reports(answer.reports(), report, to_file=output is not None)
+    reports = answer.reports()
+    _write_reports(reports, report, to_file=output is not None)
+    if any(found.files_failed for found in reports):
+        raise typer.Exit(SKIPPED_FILES)
 
 
 def _refuse(given: Mapping[str, object], option: str, others: Mapping[str, str]) -> None:

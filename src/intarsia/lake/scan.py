@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
 
+from intarsia.errors import CorruptFileError, ReplacedWhileReadError
 from intarsia.file import ParquetInput
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
@@ -38,13 +39,19 @@ from intarsia.read.output_columns import (
     refuse_repeated,
     with_constants,
 )
-from intarsia.read.report import FileOutcome, ScanReport, warn_of_ignored
+from intarsia.read.report import FileOutcome, ScanReport, warn_of_failed, warn_of_ignored
 from intarsia.read.sort_key import SortKey
 
 if TYPE_CHECKING:
     import duckdb
     import pandas as pd
     import polars as pl
+
+#: What happens to damaged and missing files: an error, or they are skipped with one warning.
+OnError: TypeAlias = Literal["raise", "skip"]
+
+#: Errors of one file. Errors of a whole store, such as of its credentials, are always raised.
+BAD_FILE_ERRORS = (CorruptFileError, FileNotFoundError, ReplacedWhileReadError)
 
 
 class Scan:
@@ -80,11 +87,13 @@ class Scan:
         columns: Sequence[str] | None,
         limit: int | None,
         order_by: str | None = None,
+        on_error: OnError = "raise",
     ) -> None:
         self._table = table
         # the first run need not check footers that are read now for the schema
         self._has_new_footers = not table.has_schema
         self._limit = limit
+        self._on_error = on_error
         self._where = predicate
         if columns is None:
             refuse_repeated(table.schema, table.schema.names, table.files[0].path)
@@ -104,7 +113,8 @@ class Scan:
         """Run the scan and collect the rows.
 
         Raises:
-            CorruptFileError: If a part of a file that has to be read is damaged.
+            CorruptFileError: If a part of a file that has to be read is damaged, and bad files are not
+                skipped.
         """
         tables = self._tables(whole_files=True, runs_at_once=RUNS_AT_ONCE)
         return pa.Table.from_batches(_to_batches(tables), schema=self.schema)
@@ -205,15 +215,17 @@ class Scan:
         )
         with contextlib.closing(self._planned_files(report, self._binder)) as files:
             for _, query, plan in files:
-                estimate, index_bytes = estimate_rows(query, plan)
-                counts = ReadCounts(index_bytes=index_bytes)
-                if analyze:
-                    pieces = read_rows(query, plan, runs_at_once=RUNS_AT_ONCE)
-                    counts = sum((piece.counts for piece in pieces), counts)
-                else:
-                    counts += count_planned(query, plan.candidates)
-                report.add_file(query, FileOutcome(plan, counts, rows_estimated=estimate))
+                with self._skipping(query.file.path, report):
+                    estimate, index_bytes = estimate_rows(query, plan)
+                    counts = ReadCounts(index_bytes=index_bytes)
+                    if analyze:
+                        pieces = read_rows(query, plan, runs_at_once=RUNS_AT_ONCE)
+                        counts = sum((piece.counts for piece in pieces), counts)
+                    else:
+                        counts += count_planned(query, plan.candidates)
+                    report.add_file(query, FileOutcome(plan, counts, rows_estimated=estimate))
         report.add_time(started)
+        warn_of_failed(report.files_failed)
         return report
 
     def plan(self, split_bytes: int | None = None) -> list[Split]:
@@ -267,7 +279,8 @@ class Scan:
         columns = output_columns(self._table.schema, [name for name in functions if name != ROWS])
         totals = Totals(functions, columns)
         for query, plan, record in self._each_file(columns, totals):
-            record(totals.add_file(query, plan))
+            with self._skipping(query.file.path):
+                record(totals.add_file(query, plan))
         return Aggregate(totals.values(), self.report)
 
     def locate(self, column: str | None = None) -> pa.Table:
@@ -285,9 +298,10 @@ class Scan:
         numbered = self._one_column(column).path
         found = [LOCATIONS.empty_table()]
         for query, plan, record in self._each_file([]):
-            places, outcome = locate_rows(query, plan, numbered)
-            record(outcome)
-            found.append(places)
+            with self._skipping(query.file.path):
+                places, outcome = locate_rows(query, plan, numbered)
+                record(outcome)
+                found.append(places)
         return pa.concat_tables(found)
 
     def approx_distinct(self, column: str) -> ApproximateCount:
@@ -303,7 +317,7 @@ class Scan:
         self._refuse_limit()
         asked = self._one_column(column)
         values = DistinctValues(asked)
-        estimate, lower, upper = values.count(self._each_file([asked]))
+        estimate, lower, upper = values.count(self._each_file([asked]), self._skipping)
         return ApproximateCount(estimate, lower, upper, tuple(values.unindexed), self.report)
 
     def sketches(self, column: str, lg_config_k: int = 12) -> pa.Table:
@@ -319,8 +333,9 @@ class Scan:
         values = DistinctValues(asked, lg_config_k)
         paths, sketches = [], []
         for query, plan, record in self._each_file([asked]):
-            paths.append(query.file.path)
-            sketches.append(values.of_file(query, plan, record).to_sketch()[0])
+            with self._skipping(query.file.path):
+                sketches.append(values.of_file(query, plan, record).to_sketch()[0])
+                paths.append(query.file.path)
         return pa.table({"path": pa.array(paths, pa.string()), "sketch": pa.array(sketches, pa.binary())})
 
     def _one_column(self, name: str) -> OutputColumn:
@@ -347,6 +362,17 @@ class Scan:
         finally:
             report.add_time(started)
             warn_of_ignored(report.ignored)
+            warn_of_failed(report.files_failed)
+
+    @contextlib.contextmanager
+    def _skipping(self, path: str, report: ScanReport | None = None) -> Generator[None, None, None]:
+        """Add errors of a bad file to the report instead of raising them, if bad files are skipped."""
+        try:
+            yield
+        except BAD_FILE_ERRORS as error:
+            if self._on_error == "raise":
+                raise
+            (report or self.report).add_failed(path, error)
 
     def _each_file(
         self, columns: Sequence[OutputColumn], totals: Totals | None = None
@@ -373,7 +399,8 @@ class Scan:
                 try:
                     yield query, plan, record
                 finally:
-                    report.add_file(query, outcome)
+                    with self._skipping(query.file.path, report):
+                        report.add_file(query, outcome)
 
     def _planned_files(
         self, report: ScanReport, binder: TableBinder, totals: Totals | None = None
@@ -394,7 +421,10 @@ class Scan:
         planned = plan_files(left, binder, open_file, min(at_once, max(len(left), 1)))
         with contextlib.closing(planned):
             for entry, future in planned:
-                found = future.result()
+                with self._skipping(entry.path, report):
+                    found = future.result()
+                if report.has_failed(entry.path):
+                    continue
                 try:
                     yield entry, found.query, found.plan
                 finally:
@@ -405,7 +435,8 @@ class Scan:
         """Draw rows like `Table.sample`; `report` then contains what was read.
 
         Raises:
-            ValueError: If ``n`` or ``seed`` is negative, or the scan has a condition or a limit.
+            ValueError: If ``n`` or ``seed`` is negative, or the scan has a condition or a limit, or skips bad
+                files.
             TypeError: If ``n`` or ``seed`` is not an integer.
         """
         if self._where is not None or self._limit is not None:
@@ -415,6 +446,8 @@ class Scan:
                 raise TypeError(f"{name} is {number!r}; it must be an integer or None")
             if number is not None and number < 0:
                 raise ValueError(f"{name} is {number}; it must be 0 or more")
+        if self._on_error != "raise":
+            raise ValueError("a sample is drawn from all files; use a scan without on_error")
         table = self._table
         open_file = partial(table.open_file, is_current=self._has_new_footers)
         opened = ahead(open_file, table.files, table.files_at_once, ParquetInput.close)
@@ -437,18 +470,22 @@ class Scan:
         left = self._limit
         with contextlib.closing(self._each_file(self.columns)) as files:
             for query, plan, record in files:
-                if query.predicate is None and whole_files and left is None:
-                    pieces: Iterator[Piece] = iter([read_whole_file(query)])
-                else:
-                    pieces = read_rows(query, plan, left, runs_at_once=runs_at_once)
-                counts = ReadCounts()
-                for piece in pieces:
-                    counts += piece.counts
-                    record(FileOutcome(plan, counts))
-                    if left is not None:
-                        left -= piece.rows.num_rows
-                    if piece.rows.num_rows:
-                        yield self._finish(piece.rows, query)
+                is_whole = query.predicate is None and whole_files and left is None
+                rows = self._rows_of_file(query, plan, record, left, is_whole, runs_at_once)
+                if whole_files and self._on_error == "skip":
+                    # all rows of a file or none
+                    tables = []
+                    with self._skipping(query.file.path):
+                        tables = list(rows)
+                    if self.report.has_failed(query.file.path):
+                        record(FileOutcome(plan))
+                        tables = []
+                    rows = iter(tables)
+                with self._skipping(query.file.path):
+                    for table in rows:
+                        if left is not None:
+                            left -= table.num_rows
+                        yield table
                 if left == 0:
                     return
 
@@ -458,6 +495,27 @@ class Scan:
             search = TopScan(self._table, self._where, self.columns, self.schema, key, self._limit, report)
             is_current, self._has_new_footers = self._has_new_footers, False
             return search.rows(is_current=is_current)
+
+    def _rows_of_file(
+        self,
+        query: FileQuery,
+        plan: FilePlan,
+        record: Callable[[FileOutcome], None],
+        limit: int | None,
+        is_whole: bool,
+        runs_at_once: int,
+    ) -> Iterator[pa.Table]:
+        """Yield the matching rows of a file, without empty tables."""
+        if is_whole:
+            pieces: Iterator[Piece] = iter([read_whole_file(query)])
+        else:
+            pieces = read_rows(query, plan, limit, runs_at_once=runs_at_once)
+        counts = ReadCounts()
+        for piece in pieces:
+            counts += piece.counts
+            record(FileOutcome(plan, counts))
+            if piece.rows.num_rows:
+                yield self._finish(piece.rows, query)
 
     def _finish(self, rows: pa.Table, query: FileQuery) -> pa.Table:
         """Return the result's columns in order: those that were read, and the constants."""

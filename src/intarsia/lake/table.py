@@ -13,7 +13,7 @@ from intarsia.lake.discovery import find_files
 from intarsia.lake.index.build import LakeIndexReport
 from intarsia.lake.index.folder import Location
 from intarsia.lake.partitions import PartitionTypes
-from intarsia.lake.scan import Scan
+from intarsia.lake.scan import OnError, Scan
 from intarsia.lake.schema import SchemaOf
 from intarsia.lake.split import Split
 from intarsia.lake.table_files import TableFiles
@@ -206,6 +206,8 @@ class Table(TableFiles):
         columns: Sequence[str] | None = None,
         limit: int | None = None,
         order_by: str | None = None,
+        *,
+        on_error: OnError = "raise",
     ) -> Scan:
         """Make a scan without running it.
 
@@ -225,12 +227,18 @@ class Table(TableFiles):
                 order of the files. Only files, row groups and pages are read whose bounds allow them to
                 contain these rows. As in DuckDB, nulls are last unless ``NULLS FIRST`` follows, and NaN is
                 greater than every number. Of rows with equal values, any may be returned, in any order.
+            on_error: ``"skip"`` to skip damaged, truncated and missing files with one warning; the report
+                lists them as ``files_failed``. `Scan.to_arrow`, data frames, counts and aggregates then
+                contain all matching rows of a file or none. Iterating and streams yield the rows that precede
+                the damage, because it is found later. Files that need not be opened are not checked.
+                ``"raise"`` raises the error of the first. Errors of a whole store are always raised.
 
         Returns:
             The scan, an Arrow stream of the rows that can also count and aggregate them.
 
         Raises:
-            ValueError: If ``limit`` is negative, or ``order_by`` has no ``limit``.
+            ValueError: If ``limit`` is negative, ``on_error`` is unknown, or ``order_by`` has no ``limit`` or is
+                combined with ``on_error="skip"``.
             TypeError: If ``limit`` is not an integer.
             PredicateError: If ``where`` cannot be parsed, or compares values of incompatible types; or if
                 ``order_by`` is not one column.
@@ -255,7 +263,11 @@ class Table(TableFiles):
             raise ValueError(f"limit is {limit}; it must be 0 or more")
         if order_by is not None and limit is None:
             raise ValueError("order_by needs a limit; to sort all rows, use scan.to_arrow().sort_by(…)")
-        return Scan(self, parse_predicate(where), columns, limit, order_by)
+        if on_error not in get_args(OnError):
+            raise ValueError(f"on_error is {on_error!r}; it must be 'raise' or 'skip'")
+        if order_by is not None and on_error == "skip":
+            raise ValueError("order_by cannot skip bad files; scan without on_error")
+        return Scan(self, parse_predicate(where), columns, limit, order_by, on_error)
 
     def dataset(self) -> TableDataset:
         """Return the table as a ``pyarrow.dataset.Dataset``, which DuckDB, Polars and DataFusion query.
@@ -354,7 +366,7 @@ class Table(TableFiles):
         """
         return self.scan(where, columns).plan(split_bytes)
 
-    def count(self, where: Where = None) -> int:
+    def count(self, where: Where = None, *, on_error: OnError = "raise") -> int:
         """Count the rows that match.
 
         Rows that indexes prove to match are not read. Without ``where`` only footers are read.
@@ -362,6 +374,7 @@ class Table(TableFiles):
 
         Args:
             where: As for `scan`.
+            on_error: As for `scan`.
 
         Raises:
             PredicateError: If ``where`` cannot be parsed, or compares values of incompatible types.
@@ -374,7 +387,7 @@ class Table(TableFiles):
             >>> ia.open(path).count("x < 42")
             42
         """
-        return self.scan(where, []).count()
+        return self.scan(where, [], on_error=on_error).count()
 
     def locate(self, where: Where = None, column: str | None = None) -> pa.Table:
         """Locate the rows that match: their files, row groups, pages and row numbers.
@@ -405,7 +418,13 @@ class Table(TableFiles):
         """
         return self.scan(where, []).locate(column)
 
-    def aggregate(self, functions: Mapping[str, Sequence[str] | str], where: Where = None) -> Aggregate:
+    def aggregate(
+        self,
+        functions: Mapping[str, Sequence[str] | str],
+        where: Where = None,
+        *,
+        on_error: OnError = "raise",
+    ) -> Aggregate:
         """Compute aggregates of the rows that match, as SQL does.
 
         Nulls are ignored. With no values, ``sum``, ``min``, ``max`` and ``avg`` are None. NaN is greater than
@@ -423,6 +442,7 @@ class Table(TableFiles):
                 not null), ``"sum"``, ``"min"``, ``"max"`` and ``"avg"``. The column ``"*"`` supports only
                 ``"count"``, the number of rows.
             where: As for `scan`.
+            on_error: As for `scan`.
 
         Returns:
             A ``dict`` of Python values with the attribute ``report``. Values that Python cannot represent
@@ -444,7 +464,7 @@ class Table(TableFiles):
             >>> answer["x"], answer.report.row_groups_read
             ({'min': 0, 'max': 999}, 0)
         """
-        return self.scan(where, []).aggregate(functions)
+        return self.scan(where, [], on_error=on_error).aggregate(functions)
 
     def approx_distinct(self, column: str, where: Where = None) -> ApproximateCount:
         """Estimate the number of distinct values of a column, not counting null.

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from intarsia.errors import FormatError, ReplacedWhileReadError
 from intarsia.file import FileMetadata, ParquetInput, read_raw_footer
+from intarsia.file.schema import FileSchema
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.index.known_files import KnownFiles
 from intarsia.lake.index.of_table import TableLakeIndex
@@ -197,16 +198,39 @@ class TableFiles:
         schemas: dict[int, pa.Schema] = {}
         for files in known.families() if known is not None else ():
             schemas |= dict.fromkeys(files.files.tolist(), files.family.schema.arrow)
-        with self.open_file(self.files[0]) as file:
-            schemas[0] = file.arrow_schema
-            self._variants = file.schema.variants
-        others = {ordinal: file for ordinal, file in enumerate(self.files) if ordinal not in schemas}
+        readable, schema = self._first_readable()
+        schemas[readable], self._variants = schema.arrow, schema.variants
+        others = {
+            ordinal: file
+            for ordinal, file in enumerate(self.files)
+            if ordinal > readable and ordinal not in schemas
+        }
         with contextlib.closing(ahead(self._read_types, others.values(), self.files_at_once)) as found:
             for ordinal, (_, future) in zip(others, found, strict=True):
                 # errors of other files are raised when their rows are read
                 if not isinstance(future.exception(), (FormatError, FileNotFoundError)):
                     schemas[ordinal] = future.result()
         return [(self.files[ordinal].path, schemas[ordinal]) for ordinal in sorted(schemas)]
+
+    def _first_readable(self) -> tuple[int, FileSchema]:
+        """Return the ordinal and the schema of the first file whose schema can be read.
+
+        Raises:
+            FormatError: If no file can be read, or the first one if the table has its columns.
+            FileNotFoundError: As `FormatError`.
+        """
+        first_error: Exception | None = None
+        for ordinal, entry in enumerate(self.files):
+            try:
+                with self.open_file(entry) as file:
+                    _ = file.arrow_schema  # raises an error if pyarrow cannot read it
+                    return ordinal, file.schema
+            except (FormatError, FileNotFoundError) as error:  # noqa: PERF203  each file is opened
+                if self._schema_of == "first":
+                    raise
+                first_error = first_error or error
+        assert first_error is not None
+        raise first_error
 
     def _read_types(self, entry: DataFile) -> pa.Schema:
         """Return the columns of a file, and cache its footer without parsing it here."""

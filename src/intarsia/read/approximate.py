@@ -6,6 +6,7 @@ Both combine embedded indexes (`Hll`, `Sample`) of files, and read only files wi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
@@ -102,23 +103,29 @@ class DistinctValues:
         self._lg_config_k = lg_config_k
         self.unindexed: list[str] = []
 
-    def count(self, files: Iterable[tuple[FileQuery, FilePlan, Record]]) -> tuple[float, float, float]:
+    def count(
+        self,
+        files: Iterable[tuple[FileQuery, FilePlan, Record]],
+        guard: Callable[[str], AbstractContextManager[object]] = nullcontext,
+    ) -> tuple[float, float, float]:
         """Estimate the number of distinct values in the matching rows, with its 95 % confidence interval.
 
         Args:
             files: The query and the plan of each file, and a callback that takes the outcome.
+            guard: Returns a context in which the file of a path is read; it may suppress errors.
         """
         total = DistinctCounter(self._lg_config_k)
         constants: set[object] = set()
         has_sketches = False
         for query, plan, record in files:
-            if self._path in query.constants:
-                value = query.constants[self._path]
-                if value.is_valid and value.as_py() not in constants and _has_match(query, plan, record):
-                    constants.add(value.as_py())
-            else:
-                has_sketches = True
-                total.merge(self.of_file(query, plan, record))
+            with guard(query.file.path):
+                if self._path in query.constants:
+                    value = query.constants[self._path]
+                    if value.is_valid and value.as_py() not in constants and _has_match(query, plan, record):
+                        constants.add(value.as_py())
+                else:
+                    has_sketches = True
+                    total.merge(self.of_file(query, plan, record))
         if not has_sketches:  # a partition column
             return float(len(constants)), float(len(constants)), float(len(constants))
         total.add(pa.array(list(constants), self._kind))

@@ -60,6 +60,30 @@ class PrunedBy:
         return f"{self.rows:,} rows, {pages}, {groups}, {self.files:,} files by {self.index} of {self.column}"
 
 
+@dataclass(frozen=True)
+class FailedFile:
+    """A file that was skipped because it is damaged or missing.
+
+    Attributes:
+        file: The path of the file.
+        reason: Why, in words.
+        code: Why, as a stable code such as ``"wrong-magic"``; see `IntarsiaError.reason`.
+    """
+
+    file: str
+    reason: str
+    code: str
+
+    @classmethod
+    def of(cls, path: str, error: Exception) -> FailedFile:
+        """Describe a file by its error."""
+        if isinstance(error, FileNotFoundError):
+            return cls(path, "no such file", "no-such-file")
+        reason = " ".join(str(error).split()).removeprefix(path).lstrip(":, ")
+        code = error.reason if isinstance(error, IntarsiaError) else None
+        return cls(path, reason or type(error).__name__, code or "damaged-file")
+
+
 @dataclass
 class ScanReport:
     """The report of a scan or a plan: what is read and skipped, and why.
@@ -76,6 +100,8 @@ class ScanReport:
 
     ``files_other`` is the number of files in the table's folders that are not Parquet and were ignored;
     ``files_total`` does not include them.
+
+    ``files_failed`` lists the damaged and missing files that were skipped with ``on_error="skip"``.
 
     ``str()`` returns a summary of a few lines.
 
@@ -108,11 +134,23 @@ class ScanReport:
     pruned_by: dict[tuple[str, str], PrunedBy] = field(default_factory=dict)
     answered_by: dict[tuple[str, str], PrunedBy] = field(default_factory=dict)
     ignored: list[Ignored] = field(default_factory=list)
+    files_failed: list[FailedFile] = field(default_factory=list)
     seconds: float = 0.0
+    _failed_paths: set[str] = field(default_factory=set, repr=False)
 
     def add_time(self, started: float) -> None:
         """Add the seconds since ``started``, a value of `time.perf_counter`."""
         self.seconds += time.perf_counter() - started
+
+    def add_failed(self, path: str, error: Exception) -> None:
+        """Add a file that is skipped because of an error; of several errors of a file the first counts."""
+        if not self.has_failed(path):
+            self._failed_paths.add(path)
+            self.files_failed.append(FailedFile.of(path, error))
+
+    def has_failed(self, path: str) -> bool:
+        """Return whether a file is skipped because of an error."""
+        return path in self._failed_paths
 
     def add_reads(self, counts: IoCounts) -> None:
         """Add reads of a file that happened before its query."""
@@ -250,6 +288,7 @@ class ScanReport:
         ]
         lines += [f"excluded    {entry}" for entry in self.pruned_by.values()]
         lines += [f"answered    {entry}" for entry in self.answered_by.values()]
+        lines += [f"skipped     {failed.file}: {failed.reason}" for failed in self.files_failed]
         lines += [f"ignored     {note.file}: {note.index}: {note.reason}" for note in self.ignored]
         return "\n".join(lines)
 
@@ -295,6 +334,7 @@ class ScanReport:
             "requests": self.requests,
             "pruned_by": [vars(entry).copy() for entry in self.pruned_by.values()],
             "answered_by": [vars(entry).copy() for entry in self.answered_by.values()],
+            "files_failed": [vars(failed).copy() for failed in self.files_failed],
             "ignored": [vars(note).copy() for note in self.ignored],
             "seconds": self.seconds,
         }
@@ -355,6 +395,16 @@ def warn_of_ignored(ignored: Iterable[Ignored]) -> None:
     for path, notes in reasons_by_file(ignored).items():
         more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
         warn_caller(f"{path}: ignored {notes[0].index}: {notes[0].reason}{more}")
+
+
+def warn_of_failed(failed: Sequence[FailedFile]) -> None:
+    """Warn once about all files that were skipped, at the line that called this package."""
+    if failed:
+        more = f" and {len(failed) - 1:,} more" if len(failed) > 1 else ""
+        files = "1 file" if len(failed) == 1 else f"{len(failed):,} files"
+        warn_caller(
+            f"{failed[0].file}{more}: {failed[0].reason}; {files} skipped, so the result lacks their rows"
+        )
 
 
 def warn_caller(message: str) -> None:
