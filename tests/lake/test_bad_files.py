@@ -190,5 +190,7 @@ def test_errors_that_are_not_of_the_bytes_are_raised(tmp_path):
 def test_wrong_arguments(lake):
     with pytest.raises(ValueError, match="on_error"):
         ia.open(lake).scan(on_error="ignore")
+    with pytest.raises(ValueError, match="order_by"):
+        ia.open(lake).scan(limit=3, order_by="x", on_error="skip")
     with pytest.raises(ValueError, match="sample"):
         ia.open(lake).scan(on_error="skip").sample(3)

@@ -237,8 +237,8 @@ class Table(TableFiles):
             The scan, an Arrow stream of the rows that can also count and aggregate them.
 
         Raises:
-            ValueError: If ``limit`` is negative, ``on_error`` is unknown, or ``order_by`` has no ``limit`` or is
-                combined with ``on_error="skip"``.
+            ValueError: If ``limit`` is negative, ``on_error`` is unknown, or ``order_by`` has no ``limit``
+                or is combined with ``on_error="skip"``.
             TypeError: If ``limit`` is not an integer.
             PredicateError: If ``where`` cannot be parsed, or compares values of incompatible types; or if
                 ``order_by`` is not one column.
