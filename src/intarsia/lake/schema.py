@@ -169,13 +169,15 @@ def _renamed(counted: Sequence[_Counted], schema: pa.Schema) -> Iterator[str]:
             having[name].add(ordinal)
     everywhere = frozenset(range(len(counted)))
     partial = {name: frozenset(found) for name, found in having.items() if len(found) < len(counted)}
+    names_of: dict[frozenset[int], list[str]] = {}
+    for name, found in partial.items():
+        names_of.setdefault(found, []).append(name)
     total = sum(one.num_files for one in counted)
     seen: set[str] = set()
     for name, found in partial.items():
+        data_type = schema.field(name).type
         others = [
-            other
-            for other, its in partial.items()
-            if its == everywhere - found and schema.field(other).type == schema.field(name).type
+            other for other in names_of.get(everywhere - found, ()) if schema.field(other).type == data_type
         ]
         if name in seen or not others:
             continue
