@@ -4,17 +4,19 @@ The files stay the truth. A file is known only if its length and time of modific
 with which it was indexed. Other files are planned as without a lake index, so a stale, partial, damaged or
 foreign lake index makes plans slower, but never wrong. ``docs/format.md`` specifies the format.
 
-===============  ======================================================================================
-``stamps``       the identity of a file, and whether it may change without a trace
-``facts``        what the index keeps of one file, from its footer and payloads, never from its data
-``bounds``       bounds of many files in one column
-``segment``      an immutable file with the facts of many files, arranged by column
-``folder``       the segments of one lake, in the user's cache or beside the data
-``location``     the root of a lake, and the paths of its files relative to it
-``build``        segments made from files
-``of_table``     the lake index of one table: opened on first use, brought up to date, used and built
-``known_files``  the files of a table that a lake index knows
-``prune``        a predicate evaluated on the files of a segment
-``answers``      aggregates of files in which all rows match
-===============  ======================================================================================
+==================  ======================================================================================
+``stamps``          the identity of a file, and whether it may change without a trace
+``facts``           what the index keeps of one file, from its footer and payloads, never from its data
+``bounds``          bounds of many files in one column
+``segment``         an immutable file with the facts of many files, arranged by column
+``gathered_key``    the kind, columns and parameters of a gathered structure
+``segment_writer``  writes a segment
+``folder``          the segments of one lake, in the user's cache or beside the data
+``location``        the root of a lake, and the paths of its files relative to it
+``build``           segments made from files
+``of_table``        the lake index of one table: opened on first use, brought up to date, used and built
+``known_files``     the files of a table that a lake index knows
+``prune``           a predicate evaluated on the files of a segment
+``answers``         aggregates of files in which all rows match
+==================  ======================================================================================
 """

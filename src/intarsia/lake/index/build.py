@@ -16,7 +16,7 @@ from intarsia.lake.each_file import FILE_ERRORS, FileFailure, ShowDone
 from intarsia.lake.index.facts import FileFacts, read_facts
 from intarsia.lake.index.folder import LakeIndexFolder
 from intarsia.lake.index.known_files import KnownFiles
-from intarsia.lake.index.segment import serialize_segment
+from intarsia.lake.index.segment_writer import serialize_segment
 from intarsia.read.ahead import ahead
 from intarsia.storage.sections import DirectoryTooLargeError
 

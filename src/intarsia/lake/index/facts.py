@@ -25,6 +25,7 @@ from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.filter_matrix import MAX_FILTER_BYTES
 from intarsia.indexes.gathering import Gathers
 from intarsia.indexes.statistics import exact_bounds, statistics_bounds
+from intarsia.lake.index.gathered_key import GatheredKey
 from intarsia.lake.index.stamps import FileStamp, opened_stamp
 from intarsia.rows.bounds import UNKNOWN
 from intarsia.rows.ordering import MAX_BOUND_BYTES, Ordering, truncate_max, truncate_min
@@ -54,26 +55,6 @@ class ColumnFacts(NamedTuple):
     nan_count: int
     is_all_null: bool
     is_exact: bool
-
-
-class GatheredKey(NamedTuple):
-    """What the payloads of one structure have in common.
-
-    Attributes:
-        kind: The kind of the index.
-        kind_version: The version of the class that built the payload.
-        name: The name in reports.
-        columns: The indexed columns.
-        granularity: The granularity of the payload.
-        parameters: The fields of the index object, as JSON.
-    """
-
-    kind: str
-    kind_version: int
-    name: str
-    columns: tuple[tuple[str, ...], ...]
-    granularity: str | int
-    parameters: str
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ its files at once. The sections of a segment::
 from __future__ import annotations
 
 import contextlib
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,24 +22,19 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from intarsia.errors import CorruptFileError, FormatError, IntarsiaError
+from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file import FileMetadata
 from intarsia.file.metadata import RawFooter
 from intarsia.file.schema import FileSchema
-from intarsia.format.directory import Entry
 from intarsia.indexes.bloom import GatheredBloom
-from intarsia.indexes.calling import call_index
-from intarsia.indexes.embedded import find_index
-from intarsia.indexes.filter_matrix import gather_filters
-from intarsia.indexes.gathering import GatheredIndex, GatheredPart, Gathers
-from intarsia.indexes.streams import batch_from_bytes, batch_to_bytes
-from intarsia.lake.index.bounds import FileBounds, parse_bounds, serialize_bounds
-from intarsia.lake.index.facts import FileFacts, GatheredKey
+from intarsia.indexes.gathering import GatheredIndex
+from intarsia.indexes.streams import batch_from_bytes
+from intarsia.lake.index.bounds import FileBounds, parse_bounds
+from intarsia.lake.index.gathered_key import index_of, key_of
 from intarsia.lake.index.stamps import FileStamp, Stamps
 from intarsia.predicate import Path
-from intarsia.read.report import warn_caller
 from intarsia.storage import CountedSource
-from intarsia.storage.sections import MAX_READ_BYTES, Section, Sections, serialize_sections
+from intarsia.storage.sections import Sections
 
 #: Part of every segment. Segments with another number are ignored and built again.
 SEGMENT_VERSION = 1
@@ -48,7 +42,7 @@ SEGMENT_VERSION = 1
 #: Files of more families than this are left out: each family takes a binding of the predicate.
 MAX_FAMILIES = 64
 
-_BLOOM = "bloom_filter"
+BLOOM_KIND = "bloom_filter"
 
 _MAX_ROWS = 1 << 62
 
@@ -59,7 +53,7 @@ MAX_STRUCTURES_OF_COLUMN = 64
 #: The footers to try for the schema of a family.
 _TRIED_FOOTERS = 3
 
-_FILES = pa.schema(
+FILE_COLUMNS = pa.schema(
     [
         pa.field("path", pa.string()),
         pa.field("size_bytes", pa.int64()),
@@ -75,139 +69,6 @@ _FILES = pa.schema(
         pa.field("footer_xxh3", pa.uint64()),
     ]
 )
-
-
-# --- writing -------------------------------------------------------------------------------------------
-
-
-def serialize_segment(facts: Mapping[str, FileFacts]) -> bytes:
-    """Serialize the facts of files.
-
-    Args:
-        facts: The facts of each file, by its path relative to the root of the lake.
-    """
-    families: dict[bytes, list[tuple[str, FileFacts]]] = {}
-    for path, found in facts.items():
-        key = _family_key(found.file.schema)
-        if key in families or len(families) < MAX_FAMILIES:
-            families.setdefault(key, []).append((path, found))
-    rows, footers, offset = [], [], 0
-    sections: list[Section] = []
-    about: list[dict[str, Any]] = []
-    for ordinal, files in enumerate(families.values()):
-        for path, found in files:
-            footer = found.file.footer
-            raw = footer.raw
-            rows.append(
-                (path, *found.stamp[:3], found.stamp.e_tag, ordinal, footer.num_rows)
-                + (
-                    len(footer.metadata.row_groups),
-                    footer.start,
-                    offset,
-                    len(raw),
-                    xxhash.xxh3_64_intdigest(raw),
-                )
-            )
-            footers.append(raw)
-            offset += len(raw)
-        gathered, parts = _gathered_sections(ordinal, [found for _, found in files])
-        sections += [*_bounds_sections(ordinal, [found for _, found in files]), *parts]
-        about.append({"gathered": gathered})
-    columns = [
-        pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), _FILES, strict=True)
-    ]
-    batch = pa.record_batch(columns, schema=_FILES)
-    sections = [Section("files", batch_to_bytes(batch)), Section("footers", b"".join(footers)), *sections]
-    return serialize_sections(sections, {"segment_version": SEGMENT_VERSION, "families": about})
-
-
-def _family_key(schema: FileSchema) -> bytes:
-    """Return bytes that are equal for schemas in which a predicate has the same meaning."""
-    elements = repr([(leaf.path, leaf.element, leaf.logical) for leaf in schema.leaves]).encode()
-    return elements + bytes(schema.arrow.remove_metadata().serialize())
-
-
-def _bounds_sections(family: int, files: Sequence[FileFacts]) -> Iterator[Section]:
-    schema = files[0].file.schema
-    for ordinal in files[0].columns:
-        ordering = schema.ordering(schema.leaves[ordinal])
-        data = serialize_bounds([found.columns[ordinal] for found in files], ordering)
-        yield Section(f"{family}/bounds/{ordinal}", data)
-
-
-def _gathered_sections(family: int, files: Sequence[FileFacts]) -> tuple[list[dict[str, Any]], list[Section]]:
-    about: list[dict[str, Any]] = []
-    sections: list[Section] = []
-
-    def add(entry: dict[str, Any], places: Sequence[int], parts: Iterable[GatheredPart]) -> None:
-        prefix = f"{family}/gathered/{len(about)}"
-        sections.append(Section(prefix, np.array(places, dtype="<u4").tobytes()))
-        sections.extend(Section(f"{prefix}/{name}", data, piece) for name, data, piece in parts)
-        about.append(entry)
-
-    leaves = files[0].file.schema.leaves
-    for ordinal in sorted({ordinal for found in files for ordinal in found.filters}):
-        places = [place for place, found in enumerate(files) if ordinal in found.filters]
-        filters = [(at, bits) for at, place in enumerate(places) for bits in files[place].filters[ordinal]]
-        add({"kind": _BLOOM, "columns": [list(leaves[ordinal].path)]}, places, gather_filters(filters))
-    for key in sorted({key for found in files for key in found.digests}):
-        places = [place for place, found in enumerate(files) if key in found.digests]
-        parts = _gather(key, [files[place].digests[key] for place in places])
-        if parts is not None:
-            add({**key._asdict(), "parameters": json.loads(key.parameters)}, places, parts)
-    return about, sections
-
-
-def _gather(key: GatheredKey, digests: Sequence[bytes]) -> Sequence[GatheredPart] | None:
-    """Gather digests; None, with a warning, if the class fails, which may come from any package."""
-    index = _index_of(key)
-    if index is None:
-        return None
-
-    def gather() -> Sequence[GatheredPart] | None:
-        parts = index.gather(digests)
-        if parts is not None:
-            found = [Section(*part) for part in parts]
-            num_bytes = len(serialize_sections(found, {}))  # checks the parts
-            if num_bytes > MAX_READ_BYTES:
-                raise ValueError(f"its structure has {num_bytes:,} bytes; the limit is {MAX_READ_BYTES:,}")
-        return parts
-
-    try:
-        return call_index(gather)
-    except (IntarsiaError, OSError) as error:
-        warn_caller(f"{key.name} is left out of the lake index: {error}; results are still correct")
-        return None
-
-
-def _index_of(key: GatheredKey) -> Gathers | None:
-    entry = Entry(
-        key.name,
-        key.kind,
-        key.kind_version,
-        key.columns,
-        key.granularity,
-        json.loads(key.parameters),
-        0,
-        0,
-        "0" * 16,
-    )
-    found = find_index(entry).index
-    return found if isinstance(found, Gathers) else None
-
-
-def _key_of(entry: Mapping[str, Any]) -> GatheredKey | None:
-    """Return the key in the description of a structure; None if fields are missing or of other types."""
-    fields: list[Any] = [entry.get(name) for name in GatheredKey._fields]
-    types: list[Any] = [str, int, str, list, (str, int), dict]
-    if not all(isinstance(value, type_) for value, type_ in zip(fields, types, strict=True)):
-        return None
-    kind, version, name, columns, granularity, parameters = fields
-    paths = tuple(map(tuple, columns))
-    return GatheredKey(kind, version, name, paths, granularity, json.dumps(parameters, sort_keys=True))
-
-
-# --- reading -------------------------------------------------------------------------------------------
 
 
 class Segment:
@@ -233,7 +94,7 @@ class Segment:
             )
         try:
             batch = batch_from_bytes(self._sections.read("files"))
-            if batch.schema != _FILES:
+            if batch.schema != FILE_COLUMNS:
                 raise ValueError(f"its files have the columns {batch.schema.to_string()}")
             if any(column.null_count for column in batch.columns):
                 raise ValueError("a field of a file is null")
@@ -243,7 +104,7 @@ class Segment:
             self._families = [Family(self, ordinal, about) for ordinal, about in enumerate(families)]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise self._damaged(error) from error
-        column = {name: batch.column(name) for name in _FILES.names}
+        column = {name: batch.column(name) for name in FILE_COLUMNS.names}
         self.paths: list[str] = column.pop("path").to_pylist()
         tags = np.array(column.pop("e_tag").to_pylist(), dtype=object)
         self._numbers = {name: np.asarray(values.to_numpy()) for name, values in column.items()}
@@ -460,18 +321,18 @@ class Family:
                 reason="segment-damaged",
                 path=self._segment.source.path,
             )
-        if entry.get("kind") == _BLOOM:
+        if entry.get("kind") == BLOOM_KIND:
             leaf = self.schema.leaves_by_path[path]
             opened = GatheredBloom(leaf, self.schema.leaf_types[leaf.ordinal], parts, len(files))
-            return Gathered(_BLOOM, path, files, opened)
-        key = _key_of(entry)
+            return Gathered(BLOOM_KIND, path, files, opened)
+        key = key_of(entry)
         if key is None:
             raise CorruptFileError(
                 f"structure {name} is not described",
                 reason="segment-damaged",
                 path=self._segment.source.path,
             )
-        index = _index_of(key)
+        index = index_of(key)
         if index is None:
             return None
         return Gathered(key.name, path, files, index.open_gathered(parts, len(files)))
