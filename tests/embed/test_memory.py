@@ -83,6 +83,18 @@ def growth_bytes(files, tmp_path, *indexes, program=ATTACH):
     return peaks[1] - peaks[0]
 
 
+def assert_growth_below(most_bytes, files, tmp_path, *indexes, program=ATTACH):
+    """Assert a limit on `growth_bytes`.
+
+    Allocators keep some megabytes more in one process than in another, so there are three tries. Memory that grows
+    with the file grows in each of them.
+    """
+    found = []
+    while len(found) < 3 and (not found or found[-1] >= most_bytes):
+        found.append(growth_bytes(files, tmp_path, *indexes, program=program))
+    assert min(found) < most_bytes, found
+
+
 def test_a_row_group_at_a_time(files, tmp_path):
     indexes = [
         "ia.PageIndex()",
@@ -94,14 +106,14 @@ def test_a_row_group_at_a_time(files, tmp_path):
         "ia.BloomGranule('number')",
     ]
     # a whole column of numbers would be a seventh of it
-    assert growth_bytes(files, tmp_path, *indexes) < MORE_BYTES / 8
+    assert_growth_below(MORE_BYTES / 8, files, tmp_path, *indexes)
 
 
 def test_verifying_takes_a_row_group_at_a_time(files, tmp_path):
     """Although all rules and indexes are checked in one pass."""
-    assert growth_bytes(files, tmp_path, program=VERIFY) < MORE_BYTES / 4
+    assert_growth_below(MORE_BYTES / 4, files, tmp_path, program=VERIFY)
 
 
 def test_a_row_map_takes_a_few_bytes_a_row(files, tmp_path):
     """8 bytes a row while it sorts, and the payload."""
-    assert growth_bytes(files, tmp_path, "ia.RowMap('number')") < 16 * (MANY - FEW) * GROUP_ROWS
+    assert_growth_below(16 * (MANY - FEW) * GROUP_ROWS, files, tmp_path, "ia.RowMap('number')")
