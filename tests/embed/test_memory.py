@@ -86,8 +86,8 @@ def growth_bytes(files, tmp_path, *indexes, program=ATTACH):
 def assert_growth_below(most_bytes, files, tmp_path, *indexes, program=ATTACH):
     """Assert a limit on `growth_bytes`.
 
-    Allocators keep some megabytes more in one process than in another, so there are three tries. Memory that grows
-    with the file grows in each of them.
+    Allocators keep some megabytes more in one process than in another, so there are three tries. Memory that
+    grows with the file grows in each of them.
     """
     found = []
     while len(found) < 3 and (not found or found[-1] >= most_bytes):
