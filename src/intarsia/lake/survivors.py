@@ -76,19 +76,18 @@ def find_survivors(
         among: The files that matter, one boolean per file; None for all.
     """
     excluded, column = binder.exclude_by_partition()
-    others = np.zeros(len(table.files), dtype=bool) if among is None else ~among
-    excluded = excluded & ~others
+    among = np.ones(len(table.files), dtype=bool) if among is None else among
+    excluded, keep = among & excluded, among & ~excluded
     if excluded.any():
         num_bytes = int(table.file_bytes[excluded].sum())
         report.add_excluded("partition", column, files=int(excluded.sum()), num_bytes=num_bytes)
     if binder.predicate is None and questions is None:
-        return Survivors(np.flatnonzero(~(excluded | others)).tolist())
+        return Survivors(np.flatnonzero(keep).tolist())
     known = table.known_files(is_current=is_current)
     if known is None:
         report.add_index_reads(IoCounts(), table.lake_index.notes)
-        return Survivors(np.flatnonzero(~(excluded | others)).tolist())
+        return Survivors(np.flatnonzero(keep).tolist())
     reads = _reads(known)
-    keep = ~(excluded | others)
     answers: list[FileAnswers] = []
     faults = [*table.lake_index.notes]
     for files in known.families():

@@ -47,11 +47,11 @@ def check_damage(index: Index, values: Values) -> None:
         layout = case.columns.layout_when_opened
         expected = _expected(variant, case)
         for length in _places(len(payload)):
-            with _Damage(variant, f"truncated to {length} of {len(payload)} bytes"):
+            with _damage(variant, f"truncated to {length} of {len(payload)} bytes"):
                 opened = variant.open(payload[:length], layout)
                 check_opened(opened, variant, case, expected)
         for name, damaged in _flipped(payload):
-            with _Damage(variant, name):
+            with _damage(variant, name):
                 opened = variant.open(damaged, layout)
                 ask = asking(opened, variant)
                 for leaf, _ in expected:
@@ -71,12 +71,12 @@ def check_probed_damage(index: Index, values: Values) -> None:
         expected = _expected(variant, case)
         truncated = ((f"truncated to {length} bytes", payload[:length]) for length in _places(len(payload)))
         for name, damaged in (*truncated, *_flipped(payload)):
-            with _Damage(variant, f"{name} and probed"):
+            with _damage(variant, f"{name} and probed"):
                 opened = variant.open_source(PayloadBytes(damaged), layout)
                 check_opened(opened, variant, case, expected)
         for failing in range(4):
             source = _LostSource(payload, failing)
-            with _Damage(variant, f"lost after {failing} reads"):
+            with _damage(variant, f"lost after {failing} reads"):
                 check_opened(variant.open_source(source, layout), variant, case, expected)
 
 
@@ -101,34 +101,64 @@ def _places(length: int) -> list[int]:
 
 
 def _flipped(payload: bytes) -> Iterator[tuple[str, bytes]]:
-    for place in _places(len(payload)):
+    for place, flip, damaged in flipped(payload, _places(len(payload))):
+        yield f"byte {place} of {len(payload)} changed by {flip:#04x}", damaged
+
+
+def flipped(data: bytes, places: Sequence[int]) -> Iterator[tuple[int, int, bytes]]:
+    """Yield damaged copies of bytes: at each place one with all bits of a byte flipped, and one with one bit.
+
+    Args:
+        data: The bytes.
+        places: The places to damage, one at a time.
+
+    Yields:
+        The place, the flipped bits, and the damaged bytes.
+    """
+    for place in places:
         for flip in (0xFF, 1 << place % 8):
-            damaged = bytearray(payload)
+            damaged = bytearray(data)
             damaged[place] ^= flip
-            yield f"byte {place} of {len(payload)} changed by {flip:#04x}", bytes(damaged)
+            yield place, flip, bytes(damaged)
 
 
-class _Damage:
-    """Suppress the errors that damage may cause, and report others as failures of the contract."""
+class Damage:
+    """Suppress the errors that damage may cause, and report others as failures of the contract.
 
-    def __init__(self, index: Index, damage: str) -> None:
-        self._about = f"{index!r} with its payload {damage}"
+    Args:
+        about: The index and the damage, for messages.
+        rule: The rule that another error breaks, for messages.
+        allowed: The errors to suppress. Arrow may refuse damaged values; a scan ignores the index then, too.
+    """
+
+    def __init__(
+        self,
+        about: str,
+        rule: str,
+        allowed: tuple[type[Exception], ...] = (IndexPayloadError, pa.ArrowException),
+    ) -> None:
+        self._about = about
+        self._rule = rule
+        self._allowed = allowed
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: Any) -> bool:
-        # Arrow may refuse damaged values; a scan ignores the index then, too
-        if isinstance(error, IndexPayloadError | pa.ArrowException):
+        if isinstance(error, self._allowed):
             return True
         if isinstance(error, ContractError):
             raise ContractError(f"{self._about}: {error}", reason=error.reason) from error
         require(
             not isinstance(error, Exception),
             "damage-raises",
-            f"{self._about}: {type(error).__name__}: {error}\n  {_DAMAGE_RULE}",
+            f"{self._about}: {type(error).__name__}: {error}\n  {self._rule}",
         )
         return False
+
+
+def _damage(index: Index, damage: str) -> Damage:
+    return Damage(f"{index!r} with its payload {damage}", _DAMAGE_RULE)
 
 
 class _LostSource(PayloadBytes):

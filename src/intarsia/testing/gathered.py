@@ -38,6 +38,7 @@ from intarsia.testing.checks import (
     variants,
 )
 from intarsia.testing.contract_error import ContractError, require
+from intarsia.testing.damage import Damage, flipped
 from intarsia.testing.memory import Case, Draw, MemoryColumns, fixed_cases, random_case
 
 #: The number of files of a random lake.
@@ -56,6 +57,11 @@ NUM_PREDICATES = 8
 DAMAGED_PLACES = 8
 
 _LOST = "the part is damaged"
+
+_DAMAGE_RULE = (
+    "open_gathered() and the structure may only raise CorruptFileError and IndexPayloadError; a plan then "
+    "ignores the structure"
+)
 
 
 def check_gathered(index: Index, values: Values) -> None:
@@ -99,13 +105,13 @@ def check_gathered_damage(index: Index, values: Values) -> None:
         return
     parts = {part.name: part for part in lake.parts}
     for name, part in parts.items():
-        with _Damage(index, f"the damaged part {name!r}"):
+        with _damage(index, f"the damaged part {name!r}"):
             _check_answers(_Checked(index, lake, parts, lost=name).open(), lake)
         rest = {other: found for other, found in parts.items() if other != name}
-        with _Damage(index, f"without the part {name!r}"):
+        with _damage(index, f"without the part {name!r}"):
             _check_answers(_Checked(index, lake, rest).open(), lake)
         for about, damaged, is_right in _damaged(part):
-            with _Damage(index, f"the part {name!r} {about}"):
+            with _damage(index, f"the part {name!r} {about}"):
                 opened = _Checked(index, lake, {**parts, name: damaged}).open()
                 _check_answers(opened, lake, is_right=is_right)
 
@@ -368,31 +374,10 @@ def _damaged(part: GatheredPart) -> Iterator[tuple[str, GatheredPart, bool]]:
     for length in {place // (width or 1) * (width or 1) for place in places}:
         if length < len(data):
             yield f"truncated to {length} bytes", part._replace(data=data[:length]), True
-    for place in places if data else ():
-        for flip in (0xFF, 1 << place % 8):
-            changed = bytearray(data)
-            changed[place] ^= flip
-            yield f"changed in byte {place} by {flip:#04x}", part._replace(data=bytes(changed)), False
+    for place, flip, changed in flipped(data, places if data else []):
+        yield f"changed in byte {place} by {flip:#04x}", part._replace(data=changed), False
 
 
-class _Damage:
-    """Suppress the errors that damage may cause, and report others as failures of the contract."""
-
-    def __init__(self, index: Index, damage: str) -> None:
-        self._about = f"{index!r} with {damage}"
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: Any) -> bool:
-        if isinstance(error, CorruptFileError | IndexPayloadError | pa.ArrowException):
-            return True
-        if isinstance(error, ContractError):
-            raise ContractError(f"{self._about}: {error}", reason=error.reason) from error
-        require(
-            not isinstance(error, Exception),
-            "damage-raises",
-            f"{self._about}: {type(error).__name__}: {error}\n  open_gathered() and the structure may only "
-            "raise CorruptFileError and IndexPayloadError; a plan then ignores the structure",
-        )
-        return False
+def _damage(index: Index, damage: str) -> Damage:
+    allowed = (CorruptFileError, IndexPayloadError, pa.ArrowException)
+    return Damage(f"{index!r} with {damage}", _DAMAGE_RULE, allowed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -174,15 +173,3 @@ def merged_segments(known: KnownFiles, folder: LakeIndexFolder) -> tuple[list[st
         chosen |= set(rest[: len(rest) // 2 + 1])
     names = [one.name for ordinal, one in mine if ordinal in chosen]
     return names, np.flatnonzero(np.isin(known.segment_of, list(chosen)))
-
-
-class Stopwatch:
-    """The seconds since it was made."""
-
-    def __init__(self) -> None:
-        self._started = time.perf_counter()
-
-    @property
-    def seconds(self) -> float:
-        """The seconds so far."""
-        return time.perf_counter() - self._started

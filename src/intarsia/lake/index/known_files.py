@@ -82,8 +82,7 @@ class LakeIndex:
 
         Args:
             as_listed: Use the stamps of the listing, which has just been made. Otherwise local files are
-                stat'ed,
-                and objects are listed again.
+                stat'ed, and objects are listed again.
 
         Raises:
             ObjectStoreError: If the store cannot be reached or refuses the request.
@@ -163,7 +162,7 @@ class KnownFiles:
         try:
             found = one.segment.metadata(place, path)
             found.footer  # noqa: B018 - parses it, which its reader does otherwise
-        except (FormatError, OSError):  # the file has the same footer
+        except (FormatError, OSError):  # the file's own footer is read instead
             return None
         return found
 

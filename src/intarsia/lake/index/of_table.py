@@ -16,7 +16,6 @@ from intarsia.lake.index.build import (
     MAX_SEGMENTS,
     BuiltSegments,
     LakeIndexReport,
-    Stopwatch,
     build_segments,
     merged_segments,
 )
@@ -198,7 +197,7 @@ class TableLakeIndex:
     def _add_missing(
         self, where: LakeLocation, folder: LakeIndexFolder, show: ShowDone, *, wait: bool, merge: bool
     ) -> LakeIndexReport:
-        watch = Stopwatch()
+        started = time.perf_counter()
         found, _ = open_lake_index(where, self._files, [folder])
         missing, replaced = np.arange(len(self._files)), list[str]()
         if found is not None:
@@ -223,7 +222,7 @@ class TableLakeIndex:
             tuple(built.recent),
             tuple(built.failed),
             sum(map(len, built.segments)),
-            watch.seconds,
+            time.perf_counter() - started,
         )
 
     def _build(

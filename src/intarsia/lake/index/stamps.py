@@ -82,13 +82,6 @@ class Stamps(NamedTuple):
     e_tag: np.ndarray
 
     @classmethod
-    def of(cls, stamps: Sequence[FileStamp]) -> Stamps:
-        """Arrange stamps in arrays."""
-        numbers = np.array([stamp[:3] for stamp in stamps], dtype=np.int64).reshape(-1, 3)
-        tags = np.array([stamp.e_tag for stamp in stamps], dtype=object)
-        return cls(numbers[:, 0], numbers[:, 1], numbers[:, 2], tags)
-
-    @classmethod
     def listed(cls, files: Sequence[DataFile]) -> Stamps:
         """Return the stamps of files when they were listed."""
         return cls._of(
