@@ -15,7 +15,7 @@ DEMO_READY := $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.demo)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-fast test-deep check lint fmt bench clean
+.PHONY: help venv demo test test-fast test-deep check lint fmt jar bench clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ lint: $(VENV)/.dev  ## Check style, format, types and import direction
 fmt: $(VENV)/.dev  ## Format the code, and fix what ruff can fix
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
+
+jar: $(VENV)/.dev  ## Compile java/ into the jar of the package; needs a JDK 17 or newer, which users do not
+	@$(BIN)/python -m tools.build_jar $(ARGS)
 
 bench: $(VENV)/.dev  ## Run the benchmarks against other readers (ARGS="lookup totals" to select)
 	@$(BIN)/python -m benchmarks $(ARGS)

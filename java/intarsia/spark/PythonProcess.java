@@ -1,0 +1,128 @@
+package intarsia.spark;
+
+import java.io.BufferedInputStream;
+import java.io.BufferedOutputStream;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.EOFException;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.util.List;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+
+/**
+ * A Python process that answers requests over its standard input and output.
+ *
+ * <p>It exists because not every JVM of Spark belongs to a Python program: a Connect server, spark-sql and Scala
+ * applications have no Python driver, and executors have no gateway to one.
+ *
+ * <p>A request is its length in bytes as four bytes, and UTF-8. A reply is one byte, {@code A} for an answer or
+ * {@code E} for an error, and then the same. The process is started with the first request, and again after it has
+ * died. It has to end when its input does, so that it does not outlive this JVM.
+ */
+public final class PythonProcess implements AutoCloseable {
+  private static final int MOST_REPLY_BYTES = 1 << 30;
+
+  private final List<String> command;
+  private Process process;
+  private DataOutputStream requests;
+  private DataInputStream replies;
+
+  public PythonProcess(List<String> command) {
+    this.command = List.copyOf(command);
+  }
+
+  /**
+   * Returns the answer to a request.
+   *
+   * @param timeoutMillis the process is killed after this time; 0 for no limit
+   * @throws IOException if the process cannot be started, dies, is too slow, or answers with an error
+   */
+  public synchronized String ask(String request, long timeoutMillis) throws IOException {
+    start();
+    if (timeoutMillis <= 0) {
+      return exchange(request);
+    }
+    ExecutorService thread = Executors.newSingleThreadExecutor(PythonProcess::daemon);
+    try {
+      Future<String> answer = thread.submit(() -> exchange(request));
+      return answer.get(timeoutMillis, TimeUnit.MILLISECONDS);
+    } catch (TimeoutException error) {
+      close();
+      throw new IOException("no answer after " + timeoutMillis + " ms");
+    } catch (InterruptedException error) {
+      close();
+      Thread.currentThread().interrupt();
+      throw new IOException("interrupted");
+    } catch (ExecutionException error) {
+      if (error.getCause() instanceof IOException cause) {
+        throw cause;
+      }
+      throw new IOException(error.getCause());
+    } finally {
+      thread.shutdownNow();
+    }
+  }
+
+  /** Ends the process. The next request starts another one. */
+  @Override
+  public synchronized void close() {
+    if (process != null) {
+      process.destroyForcibly();
+      process = null;
+    }
+  }
+
+  private void start() throws IOException {
+    if (process != null && process.isAlive()) {
+      return;
+    }
+    Process started = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+    requests = new DataOutputStream(new BufferedOutputStream(started.getOutputStream()));
+    replies = new DataInputStream(new BufferedInputStream(started.getInputStream()));
+    Runtime.getRuntime().addShutdownHook(new Thread(started::destroyForcibly));
+    process = started;
+  }
+
+  private String exchange(String request) throws IOException {
+    boolean isWhole = false;
+    try {
+      byte[] bytes = request.getBytes(StandardCharsets.UTF_8);
+      requests.writeInt(bytes.length);
+      requests.write(bytes);
+      requests.flush();
+      int kind = replies.readUnsignedByte();
+      int length = replies.readInt();
+      if (kind != 'A' && kind != 'E' || length < 0 || length > MOST_REPLY_BYTES) {
+        throw new IOException("the process printed something that is not a reply");
+      }
+      byte[] reply = replies.readNBytes(length);
+      if (reply.length < length) {
+        throw new EOFException();
+      }
+      isWhole = true;
+      String text = new String(reply, StandardCharsets.UTF_8);
+      if (kind == 'E') {
+        throw new IOException(text);
+      }
+      return text;
+    } catch (EOFException error) {
+      throw new IOException("the process " + String.join(" ", command) + " has ended");
+    } finally {
+      if (!isWhole && process != null) {
+        process.destroyForcibly(); // half a reply cannot be continued
+      }
+    }
+  }
+
+  private static Thread daemon(Runnable task) {
+    Thread thread = new Thread(task, "intarsia-python");
+    thread.setDaemon(true);
+    return thread;
+  }
+}

@@ -1,0 +1,1 @@
+"""Programs for developers of this repository; not in the wheel."""
