@@ -341,10 +341,19 @@ def test_the_copy_starts_before_an_index_is_built_and_is_removed_when_that_fails
 def test_nothing_is_copied_when_there_is_nothing_to_do(path, monkeypatch):
     attach(path, [PageIndex()])
     system_open, opened = os.open, []
-    monkeypatch.setattr(os, "open", lambda name, *rest: opened.append(name) or system_open(name, *rest))
+    monkeypatch.setattr(os, "open", lambda *given: opened.append(given) or system_open(*given))
     assert attach(path, [PageIndex()]).kept == ("page_index",)
     assert opened
-    assert not [name for name in opened if str(name).endswith(".tmp")]
+    assert not [name for name, flags, *_ in opened if flags & os.O_CREAT]
+
+
+def test_looking_for_leftovers_costs_the_same_in_a_folder_of_any_size(path, monkeypatch):
+    def no_listing(_):
+        pytest.fail("the folder was listed")
+
+    monkeypatch.setattr(os, "listdir", no_listing)
+    monkeypatch.setattr(os, "scandir", no_listing)
+    assert attach(path, [PageIndex()]).changed
 
 
 def test_failures_of_the_copy_ahead_are_reported(path, monkeypatch):
@@ -422,11 +431,11 @@ def test_concurrent_runs(path, attached):
 
 def test_leftovers_of_dead_processes_are_removed_and_work_in_progress_is_kept(path):
     in_progress = NewFile(str(path))
-    leftover = path.parent / ".t.parquet.intarsia-0123456789abcdef.tmp"
+    leftover = path.parent / ".t.parquet.intarsia-1.tmp"
     leftover.write_bytes(b"half a file")
     others = [
         path.parent / name
-        for name in (".u.parquet.intarsia-0.tmp", ".t.parquet.tmp", "t.parquet.intarsia-1.tmp")
+        for name in (".u.parquet.intarsia-0.tmp", ".t.parquet.tmp", "t.parquet.intarsia-2.tmp")
     ]
     for other in others:
         other.write_bytes(b"")

@@ -2,16 +2,17 @@
 
 The new file is written next to the old one, synced and renamed over it, so that the path always refers to
 either the old file or the new one.  A process locks its temporary file, and the lock ends with the process.
-The next run can therefore distinguish a leftover from work in progress, and removes it.  On file systems
-without locks, leftovers remain.
+The next run can therefore distinguish a leftover from work in progress, and removes it.  Temporary names are
+numbered, so that leftovers are found without listing the folder, which may have 10,000 files.  On file
+systems without locks, leftovers remain.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import itertools
 import os
-import secrets
 import stat
 import threading
 from collections.abc import Iterable, Iterator
@@ -30,6 +31,10 @@ _LARGE_BLOCK_BYTES = 64 << 20
 
 #: Fewer bytes are not copied ahead: copying them is faster than starting a thread and syncing twice.
 AHEAD_BYTES = 16 << 20
+
+#: Numbers of temporary names at which a run looks for leftovers. More runs than these on one file at the same
+#: time are possible, but leftovers of the others remain.
+_CHECKED_NUMBERS = range(8)
 
 #: The kernel cannot copy between these two files, or at all; reading and writing works.
 _NO_KERNEL_COPY = frozenset(
@@ -225,42 +230,48 @@ class NewFile:
         self._held.close()
 
 
-def _entries(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except OSError:  # reading or replacing the file reports it
-        return []
+def _temporary_path(path: str, number: int) -> str:
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name}.intarsia-{number}.tmp")
 
 
 def remove_leftovers(path: str) -> list[str]:
     """Remove the temporary files of runs that died.
 
+    Costs one failed ``open`` per number, whatever the number of files in the folder.
+
     Returns:
         The paths that were removed.
     """
-    removed = []
     target = os.path.realpath(path)
-    name = os.path.basename(target)
-    folders = {
-        os.path.dirname(target),
-        os.path.dirname(os.path.abspath(path)),
-    }  # a link has its own sidecar
-    prefix, suffix = f".{name}.intarsia-", ".tmp"
-    for leftover in [
-        os.path.join(folder, entry)
-        for folder in folders
-        for entry in _entries(folder)
-        if entry.startswith(prefix) and entry.endswith(suffix)
-    ]:
-        with suppress(OSError):
-            fd = os.open(leftover, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-            try:
-                if _lock(fd, wait=False):
-                    os.unlink(leftover)
-                    removed.append(leftover)
-            finally:
-                os.close(fd)
-    return removed
+    # a symbolic link has a sidecar of its own, which is written under the name of the target, too
+    beside_link = os.path.join(os.path.dirname(os.path.abspath(path)), os.path.basename(target))
+    leftovers = [
+        _temporary_path(place, number)
+        for place in dict.fromkeys((target, beside_link))
+        for number in _CHECKED_NUMBERS
+    ]
+    return [leftover for leftover in leftovers if _remove_unlocked(leftover)]
+
+
+def _remove_unlocked(leftover: str) -> bool:
+    """Remove a temporary file unless a run has locked it; return whether it was removed."""
+    with suppress(OSError):
+        fd = os.open(leftover, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            if _lock(fd, wait=False) and _is_at(fd, leftover):
+                os.unlink(leftover)
+                return True
+        finally:
+            os.close(fd)
+    return False
+
+
+def _is_at(fd: int, path: str) -> bool:
+    """Whether a path refers to an open file, and not to another file that was created there since."""
+    with suppress(OSError):
+        return os.path.samestat(os.fstat(fd), os.lstat(path))
+    return False
 
 
 def _changed(path: str) -> ChangedMeanwhileError:
@@ -285,19 +296,23 @@ def _open_source(path: str, target: str, identity: FileIdentity) -> Iterator[int
 @contextmanager
 def _temporary(target: str, mode: int = 0o600) -> Iterator[tuple[int, str]]:
     """Create a locked, empty file next to ``target``, and remove it afterwards unless it was renamed."""
-    folder, name = os.path.split(target)
-    while True:
-        temporary = os.path.join(folder, f".{name}.intarsia-{secrets.token_hex(8)}.tmp")
-        fd = -1
+    for number in itertools.count():
+        temporary, fd = _temporary_path(target, number), -1
         try:  # before the file exists: Ctrl-C may come as soon as it does
-            fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+            try:
+                fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+            except FileExistsError:  # another run is using this number
+                continue
             _lock(fd, wait=True)
             if os.fstat(fd).st_nlink:  # else another run removed it before it was locked
                 yield fd, temporary
                 return
         finally:
-            _remove(temporary)
-            if fd >= 0:
+            if fd < 0:  # a file of another run, or Ctrl-C before its descriptor was assigned
+                _remove_unlocked(temporary)
+            else:
+                if _is_at(fd, temporary):  # while it is locked, no other run removes or replaces it
+                    _remove(temporary)
                 os.close(fd)
 
 
