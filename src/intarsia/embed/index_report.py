@@ -30,6 +30,7 @@ class IndexedFile:
         notes: Columns without an index, or with one that will hardly exclude anything: ``index``, ``reason``,
             ``code`` and, where they apply, ``column`` and ``row_group``.
         error: Why the file was not changed; None after success.
+        code: The same for programs, as in `FileFailure.code`; None after success.
         seconds: Time taken.
     """
 
@@ -40,6 +41,7 @@ class IndexedFile:
     kept: tuple[str, ...] = ()
     notes: tuple[dict[str, Any], ...] = ()
     error: str | None = None
+    code: str | None = None
     seconds: float = 0.0
 
     @classmethod
@@ -136,8 +138,12 @@ class IndexReport(FileTotals[IndexedFile]):
 
     @property
     def failed(self) -> list[dict[str, str]]:
-        """``path`` and ``error`` of each file that failed."""
-        return [{"path": file.path, "error": file.error} for file in self.per_file if file.error is not None]
+        """``path``, ``error`` and ``code`` of each file that failed."""
+        return [
+            {"path": file.path, "error": file.error, "code": file.code or ""}
+            for file in self.per_file
+            if file.error is not None
+        ]
 
     @property
     def notes(self) -> list[dict[str, Any]]:

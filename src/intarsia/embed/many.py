@@ -168,7 +168,9 @@ def attach_files(
 
     def report_of(results: FileResults[AttachReport]) -> IndexReport:
         outcomes = [IndexedFile.of(report) for report in results.done]
-        outcomes += [IndexedFile(failure.path, error=failure.reason) for failure in results.failed]
+        outcomes += [
+            IndexedFile(failure.path, error=failure.reason, code=failure.code) for failure in results.failed
+        ]
         per_file = tuple(sorted(outcomes, key=lambda outcome: outcome.path))
         return IndexReport(per_file, time.perf_counter() - started, len(found.others))
 

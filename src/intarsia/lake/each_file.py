@@ -40,9 +40,14 @@ class FileFailure:
         text = " ".join(str(error).split())
         return text.removeprefix(self.path).lstrip(":, ") or text or type(error).__name__
 
+    @property
+    def code(self) -> str:
+        """What programs compare: the error's ``reason`` code, or the name of its class if it has none."""
+        return getattr(self.error, "reason", None) or type(self.error).__name__
+
     def to_dict(self) -> dict[str, str]:
         """Return the failure as a JSON object."""
-        return {"path": self.path, "error": self.reason}
+        return {"path": self.path, "error": self.reason, "code": self.code}
 
 
 @dataclass(frozen=True)

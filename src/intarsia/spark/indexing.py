@@ -22,7 +22,7 @@ from intarsia.indexes.base import parameters
 from intarsia.indexes.registry import GROUP, find_index_class, why_unknown
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.discovery import find_files
-from intarsia.lake.each_file import ShowDone
+from intarsia.lake.each_file import FileFailure, ShowDone
 from intarsia.lake.folder import NameKind, name_kind
 from intarsia.lake.index.folder import Location
 from intarsia.spark.job import run_tasks
@@ -165,7 +165,8 @@ def _attach_one(path: str, shipped: Sequence[Shipped]) -> IndexedFile:
     except Exception as error:  # noqa: BLE001  one bad file must not stop the others
         size = os.path.getsize(path) if os.path.isfile(path) else 0
         text = f"{type(error).__name__}: {str(error).removeprefix(f'{path}: ')}"
-        return IndexedFile(path, size, size, error=text, seconds=time.perf_counter() - started)
+        code = FileFailure(path, error).code
+        return IndexedFile(path, size, size, error=text, code=code, seconds=time.perf_counter() - started)
     return IndexedFile.of(report)
 
 
