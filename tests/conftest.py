@@ -161,3 +161,25 @@ def put_behind_urls(monkeypatch):
         monkeypatch.setattr("obstore.store.from_url", lambda *_, **__: store)
 
     return put_behind_urls
+
+
+@pytest.fixture(scope="session")
+def s3_server():
+    """One S3 server for all tests."""
+    from tests.object_stores.s3_server import S3Server
+
+    server = S3Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def s3(s3_server, monkeypatch):
+    """The S3 server with an empty bucket, which the environment names."""
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    s3_server.reset()
+    yield s3_server
+    s3_server.reset()

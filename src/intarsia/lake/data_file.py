@@ -6,7 +6,15 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
-from intarsia.storage import ByteSource, LocalFile, ObjectIdentity, ObjectStoreFile, find_store
+from intarsia.storage import (
+    ByteSource,
+    LocalFile,
+    ObjectIdentity,
+    ObjectStoreFile,
+    StorageOptions,
+    Stores,
+    find_store,
+)
 
 
 @dataclass(frozen=True)
@@ -63,6 +71,25 @@ class DataFile:
         if not isinstance(identity, ObjectIdentity):
             return self
         return replace(self, **identity._asdict())
+
+
+def with_stores(files: Sequence[DataFile], options: StorageOptions | None) -> list[DataFile]:
+    """Return files with the stores of those that have URLs, so that their requests share connections.
+
+    Args:
+        files: The files.
+        options: Options of the stores.
+
+    Raises:
+        ObjectStoreError: If a store or an option is unknown.
+    """
+    stores, found = Stores(options), list[DataFile]()
+    for file in files:
+        if file.is_remote and file.store is None:
+            store, key = stores.find(file.path)
+            file = replace(file, store=store, key=key)
+        found.append(file)
+    return found
 
 
 @runtime_checkable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import glob
 import os
@@ -11,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 from intarsia.lake.data_file import DataFile
@@ -27,7 +28,16 @@ from intarsia.lake.folder import (
     walk,
 )
 from intarsia.read.ahead import ahead
-from intarsia.storage import MAX_CONCURRENT_REQUESTS, IoCounts, ObjectIdentity, find_store, local_path
+from intarsia.storage import (
+    MAX_CONCURRENT_REQUESTS,
+    IoCounts,
+    ObjectIdentity,
+    StorageOptions,
+    Stores,
+    find_store,
+    local_path,
+    split_url,
+)
 from intarsia.storage.object_errors import object_errors
 
 #: Hive and Spark write this for a partition value that is null.
@@ -63,7 +73,10 @@ class FoundFiles:
         return list(dict.fromkeys(file.path for file in self.files))
 
 
-def find_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> FoundFiles:
+def find_files(
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    storage_options: StorageOptions | None = None,
+) -> FoundFiles:
     """Find the files of a table, ordered by path for a folder or glob, in the given order for a list.
 
     Args:
@@ -72,17 +85,22 @@ def find_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
             recursively for ``*.parquet``, ``*.parq`` and ``*.pq``, in any case, and for files without an
             extension that start with ``PAR1``. Names that start with ``.`` or ``_`` are hidden, as in Spark
             and pyarrow. Files that are named individually or match a glob may have any extension.
+        storage_options: Options of the stores of URLs.
 
     Raises:
         FileNotFoundError: If a path does not exist, or a folder contains no Parquet file.
         ListingError: If a symbolic link leads to one of its parent folders.
         ObjectStoreError: If a store cannot be reached, refuses the request, or is unknown.
     """
+    stores = Stores(storage_options)
     if isinstance(source, (str, os.PathLike)):
-        return _find(os.fspath(source))
+        return _find(os.fspath(source), stores)
     if not isinstance(source, Iterable):
         raise TypeError(f"{source!r} is not a path; pass a file, a folder, a glob, a URL or a list of these")
-    found = [_find(os.fspath(item)) for item in source]
+    names = [os.fspath(item) for item in source]
+    at_once = MAX_CONCURRENT_REQUESTS if any(local_path(name) is None for name in names) else 1
+    with contextlib.closing(ahead(lambda name: _find(name, stores), names, at_once)) as each:
+        found = [future.result() for _, future in each]
     if not found:
         raise FileNotFoundError("the list of paths is empty; pass at least one file or folder")
     return FoundFiles(
@@ -93,12 +111,12 @@ def find_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
     )
 
 
-def _find(name: str) -> FoundFiles:
+def _find(name: str, stores: Stores) -> FoundFiles:
     if not name:
         raise FileNotFoundError("the path is empty; pass a file, a folder, a glob or a URL")
     path = local_path(name)
     if path is None:
-        return _find_remote(name)
+        return _find_remote(name, stores)
     if os.path.isfile(path):
         return FoundFiles((_LocalFiles(os.path.dirname(path))(path, True),))
     if os.path.isdir(path):
@@ -237,11 +255,11 @@ def _partition_values(folders: Sequence[str]) -> tuple[tuple[str, str | None], .
     return tuple((unquote(name), None if value == HIVE_NULL else unquote(value)) for name, value in found)
 
 
-def _find_remote(url: str) -> FoundFiles:
+def _find_remote(url: str, stores: Stores) -> FoundFiles:
     import obstore
     from obstore.store import HTTPStore
 
-    store, key = find_store(url)
+    store, key = stores.find(url)
     if glob.has_magic(key):
         raise FileNotFoundError(f"{url}: globs are not supported in URLs; pass the folder")
     try:
@@ -252,25 +270,30 @@ def _find_remote(url: str) -> FoundFiles:
     except FileNotFoundError:
         if isinstance(store, HTTPStore):
             raise  # if a web server has folders, the request above finds them
-    objects = list_objects(url)
+    objects = list_objects(url, store)
     if not objects:
         raise FileNotFoundError(f"{url}: no such object or folder")
     return _choose(url, (), objects, lambda path, _: objects[path])
 
 
-def list_objects(url: str) -> dict[str, DataFile]:
+def list_objects(url: str, store: Any = None) -> dict[str, DataFile]:
     """Return the visible objects in a folder of a store by URL, whatever their names.
+
+    Args:
+        url: The folder.
+        store: Its obstore store; None to find one by the environment.
 
     Raises:
         ObjectStoreError: If the store cannot be reached, refuses the request, or is unknown.
     """
     import obstore
 
-    store, key = find_store(url)
+    bucket, key = split_url(url)
+    store = find_store(url)[0] if store is None else store
     prefix = key.rstrip("/")
     with object_errors(url):
         listed = [item for batch in obstore.list(store, prefix=prefix or None) for item in batch]
-    base = url[: len(url) - len(key)].rstrip("/")
+    base = bucket.rstrip("/")
     objects: dict[str, DataFile] = {}
     for item in listed:
         name = str(item["path"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, SupportsIndex, get_args
 
 import pyarrow as pa
 
-from intarsia.lake.data_file import FileSource
+from intarsia.lake.data_file import FileSource, with_stores
 from intarsia.lake.discovery import find_files
 from intarsia.lake.index.build import LakeIndexReport
 from intarsia.lake.index.folder import Location
@@ -21,6 +21,7 @@ from intarsia.predicate import Where, parse_predicate
 from intarsia.read.aggregate import Aggregate
 from intarsia.read.approximate import ApproximateCount
 from intarsia.read.report import ScanReport
+from intarsia.storage import StorageOptions
 
 if TYPE_CHECKING:
     from intarsia.lake.dataset import TableDataset
@@ -31,6 +32,7 @@ def open(
     *,
     schema: SchemaOf = "union",
     partition_types: PartitionTypes = "infer",
+    storage_options: StorageOptions | None = None,
 ) -> Table:
     """Open a Parquet file or a lake of them.
 
@@ -46,6 +48,10 @@ def open(
             its types where no wider type exists.
         partition_types: ``"infer"`` for the types that Spark infers from all values of a partition column:
             integers, doubles, dates, timestamps, or text if they are mixed. ``"text"`` for text.
+        storage_options: Options of the stores of URLs: the settings of the store by the names of its
+            environment variables, such as ``aws_region``, and ``deadline_seconds`` (of one request with all
+            its attempts), ``timeout_seconds`` (of one attempt) and ``max_retries``. What they lack is read
+            from the environment.
 
     Returns:
         The table. Its files are listed, but not yet read.
@@ -67,8 +73,9 @@ def open(
     if partition_types not in get_args(PartitionTypes):
         raise ValueError(f"partition_types is {partition_types!r}; it must be 'infer' or 'text'")
     if isinstance(source, FileSource):
-        return Table(source.list_files(), schema_of=schema, partition_types=partition_types)
-    found = find_files(source)
+        files = with_stores(source.list_files(), storage_options)
+        return Table(files, schema_of=schema, partition_types=partition_types)
+    found = find_files(source, storage_options)
     return Table(found.files, found.others, found.reads, found.root, schema, partition_types)
 
 

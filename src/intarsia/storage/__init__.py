@@ -2,10 +2,18 @@
 
 from intarsia.storage.held import HeldBytes
 from intarsia.storage.local import CLOCK_TICK_SECONDS, LocalFile, local_path
-from intarsia.storage.objects import MAX_CONCURRENT_REQUESTS, ObjectIdentity, ObjectStoreFile, find_store
+from intarsia.storage.objects import (
+    MAX_CONCURRENT_REQUESTS,
+    ObjectIdentity,
+    ObjectStoreFile,
+    Stores,
+    find_store,
+    split_url,
+)
 from intarsia.storage.ranges import ByteRange, coalesce
 from intarsia.storage.source import ByteSource, CountedSource, IoCounts, MemorySource, SourceFile
 from intarsia.storage.sparse import SparseBytes
+from intarsia.storage.store_options import StorageOptions
 
 __all__ = [
     "CLOCK_TICK_SECONDS",
@@ -21,7 +29,10 @@ __all__ = [
     "ObjectStoreFile",
     "SourceFile",
     "SparseBytes",
+    "StorageOptions",
+    "Stores",
     "coalesce",
     "find_store",
     "local_path",
+    "split_url",
 ]

@@ -36,8 +36,61 @@ _REMEDIES = {
 #: The address from which machines in all three clouds get credentials if the environment has none.
 _METADATA_SERVICE = "169.254.169.254"
 
-#: What obstore reports if it cannot connect to a server.
+#: What obstore reports if it cannot connect to a server, or gets no response in time.
 _NO_RESPONSE = "error sending request"
+
+_RETRY = "run again later, or pass storage_options={'deadline_seconds': ...} to wait longer"
+
+
+class _Known(NamedTuple):
+    """A failure that servers report in several ways.
+
+    Attributes:
+        pattern: Finds the failure in obstore's message.
+        reason: Its code.
+        remedy: What to do; None for the settings of the store.
+    """
+
+    pattern: str
+    reason: str
+    remedy: str | None
+
+
+#: The first that applies is used.
+_KNOWN = (
+    _Known(
+        r"ExpiredToken|TokenRefreshRequired|token (has )?expired|AuthenticationFailed.*expired",
+        "expired-credentials",
+        "renew the credentials, such as the session token in AWS_SESSION_TOKEN",
+    ),
+    _Known(
+        r"redirect without LOCATION|AuthorizationHeaderMalformed|PermanentRedirect|IllegalLocationConstraint",
+        "wrong-region",
+        "set AWS_REGION to the region of the bucket",
+    ),
+    _Known(r"RequestTimeTooSkewed", "wrong-clock", "set the clock of this machine"),
+    _Known(
+        r"NoSuchBucket|ContainerNotFound",
+        "no-such-bucket",
+        "check the bucket in the URL, and the endpoint in the environment",
+    ),
+    _Known(
+        r"code: 429|SlowDown|TooManyRequests|ServerBusy|RequestLimitExceeded",
+        "throttled",
+        _RETRY,
+    ),
+    _Known(r"code: (5\d\d|408)", "server-failed", _RETRY),
+    _Known(r"TimedOut|operation timed out", "timed-out", _RETRY),
+    _Known(r"request or response body error", "connection-lost", _RETRY),
+    _Known(
+        r"Range request not supported|NotPartial|non-206|Received non-partial response",
+        "no-range-requests",
+        "this server cannot return parts of a file; download the file, or use a server with range requests",
+    ),
+    _Known(r"code: 412", "object-replaced", "the object was replaced meanwhile; run again"),
+    _Known(r"code: 416", "range-refused", "open the object again"),
+    _Known(r"Configuration key: ", "unknown-option", "check the names in storage_options"),
+)
 
 
 class StoreFailure(NamedTuple):
@@ -71,8 +124,8 @@ def object_errors(url: str) -> Iterator[None]:
         raise
     except FileNotFoundError:
         raise FileNotFoundError(f"{url}: no such object or folder") from None
-    except (BaseError, OSError, ValueError, NotImplementedError) as error:
-        # not chained, because after its first line obstore's text is a dump of internals
+    except (BaseError, OSError, TypeError, ValueError, NotImplementedError) as error:
+        # not chained, because most of obstore's text is a dump of internals
         reason, message = describe_failure(url, error)
         raise ObjectStoreError(f"{url}: {message}", reason=reason, path=url) from None
 
@@ -90,18 +143,22 @@ def is_range_refused(error: Exception) -> bool:
 
 
 def describe_failure(url: str, error: Exception) -> StoreFailure:
-    """Describe an error of obstore by its first line and a remedy.
+    """Describe an error of obstore by its cause and a remedy, in one line.
 
     Example:
         >>> describe_failure("az://lake/x.parquet", OSError("no account")).message[:49]
         'no account; set AZURE_STORAGE_ACCOUNT_NAME and AZ'
         >>> describe_failure("s3://lake//x.parquet", ValueError("empty path segment"))
         StoreFailure(reason='invalid-url', message='empty path segment')
+        >>> describe_failure("s3://lake/x", OSError("status code: 503 Busy: <Code>SlowDown</Code>")).reason
+        'throttled'
     """
     from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
 
     is_denied = isinstance(error, (PermissionDeniedError, UnauthenticatedError))
     reason = "access-denied" if is_denied else "store-failed"
+    dump = str(error)
+    text = dump.strip().partition("\n\nDebug source:")[0]
     cause = re.sub(r"^Generic \w+ error: ", "", _first_line(error)) or type(error).__name__
     remedy = next((text for start, text in _REMEDIES.items() if re.match(start, url, re.IGNORECASE)), "")
     if cause.startswith("Unable to recognise URL"):
@@ -114,19 +171,38 @@ def describe_failure(url: str, error: Exception) -> StoreFailure:
             "this kind of store is not supported; use s3://, gs://, az://, abfss://, https:// or http://, or "
             "the local path of a mounted store or of a copy",
         )
+    # the whole dump, because only its end says that an attempt timed out
+    known = next((one for one in _KNOWN if re.search(one.pattern, dump)), None)
     if isinstance(error, ValueError):  # the URL, or the path in it, cannot be parsed
         reason, remedy = "invalid-url", ""
+    if isinstance(error, TypeError):
+        reason, remedy = "invalid-option", "check the values in storage_options"
     if _METADATA_SERVICE in cause:
         reason = "no-credentials"
         cause = "neither the environment nor the machine has credentials"
+    elif known is not None:
+        reason, remedy = known.reason, remedy if known.remedy is None else known.remedy
     elif _NO_RESPONSE in cause:
-        cause = re.sub(r", max_retries: \d+, retry_timeout: \w+", "", cause)
+        reason = "no-connection"
         remedy = "check the URL, the network and, for a self-hosted store, the endpoint in the environment"
+    cause = _with_status(text) or re.sub(r", max_retries: \d+, retry_timeout: \S+ ?", "", cause)
     if len(cause) > MAX_CAUSE_CHARS:
         cause = cause[: MAX_CAUSE_CHARS - 1] + "…"
     return StoreFailure(reason, f"{cause}; {remedy}" if remedy else cause)
 
 
+def _with_status(text: str) -> str | None:
+    """Return the status of a response, the code in its body and the number of retries; None without them."""
+    status = re.search(r"status code: (\d{3}[A-Za-z ]*)", text)
+    if status is None:
+        return None
+    code, retries = re.search(r"<Code>(\w+)</Code>", text), re.search(r"after \d+ retries", text)
+    parts = [f"status {status[1].strip()}"]
+    parts += [f"({code[1]})"] if code else []
+    parts += [retries[0]] if retries else []
+    return " ".join(parts)
+
+
 def _first_line(error: Exception) -> str:
-    """The message of an error, without obstore's dump of internals."""
+    """The first line of the message of an error."""
     return str(error).strip().partition("\n")[0]

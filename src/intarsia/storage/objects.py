@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 from intarsia.errors import ReplacedWhileReadError
 from intarsia.storage.object_errors import is_range_refused, object_errors
 from intarsia.storage.ranges import ByteRange
+from intarsia.storage.store_options import StorageOptions, store_arguments
 
 #: Concurrent requests to an object store for one `ByteSource.read_ranges`.
 MAX_CONCURRENT_REQUESTS = 16
@@ -131,16 +133,57 @@ def ask_identity(store: Any, key: str, path: str) -> ObjectIdentity:
         return ObjectIdentity.of(obstore.head(store, key))
 
 
-def find_store(url: str) -> tuple[Any, str]:
+def find_store(url: str, options: StorageOptions | None = None) -> tuple[Any, str]:
     """Return the obstore store for the URL of an object or a folder, and the path within the store.
 
+    Args:
+        url: The URL.
+        options: Options of the store; what they lack is read from the environment.
+
     Raises:
-        ObjectStoreError: If the store is unknown, or the environment lacks a setting that it needs.
+        ObjectStoreError: If the store or an option is unknown, or a setting that the store needs is missing.
     """
     from obstore.store import from_url
 
+    bucket, key = split_url(url)
+    arguments = store_arguments(url, options)
+    with object_errors(url):
+        return from_url(bucket, **arguments), key
+
+
+class Stores:
+    """The stores of several URLs, one for each bucket, so that their requests share connections.
+
+    Args:
+        options: Options of the stores.
+
+    Example:
+        >>> stores = Stores({"skip_signature": True})
+        >>> stores.find("s3://bucket/a")[0] is stores.find("s3://bucket/lake/b")[0]
+        True
+    """
+
+    def __init__(self, options: StorageOptions | None = None) -> None:
+        self._options = options
+        self._stores: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    def find(self, url: str) -> tuple[Any, str]:
+        """Return the store for a URL, and the path within the store; see `find_store`."""
+        bucket, key = split_url(url)
+        with self._lock:
+            if bucket not in self._stores:
+                self._stores[bucket], _ = find_store(url, self._options)
+            return self._stores[bucket], key
+
+
+def split_url(url: str) -> tuple[str, str]:
+    """Split the URL of an object or a folder into the URL of its store and the path within it.
+
+    Example:
+        >>> split_url("s3://bucket/lake/x.parquet")
+        ('s3://bucket', 'lake/x.parquet')
+    """
     scheme, separator, rest = url.partition("://")
     bucket, _, key = rest.partition("/")
-    plain: Any = {"client_options": {"allow_http": True}} if scheme.lower() == "http" else {}
-    with object_errors(url):
-        return from_url(f"{scheme}{separator}{bucket}", **plain), key
+    return f"{scheme}{separator}{bucket}", key
