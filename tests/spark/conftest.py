@@ -105,7 +105,10 @@ class Dies:
         return (self.column,)
 
     def build(self, chunk):
-        first = next(chunk.batches(self.column))[1][0].as_py()
+        batches = list(chunk.batches(self.column))
+        if not batches:
+            return b"empty"
+        first = batches[0][1][0].as_py()
         mark = os.path.join(self.folder, str(first))
         if not os.path.exists(mark):
             open(mark, "w").close()

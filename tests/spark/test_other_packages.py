@@ -13,7 +13,7 @@ import pytest
 import intarsia as ia
 from intarsia import spark as ias
 from intarsia.errors import IndexBuildError
-from intarsia.spark import indexing
+from intarsia.spark import shipping
 from tests.authoring.conftest import pages
 
 PROGRAM = """
@@ -71,12 +71,12 @@ def test_a_class_that_is_not_announced_is_rejected_before_a_job_runs(tmp_path):
     ids=repr,
 )
 def test_an_index_survives_the_way_to_an_executor(index):
-    assert indexing.unpack_index(indexing.pack_index(index)) == index
+    assert shipping.unpack_index(shipping.pack_index(index)) == index
 
 
 def test_a_kind_that_executors_lack_is_reported():
     with pytest.raises(IndexBuildError) as caught:
-        indexing.unpack_index(("nonesuch", "{}"))
+        shipping.unpack_index(("nonesuch", "{}"))
     assert caught.value.reason == "unregistered-kind"
     assert "nonesuch" in str(caught.value)
 
@@ -84,4 +84,4 @@ def test_a_kind_that_executors_lack_is_reported():
 def test_classes_are_sent_by_kind(announce):
     """If a class of a notebook were sent by value, readers of its files would not have it."""
     announce({"unannounced": f"{__name__}:Unannounced"})
-    assert indexing.pack_index(Unannounced("x"))[0] == "unannounced"
+    assert shipping.pack_index(Unannounced("x"))[0] == "unannounced"

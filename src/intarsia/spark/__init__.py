@@ -12,6 +12,18 @@ from __future__ import annotations
 from intarsia.embed.index_report import IndexedFile, IndexReport
 from intarsia.spark.indexing import index
 from intarsia.spark.java import JavaNotFoundError, ensure_java
+from intarsia.spark.optimize import optimize
+from intarsia.spark.optimize_report import OptimizeReport
 from intarsia.spark.reading import explain, read
 
-__all__ = ["IndexReport", "IndexedFile", "JavaNotFoundError", "ensure_java", "explain", "index", "read"]
+__all__ = [
+    "IndexReport",
+    "IndexedFile",
+    "JavaNotFoundError",
+    "OptimizeReport",
+    "ensure_java",
+    "explain",
+    "index",
+    "optimize",
+    "read",
+]

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import glob
-import json
 import os
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
 
-from intarsia.embed import Bloom, PageIndex, Statistics
-from intarsia.embed.attach import STANDARD, Attachable, Attachables, attach_file, checked_indexes
+from intarsia.embed.attach import Attachables, attach_file, checked_indexes
 from intarsia.embed.index_report import IndexedFile, IndexReport
 from intarsia.embed.lake_index import check_location, write_lake_index
 from intarsia.embed.named_columns import check_named_columns
 from intarsia.embed.progress import Progress
-from intarsia.errors import IndexBuildError, ListingError, RunInterrupted
-from intarsia.indexes.base import parameters
-from intarsia.indexes.registry import GROUP, find_index_class, why_unknown
+from intarsia.errors import ListingError, RunInterrupted
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.discovery import find_files
 from intarsia.lake.each_file import FileFailure, ShowDone
@@ -27,6 +22,8 @@ from intarsia.lake.folder import NameKind, name_kind
 from intarsia.lake.index.folder import Location
 from intarsia.spark.job import run_tasks
 from intarsia.spark.listing import list_by_spark, python_path
+from intarsia.spark.progress_line import reporter
+from intarsia.spark.shipping import Shipped, pack_index, unpack_index
 from intarsia.spark.tasks import tasks_of
 from intarsia.spark.unchanged import find_unchanged
 
@@ -36,9 +33,6 @@ if TYPE_CHECKING:
     from intarsia.lake.index.build import LakeIndexReport
 
 Source: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
-
-#: An index in the form that is sent to executors: kind and JSON parameters, or a standard structure as it is.
-Shipped: TypeAlias = "tuple[str, str] | PageIndex | Statistics | Bloom"
 
 
 def index(
@@ -99,7 +93,7 @@ def index(
     names = _python_names(path)
     if lake_index is not None:
         check_location(find_files(names), lake_index)
-    report = _reporter(progress)
+    report = reporter(progress, "files")
 
     def work(file: str) -> str:
         return _attach_one(file, shipped).to_json()
@@ -170,47 +164,6 @@ def _attach_one(path: str, shipped: Sequence[Shipped]) -> IndexedFile:
     return IndexedFile.of(report)
 
 
-def pack_index(index: Attachable) -> Shipped:
-    """Return an index in the form that is sent to the executors.
-
-    The class may belong to a third-party package. So only kind and parameters are sent, as they are stored
-    in a file, and each executor finds the class in its own packages, like later readers of the files.
-
-    Raises:
-        IndexBuildError: No installed package announces the class.
-    """
-    if isinstance(index, STANDARD):
-        return index
-    found = find_index_class(index.kind)
-    if found is not type(index):
-        cls = type(index)
-        raise IndexBuildError(
-            f"{index!r} cannot be sent to Spark's executors: no installed package declares its class; "
-            f'declare {index.kind} = "{cls.__module__}:{cls.__qualname__}" in the entry-point group '
-            f"{GROUP!r}, and install the package here and on the executors",
-            reason="unregistered-kind",
-        )
-    return index.kind, json.dumps(parameters(index))
-
-
-def unpack_index(shipped: Shipped) -> Attachable:
-    """Restore an index from the result of `pack_index`, on an executor.
-
-    Raises:
-        IndexBuildError: No package on the executor has the kind.
-    """
-    if not isinstance(shipped, tuple):
-        return shipped
-    kind, stored = shipped
-    cls = find_index_class(kind)
-    if cls is None:
-        raise IndexBuildError(
-            f"on Spark's executors, {why_unknown(kind)}; install it there, too", reason="unregistered-kind"
-        )
-    index: Attachable = cls(**json.loads(stored))
-    return index
-
-
 def _items(path: Source) -> Sequence[str | os.PathLike[str]]:
     return [path] if isinstance(path, str | os.PathLike) else path
 
@@ -244,21 +197,3 @@ def _choose(item: str, listed: Sequence[DataFile]) -> tuple[list[DataFile], list
         others = []
     # files without an extension are tried, because Python may be unable to read their first bytes
     return [file for file in listed if file.uri not in others], others
-
-
-def _reporter(progress: Progress | bool) -> Progress:
-    if callable(progress):
-        return progress
-    if progress and sys.stderr.isatty():
-        return _print_line
-    return _ignore
-
-
-def _ignore(done: int, total: int, label: str) -> None:
-    """Ignore the progress."""
-
-
-def _print_line(done: int, total: int, label: str) -> None:
-    """Overwrite one line, and end it when all files are done."""
-    sys.stderr.write(f"\r{label}: {done} of {total} files" + ("\n" if done == total else ""))
-    sys.stderr.flush()

@@ -17,7 +17,7 @@ import pyarrow as pa
 from intarsia.errors import IntarsiaError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 #: Processes one item on an executor; the result is returned to the driver.
 Work: TypeAlias = Callable[[str], str]
@@ -63,9 +63,26 @@ def run_tasks(
 
     # as many rows as partitions, so that range puts exactly one into each
     frame = spark.range(0, len(frozen), 1, len(frozen)).mapInArrow(run, "outcome string")
+    rows = collect_rows(spark, frame, lambda done, _: progress(min(done, len(frozen)), len(frozen)))
+    progress(len(frozen), len(frozen))
+    return [row[0] for row in rows]
+
+
+def collect_rows(spark: SparkSession, frame: DataFrame, progress: TaskProgress) -> list[Any]:
+    """Collect the rows of a frame in one action, with progress. It is cancelled together with its caller.
+
+    Args:
+        spark: The session.
+        frame: The frame. Functions that it runs in Python import this package on the executors.
+        progress: Called from time to time in the caller's thread, with the tasks done and the tasks of the
+            stages that are known so far.
+
+    Raises:
+        IntarsiaError: If the executors' Python lacks this package.
+    """
     watch = _ConnectWatch(spark) if is_connect(spark) else _ClassicWatch(spark)
     try:
-        rows = _collect(spark, frame, watch, lambda done: progress(min(done, len(frozen)), len(frozen)))
+        return _collect(spark, frame, watch, progress)
     except Exception as error:
         if "No module named 'intarsia'" in str(error):
             raise IntarsiaError(
@@ -74,11 +91,9 @@ def run_tasks(
                 reason="missing-on-executors",
             ) from error
         raise
-    progress(len(frozen), len(frozen))
-    return [row[0] for row in rows]
 
 
-def _collect(spark: SparkSession, frame: Any, watch: Any, report: Callable[[int], None]) -> list[Any]:
+def _collect(spark: SparkSession, frame: Any, watch: Any, report: TaskProgress) -> list[Any]:
     """Collect in another thread, so that this one can report progress and react to Ctrl-C at once."""
     from pyspark import InheritableThread
 
@@ -98,10 +113,10 @@ def _collect(spark: SparkSession, frame: Any, watch: Any, report: Callable[[int]
     try:
         while thread.is_alive():
             thread.join(_POLL_SECONDS)
-            done = watch.tasks_done()
+            done, total = watch.tasks()
             if done > last:
                 last = done
-                report(done)
+                report(done, total)
     except BaseException:  # Ctrl-C, or an error of the callback
         watch.cancel()
         thread.join()
@@ -130,7 +145,8 @@ class _ClassicWatch:
     def cancel(self) -> None:
         self._context.cancelJobsWithTag(self._tag)
 
-    def tasks_done(self) -> int:
+    def tasks(self) -> tuple[int, int]:
+        """Return the number of tasks done, and of all tasks of the stages that have been submitted."""
         tracker = self._context.statusTracker()
         try:
             jobs = [
@@ -139,8 +155,9 @@ class _ClassicWatch:
             ]
             stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
         except Exception:  # noqa: BLE001  progress is optional
-            return 0
-        return sum(stage.numCompletedTasks for stage in stages if stage)
+            return 0, 0
+        known = [stage for stage in stages if stage]
+        return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)
 
 
 class _ConnectWatch:
@@ -150,7 +167,7 @@ class _ConnectWatch:
         self._spark = spark
         self._tag = f"intarsia-{uuid.uuid4()}"
         self._thread: threading.Thread | None = None
-        self._done = 0
+        self._tasks = (0, 0)
 
     @contextlib.contextmanager
     def mark(self) -> Iterator[None]:
@@ -167,10 +184,13 @@ class _ConnectWatch:
     def cancel(self) -> None:
         self._spark.interruptTag(self._tag)
 
-    def tasks_done(self) -> int:
-        return self._done
+    def tasks(self) -> tuple[int, int]:
+        """Return the number of tasks done, and of all tasks of the stages that have been submitted."""
+        return self._tasks
 
     def _hear(self, stages: Any, **_: Any) -> None:
         # handlers are called for every operation of the session; ours runs in the thread that tagged it
         if threading.current_thread() is self._thread:
-            self._done = sum(stage.num_completed_tasks for stage in stages or ())
+            known = stages or ()
+            done = sum(stage.num_completed_tasks for stage in known)
+            self._tasks = (done, sum(stage.num_tasks for stage in known))

@@ -1,0 +1,106 @@
+"""Checksums of rows that do not depend on their order, to compare a rewritten lake with its source.
+
+Each value is hashed by Spark's XXH64, and the hashes of a column are added. A checksum of whole rows also
+detects values that have moved to another row. Equal rows are counted, unlike with XOR, where pairs cancel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from intarsia.spark.job import TaskProgress, collect_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+#: Partial sums per frame. Sums of 32-bit halves cannot overflow below 2**31 rows per group.
+_GROUPS = 64
+
+
+@dataclass(frozen=True)
+class Checksums:
+    """The number of rows, and sums of hashes.
+
+    Attributes:
+        num_rows: The number of rows.
+        rows: The checksum of whole rows.
+        columns: For each column, its number of values that are not null, and its checksum.
+    """
+
+    num_rows: int
+    rows: int
+    columns: dict[str, tuple[int, int]]
+
+    def difference(self, other: Checksums) -> str | None:
+        """Describe the first difference; None if both are equal.
+
+        Example:
+            >>> one = Checksums(2, 7, {"a": (2, 5), "b": (1, 9)})
+            >>> one.difference(one) is None, one.difference(Checksums(2, 8, {"a": (2, 5), "b": (1, 8)}))
+            (True, 'the values of b differ')
+        """
+        if self.num_rows != other.num_rows:
+            return f"{self.num_rows:,} rows became {other.num_rows:,}"
+        changed = [name for name, sums in self.columns.items() if other.columns.get(name) != sums]
+        if changed:
+            return f"the values of {', '.join(changed)} differ"
+        return None if self == other else "values have moved to other rows"
+
+
+def checksums(spark: SparkSession, frame: DataFrame, progress: TaskProgress) -> Checksums:
+    """Compute the checksums of a frame, in one job.
+
+    Args:
+        spark: The session.
+        frame: The frame; names of columns are unique.
+        progress: As for `collect_rows`.
+    """
+    import pyspark.sql.functions as sf
+
+    names = frame.columns
+    values = [frame[quoted(name)] for name in names]
+    hashes = [_hash(sf, value, field.dataType) for value, field in zip(values, frame.schema, strict=True)]
+    # hashed once, then used for the checksums of the column and of the row
+    hashed = frame.select(
+        *(sf.isnotnull(value).alias(f"v{place}") for place, value in enumerate(values)),
+        *(value.alias(f"h{place}") for place, value in enumerate(hashes)),
+    )
+    row = sf.xxhash64(*(sf.col(f"h{place}") for place in range(len(names))))
+    sums = [sf.count("*"), *_halves(sf, row)]
+    for place in range(len(names)):
+        sums += [sf.count_if(sf.col(f"v{place}")), *_halves(sf, sf.col(f"h{place}"))]
+    # names of their own, because the sums of a name would be ambiguous
+    named = [total.alias(f"s{place}") for place, total in enumerate(sums)]
+    grouped = hashed.groupBy((sf.spark_partition_id() % _GROUPS).alias("part")).agg(*named)
+    totals = [0] * len(sums)
+    for found in collect_rows(spark, grouped, progress):
+        totals = [total + int(part) for total, part in zip(totals, found[1:], strict=True)]
+    num_rows, *halves = totals
+    of_columns = (halves[place : place + 3] for place in range(2, len(halves), 3))
+    columns = {name: (count, _whole(*found)) for name, (count, *found) in zip(names, of_columns, strict=True)}
+    return Checksums(num_rows, _whole(*halves[:2]), columns)
+
+
+def quoted(name: str) -> str:
+    """Quote the name of a column, which may contain dots and backticks.
+
+    Example:
+        >>> quoted("a.b`c")
+        '`a.b``c`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _hash(sf: Any, value: Column, data_type: Any) -> Column:
+    # Spark refuses to hash maps, because equal maps may differ in the order of entries; a rewrite keeps it
+    return sf.xxhash64(value.cast("string") if "map<" in data_type.simpleString() else value)
+
+
+def _halves(sf: Any, hashed: Column) -> list[Column]:
+    """Return the sums of both halves of 64-bit hashes, because their own sum would overflow."""
+    return [sf.sum(hashed.bitwiseAND(0xFFFFFFFF)), sf.sum(sf.shiftrightunsigned(hashed, 32))]
+
+
+def _whole(low: int, high: int) -> int:
+    return (low + (high << 32)) % (1 << 64)

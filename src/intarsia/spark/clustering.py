@@ -1,0 +1,170 @@
+"""The order of the rows of a rewritten lake: which rows share a file, and their order in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from intarsia.errors import ColumnNotFoundError, WriteError
+from intarsia.spark.checksums import quoted
+from intarsia.spark.curves import (
+    MOST_COLUMNS,
+    Curve,
+    bits_per_column,
+    curve_keys,
+    hilbert,
+    quantile_bounds,
+    z_order,
+)
+from intarsia.write.sorting import SortBy, SortKey, sort_keys
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+#: Rows from which the distribution of values is estimated for a curve.
+_SAMPLED_ROWS = 200_000
+
+
+@dataclass(frozen=True)
+class Clustering:
+    """An order of rows.
+
+    Attributes:
+        keys: Columns to sort by, each with its direction.
+        curve: The curve; None to sort by ``keys``.
+        columns: The columns of the curve.
+    """
+
+    keys: tuple[SortKey, ...] = ()
+    curve: Curve | None = None
+    columns: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        schema: pa.Schema,
+        sort_by: SortBy | None,
+        zorder_by: str | Sequence[str] | None,
+        hilbert_by: str | Sequence[str] | None,
+    ) -> Clustering:
+        """Return the order that a caller asks for.
+
+        Raises:
+            WriteError: If more than one order is given, or a column cannot be sorted.
+            ColumnNotFoundError: If a column does not exist.
+        """
+        asked = {"sort_by": sort_by, "zorder_by": zorder_by, "hilbert_by": hilbert_by}
+        given = [name for name, value in asked.items() if value is not None]
+        if len(given) > 1:
+            raise WriteError(
+                f"{' and '.join(given)} exclude each other; pass one of them", reason="conflicting-orders"
+            )
+        if not given or given == ["sort_by"]:
+            return cls(keys=tuple(sort_keys(sort_by, schema)))
+        columns = zorder_by if given == ["zorder_by"] else hilbert_by
+        names = (columns,) if isinstance(columns, str) else tuple(columns or ())
+        if not 0 < len(names) <= MOST_COLUMNS or len(set(names)) < len(names):
+            raise WriteError(
+                f"{given[0]} has {len(names)} columns; pass 1 to {MOST_COLUMNS} different ones",
+                reason="invalid-curve-columns",
+            )
+        sort_keys(list(names), schema)
+        return cls(curve=z_order if given == ["zorder_by"] else hilbert, columns=names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all columns of the order."""
+        return self.columns or tuple(name for name, _ in self.keys)
+
+
+def arranged(
+    frame: DataFrame, clustering: Clustering, first: Sequence[str], num_rows: int, num_parts: int
+) -> DataFrame:
+    """Return the rows in an order, divided into ranges of about the same size.
+
+    Args:
+        frame: The rows.
+        clustering: Their order.
+        first: Names of columns to sort by before that order.
+        num_rows: The number of rows.
+        num_parts: The number of partitions of the result.
+
+    Returns:
+        A frame with the same columns.
+    """
+    import pyspark.sql.functions as sf
+
+    if not clustering.names and not first:
+        return frame.coalesce(num_parts)
+    order: list[Column] = [sf.col(quoted(name)).asc_nulls_last() for name in first]
+    if clustering.curve is not None:
+        key = _free_name(frame.columns)
+        keyed = frame.withColumn(key, _curve_column(frame, clustering, num_rows))
+        order.append(sf.col(key).asc())
+        return keyed.repartitionByRange(num_parts, *order).sortWithinPartitions(*order).drop(key)
+    for name, direction in clustering.keys:
+        column = sf.col(quoted(name))
+        order.append(column.asc_nulls_last() if direction == "ascending" else column.desc_nulls_last())
+    return frame.repartitionByRange(num_parts, *order).sortWithinPartitions(*order)
+
+
+def _curve_column(frame: DataFrame, clustering: Clustering, num_rows: int) -> Column:
+    from pyspark.sql.functions import arrow_udf
+
+    assert clustering.curve is not None
+    columns = [frame[quoted(name)] for name in clustering.columns]
+    share = min(1.0, _SAMPLED_ROWS / max(num_rows, 1))
+    sampled = frame.select(*(column.alias(f"c{place}") for place, column in enumerate(columns)))
+    sample = (sampled if share == 1 else sampled.sample(fraction=share, seed=0)).toArrow()
+    bits = bits_per_column(len(columns))
+    bounds = [quantile_bounds(column, bits) for column in sample.columns]
+    curve = clustering.curve
+
+    # a closure, because Spark serializes it; the functions that it calls are imported on the executors
+    def key(*values: pa.Array) -> pa.Array:
+        return pa.array(curve_keys(values, bounds, curve), pa.int64())
+
+    # the decorator reads the types of arguments, which executors cannot resolve
+    key.__annotations__ = {}
+    computed: Any = arrow_udf(key, returnType="bigint")
+    return computed(*columns)
+
+
+def _free_name(names: Sequence[str]) -> str:
+    taken = {name.lower() for name in names}
+    return next(name for number in range(len(names) + 1) if (name := f"_key{number}") not in taken)
+
+
+def check_partition_columns(names: Sequence[str], schema: pa.Schema, clustering: Clustering) -> None:
+    """Raise an error for partition columns that the files cannot have.
+
+    Raises:
+        ColumnNotFoundError: If a column does not exist.
+        WriteError: If a column is nested or binary, or occurs twice, or if no other column is left.
+    """
+    for name in names:
+        if name not in schema.names:
+            raise ColumnNotFoundError(name, schema.names)
+        data_type = schema.field(name).type
+        if pa.types.is_nested(data_type) or pa.types.is_binary(data_type):
+            raise WriteError(
+                f"partition_by: column {name!r} has type {data_type}; partition by numbers, text, dates "
+                "or timestamps",
+                reason="invalid-partition-column",
+                column=name,
+            )
+        if name in clustering.names:
+            raise WriteError(
+                f"column {name!r} is a partition column, and has one value in each file; omit it from "
+                "the order",
+                reason="partition-column-in-order",
+                column=name,
+            )
+    if len(set(names)) < len(names) or len(names) == len(schema):
+        raise WriteError(
+            "partition_by: pass different columns, and leave at least one column for the files",
+            reason="invalid-partition-columns",
+        )

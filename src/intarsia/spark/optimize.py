@@ -1,0 +1,360 @@
+"""`optimize`: rewrite a lake with Spark, in an order that stores the rows of a query together."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from intarsia.embed.attach import Attachables, checked_indexes
+from intarsia.embed.progress import Progress
+from intarsia.errors import UnsupportedFeatureError, WriteError
+from intarsia.spark.checksums import Checksums, checksums, quoted
+from intarsia.spark.clustering import Clustering, arranged, check_partition_columns
+from intarsia.spark.job import TaskProgress, collect_rows
+from intarsia.spark.listing import list_files, python_path, uncached
+from intarsia.spark.optimize_report import OptimizeReport
+from intarsia.spark.part_files import OUTCOME, PartForm, report_of, write_parts
+from intarsia.spark.progress_line import reporter
+from intarsia.spark.shipping import pack_index
+from intarsia.spark.staging import Staging
+from intarsia.spark.tables import find_table, refuse_managed_folder
+from intarsia.storage import local_path
+from intarsia.write import Writer, WriteReport
+from intarsia.write.dry_run import dry_run
+from intarsia.write.sorting import SortBy
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Source: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+
+#: The default size of a file in bytes, which a few tasks of Spark read.
+TARGET_FILE_SIZE = 128 << 20
+
+#: The default number of rows per page: a lookup reads one page of each column.
+ROWS_PER_PAGE = 4096
+
+#: Types whose values the files keep; a name may continue with parameters.
+_TYPES = (
+    "boolean",
+    "tinyint",
+    "smallint",
+    "int",
+    "bigint",
+    "float",
+    "double",
+    "decimal",
+    "string",
+    "binary",
+    "date",
+    "timestamp",
+    "timestamp_ntz",
+)
+
+
+def optimize(
+    spark: SparkSession,
+    source: Source,
+    destination: str | os.PathLike[str],
+    *,
+    sort_by: SortBy | None = None,
+    zorder_by: str | Sequence[str] | None = None,
+    hilbert_by: str | Sequence[str] | None = None,
+    partition_by: str | Sequence[str] | None = None,
+    target_file_size: int = TARGET_FILE_SIZE,
+    rows_per_page: int = ROWS_PER_PAGE,
+    compression: str = "zstd",
+    indexes: Attachables = (),
+    progress: Progress | bool = True,
+) -> OptimizeReport:
+    """Rewrite a lake into a new folder, sorted, with pages sized for lookups, and with indexes.
+
+    Spark sorts the rows. Its tasks write files as `intarsia.Writer` does: with a page index, dictionaries
+    only for columns whose values repeat, and timestamps as microseconds in UTC, which have bounds. Before
+    the destination appears, the number of rows and checksums of all columns are compared with the source.
+    The source is only read. The destination appears with all of its files, or not at all.
+
+    Args:
+        spark: The session; classic or Connect. The executors need this package, as for `index`.
+        source: A path as for ``spark.read.parquet``, a list of these, or the name of a table in the catalog.
+            The rewritten rows have the columns of all files.
+        destination: A local folder, or one that all machines share. It is empty or does not exist. Its
+            parent folder must be writable, because the files are written beside it first.
+        sort_by: A column, or several with optional directions, as in ``["a", ("b", "descending")]``. Nulls
+            are last. Files have disjoint ranges.
+        zorder_by: Columns to cluster by, along a Z-order curve. All of them have the same weight.
+        hilbert_by: The same along a Hilbert curve, which separates values a little better.
+        partition_by: Columns that become folders such as ``month=11``, as in ``DataFrameWriter.partitionBy``.
+            By default the partition columns of the source; ``()`` for none.
+        target_file_size: The size of a file in bytes, judging by the size of the source. Files are smaller
+            in partitions with few rows.
+        rows_per_page: Maximum number of rows per page, the unit that a lookup reads.
+        compression: As for `intarsia.Writer`.
+        indexes: The indexes to embed, as for `index`.
+        progress: Called as ``progress(done, total, label)`` with tasks of the current job; True to print a
+            line on stderr if it is a terminal.
+
+    Returns:
+        A report of the new files.
+
+    Raises:
+        UnsupportedFeatureError: If the source is a Delta, Iceberg or Hudi table, or a view, or has a column
+            of a type that the files cannot keep, such as an interval.
+        WriteError: If the destination has files or is in the source, if the arguments are invalid, or if the
+            new files differ from the source, which may have been changed. There is no destination then.
+        ColumnNotFoundError: If an argument names a column that does not exist.
+        IndexBuildError: If an index cannot be built on its columns.
+        AnalysisException: If Spark cannot read the source.
+
+    Example:
+        >>> from intarsia import spark as ias
+        >>> report = ias.optimize(spark, "lake/", "sorted/", sort_by="tailnum")  # doctest: +SKIP
+        >>> report.num_rows, report.files_after  # doctest: +SKIP
+        (336776, 1)
+    """
+    started = time.perf_counter()
+    show = reporter(progress, "tasks")
+    target = _local_destination(destination)
+    frame, folders, found_partitions = _source(spark, source)
+    _refuse_overlap(target, folders)
+    schema = _arrow_schema(frame)
+    clustering = Clustering.of(schema, sort_by, zorder_by, hilbert_by)
+    names = [partition_by] if isinstance(partition_by, str) else partition_by
+    partitions = tuple(found_partitions if names is None else names)
+    check_partition_columns(partitions, schema, clustering)
+    file_schema = pa.schema([field for field in schema if field.name not in partitions])
+    asked = checked_indexes(indexes)
+    _check_sizes(target_file_size, rows_per_page)
+    dry_run(file_schema, target, asked, compression, None)
+    with Staging(target) as staging:
+        before = checksums(spark, frame, _phase(show, "reading"))
+        sizes = _file_sizes(spark, frame)
+        num_parts = max(1, -(-sum(sizes) // target_file_size))
+        form = PartForm(
+            folder=staging.attempts,
+            schema=file_schema,
+            partition_by=partitions,
+            # range partitioning cannot divide equal values
+            rows_per_file=max(1, -(-before.num_rows // num_parts) * 2),
+            rows_per_page=rows_per_page,
+            compression=compression,
+            sort_by=list(clustering.keys) or None,
+            indexes=tuple(map(pack_index, asked)),
+        )
+        if before.num_rows:
+            rows = arranged(frame, clustering, partitions, before.num_rows, num_parts)
+            reports = _write(spark, rows, form, staging, _phase(show, "writing"))
+        else:
+            reports = [_write_empty(schema, staging, form)]
+        verifying = _phase(show, "verifying")
+        after = _written(spark, staging.data, frame, partitions if before.num_rows else ())
+        found = checksums(spark, after, verifying)
+        _check(before, found, target)
+        staging.publish()
+        published = [replace(report, path=staging.published(report.path)) for report in reports]
+    show(1, 1, "done")
+    return OptimizeReport(
+        target,
+        tuple(sorted(published, key=lambda report: report.path)),
+        before.num_rows,
+        tuple(before.columns),
+        len(sizes),
+        sum(sizes),
+        time.perf_counter() - started,
+    )
+
+
+def _phase(show: Progress, label: str) -> TaskProgress:
+    """Return the function that is called with the tasks of one phase, and report its beginning."""
+    show(0, 0, label)
+    return lambda done, total: show(done, total, label)
+
+
+def _local_destination(destination: str | os.PathLike[str]) -> str:
+    name = os.fspath(destination)
+    local = local_path(python_path(name))
+    if local is None:
+        raise UnsupportedFeatureError(
+            f"{name}: the destination is not a local or shared folder, and folders in object stores cannot "
+            "appear at once; write to a local folder, and copy it",
+            reason="destination-not-local",
+            path=name,
+        )
+    return os.path.abspath(local)
+
+
+def _source(spark: SparkSession, source: Source) -> tuple[DataFrame, list[str], Sequence[str]]:
+    """Return the rows of the source, its local folders, and its partition columns."""
+    reader = uncached(spark).option("ignoreCorruptFiles", "false").option("ignoreMissingFiles", "false")
+    table = find_table(spark, source)
+    if table is not None:
+        folder = local_path(python_path(table.location))
+        folders = [] if folder is None else [folder]
+        for folder in folders:
+            refuse_managed_folder(folder)
+        return reader.table(table.name), folders, table.partition_columns
+    paths = (
+        [os.fspath(source)] if isinstance(source, str | os.PathLike) else [os.fspath(item) for item in source]
+    )
+    folders = [folder for path in paths if (folder := local_path(python_path(path))) is not None]
+    for folder in folders:
+        refuse_managed_folder(folder)
+    frame = reader.option("mergeSchema", "true").parquet(*paths)
+    listing = list_files(frame, paths)
+    names = dict.fromkeys(name for file in (listing.files if listing else ()) for name, _ in file.partition)
+    return frame, folders, [name for name in frame.columns if name in names]
+
+
+def _refuse_overlap(target: str, folders: Sequence[str]) -> None:
+    """Raise an error if the destination is the source, in it, or contains it."""
+    place = os.path.realpath(target)
+    for folder in folders:
+        found = os.path.realpath(folder)
+        common = os.path.commonpath([place, found])
+        if common in (place, found):
+            raise WriteError(
+                f"{target}: the destination and the source {folder} contain each other; pass a folder beside "
+                "the source",
+                reason="destination-in-source",
+                path=target,
+            )
+
+
+def _arrow_schema(frame: DataFrame) -> pa.Schema:
+    """Return the schema of the files, with timestamps in UTC.
+
+    Raises:
+        UnsupportedFeatureError: If the files could not keep the type of a column.
+    """
+    for field in frame.schema:
+        found = next(_unsupported(field.dataType), None)
+        if found is not None:
+            raise UnsupportedFeatureError(
+                f"column {field.name!r} has type {found}, which cannot be rewritten; cast it, and write the "
+                "result with Spark first",
+                reason="unsupported-type",
+                column=field.name,
+            )
+    fields = frame.limit(0).toArrow().schema
+    return pa.schema([pa.field(field.name, _in_utc(field.type), field.nullable) for field in fields])
+
+
+def _unsupported(data_type: Any) -> Iterator[str]:
+    """Yield the names of nested types that the files cannot keep."""
+    name = data_type.simpleString()
+    if data_type.typeName() == "array":
+        yield from _unsupported(data_type.elementType)
+    elif data_type.typeName() == "map":
+        yield from _unsupported(data_type.keyType)
+        yield from _unsupported(data_type.valueType)
+    elif data_type.typeName() == "struct":
+        for field in data_type.fields:
+            yield from _unsupported(field.dataType)
+    elif name.partition("(")[0] not in _TYPES:
+        yield name
+
+
+def _in_utc(data_type: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(data_type) and data_type.tz is not None:
+        return pa.timestamp(data_type.unit, "UTC")
+    if pa.types.is_struct(data_type):
+        return pa.struct([field.with_type(_in_utc(field.type)) for field in data_type])
+    if pa.types.is_map(data_type):
+        key, item = (
+            field.with_type(_in_utc(field.type)) for field in (data_type.key_field, data_type.item_field)
+        )
+        return pa.map_(key, item)
+    if pa.types.is_list(data_type):
+        return pa.list_(data_type.value_field.with_type(_in_utc(data_type.value_type)))
+    return data_type
+
+
+def _check_sizes(target_file_size: int, rows_per_page: int) -> None:
+    for name, number in (("target_file_size", target_file_size), ("rows_per_page", rows_per_page)):
+        if type(number) is not int or number < 1:
+            unit = "bytes" if name == "target_file_size" else "rows"
+            raise WriteError(
+                f"{name} is {number!r}; use an integer of 1 or more, in {unit}", reason="invalid-size"
+            )
+
+
+def _file_sizes(spark: SparkSession, frame: DataFrame) -> list[int]:
+    """Return the size of each file of a frame in bytes."""
+    uris = frame.inputFiles()
+    try:
+        return [os.path.getsize(python_path(uri)) for uri in uris]
+    except OSError:  # in an object store, or on a machine that only the server of Connect can access
+        rows = spark.read.format("binaryFile").load(uris).select("length").collect() if uris else []
+        return [row[0] for row in rows]
+
+
+def _write(
+    spark: SparkSession, rows: DataFrame, form: PartForm, staging: Staging, show: TaskProgress
+) -> list[WriteReport]:
+    """Write the rows; return the reports of the files in `Staging.data`."""
+    # names of their own, because these may be equal
+    columns = [rows[quoted(name)].alias(f"c{place}") for place, name in enumerate(form.schema.names)]
+    # Spark formats the values, as it does in the names of its own folders
+    texts = [
+        rows[quoted(name)].cast("string").alias(f"p{place}") for place, name in enumerate(form.partition_by)
+    ]
+
+    # a closure, because Spark serializes it; the functions that it calls are imported on the executors
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        yield from write_parts(batches, form, context.partitionId() if context is not None else 0)
+
+    found = collect_rows(spark, rows.select(*columns, *texts).mapInArrow(run, OUTCOME), show)
+    reports = [report_of(row[0]) for row in found]
+    return [replace(report, path=staging.accept(report.path)) for report in reports]
+
+
+def _write_empty(schema: pa.Schema, staging: Staging, form: PartForm) -> WriteReport:
+    """Write one file without rows, which has the columns."""
+    place = os.path.join(staging.data, f"part-00000-000-{uuid.uuid4().hex[:8]}.parquet")
+    with Writer(place, schema, rows_per_page=form.rows_per_page, compression=form.compression) as writer:
+        return writer.close()
+
+
+def _written(spark: SparkSession, folder: str, source: DataFrame, partitions: Sequence[str]) -> DataFrame:
+    """Return the rows that were written, as Spark reads them, in the columns of the source.
+
+    Raises:
+        WriteError: If Spark reads a column in another type.
+    """
+    # partition columns as in the source, because Spark infers their types from the names of folders
+    reader = uncached(spark).option("mergeSchema", "false")
+    found = {field.name: field.dataType for field in reader.parquet(folder).schema}
+    for field in source.schema:
+        if field.name not in partitions and field.dataType != found.get(field.name):
+            raise WriteError(
+                f"column {field.name!r} would change its type from {field.dataType.simpleString()} to "
+                f"{found[field.name].simpleString() if field.name in found else 'nothing'}; cast it first",
+                reason="type-changed",
+                column=field.name,
+            )
+    return (
+        uncached(spark)
+        .schema(source.schema)
+        .parquet(folder)
+        .select(*(quoted(name) for name in source.columns))
+    )
+
+
+def _check(before: Checksums, after: Checksums, target: str) -> None:
+    difference = before.difference(after)
+    if difference is not None:
+        raise WriteError(
+            f"{target}: the rewritten rows differ from the source: {difference}; the source may have been "
+            "changed meanwhile, so run again",
+            reason="verification-failed",
+            path=target,
+        )

@@ -1,0 +1,303 @@
+"""`ias.optimize`: the rows, order and layout of a rewritten lake, and what it refuses."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia import spark as ias
+from intarsia.errors import ColumnNotFoundError, UnsupportedFeatureError, WriteError
+from tests.spark import lakes
+from tests.spark.comparing import rows
+from tests.spark.test_indexing import contents, write_lake
+
+
+def quietly(spark, source, destination, **options):
+    return ias.optimize(spark, source, str(destination), progress=False, **options)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """Every type of the Spark tests, with nulls, NaN and infinities, in files with different columns."""
+    folder = tmp_path_factory.mktemp("source") / "lake"
+    lake = lakes.write_with_pyarrow(folder)
+    pq.write_table(
+        pa.table({"i": pa.array([10**6, None], pa.int32()), "late": ["ä", ""]}), folder / "late.parquet"
+    )
+    return lake
+
+
+def test_the_rows_are_those_of_the_source(spark, source, tmp_path):
+    """Also those of columns that only one file has, of nested columns, and of NaN and nulls."""
+    before = contents(source)
+    report = quietly(
+        spark,
+        source,
+        tmp_path / "new" / "out",
+        sort_by=["dec", ("s", "descending")],
+        target_file_size=80_000,
+        rows_per_page=16,
+        indexes=[ia.Distinct("s"), ia.Bloom("l")],
+    )
+    assert contents(source) == before
+    whole = spark.read.option("mergeSchema", "true").parquet(source)
+    found = spark.read.parquet(report.destination)
+    assert rows(found) == rows(whole)
+    assert {field.name: field.dataType for field in found.schema} == {
+        field.name: field.dataType for field in whole.schema
+    }
+    assert report.num_rows == whole.count() == 322
+    assert report.verified == tuple(whole.columns)
+    assert report.files_after == len(report.per_file) == 3
+    assert sorted(contents(report.destination)) == [file.path for file in report.per_file]
+    assert set(os.listdir(tmp_path / "new")) == {"out"}
+    assert report.built == ("bloom(l)", "distinct(s):page")
+    table = ia.open(report.destination)
+    ordered = [value for file in report.per_file for value in pq.read_table(file.path)["dec"].to_pylist()]
+    known = [value for value in ordered if value is not None]
+    assert known == sorted(known)
+    assert ordered[len(known) :] == [None] * (len(ordered) - len(known))
+    assert table.count("s = 'k10'") == found.where("s = 'k10'").count()
+    for file in report.per_file:
+        checked = ia.verify(file.path)
+        assert checked.ok, checked.findings
+        pages = ia.open(file.path).explain("i = 0", columns=["i"]).to_dict()["pages"]["by_column"]
+        assert pages["i"]["total"] == -(-file.num_rows // 16)
+    written = pq.read_schema(report.per_file[0].path)
+    assert str(written.field("ts").type) == "timestamp[us, tz=UTC]"
+    assert str(written.field("ntz").type) == "timestamp[us]"
+    assert report.to_dict()["files"] == {"before": 9, "after": report.files_after}
+    assert str(report).splitlines()[0].startswith(f"{report.destination}: wrote 322 rows from 9 files")
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory):
+    """A lake of partitions with special characters and nulls, over two independent columns."""
+    folder = tmp_path_factory.mktemp("grid") / "lake"
+    rng = np.random.default_rng(5)
+    for place, name in enumerate(["p=a%2Fb c", "p=__HIVE_DEFAULT_PARTITION__", "p=%C3%A9%3D"]):
+        table = pa.table(
+            {
+                "x": rng.integers(0, 1000, 2000),
+                "y": [f"k{value:03}" for value in rng.integers(0, 1000, 2000)],
+                "dotted.name": np.full(2000, place),
+                "m": pa.array([[(f"{value}", value)] for value in range(2000)], pa.map_("string", "int64")),
+            }
+        )
+        (folder / name).mkdir(parents=True)
+        pq.write_table(table, folder / name / "part.parquet")
+    return str(folder)
+
+
+@pytest.mark.parametrize("curve", ["zorder_by", "hilbert_by"])
+def test_a_curve_serves_conditions_on_each_column(spark, grid, tmp_path, curve):
+    report = quietly(spark, grid, tmp_path / "out", partition_by=(), rows_per_page=100, **{curve: ["x", "y"]})
+    assert rows(spark.read.parquet(report.destination)) == rows(spark.read.parquet(grid))
+    assert report.files_after == 1
+    table = ia.open(report.destination)
+    for where in ("x BETWEEN 500 AND 510", "y BETWEEN 'k500' AND 'k510'"):
+        pages = table.explain(where, columns=["x"]).to_dict()["pages"]
+        assert pages["read"] < pages["total"] / 3
+
+
+def test_partitions_are_kept(spark, grid, tmp_path):
+    """Their names are those that Spark writes, and files are divided by size within them."""
+    report = quietly(spark, grid, tmp_path / "out", sort_by="x")
+    spark.read.parquet(grid).write.partitionBy("p").parquet(str(tmp_path / "plain"))
+    folders = {name for name in os.listdir(tmp_path / "plain") if "=" in name}
+    assert set(os.listdir(report.destination)) == folders
+    assert len(folders) == 3
+    found = spark.read.parquet(report.destination)
+    assert rows(found) == rows(spark.read.parquet(grid))
+    assert found.schema == spark.read.parquet(grid).schema
+    small = quietly(spark, grid, tmp_path / "small", partition_by="dotted.name", target_file_size=10_000)
+    assert small.files_after == 6
+    assert {Path(file.path).parent.name for file in small.per_file} == {f"dotted.name={n}" for n in range(3)}
+    assert sum(file.num_rows for file in small.per_file) == small.num_rows == 6000
+
+
+def test_a_table_of_the_catalog(spark, grid, tmp_path):
+    spark.read.parquet(grid).drop("m").write.partitionBy("p").saveAsTable("grid_table")
+    try:
+        report = quietly(spark, "grid_table", tmp_path / "out", sort_by=["x"])
+        assert rows(spark.read.parquet(report.destination)) == rows(spark.table("grid_table"))
+        assert len(os.listdir(report.destination)) == 3
+        spark.sql("CREATE OR REPLACE TEMP VIEW grid_view AS SELECT 1 AS x")
+        with pytest.raises(UnsupportedFeatureError) as caught:
+            quietly(spark, "grid_view", tmp_path / "other")
+        assert caught.value.reason == "not-a-table-of-files"
+    finally:
+        spark.sql("DROP TABLE grid_table")
+
+
+def test_a_lake_without_rows(spark, tmp_path):
+    write_lake(tmp_path / "lake", files=2, rows_of_each=0)
+    report = quietly(spark, tmp_path / "lake", tmp_path / "out", sort_by="x", indexes=[ia.Distinct("s")])
+    assert (report.num_rows, report.files_after, len(report.verified)) == (0, 1, 4)
+    assert spark.read.parquet(report.destination).columns == ["x", "s", "y", "p"]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "reason"),
+    [
+        ({"sort_by": "x", "zorder_by": "y"}, WriteError, "conflicting-orders"),
+        ({"sort_by": "nowhere"}, ColumnNotFoundError, "no-such-column"),
+        ({"hilbert_by": ["x", "nowhere"]}, ColumnNotFoundError, "no-such-column"),
+        ({"zorder_by": []}, WriteError, "invalid-curve-columns"),
+        ({"zorder_by": ["x", "x"]}, WriteError, "invalid-curve-columns"),
+        ({"sort_by": "m"}, WriteError, "not-sortable"),
+        ({"partition_by": "nowhere"}, ColumnNotFoundError, "no-such-column"),
+        ({"partition_by": "m"}, WriteError, "invalid-partition-column"),
+        ({"partition_by": ["p", "x", "y", "dotted.name", "m"]}, WriteError, "invalid-partition-column"),
+        ({"sort_by": "p"}, WriteError, "partition-column-in-order"),
+        ({"indexes": [ia.Distinct("nowhere")]}, ColumnNotFoundError, "no-such-column"),
+        ({"indexes": [ia.Distinct("p")]}, ColumnNotFoundError, "no-such-column"),
+        ({"compression": "none such"}, WriteError, "schema-not-writable"),
+        ({"target_file_size": 0}, WriteError, "invalid-size"),
+        ({"rows_per_page": 1.5}, WriteError, "invalid-size"),
+    ],
+    ids=str,
+)
+def test_arguments_are_checked_before_any_job(spark, grid, tmp_path, options, error, reason):
+    calls = []
+    with pytest.raises(error) as caught:
+        ias.optimize(spark, grid, tmp_path / "out", progress=lambda *call: calls.append(call), **options)
+    assert caught.value.reason == reason
+    assert calls == []
+    assert os.listdir(tmp_path) == []
+
+
+def test_destinations(spark, grid, tmp_path):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").touch()
+    (tmp_path / "empty").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(Path(grid))
+    for destination, reason in [
+        (tmp_path / "full", "destination-not-empty"),
+        (tmp_path / "full" / "x", "destination-not-empty"),
+        (grid, "destination-in-source"),
+        (Path(grid) / "new", "destination-in-source"),
+        (link / "new", "destination-in-source"),
+        (Path(grid).parent, "destination-in-source"),
+        ("s3://bucket/new", "destination-not-local"),
+    ]:
+        with pytest.raises((WriteError, UnsupportedFeatureError)) as caught:
+            quietly(spark, grid, destination)
+        assert caught.value.reason == reason
+    assert quietly(spark, grid, f"file://{tmp_path}/empty").num_rows == 6000
+    assert {"full", "empty", "link"} == set(os.listdir(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["_delta_log/", ".hoodie/", "metadata/v1.metadata.json"])
+def test_tables_of_other_formats_are_refused(spark, tmp_path, name):
+    write_lake(tmp_path / "lake", files=1, rows_of_each=10)
+    (tmp_path / "lake" / name).parent.mkdir(exist_ok=True)
+    if name.endswith("/"):
+        (tmp_path / "lake" / name).mkdir()
+    else:
+        (tmp_path / "lake" / name).touch()
+    with pytest.raises(UnsupportedFeatureError) as caught:
+        quietly(spark, tmp_path / "lake", tmp_path / "out")
+    assert caught.value.reason == "managed-table"
+
+
+def test_types_that_files_cannot_keep_are_refused(spark, tmp_path):
+    spark.sql("SELECT INTERVAL '1' DAY AS i, 1 AS x").write.parquet(str(tmp_path / "lake"))
+    with pytest.raises(UnsupportedFeatureError) as caught:
+        quietly(spark, tmp_path / "lake", tmp_path / "out")
+    assert (caught.value.reason, caught.value.column) == ("unsupported-type", "i")
+
+
+def test_an_empty_string_cannot_be_a_partition(spark, tmp_path):
+    (tmp_path / "lake").mkdir()
+    pq.write_table(pa.table({"x": [1, 2], "s": ["a", ""]}), tmp_path / "lake" / "a.parquet")
+    with pytest.raises(WriteError) as caught:
+        quietly(spark, tmp_path / "lake", tmp_path / "out", partition_by=["s"])
+    assert (caught.value.reason, caught.value.column) == ("empty-partition-value", "s")
+    assert os.listdir(tmp_path) == ["lake"]
+
+
+def staged_files(folder):
+    return list(folder.glob(".out.intarsia-*/data/**/*.parquet"))
+
+
+@pytest.mark.parametrize("fault", ["lost", "doubled", "changed", "stopped", "occupied"])
+def test_nothing_appears_unless_it_equals_the_source(spark, grid, tmp_path, fault):
+    def meddle(done, total, label):
+        if label != "verifying" or done:
+            return
+        first, *_ = staged_files(tmp_path)
+        if fault == "lost":
+            first.unlink()
+        elif fault == "doubled":
+            first.with_name("copy.parquet").write_bytes(first.read_bytes())
+        elif fault == "changed":
+            table = pq.read_table(first, partitioning=None)
+            # every column keeps its values, but in other rows
+            pq.write_table(table.set_column(0, "x", table["x"][::-1]), first)
+        elif fault == "stopped":
+            raise KeyboardInterrupt
+        else:
+            (tmp_path / "out").mkdir()
+            (tmp_path / "out" / "theirs").touch()
+
+    before = contents(grid)
+    with pytest.raises((WriteError, KeyboardInterrupt)) as caught:
+        ias.optimize(spark, grid, tmp_path / "out", target_file_size=30_000, sort_by="y", progress=meddle)
+    if fault != "stopped":
+        expected = "destination-not-empty" if fault == "occupied" else "verification-failed"
+        assert caught.value.reason == expected
+    assert os.listdir(tmp_path) == (["out"] if fault == "occupied" else [])
+    assert contents(grid) == before
+
+
+def test_files_of_a_killed_run_are_removed_and_those_of_a_running_one_are_kept(spark, grid, tmp_path):
+    killed = tmp_path / ".out.intarsia-0123456789abcdef"
+    (killed / "data").mkdir(parents=True)
+    (killed / "lock").touch()
+    (killed / "data" / "part.parquet").touch()
+    listed = []
+
+    def start_another(done, total, label):
+        if label == "verifying" and not done and not listed:
+            listed.extend(name for name in os.listdir(tmp_path))
+            quietly(spark, grid, tmp_path / "out")
+
+    with pytest.raises(WriteError) as caught:
+        ias.optimize(spark, grid, tmp_path / "out", progress=start_another)
+    assert caught.value.reason == "destination-not-empty"
+    assert len(listed) == 1
+    assert killed.name not in listed
+    assert os.listdir(tmp_path) == ["out"]
+    assert rows(spark.read.parquet(str(tmp_path / "out"))) == rows(spark.read.parquet(grid))
+
+
+DIES = """
+import os, sys
+import intarsia as ia
+from dies import Dies
+from intarsia import spark as ias
+lake, out, marks = sys.argv[1:]
+report = ias.optimize(
+    spark, lake, out, sort_by="x", target_file_size=20_000, indexes=[Dies("x", marks)], progress=False
+)
+print(report.num_rows, report.files_after > 1, spark.read.parquet(out).distinct().count())
+found = sum(len(files) for _, _, files in os.walk(out))
+print(found == report.files_after, os.listdir(os.path.dirname(out)))
+"""
+
+
+@pytest.mark.slow
+def test_a_task_that_dies_is_retried(packages_host, tmp_path):
+    """Files of an attempt that died are not among the result."""
+    lake, marks = write_lake(tmp_path / "lake", files=2), tmp_path / "marks"
+    marks.mkdir()
+    (tmp_path / "new").mkdir()
+    printed = packages_host.run(DIES, lake, tmp_path / "new" / "out", marks)
+    assert printed.splitlines() == ["2000 True 2000", "True ['out']"]
+    assert len(os.listdir(marks)) > 1
