@@ -292,6 +292,7 @@ print(found == report.files_after, os.listdir(os.path.dirname(out)))
 """
 
 
+@pytest.mark.spark
 @pytest.mark.slow
 def test_a_task_that_dies_is_retried(packages_host, tmp_path):
     """Files of an attempt that died are not among the result."""

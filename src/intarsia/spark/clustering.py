@@ -127,8 +127,6 @@ def _curve_column(frame: DataFrame, clustering: Clustering, num_rows: int) -> Co
     def key(*values: pa.Array) -> pa.Array:
         return pa.array(curve_keys(values, bounds, curve), pa.int64())
 
-    # the decorator reads the types of arguments, which executors cannot resolve
-    key.__annotations__ = {}
     computed: Any = arrow_udf(key, returnType="bigint")
     return computed(*columns)
 
