@@ -1,5 +1,6 @@
 """Shared by all tests: the corpora, the profile of Hypothesis, workers for Spark."""
 
+import gc
 import os
 import sys
 import tempfile
@@ -92,6 +93,12 @@ def pytest_collection_modifyitems(items):
             item.add_marker("spark")
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark" if shares_session else "jvm"))
+
+
+def pytest_collection_finish():
+    """Keep modules and test items out of garbage collections, which would look at them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _shared_folder(name):
