@@ -185,8 +185,7 @@ class FileMetadata:
 
     def total_data_pages(self, leaves: Sequence[Leaf]) -> list[int | None]:
         """Return the number of data pages of leaves in the whole file; None where it is not recorded."""
-        counts = [outlines.data_pages for outlines in self.outlines(leaves)]
-        return [int(of_leaf.sum()) if (of_leaf >= 0).all() else None for of_leaf in counts]
+        return [outlines.total_data_pages for outlines in self.outlines(leaves)]
 
     # --- the directory -----------------------------------------------------------------------------
 

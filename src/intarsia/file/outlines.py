@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +49,11 @@ class ChunkOutlines:
     dictionary_pages: Int64s
     has_offset_index: Bools
 
+    @cached_property
+    def total_data_pages(self) -> int | None:
+        """Number of data pages in all row groups; None if it is not recorded for each."""
+        return None if (self.data_pages == UNKNOWN).any() else int(self.data_pages.sum())
+
 
 def outlines_of(footer: Footer, leaves: Sequence[Leaf]) -> list[ChunkOutlines]:
     """Collect the chunks of some leaves in all row groups of a file.
@@ -60,7 +66,13 @@ def outlines_of(footer: Footer, leaves: Sequence[Leaf]) -> list[ChunkOutlines]:
     ordinals = [leaf.ordinal for leaf in leaves]
     rows = [_row(chunk) for group in groups for chunk in chunk_outlines(group.columns, ordinals)]
     table = np.array(rows, dtype=np.int64).reshape(len(groups), len(leaves), len(_UNSOUND))
-    return [_outlines(table[:, place].T, footer.file_length) for place in range(len(leaves))]
+    # in this order a leaf's values are contiguous, and one operation judges all leaves
+    starts, stops, num_values, uncompressed_bytes, *counts = np.ascontiguousarray(table.T)
+    is_sound = (starts >= 0) & (starts <= stops) & (stops <= footer.file_length)
+    is_sound &= (num_values >= 0) & (uncompressed_bytes >= 0)
+    data_pages, dictionary_pages, has_offset_index = counts
+    columns = (is_sound, starts, stops, num_values, uncompressed_bytes, data_pages, dictionary_pages)
+    return [ChunkOutlines(*of_leaf) for of_leaf in zip(*columns, has_offset_index.astype(bool), strict=True)]
 
 
 #: Start, end, values, uncompressed bytes, data pages, dictionary pages, whether it has an OffsetIndex.
@@ -112,19 +124,3 @@ def _page_counts(encoding_stats: Sequence[PageEncodingStats] | None) -> tuple[in
 def data_page_count(encoding_stats: Sequence[PageEncodingStats] | None) -> int | None:
     """Return the number of data pages of a chunk by its ``encoding_stats``; None if these are missing."""
     return _page_counts(encoding_stats)[0] if encoding_stats else None
-
-
-def _outlines(columns: Int64s, file_length: int) -> ChunkOutlines:
-    starts, stops, num_values, uncompressed_bytes, data_pages, dictionary_pages, has_offset_index = columns
-    is_sound = (starts >= 0) & (starts <= stops) & (stops <= file_length)
-    is_sound &= (num_values >= 0) & (uncompressed_bytes >= 0)
-    return ChunkOutlines(
-        is_sound,
-        starts,
-        stops,
-        num_values,
-        uncompressed_bytes,
-        data_pages,
-        dictionary_pages,
-        has_offset_index.astype(bool),
-    )

@@ -126,6 +126,12 @@ class FileQuery:
         key = ("bytes by row group", tuple(leaf.ordinal for leaf in self.leaves))
         return self.file.metadata.derived(key, self._add_up_groups)
 
+    @cached_property
+    def _total_bytes(self) -> int | None:
+        """Size of `leaves` in the whole file in bytes; None if a chunk cannot be read."""
+        sizes = self._group_bytes
+        return None if (sizes < 0).any() else int(sizes.sum())
+
     def _add_up_groups(self) -> npt.NDArray[np.int64]:
         edges = self.file.footer.row_group_starts
         total, is_sound = np.zeros(len(edges) - 1, dtype=np.int64), np.ones(len(edges) - 1, dtype=bool)
@@ -144,6 +150,8 @@ class FileQuery:
         if rows.is_empty:
             return 0
         edges = self.file.footer.row_group_starts
+        if rows.num_rows == edges[-1] and self._total_bytes is not None:
+            return self._total_bytes
         # of the row groups from the first to the last row, because callers estimate row groups one by one
         first = int(np.searchsorted(edges, rows.starts[0], side="right")) - 1
         last = int(np.searchsorted(edges, rows.stops[-1], side="left"))

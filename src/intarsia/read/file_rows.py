@@ -68,6 +68,8 @@ def read_rows(
             than 1 is only for callers that take all rows.
     """
     candidates = plan.candidates
+    if candidates.is_empty:
+        return
     if query.predicate is None and limit is not None:
         candidates = candidates.head(limit)
     reader = FileReader(query, plan)

@@ -345,6 +345,14 @@ def _entry(entries: dict[tuple[str, str], PrunedBy], index: str, column: str) ->
 
 
 def _add_step(entry: PrunedBy, file: ParquetInput, leaves: Sequence[Leaf], step: PruneStep) -> None:
+    if step.after.is_empty and step.before.num_rows == file.footer.num_rows:
+        totals = file.metadata.total_data_pages(leaves)
+        if all(totals):  # the usual case in a lake: the file is excluded, and its pages are recorded
+            entry.files += 1
+            entry.row_groups += int(np.count_nonzero(np.diff(file.footer.row_group_starts)))
+            entry.pages += sum(total or 0 for total in totals)
+            entry.rows += file.footer.num_rows
+            return
     edges = file.footer.row_group_starts
     before, after = step.before.count_between(edges), step.after.count_between(edges)
     entry.files += step.after.is_empty
