@@ -101,6 +101,11 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+def pytest_unconfigure():
+    """Let modules be collected again, whose extensions complain of leaks otherwise."""
+    gc.unfreeze()
+
+
 def _shared_folder(name):
     folder = SHARED / name
     if not folder.is_dir():
