@@ -45,6 +45,8 @@ SLOW_MODULES = (
     "indexes/test_parameters_in_a_file.py",
     "intarsia/testing/contract.py",
     "lake/test_dataset.py",
+    "lake/test_delta.py",
+    "lake/test_iceberg.py",
     "lake/test_order_by.py",
     "lake/test_requests.py",
     "predicate/test_evaluate.py",

@@ -36,6 +36,34 @@ def conform(values: _Column, data_type: pa.DataType) -> _Column:
     return _nested(values, data_type)
 
 
+def rename_fields(values: _Column, data_type: pa.DataType) -> _Column:
+    """Return nested values with other names of fields; no value is copied.
+
+    Args:
+        values: An array or chunked array.
+        data_type: A type of the same shape. Only the names of struct fields differ.
+
+    Example:
+        >>> values = pa.array([[{"x": 1}], None])
+        >>> rename_fields(values, pa.list_(pa.struct({"y": pa.int64()}))).to_pylist()
+        [[{'y': 1}], None]
+    """
+    if isinstance(values, pa.ChunkedArray):
+        return pa.chunked_array([rename_fields(chunk, data_type) for chunk in values.chunks], data_type)
+    if pa.types.is_struct(data_type):
+        fields = list(data_type)
+        children = [rename_fields(values.field(place), field.type) for place, field in enumerate(fields)]
+        mask = values.is_null() if values.null_count else None
+        return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+    if pa.types.is_map(data_type):
+        fields = [data_type.key_field, data_type.item_field]
+        children = [rename_fields(values.keys, fields[0].type), rename_fields(values.items, fields[1].type)]
+        return _with_children(values, data_type, pa.StructArray.from_arrays(children, fields=fields))
+    if pa.types.is_nested(data_type):
+        return _with_children(values, data_type, rename_fields(values.values, data_type.value_type))
+    return values
+
+
 def repeats_names(struct: pa.DataType) -> bool:
     """Return whether several fields of a struct have the same name."""
     return bool(len({field.name for field in struct}) < struct.num_fields)

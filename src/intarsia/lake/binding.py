@@ -28,6 +28,7 @@ from intarsia.predicate import (
     find_column,
 )
 from intarsia.predicate.bound import conjoin, disjoin
+from intarsia.read.file_names import FileNames
 from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import OutputColumn, refuse_repeated, type_at
 from intarsia.rows.bounds import Bools
@@ -41,10 +42,21 @@ _MAX_BINDINGS = 64
 
 @dataclass(frozen=True)
 class _Binding:
-    """The query bound to files of one schema."""
+    """The query bound to files of one schema.
+
+    Attributes:
+        predicate: The predicate, with the paths of the files.
+        missing: The columns of the table that the files lack, and their types.
+        names: The names of the columns in the files; None if they are those of the table.
+    """
 
     predicate: Bound | None
-    missing: Mapping[Path, pa.Scalar]
+    missing: Mapping[Path, pa.DataType]
+    names: FileNames | None
+
+    def own(self, path: Path) -> Path:
+        """Return the path in the files of a path in the table."""
+        return path if self.names is None else self.names.path(path)
 
 
 class TableBinder:
@@ -87,16 +99,19 @@ class TableBinder:
 
     def exclude_by_partition(self) -> tuple[Bools, str]:
         """Return which files of the table partition values exclude, and the columns that prove it."""
-        num_files = len(self._table.files)
+        excluded = np.zeros(len(self._table.files), dtype=bool)
         if self._bound is None or not self._decides_early:
-            return np.zeros(num_files, dtype=bool), ""
-        columns = self._table.partition_values
-        known = _assume_true(self._bound, columns.keys())
-        if isinstance(known, BoundConstant) and known.value:
-            return np.zeros(num_files, dtype=bool), ""
-        kept = evaluate(known, {path: columns[path] for path in known.paths()}, num_files)
-        excluded = ~np.asarray(kept.to_numpy(zero_copy_only=False), dtype=bool)
-        return excluded, ", ".join(sorted(".".join(path) for path in known.paths())) or "constant"
+            return excluded, ""
+        values, used = self._table.partition_values, set[Path]()
+        for files, paths in self._table.partition_columns.known():
+            known = _assume_true(self._bound, paths)
+            if isinstance(known, BoundConstant) and known.value:
+                continue
+            columns = {path: values[path].take(pa.array(files)) for path in known.paths()}
+            kept = evaluate(known, columns, len(files))
+            excluded[files] = ~np.asarray(kept.to_numpy(zero_copy_only=False), dtype=bool)
+            used |= known.paths()
+        return excluded, ", ".join(sorted(".".join(path) for path in used)) or "constant"
 
     def bind_family(
         self, schema: FileSchema, path: str, files: npt.NDArray[np.int64]
@@ -110,15 +125,16 @@ class TableBinder:
 
         Returns:
             The predicate, and the columns with one value in each file: for each of them, a value per file.
+            Both have the paths of the files.
 
         Raises:
             PredicateError: If the types of the files cannot be compared with the predicate's literals.
         """
-        columns = self._table.partition_values
-        binding = self._bind(path, schema, columns.keys())
-        constants = {path: values.take(pa.array(files)) for path, values in columns.items()}
-        for missing, value in binding.missing.items():
-            constants[missing] = pa.nulls(len(files), value.type)
+        columns = self._replacing
+        binding = self._bind(path, schema)
+        constants = {binding.own(path): values.take(pa.array(files)) for path, values in columns.items()}
+        for missing, data_type in binding.missing.items():
+            constants[binding.own(missing)] = self._table.absent_values(missing, data_type, files)
         return binding.predicate, constants
 
     def query(self, entry: DataFile, file: ParquetInput) -> FileQuery:
@@ -127,16 +143,26 @@ class TableBinder:
         Raises:
             PredicateError: If this file's types cannot be compared with the predicate's literals.
         """
-        constants = self._partition_constants(entry)
         binding = self._bindings.get(file.schema)
         if binding is None:
             with file.named_errors():
-                binding = self._bind(file.path, file.schema, constants.keys())
+                binding = self._bind(file.path, file.schema)
             if len(self._bindings) >= _MAX_BINDINGS:
                 self._bindings.clear()
             self._bindings[file.schema] = binding
-        values = {**constants, **binding.missing}
-        return FileQuery.of(file, binding.predicate, self._columns, values, self._budget)
+        values = dict(self._table.partition_columns.of_file(entry)) if self._replacing else {}
+        values |= self._table.absent_constants(entry, binding.missing)
+        if binding.names is not None:
+            values = {binding.own(path): value for path, value in values.items()}
+        deleted = entry.deleted_rows()
+        return FileQuery.of(
+            file, binding.predicate, self._columns, values, self._budget, binding.names, deleted
+        )
+
+    @property
+    def _replacing(self) -> Mapping[Path, pa.Array]:
+        """The partition columns that replace columns of the same names in files."""
+        return self._table.partition_values if self._table.partition_columns.replaces_columns else {}
 
     def view(self, arrow_schema: pa.Schema) -> pa.Schema:
         """Return the schema to bind the predicate to: the table's columns in the file's types (`file_view`).
@@ -146,12 +172,11 @@ class TableBinder:
         types are the table's, and the file's values are cast before they are compared.
 
         Args:
-            arrow_schema: The columns of the file.
+            arrow_schema: The columns of the file, with the names of the table.
         """
-        in_partition = self._table.partition_types
-        own = pa.schema([field for field in arrow_schema if field.name not in in_partition])
+        own = pa.schema([field for field in arrow_schema if (field.name,) not in self._replacing])
         view = file_view(self._table.schema, own)
-        if self._predicate is None or self._decides_early:
+        if self._predicate is None or (self._decides_early and not self._table.is_declared):
             return view
         try:
             bind(self._predicate, view)
@@ -159,27 +184,32 @@ class TableBinder:
             return self._table.schema
         return view
 
-    def _partition_constants(self, entry: DataFile) -> Mapping[Path, pa.Scalar]:
-        return self._table.partition_columns.of_file(entry)
-
-    def _bind(self, file_path: str, schema: FileSchema, partition: Set[Path]) -> _Binding:
-        here = schema.arrow
+    def _bind(self, file_path: str, schema: FileSchema) -> _Binding:
+        partition = self._replacing
+        names = self._table.names_in(schema, file_path)
+        here = schema.arrow if names is None else names.schema
         refuse_repeated(here, {path[0] for path in self._paths if path not in partition}, file_path)
         missing = {
-            path: pa.scalar(None, data_type)
+            path: data_type
             for path, data_type in self._paths.items()
             if path not in partition and type_at(here, path) is None
         }
         if self._predicate is None:
-            return _Binding(None, missing)
+            return _Binding(None, missing, names)
         if here.equals(self._table.schema) and schema.variants == self._table.variants:
-            return _Binding(self._bound, missing)
+            return _Binding(self._own(self._bound, names), missing, names)
         try:
-            return _Binding(_bind_leaves(self._predicate, self.view(here), schema.variants), missing)
+            bound = _bind_leaves(self._predicate, self.view(here), schema.variants)
+            return _Binding(self._own(bound, names), missing, names)
         except PredicateError as error:
             raise PredicateError(
                 f"{file_path}: {error}", reason=error.reason, path=file_path, column=error.column
             ) from error
+
+    @staticmethod
+    def _own(bound: Bound | None, names: FileNames | None) -> Bound | None:
+        """Return a predicate with the paths of a file."""
+        return bound if bound is None or names is None else names.predicate(bound)
 
 
 def _bind_leaves(predicate: Predicate, schema: pa.Schema, variants: Set[Path]) -> Bound:

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
+from intarsia.rows.selection import RowSelection
 from intarsia.storage import (
     ByteSource,
     LocalFile,
@@ -15,6 +16,14 @@ from intarsia.storage import (
     Stores,
     find_store,
 )
+
+
+class DeletedRows(Protocol):
+    """The rows of a file that a table format has deleted without rewriting the file."""
+
+    def rows(self) -> RowSelection:
+        """Return the deleted rows, as row numbers of the file; they may be read on the first call."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -32,6 +41,7 @@ class DataFile:
         uri: Its name in another engine, such as Spark; empty if unknown.
         times_ns: When a local file was last written, and when it last changed in any way, in nanoseconds
             since 1970; None if unknown.
+        deletes: Rows of the file that the table does not have; None if it has all of them.
     """
 
     path: str
@@ -43,6 +53,7 @@ class DataFile:
     modified: float | None = None
     uri: str = ""
     times_ns: tuple[int, int] | None = field(default=None, repr=False, compare=False)
+    deletes: DeletedRows | None = field(default=None, repr=False, compare=False)
 
     @property
     def is_remote(self) -> bool:
@@ -61,6 +72,10 @@ class DataFile:
         known = listed if listed.is_conclusive and not fresh else None
         store, key = (self.store, self.key) if self.store is not None else find_store(self.path)
         return ObjectStoreFile(store, key, self.path, known)
+
+    def deleted_rows(self) -> RowSelection:
+        """Return the rows of the file that the table does not have."""
+        return RowSelection.none() if self.deletes is None else self.deletes.rows()
 
     def as_opened(self, identity: Hashable | None) -> DataFile:
         """Return the file with the identity that it had when it was opened, in case it was replaced.

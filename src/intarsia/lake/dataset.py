@@ -333,7 +333,9 @@ class TableScanner:
             [self.dataset_schema.field(name) for name in self._names], self.dataset_schema.metadata
         )
         columns = [
-            column.dictionary_decode() if name in partition else column
+            column.dictionary_decode()
+            if pa.types.is_dictionary(column.type) and name in partition
+            else column
             for name, column in zip(self._names, rows.columns, strict=True)
         ]
         return pa.RecordBatch.from_arrays(columns, schema=schema)

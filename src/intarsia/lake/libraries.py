@@ -28,3 +28,27 @@ def import_for(method: str, name: str) -> Any:
             "to_arrow()",
             name=error.name,
         ) from error
+
+
+def import_extra(feature: str, name: str, extra: str) -> Any:
+    """Return a library that an extra of the package installs.
+
+    Args:
+        feature: What needs it, in words.
+        name: The name of the library.
+        extra: The name of the extra.
+
+    Raises:
+        ModuleNotFoundError: If it is not installed; the message says how to install it.
+
+    Example:
+        >>> import_extra("JSON", "json", "json").__name__
+        'json'
+    """
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"{feature} need {name}, which is not installed; install it (pip install 'intarsia[{extra}]')",
+            name=error.name,
+        ) from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Literal, TypeAlias
 
@@ -94,24 +94,100 @@ class Partitions:
             self._constants[place] = known
         return known
 
+    @property
+    def replaces_columns(self) -> bool:
+        """Whether the values replace columns of the same names in files."""
+        return True
+
+    def known(self) -> Iterator[tuple[npt.NDArray[np.int64], frozenset[Path]]]:
+        """Yield the ordinals of all files, and the partition columns whose values are known in them."""
+        yield np.arange(len(self._files)), frozenset(self.values)
+
     def listed(self) -> pa.Table:
         """Return the distinct values, with ``num_files`` and ``num_bytes``; see `Table.partitions`."""
         num_bytes = np.array([file.size_bytes for file in self._files], dtype=np.int64)
         counts = np.bincount(self._codes, minlength=len(self._distinct))
         sizes = np.zeros(len(self._distinct), dtype=np.int64)
         np.add.at(sizes, self._codes, num_bytes)
-        names = list(self._columns)
-        # by position, because a column may have any name; different texts may have one value: 07 and 7
-        keys = pa.table(
-            [*self._columns.values(), pa.array(counts.astype(np.int64)), pa.array(sizes)],
-            names=[*map(str, range(len(names))), "files", "bytes"],
-        )
-        sums = [("files", "sum"), ("bytes", "sum")]
-        found = keys.group_by([*map(str, range(len(names)))], use_threads=False).aggregate(sums)
-        columns = [found[str(place)] for place in range(len(names))]
-        return pa.table(
-            [*columns, found["files_sum"], found["bytes_sum"]], names=[*names, "num_files", "num_bytes"]
-        )
+        return _listed(self._columns, counts, sizes)
+
+
+class DeclaredPartitions:
+    """The partition columns of a table whose format records their values for each file.
+
+    Args:
+        files: The files.
+        columns: For each column, a value for each file; null where it is not known.
+        is_known: For each column, whether the value in each file is known; all are if it is missing.
+        replaces_columns: Whether the values replace columns of the same names in files. Otherwise they are
+            used to exclude files, and where a file lacks the column.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[DataFile],
+        columns: Mapping[str, pa.Array],
+        is_known: Mapping[str, npt.NDArray[np.bool_]] | None = None,
+        *,
+        replaces_columns: bool = True,
+    ) -> None:
+        self._files = files
+        self._is_known = is_known or {}
+        self._ordinals = {file.path: ordinal for ordinal, file in enumerate(files)}
+        self.values: Mapping[Path, pa.Array] = {(name,): values for name, values in columns.items()}
+        self.replaces_columns = replaces_columns
+
+    @property
+    def types(self) -> dict[str, pa.DataType]:
+        """The type of each partition column."""
+        return {path[0]: values.type for path, values in self.values.items()}
+
+    def known(self) -> Iterator[tuple[npt.NDArray[np.int64], frozenset[Path]]]:
+        """Yield groups of ordinals of files, and the partition columns whose values are known in them."""
+        paths = list(self.values)
+        if not self._is_known:
+            yield np.arange(len(self._files)), frozenset(paths)
+            return
+        masks = np.stack([self.is_known(path) for path in paths])
+        patterns, codes = np.unique(masks, axis=1, return_inverse=True)
+        for code, pattern in enumerate(patterns.T):
+            known = frozenset(path for path, is_known in zip(paths, pattern, strict=True) if is_known)
+            yield np.flatnonzero(codes.ravel() == code), known
+
+    def is_known(self, path: Path) -> npt.NDArray[np.bool_]:
+        """Return whether the value of a partition column is known, for each file."""
+        return self._is_known.get(path[0], np.ones(len(self._files), dtype=bool))
+
+    def of_file(self, file: DataFile) -> Mapping[Path, pa.Scalar]:
+        """Return the known values of the partition columns in one of the files."""
+        ordinal = self._ordinals[file.path]
+        return {
+            path: values[ordinal]
+            for path, values in self.values.items()
+            if path[0] not in self._is_known or self._is_known[path[0]][ordinal]
+        }
+
+    def listed(self) -> pa.Table:
+        """Return the distinct values, with ``num_files`` and ``num_bytes``; see `Table.partitions`."""
+        columns = {path[0]: values for path, values in self.values.items() if path[0] not in self._is_known}
+        sizes = np.array([file.size_bytes for file in self._files], dtype=np.int64)
+        return _listed(columns, np.ones(len(self._files), dtype=np.int64), sizes)
+
+
+def _listed(columns: Mapping[str, pa.Array], counts: np.ndarray, sizes: np.ndarray) -> pa.Table:
+    """Add up the numbers and sizes of files by the values of columns."""
+    names = list(columns)
+    # by position, because a column may have any name; different texts may have one value: 07 and 7
+    keys = pa.table(
+        [*columns.values(), pa.array(counts.astype(np.int64)), pa.array(sizes)],
+        names=[*map(str, range(len(names))), "files", "bytes"],
+    )
+    sums = [("files", "sum"), ("bytes", "sum")]
+    found = keys.group_by([*map(str, range(len(names)))], use_threads=False).aggregate(sums)
+    grouped = [found[str(place)] for place in range(len(names))]
+    return pa.table(
+        [*grouped, found["files_sum"], found["bytes_sum"]], names=[*names, "num_files", "num_bytes"]
+    )
 
 
 def typed_values(texts: Iterable[str | None]) -> pa.Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -96,7 +97,7 @@ class Scan:
         self._on_error = on_error
         self._where = predicate
         if columns is None:
-            refuse_repeated(table.schema, table.schema.names, table.files[0].path)
+            refuse_repeated(table.schema, table.schema.names, table.name)
         self.columns = output_columns(table.schema, columns)
         self._binder = TableBinder(table, predicate, self.columns)
         fields = [column.field(table.schema) for column in self.columns]
@@ -243,14 +244,17 @@ class Scan:
             contextlib.closing(self._planned_files(report, self._binder)) as files,
         ):
             for entry, query, plan in files:
+                here = query.file.arrow_schema if query.names is None else query.names.schema
                 question = SplitQuestion(
-                    entry.as_opened(query.file.source.identity),
+                    replace(entry.as_opened(query.file.source.identity), deletes=None),
                     file_identity(query.file),
                     self._where,
-                    self._binder.view(query.file.arrow_schema),
+                    self._binder.view(here),
                     tuple(self.columns),
                     self.schema,
                     query.constants,
+                    query.names,
+                    query.deleted,
                 )
                 splits += make_splits(question, query, plan, split_bytes)
                 report.add_file(query, FileOutcome(plan, count_planned(query, plan.candidates)))
@@ -295,7 +299,7 @@ class Scan:
             partition = self._table.partition_types
             names = self._table.schema.names
             column = next((name for name in names if name not in partition), names[0])
-        numbered = self._one_column(column).path
+        numbered = self._one_column(column)
         found = [LOCATIONS.empty_table()]
         for query, plan, record in self._each_file([]):
             with self._skipping(query.file.path):
@@ -453,9 +457,9 @@ class Scan:
         opened = ahead(open_file, table.files, table.files_at_once, ParquetInput.close)
         sizes, reads = [], []
         with contextlib.closing(opened):
-            for _, future in opened:
+            for entry, future in opened:
                 with future.result() as file:
-                    sizes.append(FileSize.of(file))
+                    sizes.append(FileSize.of(file, entry.deleted_rows()))
                     reads.append(file.source.counts)
         self._has_new_footers = True  # drawing the rows is the second half of the same run
         pieces = list(sample_rows(sizes, self._each_file(self.columns), n, seed, self._finish))
@@ -471,6 +475,7 @@ class Scan:
         with contextlib.closing(self._each_file(self.columns)) as files:
             for query, plan, record in files:
                 is_whole = query.predicate is None and whole_files and left is None
+                is_whole &= query.deleted.is_empty
                 rows = self._rows_of_file(query, plan, record, left, is_whole, runs_at_once)
                 if whole_files and self._on_error == "skip":
                     # all rows of a file or none
@@ -519,7 +524,8 @@ class Scan:
 
     def _finish(self, rows: pa.Table, query: FileQuery) -> pa.Table:
         """Return the result's columns in order: those that were read, and the constants."""
-        return with_constants(rows, query.columns, query.constants, self.columns, self.schema)
+        columns = [query.own(column) for column in self.columns]
+        return with_constants(rows, query.columns, query.constants, columns, self.schema)
 
 
 def _to_batches(tables: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:

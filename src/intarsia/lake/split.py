@@ -12,6 +12,7 @@ from intarsia.errors import ReplacedWhileReadError
 from intarsia.file import ParquetInput
 from intarsia.lake.data_file import DataFile
 from intarsia.predicate import Path, Predicate, bind
+from intarsia.read.file_names import FileNames
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import RUNS_AT_ONCE, read_rows
@@ -31,7 +32,9 @@ class SplitQuestion:
         view: The schema to bind the predicate to: the table's names, this file's types.
         columns: The columns of the result.
         schema: The schema of the result.
-        constants: Columns with one value for all rows of the file.
+        constants: Columns with one value for all rows of the file, by their paths in the file.
+        names: The names of the columns in the file; None if they are those of the table.
+        deleted: Rows of the file that the table does not have.
     """
 
     file: DataFile
@@ -41,6 +44,8 @@ class SplitQuestion:
     columns: tuple[OutputColumn, ...]
     schema: pa.Schema
     constants: Mapping[Path, pa.Scalar]
+    names: FileNames | None
+    deleted: RowSelection
 
 
 @dataclass(frozen=True)
@@ -109,14 +114,22 @@ class Split:
                     path=self.path,
                 )
             predicate = None if question.predicate is None else bind(question.predicate, question.view)
-            query = FileQuery.of(file, predicate, question.columns, question.constants)
+            if predicate is not None and question.names is not None:
+                predicate = question.names.predicate(predicate)
+            query = FileQuery.of(
+                file,
+                predicate,
+                question.columns,
+                question.constants,
+                names=question.names,
+                deleted=question.deleted,
+            )
+            columns = [query.own(column) for column in question.columns]
             rows = RowSelection.from_ranges(self.row_ranges)
             stages = () if query.predicate is None else (query.predicate,)
             plan = FilePlan(rows, RowSelection.none(), stages=stages)
             for piece in read_rows(query, plan, runs_at_once=RUNS_AT_ONCE):
-                yield with_constants(
-                    piece.rows, query.columns, query.constants, question.columns, question.schema
-                )
+                yield with_constants(piece.rows, query.columns, query.constants, columns, question.schema)
             warn_of_ignored(file.ignored)
 
 

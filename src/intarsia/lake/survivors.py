@@ -146,7 +146,10 @@ def _family(
         )
     answers = None
     if questions is not None:
-        answers = answer_files(family, verdict.certain, questions, frozenset(constants))
+        certain = verdict.certain.copy()
+        certain[files.within[table.has_deletes[files.files]]] = False
+        names = table.names_in(family.schema, path)
+        answers = answer_files(family, certain, questions, frozenset(constants), names)
     if answers is not None:
         done = answers.files
         report.add_answered(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, SupportsIndex, get_args
+from typing import TYPE_CHECKING, SupportsIndex, TypeAlias, cast, get_args
 
 import pyarrow as pa
 
@@ -17,6 +17,7 @@ from intarsia.lake.scan import OnError, Scan
 from intarsia.lake.schema import SchemaOf
 from intarsia.lake.split import Split
 from intarsia.lake.table_files import TableFiles
+from intarsia.lake.table_formats import define_table
 from intarsia.predicate import Where, parse_predicate
 from intarsia.read.aggregate import Aggregate
 from intarsia.read.approximate import ApproximateCount
@@ -24,17 +25,27 @@ from intarsia.read.report import ScanReport
 from intarsia.storage import StorageOptions
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyiceberg.table import DataScan
+    from pyiceberg.table import Table as IcebergTable
+
     from intarsia.lake.dataset import TableDataset
+
+#: A file, a folder, a glob or a URL, or a list of these.
+Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+
+#: Everything that can be opened as a table.
+Source: TypeAlias = "Paths | FileSource | DeltaTable | IcebergTable | DataScan"
 
 
 def open(
-    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | FileSource,
+    source: Source,
     *,
     schema: SchemaOf = "union",
     partition_types: PartitionTypes = "infer",
     storage_options: StorageOptions | None = None,
 ) -> Table:
-    """Open a Parquet file or a lake of them.
+    """Open a Parquet file, a lake of them, or a Delta or Iceberg table.
 
     Args:
         source: A file, a folder, a glob, or a list of these, as local paths or URLs (without globs); or a
@@ -42,16 +53,18 @@ def open(
             without an extension that start with ``PAR1``, which takes one small read of each. Files that are
             named individually or match a glob are read with any extension. Folders named ``column=value``
             become partition columns if they are below the given folder, or at or after the first wildcard of
-            the glob.
-        schema: The columns of the table. ``"union"``: the columns of all files by name, in the order in which
-            they are first seen. ``"first"``: those of the first file; values of the others are converted to
-            its types where no wider type exists.
+            the glob. A table: a ``deltalake.DeltaTable``, the URL of a Delta table, such as
+            ``delta+file:///lake/trips`` or ``delta+s3://lake/trips``, a ``pyiceberg.table.Table``, or its
+            ``scan(snapshot_id=…)`` for an older snapshot.
+        schema: The columns of plain files. ``"union"``: the columns of all files by name, in the order in
+            which they are first seen. ``"first"``: those of the first file; values of the others are
+            converted to its types where no wider type exists.
         partition_types: ``"infer"`` for the types that Spark infers from all values of a partition column:
             integers, doubles, dates, timestamps, or text if they are mixed. ``"text"`` for text.
         storage_options: Options of the stores of URLs: the settings of the store by the names of its
             environment variables, such as ``aws_region``, and ``deadline_seconds`` (of one request with all
             its attempts), ``timeout_seconds`` (of one attempt) and ``max_retries``. What they lack is read
-            from the environment.
+            from the environment. For tables, they replace the options of the ``DeltaTable`` or the catalog.
 
     Returns:
         The table. Its files are listed, but not yet read.
@@ -60,6 +73,10 @@ def open(
         FileNotFoundError: If a path does not exist, or a folder contains no Parquet file.
         ListingError: If a symbolic link points to a folder that contains it.
         ObjectStoreError: If the store of a URL cannot be reached, refuses the request, or is unknown.
+        UnsupportedFeatureError: If a Delta or Iceberg table uses a feature that Intarsia does not implement,
+            such as equality deletes.
+        ModuleNotFoundError: If a URL starts with ``delta+`` and deltalake is not installed.
+        ValueError: If an option has no such value, or is for plain files and the source is a table.
 
     Example:
         >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
@@ -72,10 +89,17 @@ def open(
         raise ValueError(f"schema is {schema!r}; it must be 'union' or 'first'")
     if partition_types not in get_args(PartitionTypes):
         raise ValueError(f"partition_types is {partition_types!r}; it must be 'infer' or 'text'")
+    definition = define_table(source, storage_options)
+    if definition is not None:
+        if schema != "union" or partition_types != "infer":
+            raise ValueError(
+                f"{definition.name}: the table defines its schema; open it without schema and partition_types"
+            )
+        return Table(definition.files, root=definition.name, definition=definition)
     if isinstance(source, FileSource):
         files = with_stores(source.list_files(), storage_options)
         return Table(files, schema_of=schema, partition_types=partition_types)
-    found = find_files(source, storage_options)
+    found = find_files(cast(Paths, source), storage_options)
     return Table(found.files, found.others, found.reads, found.root, schema, partition_types)
 
 
@@ -97,13 +121,16 @@ class Table(TableFiles):
             and checksums.
         listing_reads: Requests and bytes read to check files without an extension; reports of scans do not
             include them.
-        schema: The schema; reads the footer of every file on first use.
+        schema: The schema; reads the footer of every file on first use, unless it is a Delta or Iceberg
+            table, whose metadata has it.
     """
 
     def __repr__(self) -> str:
         num_files = len(self.files)
+        if self.is_declared:
+            return f"Table({self.name!r}, {num_files} files)"
         more = f" and {num_files - 1} more" if num_files > 1 else ""
-        return f"Table({self.files[0].path!r}{more})"
+        return f"Table({self.name!r}{more})"
 
     def __len__(self) -> int:
         """Return the number of rows, from the footers of all files.

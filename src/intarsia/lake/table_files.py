@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TypeVar
 
@@ -15,13 +15,15 @@ from intarsia.errors import FormatError, ReplacedWhileReadError
 from intarsia.file import FileMetadata, ParquetInput, read_raw_footer
 from intarsia.file.schema import FileSchema
 from intarsia.lake.data_file import DataFile
+from intarsia.lake.definition import TableDefinition
 from intarsia.lake.index.known_files import KnownFiles
 from intarsia.lake.index.of_table import TableLakeIndex
 from intarsia.lake.metadata_cache import MetadataCache
-from intarsia.lake.partitions import Partitions, PartitionTypes
+from intarsia.lake.partitions import DeclaredPartitions, Partitions, PartitionTypes
 from intarsia.lake.schema import SchemaOf, TableSchema, table_schema
 from intarsia.predicate import Path
 from intarsia.read.ahead import ahead
+from intarsia.read.file_names import FileNames
 from intarsia.read.report import warn_caller
 from intarsia.storage import ByteSource, CountedSource, IoCounts
 
@@ -32,6 +34,9 @@ REMOTE_FILES_AT_ONCE = 32
 
 #: Number of files opened concurrently on a local disk.
 LOCAL_FILES_AT_ONCE = 2
+
+#: Number of schemas of files whose names of columns are cached.
+_MAX_SCHEMAS = 64
 
 
 class TableFiles:
@@ -45,9 +50,11 @@ class TableFiles:
             one.
         schema_of: The columns of the table: those of all files, or those of the first.
         partition_types: Whether the types of partition columns are inferred.
+        definition: The definition of the table by a table format, which has these files; None for plain
+            files, whose footers determine the schema.
 
     Raises:
-        FileNotFoundError: If the list is empty.
+        FileNotFoundError: If the list is empty, and there is no definition.
     """
 
     def __init__(
@@ -58,13 +65,16 @@ class TableFiles:
         root: str | None = None,
         schema_of: SchemaOf = "union",
         partition_types: PartitionTypes = "infer",
+        definition: TableDefinition | None = None,
     ) -> None:
         self.files = tuple(files)
         self.other_files = tuple(other_files)
         self.listing_reads = listing_reads or IoCounts()
-        if not self.files:
+        self._definition = definition
+        if not self.files and definition is None:
             raise FileNotFoundError("the source lists no files, so there is no schema")
         self._metadata = MetadataCache()
+        self._names: dict[FileSchema, FileNames | None] = {}
         self._variants: frozenset[tuple[str, ...]] | None = None
         self._root = root
         self._schema_of = schema_of
@@ -73,21 +83,27 @@ class TableFiles:
 
     def __getstate__(self) -> dict[str, object]:
         # copies read the footers and the lake index again
-        return {**self.__dict__, "_metadata": None, "lake_index": None}
+        return {**self.__dict__, "_metadata": None, "_names": None, "lake_index": None}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         self._metadata = MetadataCache()
+        self._names = {}
         self.lake_index = self._new_lake_index()
 
     def _new_lake_index(self) -> TableLakeIndex:
         return TableLakeIndex(self.files, self._root, self.open_file, self.files_at_once)
 
+    @property
+    def name(self) -> str:
+        """The path of the table in a table format, or of the first file."""
+        return self.files[0].path if self._definition is None else self._definition.name
+
     @cached_property
     def files_at_once(self) -> int:
         """Number of files opened concurrently."""
         is_remote = any(file.is_remote for file in self.files)
-        return min(REMOTE_FILES_AT_ONCE if is_remote else LOCAL_FILES_AT_ONCE, len(self.files))
+        return min(REMOTE_FILES_AT_ONCE if is_remote else LOCAL_FILES_AT_ONCE, max(1, len(self.files)))
 
     def open_file(self, entry: DataFile, *, is_current: bool = False) -> ParquetInput:
         """Open one of the files; its footer is read only if it is not cached, or if the file has changed.
@@ -137,12 +153,19 @@ class TableFiles:
         self._metadata.put(entry.path, file.source.identity, file.metadata)
 
     @cached_property
-    def partition_columns(self) -> Partitions:
+    def has_deletes(self) -> npt.NDArray[np.bool_]:
+        """Whether rows of each file may be deleted."""
+        return np.array([file.deletes is not None for file in self.files], dtype=bool)
+
+    @cached_property
+    def partition_columns(self) -> Partitions | DeclaredPartitions:
         """The partition columns.
 
         Raises:
             FormatError: If not all files have the same partition columns.
         """
+        if self._definition is not None:
+            return self._definition.partitions
         return Partitions(self.files, self._partition_types)
 
     @property
@@ -151,19 +174,71 @@ class TableFiles:
         return self.partition_columns.types
 
     @property
-    def partition_values(self) -> dict[Path, pa.Array]:
-        """The values of each partition column, one for each file."""
+    def partition_values(self) -> Mapping[Path, pa.Array]:
+        """The values of each partition column, one for each file; null where they are not known."""
         return self.partition_columns.values
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema; reads the footer of every file on first use."""
+        """The schema; reads the footer of every file on first use, unless a table format defines it."""
         return self.table_schema.schema
 
     @property
+    def is_declared(self) -> bool:
+        """Whether a table format defines the schema."""
+        return self._definition is not None
+
+    def names_in(self, schema: FileSchema, path: str) -> FileNames | None:
+        """Return the names that files with a schema have for the columns; None if they are the table's.
+
+        Args:
+            schema: The schema of the files.
+            path: The path of one of them, for errors.
+
+        Raises:
+            UnsupportedFeatureError: If the columns of the table cannot be found in the file.
+        """
+        if self._definition is None or self._definition.names is None:
+            return None
+        if schema not in self._names:
+            if len(self._names) >= _MAX_SCHEMAS:
+                self._names.clear()
+            self._names[schema] = self._definition.names.in_file(path, schema.arrow)
+        return self._names[schema]
+
+    def absent_values(
+        self, path: Path, data_type: pa.DataType, files: npt.NDArray[np.int64] | Sequence[int]
+    ) -> pa.Array:
+        """Return the values of a column in files that lack it, one for each file.
+
+        Args:
+            path: The column in the table.
+            data_type: Its type.
+            files: The ordinals of the files.
+        """
+        found = None if self._definition is None else self._definition.absent_values(path, files)
+        return pa.nulls(len(files), data_type) if found is None else found
+
+    def absent_constants(self, entry: DataFile, missing: Mapping[Path, pa.DataType]) -> dict[Path, pa.Scalar]:
+        """Return the values of columns that one file lacks.
+
+        Args:
+            entry: The file.
+            missing: The columns in the table, and their types.
+        """
+        if self._definition is None:
+            return {path: pa.scalar(None, data_type) for path, data_type in missing.items()}
+        file = [self._ordinals[entry.path]]
+        return {path: self.absent_values(path, data_type, file)[0] for path, data_type in missing.items()}
+
+    @cached_property
+    def _ordinals(self) -> dict[str, int]:
+        return {file.path: ordinal for ordinal, file in enumerate(self.files)}
+
+    @property
     def has_schema(self) -> bool:
-        """Whether the schema has been read."""
-        return "table_schema" in self.__dict__
+        """Whether the schema has been read, or need not be."""
+        return self.is_declared or "table_schema" in self.__dict__
 
     @cached_property
     def table_schema(self) -> TableSchema:
@@ -175,6 +250,8 @@ class TableFiles:
             UnsupportedFeatureError: If no type has the values of a column of two files.
             FormatError: If no file can be read, or the first one if the table has its columns.
         """
+        if self._definition is not None:
+            return TableSchema(self._definition.schema, frozenset(), ())
         found = table_schema(self._file_schemas(), self._schema_of, self.partition_types)
         schema = found.schema
         for name, data_type in self.partition_types.items():
@@ -188,7 +265,7 @@ class TableFiles:
     @property
     def variants(self) -> frozenset[tuple[str, ...]]:
         """The paths of the VARIANT columns in the first file."""
-        if self._variants is None:
+        if self._variants is None and self._definition is None:
             _ = self.table_schema
         return self._variants or frozenset()
 

@@ -11,11 +11,12 @@ import pyarrow as pa
 
 from intarsia.errors import ReplacedWhileReadError
 from intarsia.file import ParquetInput
+from intarsia.file.schema import FileSchema
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.survivors import find_survivors
 from intarsia.lake.table_files import TableFiles
-from intarsia.predicate import And, Predicate
+from intarsia.predicate import And, Path, Predicate
 from intarsia.read.ahead import ahead
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import current_plan, plan_file
@@ -130,7 +131,9 @@ class TopScan:
             for entry, future in opened:
                 with future.result() as file, file.named_errors():
                     ordinal = paths[entry.path]
-                    ranks[ordinal] = file_rank(file, self._key) or _UNKNOWN
+                    ranks[ordinal] = (
+                        file_rank(file, self._path_in(file.schema, file.path), self._key) or _UNKNOWN
+                    )
                     self._opened.add(ordinal)
                     self._report.add_reads(file.source.counts)
         return [files[place] for place in self._key.best_first([ranks[file] for file in files])]
@@ -139,7 +142,7 @@ class TopScan:
         """Return the ranks of the files whose bounds a lake index contains, or that have one value."""
         ranks: dict[int, Rank] = {}
         path = self._key.column.path
-        if path in self._table.partition_values:
+        if path in self._table.partition_values and self._table.partition_columns.replaces_columns:
             values = self._table.partition_values[path].to_pylist()
             return {
                 file: _UNKNOWN if value is None else (1, type(value).__name__, value)
@@ -147,7 +150,8 @@ class TopScan:
             }
         known = self._table.known_files(is_current=True)
         for files in known.families() if known is not None else ():
-            found = files.family.bounds(path)
+            first = self._table.files[int(files.files[0])].path
+            found = files.family.bounds(self._path_in(files.family.schema, first))
             if found is not None:
                 of_family = self._key.ranks(found.bounds)
                 ranks |= {
@@ -155,6 +159,11 @@ class TopScan:
                     for file, place in zip(files.files.tolist(), files.within.tolist(), strict=True)
                 }
         return ranks
+
+    def _path_in(self, schema: FileSchema, path: str) -> Path:
+        """Return the path of the key in files with a schema; ``path`` is one of them."""
+        names = self._table.names_in(schema, path)
+        return self._key.column.path if names is None else names.path(self._key.column.path)
 
     # --- the rows ----------------------------------------------------------------------------------
 
@@ -190,4 +199,5 @@ class TopScan:
             rows = concat_rows([piece.rows for piece in pieces])
             counts = sum((piece.counts for piece in pieces), ReadCounts())
             self._report.add_further_reads(query, counts)
-            return with_constants(rows, query.columns, query.constants, self._columns, self._schema)
+            columns = [query.own(column) for column in self._columns]
+            return with_constants(rows, query.columns, query.constants, columns, self._schema)

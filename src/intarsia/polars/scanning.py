@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 from polars.io.plugins import register_io_source
 
-from intarsia.lake.data_file import FileSource
 from intarsia.lake.dataset import TableDataset, TableScanner
-from intarsia.lake.table import Table, open
+from intarsia.lake.table import Source, Table, open
 from intarsia.polars.translation import necessary_condition
 
 
 def scan(
-    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | FileSource | Table | TableDataset,
+    source: Source | Table | TableDataset,
 ) -> pl.LazyFrame:
     """Scan a file or a lake lazily with Polars.
 

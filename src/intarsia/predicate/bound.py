@@ -17,7 +17,7 @@ Literals are never NaN or -0.0. Values in the data may be, and -0.0 equals 0.0.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 import pyarrow as pa
@@ -29,7 +29,7 @@ from intarsia.predicate.rendering import render_literal
 from intarsia.predicate.skeleton import Skeleton
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 Path: TypeAlias = tuple[str, ...]
 
@@ -231,6 +231,25 @@ def conditions(bound: Bound) -> Iterator[Condition]:
             yield from conditions(child)
     elif not isinstance(bound, BoundConstant):
         yield bound
+
+
+def renamed(bound: Bound, path: Callable[[Path], Path]) -> Bound:
+    """Return a node with other paths.
+
+    Args:
+        bound: The node.
+        path: Returns the new path of a path.
+
+    Example:
+        >>> node = BoundNull(("x",), pa.int64())
+        >>> str(renamed(node, lambda path: ("y", *path)))
+        'y.x IS NULL'
+    """
+    if isinstance(bound, BoundConstant):
+        return bound
+    if isinstance(bound, (BoundAnd, BoundOr)):
+        return type(bound)(tuple(renamed(child, path) for child in bound.children))
+    return replace(bound, path=path(bound.path))
 
 
 def conjoin(children: Iterable[Bound]) -> Bound:

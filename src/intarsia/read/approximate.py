@@ -23,6 +23,7 @@ from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.granules import covered_granules, granule_rows
 from intarsia.indexes.hll import MAX_LG_CONFIG_K, MIN_LG_CONFIG_K, DistinctCounter, is_counted
 from intarsia.indexes.sample import draw, take_rows
+from intarsia.predicate import Path
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, current_plan
 from intarsia.read.file_query import FileQuery
@@ -90,7 +91,7 @@ class DistinctValues:
     """
 
     def __init__(self, column: OutputColumn, lg_config_k: int = MAX_LG_CONFIG_K) -> None:
-        self._path = column.path
+        self._column = column
         self._kind = comparison_type(column.type)
         if not is_counted(self._kind):
             raise UnsupportedFeatureError(
@@ -119,8 +120,9 @@ class DistinctValues:
         has_sketches = False
         for query, plan, record in files:
             with guard(query.file.path):
-                if self._path in query.constants:
-                    value = query.constants[self._path]
+                path = query.own(self._column).path
+                if path in query.constants:
+                    value = query.constants[path]
                     if value.is_valid and value.as_py() not in constants and _has_match(query, plan, record):
                         constants.add(value.as_py())
                 else:
@@ -133,9 +135,10 @@ class DistinctValues:
 
     def of_file(self, query: FileQuery, plan: FilePlan, record: Record) -> DistinctCounter:
         """Count the distinct values in the matching rows of a file."""
-        if self._path in query.constants:
+        path = query.own(self._column).path
+        if path in query.constants:
             counter = DistinctCounter(self._lg_config_k)
-            value = query.constants[self._path]
+            value = query.constants[path]
             if value.is_valid and _has_match(query, plan, record):
                 counter.add(pa.array([value.as_py()], self._kind))
             return counter
@@ -157,7 +160,7 @@ class DistinctValues:
                 for chunk in comparison_array(piece.rows.column(0), self._kind).chunks:
                     counter.add(chunk)
         except pa.ArrowException as error:  # such as decimals of more digits than their type has
-            column = ".".join(self._path)
+            column = ".".join(self._column.path)
             raise CorruptFileError(
                 f"values of {column!r} cannot be counted: {error}",
                 reason="invalid-values",
@@ -171,8 +174,9 @@ class DistinctValues:
     ) -> tuple[RowSelection, list[PruneStep]]:
         """Count granules within some rows by their sketches; return these rows, and the indexes used."""
         file, known, answered = query.file, RowSelection.none(), []
+        path = query.own(self._column).path
         is_indexed = False
-        for entry in query.embedded.sketchers(self._path) if self._hashes_alike(file) else ():
+        for entry in query.embedded.sketchers(path) if self._hashes_alike(file, path) else ():
             left = rows - known
             if left.is_empty or (entry.granularity == "file" and rows.num_rows < file.footer.num_rows):
                 is_indexed = True  # though it cannot be used for these rows
@@ -188,14 +192,14 @@ class DistinctValues:
                 continue
             is_indexed = True
             known = known | granule_rows(index.edges, covered)
-            answered.append(PruneStep(entry.name, ".".join(self._path), left, rows - known))
+            answered.append(PruneStep(entry.name, ".".join(path), left, rows - known))
         if not is_indexed and file.footer.num_rows and file.path not in self.unindexed:
             self.unindexed.append(file.path)
         return known, answered
 
-    def _hashes_alike(self, file: ParquetInput) -> bool:
+    def _hashes_alike(self, file: ParquetInput, path: Path) -> bool:
         """Whether equal values have equal hashes in this file and in the table."""
-        leaf = file.leaves_by_path.get(self._path)
+        leaf = file.leaves_by_path.get(path)
         data_type = None if leaf is None else file.leaf_types.get(leaf.ordinal)
         return data_type is not None and compares_alike(data_type, self._kind)
 
@@ -220,18 +224,21 @@ class FileSize:
     """The size of a file, for drawing rows.
 
     Attributes:
-        num_rows: Number of rows in the file.
-        sampled_rows: Number of rows in its `Sample`; None if it has none.
+        num_rows: Number of rows in the file that are not deleted.
+        sampled_rows: Number of rows in its `Sample`; None if it has none, or if rows are deleted.
     """
 
     num_rows: int
     sampled_rows: int | None
 
     @classmethod
-    def of(cls, file: ParquetInput) -> FileSize:
+    def of(cls, file: ParquetInput, deleted: RowSelection) -> FileSize:
         """Return the size according to the footer; no index is read."""
+        num_rows = file.footer.num_rows
+        if not deleted.is_empty:
+            return cls(num_rows - deleted.clip(0, num_rows).num_rows, None)
         found = EmbeddedIndexes(file).sampler()
-        return cls(file.footer.num_rows, None if found is None else found[1])
+        return cls(num_rows, None if found is None else found[1])
 
 
 def affordable_rows(sizes: Sequence[FileSize]) -> int:
@@ -305,7 +312,7 @@ def _file_sample(
     rng: np.random.Generator,
 ) -> Iterator[tuple[pa.Table, ReadCounts]]:
     if embedded is None:
-        yield _rows_at(query, plan, drawn)
+        yield _rows_at(query, plan, drawn if query.deleted.is_empty else query.present.rows()[drawn])
         return
     sampled = take_rows(embedded.rows, draw(len(embedded.ordinals), len(drawn), rng))
     yield select_columns(query, dict(enumerate(sampled.columns)), sampled.num_rows), ReadCounts()
@@ -328,6 +335,8 @@ def _rows_at(query: FileQuery, plan: FilePlan, ordinals: Rows) -> tuple[pa.Table
 
 
 def _open_sample(query: FileQuery) -> SamplingIndex | None:
-    """Open the sample of a file; None if it has none that is trusted."""
+    """Open the sample of a file; None if it has none that is trusted, or if rows are deleted."""
+    if not query.deleted.is_empty:
+        return None
     found = query.embedded.sampler()
     return None if found is None else query.embedded.open_sample(found[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -34,7 +34,7 @@ class FilePlan:
             to them.
         stages: Parts of the predicate, which are combined by AND. The columns of the first part are read
             first, and those of the next part only for the remaining rows. Empty without a predicate.
-        steps: The rows that each index excluded, in the order of use.
+        steps: The rows that each index excluded, in the order of use, and those that are deleted.
         index_bytes: Bytes that were read from indexes.
         dictionary_pages: Dictionary pages that were read while planning, by offset; reading needs them, too.
         wrong_row_groups: Row groups whose page index was known to be wrong at the time of planning.
@@ -55,8 +55,8 @@ def plan_file(query: FileQuery) -> FilePlan:
     file, predicate = query.file, query.predicate
     wrong = file.metadata.wrong_row_groups
     if predicate is None:
-        everything = RowSelection.all(file.footer.num_rows)
-        return FilePlan(everything, everything, everything, wrong_row_groups=wrong)
+        present = query.present
+        return FilePlan(present, present, present, steps=tuple(_deletions(query)), wrong_row_groups=wrong)
     before = file.source.counts.bytes
     pruned = prune(
         file,
@@ -70,15 +70,25 @@ def plan_file(query: FileQuery) -> FilePlan:
         stages = tuple(_ordered_conditions(query, predicate, pruned.candidates))
     index_bytes = file.source.counts.bytes - before
     return FilePlan(
-        pruned.candidates,
-        pruned.certain,
-        pruned.proven,
+        pruned.candidates & query.present,
+        pruned.certain & query.present,
+        pruned.proven & query.present,
         stages,
-        pruned.steps,
+        (*pruned.steps, *_deletions(query, pruned.candidates)),
         index_bytes,
         pruned.dictionary_pages,
         wrong,
     )
+
+
+def _deletions(query: FileQuery, candidates: RowSelection | None = None) -> Iterator[PruneStep]:
+    """Yield the step that excludes the deleted rows, unless there are none among the candidates."""
+    if query.deleted.is_empty:
+        return
+    before = RowSelection.all(query.file.footer.num_rows) if candidates is None else candidates
+    after = before & query.present
+    if after.num_rows < before.num_rows:
+        yield PruneStep("deletes", "*", before, after)
 
 
 def current_plan(query: FileQuery, plan: FilePlan) -> FilePlan:
@@ -108,7 +118,7 @@ def estimate_rows(query: FileQuery, plan: FilePlan) -> tuple[float | None, int]:
     """
     num_rows = query.file.footer.num_rows
     if query.predicate is None:
-        return float(num_rows), 0
+        return float(plan.candidates.num_rows), 0
     before = query.file.source.counts.bytes
     share = Estimates(query.file, query.embedded, query.file.source.size()).share(query.predicate)
     index_bytes = query.file.source.counts.bytes - before

@@ -16,13 +16,19 @@ from intarsia.format.footer import Leaf
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.predicate import Bound, BoundConstant, Path
 from intarsia.predicate.bound import conditions
+from intarsia.read.file_names import FileNames
 from intarsia.read.output_columns import OutputColumn
 from intarsia.rows.selection import RowSelection
+
+_NO_ROWS = RowSelection.none()
 
 
 @dataclass(frozen=True)
 class FileQuery:
     """A query of one open file; create it with `FileQuery.of`.
+
+    The paths of its predicate, columns and constants are those of the file. `own` converts other columns of
+    the table.
 
     Attributes:
         file: The file.
@@ -31,6 +37,8 @@ class FileQuery:
         columns: The columns to read that are in the file.
         constants: Columns that are not in the file and have one value in all of its rows: partition columns,
             and columns that the file lacks (null).
+        names: The names of the columns in the file; None if they are those of the table.
+        deleted: Rows that the table does not have although the file does.
     """
 
     file: ParquetInput
@@ -38,6 +46,8 @@ class FileQuery:
     predicate: Bound | None
     columns: tuple[OutputColumn, ...]
     constants: Mapping[Path, pa.Scalar]
+    names: FileNames | None = None
+    deleted: RowSelection = _NO_ROWS
 
     @classmethod
     def of(
@@ -47,22 +57,28 @@ class FileQuery:
         columns: Sequence[OutputColumn],
         constants: Mapping[Path, pa.Scalar] | None = None,
         budget: ExpansionBudget | None = None,
+        names: FileNames | None = None,
+        deleted: RowSelection | None = None,
     ) -> FileQuery:
         """Create a query of a file.
 
         Args:
             file: The file.
-            predicate: The predicate, bound to the file's types; None for all rows.
-            columns: The columns of the result, which may include constant columns.
-            constants: Columns that have one value in all rows.
+            predicate: The predicate, bound to the file's types and names; None for all rows.
+            columns: The columns of the result in the table, which may include constant columns.
+            constants: Columns that have one value in all rows, by their paths in the file.
             budget: The memory budget for the indexes of all open files; None for only the limit of the file.
+            names: The names of the columns in the file; None if they are those of the table.
+            deleted: Rows of the file that the table does not have.
         """
         constants = constants or {}
         if isinstance(predicate, BoundConstant) and predicate.value:
             predicate = None
-        wanted = tuple(column for column in columns if column.path not in constants)
         embedded = EmbeddedIndexes(file, ExpansionBudget(shared=budget))
-        return cls(file, embedded, predicate, wanted, constants)
+        deleted = _NO_ROWS if deleted is None else deleted.clip(0, file.footer.num_rows)
+        found = columns if names is None else [names.column(column) for column in columns]
+        wanted = tuple(column for column in found if column.path not in constants)
+        return cls(file, embedded, predicate, wanted, constants, names, deleted)
 
     def close(self) -> None:
         """Close the file and its indexes."""
@@ -70,8 +86,19 @@ class FileQuery:
         self.file.close()
 
     def for_columns(self, columns: Sequence[OutputColumn]) -> FileQuery:
-        """Return the same query with other columns."""
-        return replace(self, columns=tuple(column for column in columns if column.path not in self.constants))
+        """Return the same query with other columns of the table."""
+        found = map(self.own, columns)
+        return replace(self, columns=tuple(one for one in found if one.path not in self.constants))
+
+    def own(self, column: OutputColumn) -> OutputColumn:
+        """Return a column of the table with its path in the file."""
+        return column if self.names is None else self.names.column(column)
+
+    @cached_property
+    def present(self) -> RowSelection:
+        """The rows of the file that the table has."""
+        everything = RowSelection.all(self.file.footer.num_rows)
+        return everything if self.deleted.is_empty else everything - self.deleted
 
     @cached_property
     def predicate_paths(self) -> tuple[Path, ...]:

@@ -170,13 +170,14 @@ class FileReader:
         return piece
 
     def read_anew(self, group: int, wanted: RowSelection) -> Piece:
-        """Read as `read` does, but all rows if the page index has been found to be wrong since planning."""
+        """Read as `read` does, but all rows that are not deleted if the page index turned out to be wrong."""
         if not self._is_outdated(group):
             return self.read(group, wanted)
-        everything = RowSelection.all(self._num_rows(group))
-        if self._query.predicate is None:
+        first, num_rows = self._first_row(group), self._num_rows(group)
+        present = self._query.present.clip(first, first + num_rows).shift(-first)
+        if self._query.predicate is None and present.num_rows == num_rows:
             return self.read_whole(group)
-        return self._read_selected(group, everything, self._plan.stages)
+        return self._read_selected(group, present, self._plan.stages)
 
     def read_run(
         self, run: Run, rows: RowSelection, read_one: Callable[[int, RowSelection], Piece]
@@ -295,7 +296,11 @@ class FileReader:
 
 
 def read_whole_file(query: FileQuery) -> Piece:
-    """Read all rows of a file, with its row groups in parallel, for a query without a predicate."""
+    """Read all rows of a file, with its row groups in parallel, for a query without a predicate.
+
+    Args:
+        query: The query; no rows are deleted.
+    """
     file = query.file
     reader = FileReader(query, FilePlan(RowSelection.all(file.footer.num_rows), RowSelection.none()))
     groups = range(query.num_row_groups)

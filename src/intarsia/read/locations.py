@@ -8,11 +8,11 @@ import pyarrow as pa
 from intarsia.file import ChunkKey
 from intarsia.file.claims import check_row_count
 from intarsia.format.footer import Leaf
-from intarsia.predicate import Path
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, current_plan
 from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.read.file_rows import read_known_rows
+from intarsia.read.output_columns import OutputColumn
 from intarsia.read.report import FileOutcome
 from intarsia.read.retry import retry_without_wrong_index
 from intarsia.rows.selection import Rows, RowSelection
@@ -28,7 +28,7 @@ LOCATIONS = pa.schema(
 )
 
 
-def locate_rows(query: FileQuery, plan: FilePlan, column: Path) -> tuple[pa.Table, FileOutcome]:
+def locate_rows(query: FileQuery, plan: FilePlan, column: OutputColumn) -> tuple[pa.Table, FileOutcome]:
     """Locate the rows of a file that match.
 
     Args:
@@ -44,7 +44,7 @@ def locate_rows(query: FileQuery, plan: FilePlan, column: Path) -> tuple[pa.Tabl
     numbers = rows.rows()
     edges = file.footer.row_group_starts
     groups = np.searchsorted(edges, numbers, side="right") - 1
-    leaves = leaves_under(file, [column])
+    leaves = leaves_under(file, [query.own(column).path])
     with file.named_errors():
         pages = _page_numbers(query, leaves[0], numbers, groups) if leaves else np.full(len(numbers), -1)
     arrays = [

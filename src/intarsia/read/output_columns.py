@@ -20,11 +20,14 @@ class OutputColumn:
         name: Its name in the result.
         path: Its path in the schema: a top-level field, or a field of a struct.
         type: Its Arrow type.
+        named_type: If the file names fields inside the column in another way, the type of the file with the
+            names of the table; otherwise None.
     """
 
     name: str
     path: Path
     type: pa.DataType
+    named_type: pa.DataType | None = None
 
     def field(self, schema: pa.Schema) -> pa.Field:
         """Return the field of the result, given the schema of the table."""

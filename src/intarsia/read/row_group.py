@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.arrow.comparison import comparison_array, comparison_type
-from intarsia.arrow.conforming import conform
+from intarsia.arrow.conforming import conform, rename_fields
 from intarsia.arrow.owned_rows import own_rows
 from intarsia.arrow.struct_fields import field_values
 from intarsia.errors import UnsupportedFeatureError
@@ -191,6 +191,8 @@ def select_columns(
             array = pa.chunked_array([], type=column.type)
         else:
             array = _field(query, fields, column.path)
+            if column.named_type is not None:
+                array = rename_fields(array, column.named_type)
         arrays.append(array if array.type == column.type else _cast(query, array, column.name, column.type))
     if not arrays:
         return rows_without_columns(num_rows)

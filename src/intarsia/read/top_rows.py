@@ -30,9 +30,15 @@ from intarsia.read.sort_key import Rank, SortKey, TopRows
 from intarsia.rows.selection import RowSelection
 
 
-def file_rank(file: ParquetInput, key: SortKey) -> Rank | None:
-    """Return the best rank of a file according to its footer; None if the file has no bounds."""
-    ranks = _group_ranks(file, key)
+def file_rank(file: ParquetInput, path: Path, key: SortKey) -> Rank | None:
+    """Return the best rank of a file according to its footer; None if the file has no bounds.
+
+    Args:
+        file: The file.
+        path: The path of the column in the file.
+        key: The order.
+    """
+    ranks = _group_ranks(file, path, key)
     return None if ranks is None else key.best_of(ranks)
 
 
@@ -72,7 +78,7 @@ def search_file(
         else:
             plan = current_plan(query, plan)
         left = plan.candidates - done
-    step = PruneStep("order_by", ".".join(key.column.path), first_plan.candidates, done)
+    step = PruneStep("order_by", ".".join(query.own(key.column).path), first_plan.candidates, done)
     steps = first_plan.steps if done == first_plan.candidates else (*first_plan.steps, step)
     counts = replace(counts, row_groups=len(query.groups_with(done)), rows_matched=0)
     return first_query, FileOutcome(replace(first_plan, steps=steps), counts)
@@ -81,7 +87,7 @@ def search_file(
 def _values_of(query: FileQuery, key: SortKey, piece: Piece) -> pa.ChunkedArray:
     read = query.for_columns([key.column]).columns
     schema = pa.schema([(key.column.name, key.column.type)])
-    rows = with_constants(piece.rows, read, query.constants, [key.column], schema)
+    rows = with_constants(piece.rows, read, query.constants, [query.own(key.column)], schema)
     return key.values(rows.column(0))
 
 
@@ -92,14 +98,15 @@ def _read_values(query: FileQuery, plan: FilePlan, key: SortKey, rows: RowSelect
 def _best_rows(query: FileQuery, key: SortKey, left: RowSelection, num_rows: int) -> RowSelection:
     """Return the rows to read first, at least ``num_rows`` if there are as many."""
     file, edges = query.file, query.file.footer.row_group_starts
-    ranks = None if key.column.path in query.constants else _group_ranks(file, key)
+    path = query.own(key.column).path
+    ranks = None if path in query.constants else _group_ranks(file, path, key)
     groups = query.groups_with(left)
     if ranks is not None:
         groups = [groups[place] for place in key.best_first([ranks[group] for group in groups])]
     enough = np.cumsum(left.count_between(edges)[groups])
     groups = groups[: int(np.searchsorted(enough, num_rows)) + 1]
     starts, stops = edges[:-1][groups], edges[1:][groups]
-    pages = None if ranks is None else _page_ranks(file, key.column.path, key, groups)
+    pages = None if ranks is None else _page_ranks(file, path, key, groups)
     if pages is not None:
         starts, stops, page_ranks = pages
         places = np.array(key.best_first(page_ranks))
@@ -116,8 +123,8 @@ def _best_rows(query: FileQuery, key: SortKey, left: RowSelection, num_rows: int
     return left & RowSelection.union_of(starts, stops)
 
 
-def _group_ranks(file: ParquetInput, key: SortKey) -> list[Rank] | None:
-    leaf = file.leaves_by_path.get(key.column.path)
+def _group_ranks(file: ParquetInput, path: Path, key: SortKey) -> list[Rank] | None:
+    leaf = file.leaves_by_path.get(path)
     if leaf is None or not leaf.is_flat or leaf.ordinal not in file.leaf_types:
         return None
     return key.ranks(statistics_bounds(file, leaf, file.schema.ordering(leaf)))

@@ -19,6 +19,7 @@ from intarsia.indexes.summaries import sum_type, summary_schema
 from intarsia.lake.index.segment import Family, Gathered
 from intarsia.read.aggregate.answers import Needs, as_data_type, summarize_bounds
 from intarsia.read.aggregate.result import Question
+from intarsia.read.file_names import FileNames
 from intarsia.rows.bounds import Bools
 
 
@@ -47,7 +48,11 @@ class _Found:
 
 
 def answer_files(
-    family: Family, certain: Bools, questions: Sequence[Question], constant: frozenset[tuple[str, ...]]
+    family: Family,
+    certain: Bools,
+    questions: Sequence[Question],
+    constant: frozenset[tuple[str, ...]],
+    names: FileNames | None = None,
 ) -> FileAnswers | None:
     """Answer questions for the files of a family in which all rows match.
 
@@ -56,6 +61,7 @@ def answer_files(
         certain: The files in which all rows match.
         questions: The questions.
         constant: Paths of columns that are not read from files, such as partition columns.
+        names: The names of the columns in the files; None if they are those of the table.
 
     Returns:
         The answers for the files for which all questions can be answered; None if there are none.
@@ -63,7 +69,7 @@ def answer_files(
     answered = certain
     found: dict[Question, _Found] = {}
     for question in questions:
-        source = _answer(family, question, answered, constant)
+        source = _answer(family, question, answered, constant, names)
         if source is None:
             return None
         found[question] = source
@@ -79,15 +85,20 @@ def answer_files(
 
 
 def _answer(
-    family: Family, question: Question, wanted: Bools, constant: frozenset[tuple[str, ...]]
+    family: Family,
+    question: Question,
+    wanted: Bools,
+    constant: frozenset[tuple[str, ...]],
+    names: FileNames | None,
 ) -> _Found | None:
     column = question.column
     num_rows = family.num_rows
     if column is None:
         return _Found(None, np.ones(len(num_rows), dtype=bool), _counts(num_rows, np.zeros_like(num_rows)))
-    if column.path in constant:
+    path = column.path if names is None else names.path(column.path)
+    if path in constant:
         return None
-    leaf = family.schema.leaves_by_path.get(column.path)
+    leaf = family.schema.leaves_by_path.get(path)
     if leaf is None or not leaf.is_flat or leaf.ordinal not in family.schema.leaf_types:
         return None
     file_type = comparison_type(family.schema.leaf_types[leaf.ordinal])

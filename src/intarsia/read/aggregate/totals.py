@@ -145,7 +145,8 @@ class _FileReading:
 
     def _answer(self, question: Question) -> Answer:
         """Answer a question from indexes."""
-        column, certain, query = question.column, self._certain, self._query
+        certain, query = self._certain, self._query
+        column = None if question.column is None else query.own(question.column)
         if column is None or column.path in query.constants:
             flat = next((leaf for leaf in query.file.footer.leaves if leaf.is_flat), None)
             if flat is not None:
@@ -156,7 +157,8 @@ class _FileReading:
             return Answer(RowSelection.none(), [], [])
         self._check_row_counts(leaf, certain)
         needs = Needs.of(question.functions)
-        cost_bytes = query.for_columns([column]).estimated_bytes
+        assert question.column is not None
+        cost_bytes = query.for_columns([question.column]).estimated_bytes
         asked = Asked(query.file, query.embedded, leaf, question.data_type, needs, cost_bytes)
         return answer(asked, self._plan.candidates, certain)
 
@@ -169,7 +171,7 @@ class _FileReading:
         """The summary of rows that all have the same value."""
         if question.column is None:
             return one_summary(question.data_type, None, num_rows, 0)
-        value = self._query.constants[question.column.path]
+        value = self._query.constants[self._query.own(question.column).path]
         is_nan = pa.types.is_floating(value.type) and value.is_valid and math.isnan(value.as_py())
         summarized = None if question.data_type == pa.null() else value
         return one_summary(
@@ -192,7 +194,7 @@ class _FileReading:
         for piece in read_known_rows(query, self._plan, rows):
             counts += piece.counts
             for question in asked:
-                place = None if question.column is None else places.get(question.column.path)
+                place = None if question.column is None else places.get(query.own(question.column).path)
                 if place is None:
                     summaries[question].append(self._constant(question, piece.rows.num_rows))
                 else:

@@ -1,0 +1,183 @@
+"""Delta tables: the deltalake package reads the log, and Intarsia the files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.errors import UnsupportedFeatureError
+from intarsia.lake.column_names import ColumnNames, named_fields
+from intarsia.lake.data_file import with_stores
+from intarsia.lake.definition import TableDefinition, listed_file, plain_type
+from intarsia.lake.libraries import import_extra
+from intarsia.lake.partitions import DeclaredPartitions
+from intarsia.lake.table_stores import delta_options
+from intarsia.rows.selection import RowSelection
+from intarsia.storage import StorageOptions, local_path
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+#: Features of the Delta protocol that need nothing from a reader of files, or that Intarsia implements.
+READER_FEATURES = frozenset(
+    {
+        "columnMapping",
+        "deletionVectors",
+        "timestampNtz",
+        "typeWidening",
+        "typeWidening-preview",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+    }
+)
+
+_MODE = "delta.columnMapping.mode"
+_PHYSICAL_NAME = b"delta.columnMapping.physicalName"
+_ID = b"delta.columnMapping.id"
+
+
+def open_delta_url(url: str, options: StorageOptions | None = None) -> TableDefinition:
+    """Define the current version of a Delta table.
+
+    Args:
+        url: Its path or URL.
+        options: Options of the stores of URLs.
+
+    Raises:
+        ModuleNotFoundError: If the deltalake package is not installed.
+        FileNotFoundError: If there is no Delta table.
+        UnsupportedFeatureError: As `define_delta_table`.
+    """
+    deltalake = import_extra("Delta tables", "deltalake", "delta")
+    try:
+        own = {name: str(value) for name, value in (options or {}).items()} or None
+        return define_delta_table(deltalake.DeltaTable(_plain(url), storage_options=own), options)
+    except deltalake.exceptions.TableNotFoundError as error:
+        raise FileNotFoundError(f"{url}: no Delta table: {error}") from error
+
+
+def define_delta_table(table: DeltaTable, options: StorageOptions | None = None) -> TableDefinition:
+    """Define a Delta table in the version that was loaded.
+
+    Args:
+        table: The table.
+        options: Options of the stores of URLs; None for those of the table.
+
+    Raises:
+        UnsupportedFeatureError: If the table uses a feature that Intarsia does not implement.
+    """
+    root = _plain(table.table_uri).rstrip("/")
+    _refuse_unknown_features(root, table)
+    schema = pa.schema(table.schema())
+    actions = pa.table(table.get_add_actions())
+    declared = [name for name in table.metadata().partition_columns if name in schema.names]
+    columns = {name: _partition_values(actions, name, schema.field(name).type) for name in declared}
+    texts = [[None if one is None else str(one) for one in values.to_pylist()] for values in columns.values()]
+    deleted = _deleted_rows(table)
+    files = []
+    for ordinal, (path, size) in enumerate(
+        zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True)
+    ):
+        place = _place(root, path)
+        values = tuple((name, column[ordinal]) for name, column in zip(columns, texts, strict=True))
+        files.append(listed_file(place, size, values, deleted.get(place)))
+    return TableDefinition(
+        root,
+        tuple(with_stores(files, options or delta_options(getattr(table, "_storage_options", None)))),
+        _without_metadata(schema),
+        DeclaredPartitions(files, columns),
+        _names(schema, table.metadata().configuration),
+    )
+
+
+@dataclass(frozen=True)
+class DeletionVector:
+    """The deleted rows of one file.
+
+    Attributes:
+        deleted: The rows.
+    """
+
+    deleted: RowSelection
+
+    def rows(self) -> RowSelection:
+        """Return the deleted rows, as row numbers of the file."""
+        return self.deleted
+
+
+def _refuse_unknown_features(root: str, table: DeltaTable) -> None:
+    features = set(table.protocol().reader_features or ())
+    unknown = sorted(features - READER_FEATURES)
+    if unknown:
+        raise UnsupportedFeatureError(
+            f"the Delta table uses {', '.join(unknown)}, which Intarsia does not support; drop the feature "
+            "from the table, or read it with another engine",
+            reason="unsupported-delta-feature",
+            path=root,
+        )
+
+
+def _plain(url: str) -> str:
+    """Return the local path of a URL if it is local, and otherwise the URL."""
+    path = local_path(url)
+    return url if path is None else path
+
+
+def _place(root: str, path: str) -> str:
+    """Return the local path or the URL of a file, given its path in the log, which is URL-encoded."""
+    if "://" in path:
+        local = local_path(path)
+        return unquote(path) if local is None else local
+    decoded = unquote(path)
+    return decoded if decoded.startswith("/") and "://" not in root else f"{root}/{decoded}"
+
+
+def _partition_values(actions: pa.Table, name: str, data_type: pa.DataType) -> pa.Array:
+    values = pc.struct_field(actions["partition"].combine_chunks(), name)
+    return values.cast(data_type) if values.type != data_type else values
+
+
+def _deleted_rows(table: DeltaTable) -> dict[str, DeletionVector]:
+    """Return the deleted rows of each file that has a deletion vector, by path or URL."""
+    if "deletionVectors" not in (table.protocol().reader_features or ()):
+        return {}
+    if not hasattr(table, "deletion_vectors"):
+        raise UnsupportedFeatureError(
+            "the Delta table has deletion vectors, which this version of deltalake does not read; install "
+            "deltalake 1.6.6 or newer",
+            reason="old-deltalake",
+            path=_plain(table.table_uri),
+        )
+    found: dict[str, DeletionVector] = {}
+    for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
+        for path, kept in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True):
+            # rows after the end of the vector are kept
+            is_deleted = ~kept.values.to_numpy(zero_copy_only=False)
+            found[_place("", path)] = DeletionVector(RowSelection.from_mask(is_deleted))
+    return found
+
+
+def _names(schema: pa.Schema, configuration: Mapping[str, Any]) -> ColumnNames | None:
+    """Return how files name the columns; None if they use the names of the table."""
+    mode = str(configuration.get(_MODE, "none")).lower()
+    if mode == "none":
+        return None
+
+    def field_id(field: pa.Field) -> int | None:
+        text = (field.metadata or {}).get(_ID)
+        return None if text is None else int(text)
+
+    def physical_name(field: pa.Field) -> tuple[str, ...]:
+        name = (field.metadata or {}).get(_PHYSICAL_NAME)
+        return (field.name if name is None else name.decode(),)
+
+    return ColumnNames(named_fields(schema, field_id, physical_name), by_id=mode == "id")
+
+
+def _without_metadata(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field.with_type(plain_type(field.type)).remove_metadata() for field in schema])

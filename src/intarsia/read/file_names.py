@@ -1,0 +1,84 @@
+"""The columns of a table under the names that one file has for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import pyarrow as pa
+
+from intarsia.predicate import Bound, Path
+from intarsia.predicate.bound import renamed
+from intarsia.read.output_columns import OutputColumn
+
+
+@dataclass(frozen=True)
+class FileNames:
+    """The names that files with one schema have for the columns of a table.
+
+    Predicates, columns and constants of a table are converted once to the names of the file, so that indexes,
+    reports and reading need not know of two names.
+
+    Attributes:
+        own: The schema of the file.
+        fields: For each field of the file, the same field with the names of the table, also inside nested
+            types; None if the table does not have it.
+    """
+
+    own: pa.Schema
+    fields: tuple[pa.Field | None, ...]
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns of the table that the file has: the names of the table, the types of the file."""
+        return pa.schema([field for field in self.fields if field is not None])
+
+    @cached_property
+    def _places(self) -> Mapping[str, int]:
+        return {field.name: place for place, field in enumerate(self.fields) if field is not None}
+
+    @cached_property
+    def _absent(self) -> str:
+        """A name that no field of the file has: it is longer than all of them."""
+        return max(self.own.names, key=len, default="") + "\0"
+
+    def _find(self, path: Path) -> tuple[Path, pa.DataType] | None:
+        """Return the path in the file, and the type of the file with the names of the table."""
+        place = self._places.get(path[0])
+        if place is None:
+            return None
+        field = self.fields[place]
+        assert field is not None
+        own_type, named_type, found = self.own.field(place).type, field.type, [self.own.field(place).name]
+        for name in path[1:]:
+            child = named_type.get_field_index(name) if pa.types.is_struct(named_type) else -1
+            if child < 0:
+                return None
+            found.append(own_type.field(child).name)
+            own_type, named_type = own_type.field(child).type, named_type.field(child).type
+        return tuple(found), named_type
+
+    def path(self, path: Path) -> Path:
+        """Return the path in the file of a path in the table; one that the file does not have if it lacks it.
+
+        Example:
+            >>> own = pa.schema({"a": pa.int8(), "b": pa.int8()})
+            >>> names = FileNames(own, (pa.field("b", pa.int8()), None))
+            >>> names.path(("b",)), names.path(("a",)) in [("a",), ("b",)]
+            (('a',), False)
+        """
+        found = self._find(path)
+        return (self._absent, *path) if found is None else found[0]
+
+    def column(self, column: OutputColumn) -> OutputColumn:
+        """Return a column of the table with its path in the file."""
+        found = self._find(column.path)
+        if found is None:
+            return replace(column, path=self.path(column.path))
+        path, named_type = found
+        return replace(column, path=path, named_type=named_type if pa.types.is_nested(named_type) else None)
+
+    def predicate(self, bound: Bound) -> Bound:
+        """Return a predicate of the table with the paths of the file."""
+        return renamed(bound, self.path)

@@ -1,0 +1,318 @@
+"""Delta tables, compared with deltalake's own answers."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+
+import pyarrow as pa
+import pytest
+
+import intarsia as ia
+from intarsia.errors import UnsupportedFeatureError
+from tests.lake.answers import assert_answers, ordered
+from tests.lake.delta_logs import column, inline_vector, list_of, struct_of, vector_in_a_file, write_log
+from tests.lake.index.lakes import age
+
+deltalake = pytest.importorskip("deltalake")
+
+INDEXES = [ia.PageIndex(), ia.Bloom("id"), ia.Distinct("text"), ia.ZoneMap("id"), ia.Hll("id"), ia.Sample(4)]
+
+CONDITIONS = [
+    ("id = 7", lambda row: row["id"] == 7),
+    ("id > 5 AND text = 't1'", lambda row: (row["id"] or 0) > 5 and row["text"] == "t1"),
+    ("id IS NULL", lambda row: row["id"] is None),
+    ("text IN ('t0', 't2') OR id < 2", lambda row: row["text"] in ("t0", "t2") or -1 < (row["id"] or -1) < 2),
+    ("id = 1000", lambda row: False),
+]
+
+PARTITIONS = ["a b", "c/d", None, "é%", "x=y"]
+
+
+def rows_of(first, count=20):
+    """Rows in five partitions with special characters."""
+    ids = range(first, first + count)
+    return pa.table(
+        {
+            "id": pa.array([None if one % 9 == 8 else one for one in ids], pa.int32()),
+            "part": [PARTITIONS[one % 5] for one in ids],
+            "text": [f"t{one % 3}" for one in ids],
+            "day": pa.array([dt.date(2024, 1, 1 + one % 2) for one in ids]),
+            "time": pa.array([dt.datetime(2024, 1, 1, one % 24, tzinfo=dt.timezone.utc) for one in ids]),
+        }
+    )
+
+
+def expected(delta):
+    """Return all rows of a table, read by deltalake."""
+    return delta.to_pyarrow_table().to_pylist()
+
+
+def attach_to_all(table, indexes=INDEXES):
+    """Attach indexes to the files of a table, which the log does not know."""
+    for file in table.files:
+        ia.attach(file.path, indexes)
+        age(file.path)
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory):
+    """A table that was written, appended to with a new column, deleted from, updated and compacted."""
+    folder = tmp_path_factory.mktemp("delta") / "history"
+    deltalake.write_deltalake(folder, rows_of(0), partition_by=["part", "day"])
+    more = rows_of(20, 10).append_column("extra", pa.array(range(10), pa.int64()))
+    deltalake.write_deltalake(folder, more, mode="append", schema_mode="merge")
+    deltalake.DeltaTable(folder).delete("id = 3 OR text = 't2' AND id > 20")
+    deltalake.DeltaTable(folder).update(updates={"text": "'t9'"}, predicate="id = 4")
+    deltalake.DeltaTable(folder).optimize.compact()
+    return folder
+
+
+CONDITIONS_OF_PARTITIONS = [
+    ("part = 'é%'", lambda row: row["part"] == "é%"),
+    ("part IS NULL AND id > 3", lambda row: row["part"] is None and (row["id"] or 0) > 3),
+    ("day = DATE '2024-01-02'", lambda row: row["day"] == dt.date(2024, 1, 2)),
+]
+
+
+@pytest.mark.parametrize("version", [1, 4])
+def test_each_version_of_a_table(history, version):
+    delta = deltalake.DeltaTable(history, version=version)
+    table = ia.open(delta)
+    assert table.schema == delta.to_pyarrow_table().schema
+    conditions = [*CONDITIONS, *CONDITIONS_OF_PARTITIONS]
+    conditions.append(("extra = 3", lambda row: row["extra"] == 3))
+    conditions.append(("extra IS NULL", lambda row: row["extra"] is None))
+    assert_answers(table, expected(delta), conditions)
+
+
+def test_a_url_opens_the_current_version(history):
+    table = ia.open(f"delta+{history.as_uri()}")
+    assert ordered(table.scan().to_arrow().to_pylist()) == ordered(expected(deltalake.DeltaTable(history)))
+    assert ia.open(f"delta+{history}").count() == table.count()
+
+
+def test_partition_values_exclude_files_without_opening_them(history):
+    table = ia.open(deltalake.DeltaTable(history, version=0))
+    scan = table.scan("part = 'c/d' AND day = DATE '2024-01-01'")
+    assert scan.to_arrow().num_rows == 2
+    assert (len(table.files), scan.report.files_opened) == (10, 1)
+    listed = table.partitions()
+    assert listed.schema.types[:2] == [pa.string(), pa.date32()]
+    assert listed.num_rows == 10
+
+
+def test_attached_indexes_are_used_and_the_log_keeps_the_old_lengths(tmp_path):
+    deltalake.write_deltalake(tmp_path, rows_of(0))
+    deltalake.write_deltalake(tmp_path, rows_of(20), mode="append")
+    attach_to_all(ia.open(deltalake.DeltaTable(tmp_path)))
+    delta = deltalake.DeltaTable(tmp_path)
+    table = ia.open(delta)
+    logged = pa.table(delta.get_add_actions())["size_bytes"].to_pylist()
+    assert sorted(file.size_bytes for file in table.files) > sorted(logged)
+    assert [file.size_bytes for file in table.files] == [os.path.getsize(file.path) for file in table.files]
+    assert_answers(table, expected(delta), CONDITIONS)
+    scan = table.scan("text = 'absent'")
+    assert scan.to_arrow().num_rows == 0
+    assert scan.report.row_groups_read == 0
+
+
+def test_the_lake_index_forgets_files_that_were_compacted(tmp_path):
+    for first in range(0, 60, 10):
+        deltalake.write_deltalake(tmp_path, rows_of(first, 10), mode="append")
+    old = ia.open(deltalake.DeltaTable(tmp_path))
+    attach_to_all(old)
+    assert old.build_lake_index().files_added == 6
+    scan = ia.open(deltalake.DeltaTable(tmp_path)).scan("id = 42")
+    assert scan.to_arrow().num_rows == 1
+    assert scan.report.files_opened == 1
+
+    delta = deltalake.DeltaTable(tmp_path)
+    delta.optimize.compact()
+    delta = deltalake.DeltaTable(tmp_path)
+    assert_answers(ia.open(delta), expected(delta), CONDITIONS)
+    table = ia.open(delta)
+    assert len(table.files) == 1
+    for file in table.files:
+        age(file.path)
+    report = ia.open(delta).build_lake_index()
+    assert (report.files_total, report.files_known + report.files_added) == (1, 1)
+    delta.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    assert_answers(ia.open(delta), expected(delta), CONDITIONS)
+    # the removed files are gone from the lake index, too
+    folder = report.folder
+    sizes = [os.path.getsize(os.path.join(folder, name)) for name in os.listdir(folder)]
+    assert len(sizes) == 1
+
+
+# --- features that deltalake does not write ------------------------------------------------------------
+
+MAPPED = struct_of(
+    column("id", "long", "col-1", 1),
+    column("part", "integer", "col-2", 2),
+    column("text", "string", "id", 3),
+    column("nested", struct_of(column("b", "long", "a", 5), column("a", "long", "b", 6)), "col-4", 4),
+    column("list", list_of(struct_of(column("new", "string", "old", 8))), "col-7", 7),
+    column("added", "string", "col-9", 9),
+)
+
+
+def mapped_rows(first, count=12):
+    """Rows under physical names; two columns and two fields have exchanged their names."""
+    ids = range(first, first + count)
+    logical = [
+        {
+            "id": None if one % 9 == 8 else one,
+            "text": f"t{one % 3}",
+            "nested": None if one % 5 == 4 else {"b": one, "a": -one},
+            "list": [{"new": str(one)}] * (one % 3),
+        }
+        for one in ids
+    ]
+    physical = pa.table(
+        {
+            "col-1": pa.array([row["id"] for row in logical], pa.int64()),
+            "id": [row["text"] for row in logical],
+            "col-4": pa.array(
+                [row["nested"] and {"a": row["nested"]["b"], "b": row["nested"]["a"]} for row in logical],
+                pa.struct({"a": pa.int64(), "b": pa.int64()}),
+            ),
+            "col-7": pa.array(
+                [[{"old": one["new"]} for one in row["list"]] for row in logical],
+                pa.list_(pa.struct({"old": pa.string()})),
+            ),
+            "dropped": [0] * count,
+        }
+    )
+    return logical, physical
+
+
+def with_ids(table):
+    """Return rows whose fields have the field ids of `MAPPED`, but other names."""
+    fields = [
+        pa.field(f"x{place}", field.type, metadata={"PARQUET:field_id": str(number)})
+        for place, (field, number) in enumerate(zip(table.schema, (1, 3, 4, 7, 99), strict=True))
+    ]
+    nested = [
+        pa.field(name, pa.int64(), metadata={"PARQUET:field_id": number})
+        for name, number in (("y", "5"), ("z", "6"))
+    ]
+    item = pa.struct([pa.field("w", pa.string(), metadata={"PARQUET:field_id": "8"})])
+    fields[2] = fields[2].with_type(pa.struct(nested))
+    fields[3] = fields[3].with_type(pa.list_(item))
+    columns = [
+        pa.array(
+            [row and dict(zip("yz", row.values(), strict=True)) for row in table["col-4"].to_pylist()],
+            fields[2].type,
+        ),
+        pa.array([[{"w": one["old"]} for one in row] for row in table["col-7"].to_pylist()], fields[3].type),
+    ]
+    arrays = [table["col-1"], table["id"], *columns, table["dropped"]]
+    return pa.table(arrays, schema=pa.schema(fields))
+
+
+CONDITIONS_OF_MAPPED = [
+    *CONDITIONS,
+    ("nested.b = 6", lambda row: (row["nested"] or {}).get("b") == 6),
+    ("nested.a < -8 AND part = 2", lambda row: (row["nested"] or {"a": 0})["a"] < -8 and row["part"] == 2),
+    ("added IS NULL AND id = 9", lambda row: row["id"] == 9),
+    ("added = 'x'", lambda row: False),
+]
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+@pytest.mark.parametrize("is_indexed", [False, True])
+def test_renamed_columns_and_deleted_rows(tmp_path, mode, is_indexed):
+    deleted = {0: [0, 3, 7], 1: [], 2: list(range(12))}
+    rows, files = [], []
+    for place, gone in deleted.items():
+        logical, physical = mapped_rows(12 * place)
+        physical = physical if mode == "name" else with_ids(physical)
+        vector = inline_vector(gone) if place == 0 else vector_in_a_file(tmp_path, gone) if gone else None
+        files.append((f"part {place}%.parquet", physical, {"col-2": str(place)}, vector))
+        rows += [
+            {
+                "id": row["id"],
+                "part": place,
+                **{name: row[name] for name in ("text", "nested", "list")},
+                "added": None,
+            }
+            for number, row in enumerate(logical)
+            if number not in gone
+        ]
+    write_log(
+        tmp_path,
+        MAPPED,
+        files,
+        features=["columnMapping", "deletionVectors"],
+        partition_by=["part"],
+        mode=mode,
+    )
+    table = ia.open(deltalake.DeltaTable(tmp_path))
+    if is_indexed:
+        own = {"name": ("col-1", "id"), "id": ("x0", "x1")}[mode]
+        attach_to_all(
+            table,
+            [
+                ia.PageIndex(),
+                ia.Bloom(own[0]),
+                ia.Distinct(own[1]),
+                ia.ZoneMap(own[0]),
+                ia.Hll(own[0]),
+                ia.Sample(4),
+            ],
+        )
+        table = ia.open(deltalake.DeltaTable(tmp_path))
+    assert_answers(table, rows, CONDITIONS_OF_MAPPED)
+    if is_indexed:
+        table.build_lake_index()
+        indexed = ia.open(deltalake.DeltaTable(tmp_path))
+        assert_answers(indexed, rows, CONDITIONS_OF_MAPPED)
+        scan = indexed.scan("id = 17")
+        assert scan.to_arrow().num_rows == (17 % 9 != 8)
+
+
+def test_a_whole_file_can_be_deleted_and_a_vector_may_be_too_short(tmp_path):
+    logical, physical = mapped_rows(0)
+    write_log(
+        tmp_path,
+        struct_of(column("col-1", "long"), column("id", "string")),
+        [("a.parquet", physical.select(["col-1", "id"]), {}, inline_vector([0, 1]))],
+        features=["deletionVectors"],
+    )
+    table = ia.open(f"delta+{tmp_path}")
+    assert table.scan(columns=["col-1"]).to_arrow()["col-1"].to_pylist() == [row["id"] for row in logical][2:]
+    assert [entry.rows for entry in table.explain().pruned_by.values()] == [2]
+
+
+def test_unknown_features_are_refused(tmp_path):
+    write_log(tmp_path, struct_of(column("id", "long")), [], features=["variantType"])
+    with pytest.raises(UnsupportedFeatureError) as caught:
+        ia.open(f"delta+{tmp_path}")
+    assert caught.value.reason == "unsupported-delta-feature"
+    assert caught.value.path == str(tmp_path)
+
+
+def test_an_empty_table_has_a_schema(tmp_path):
+    write_log(tmp_path, struct_of(column("id", "long"), column("part", "string")), [], partition_by=["part"])
+    table = ia.open(f"delta+{tmp_path}")
+    assert table.schema == pa.schema({"id": pa.int64(), "part": pa.string()})
+    assert_answers(table, [], [("id = 1", lambda row: True), ("part = 'x'", lambda row: True)])
+    assert table.partitions().num_rows == 0
+
+
+def test_there_is_no_table(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        ia.open(f"delta+{tmp_path}/nothing")
+
+
+def test_a_file_that_vacuum_removed_is_named(tmp_path):
+    deltalake.write_deltalake(tmp_path, rows_of(0))
+    table = ia.open(deltalake.DeltaTable(tmp_path))
+    os.remove(table.files[0].path)
+    with pytest.raises(FileNotFoundError) as caught:
+        ia.open(deltalake.DeltaTable(tmp_path)).scan().to_arrow()
+    assert table.files[0].path in str(caught.value)
+    scan = table.scan(on_error="skip")
+    with pytest.warns(ia.IntarsiaWarning):
+        assert scan.to_arrow().num_rows == 0

@@ -1,0 +1,370 @@
+"""Iceberg tables, compared with pyiceberg's own answers."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import os
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.errors import CorruptFileError, UnsupportedFeatureError
+from tests.lake.answers import assert_answers, ordered
+from tests.lake.iceberg_files import commit_deletion_vectors, commit_file, commit_position_deletes
+from tests.lake.index.lakes import age
+
+pytest.importorskip("pyiceberg.catalog.sql")
+
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
+from pyiceberg.types import DoubleType, LongType, StringType
+
+INDEXES = [ia.PageIndex(), ia.Bloom("id"), ia.Distinct("text"), ia.ZoneMap("id"), ia.Hll("id"), ia.Sample(4)]
+
+CONDITIONS = [
+    ("id = 7", lambda row: row["id"] == 7),
+    ("id > 5 AND text = 't1'", lambda row: (row["id"] or 0) > 5 and row["text"] == "t1"),
+    ("id IS NULL", lambda row: row["id"] is None),
+    ("text IN ('t0', 't2') OR id < 2", lambda row: row["text"] in ("t0", "t2") or row["id"] in (0, 1)),
+    ("id = 3000000000", lambda row: False),
+]
+
+PARTITIONS = ["a b", "c/d", None, "é%", "x=y"]
+
+
+def rows_of(first, count=15):
+    """Rows with nested columns and special characters."""
+    ids = range(first, first + count)
+    return pa.table(
+        {
+            "id": pa.array([None if one % 9 == 8 else one for one in ids], pa.int32()),
+            "part": [PARTITIONS[one % 5] for one in ids],
+            "text": [f"t{one % 3}" for one in ids],
+            "score": pa.array([one / 4 for one in ids], pa.float32()),
+            "time": pa.array([dt.datetime(2024, 1, 1 + one % 2, tzinfo=dt.timezone.utc) for one in ids]),
+            "nested": [None if one % 5 == 4 else {"a": one, "b": -one} for one in ids],
+            "list": [[{"x": str(one)}] * (one % 3) for one in ids],
+            "map": pa.array([[("k", one)] for one in ids], pa.map_(pa.string(), pa.int64())),
+        }
+    )
+
+
+@pytest.fixture
+def catalog(tmp_path):
+    """A catalog in a folder of the test."""
+    found = SqlCatalog(
+        "test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse"
+    )
+    found.create_namespace("db")
+    yield found
+    found.close()
+
+
+def expected(iceberg, **options):
+    """Return all rows of a table, read by pyiceberg."""
+    return iceberg.scan(**options).to_arrow().to_pylist()
+
+
+def files_of(table):
+    """Return the paths of the data files."""
+    return [file.path for file in table.files]
+
+
+def attach_to_all(table, indexes=INDEXES):
+    """Attach indexes to the files of a table, which the manifests do not know."""
+    for path in files_of(table):
+        ia.attach(path, indexes)
+        age(path)
+
+
+def test_columns_that_were_renamed_added_dropped_and_widened(catalog):
+    iceberg = catalog.create_table("db.t", schema=rows_of(0).schema)
+    iceberg.append(rows_of(0))
+    attach_to_all(ia.open(iceberg))
+    with iceberg.update_schema() as update:
+        update.update_column("id", LongType())
+        update.update_column("score", DoubleType())
+        update.rename_column("nested.a", "c")
+        update.rename_column("list.element.x", "y")
+        update.delete_column("text")
+    with iceberg.update_schema() as update:
+        update.rename_column("nested.b", "a")
+        update.rename_column("part", "text")
+        update.rename_column("id", "key")
+    with iceberg.update_schema() as update:
+        update.add_column("part", StringType())
+    with iceberg.update_schema() as update:
+        update.add_column("id", LongType())
+        update.move_first("id")
+    new = pa.Table.from_pylist(
+        [
+            {
+                "id": one,
+                "key": 3_000_000_000 + one,
+                "text": "new",
+                "part": "p",
+                "score": 1e300,
+                "time": dt.datetime(2025, 1, 1, tzinfo=dt.timezone.utc),
+                "nested": {"c": one, "a": 2},
+                "list": [{"y": "l"}],
+                "map": [("k", 1)],
+            }
+            for one in range(5)
+        ],
+        schema=iceberg.schema().as_arrow(),
+    )
+    iceberg.append(new)
+    conditions = [
+        ("key = 7", lambda row: row["key"] == 7),
+        ("key = 3000000002", lambda row: row["key"] == 3_000_000_002),
+        ("id = 2", lambda row: row["id"] == 2),
+        ("id IS NULL AND text = 'c/d'", lambda row: row["id"] is None and row["text"] == "c/d"),
+        ("part IS NULL", lambda row: row["part"] is None),
+        ("text = 't1' OR part = 't1'", lambda row: False),
+        ("nested.a < -5", lambda row: (row["nested"] or {"a": 0})["a"] < -5),
+        ("nested.c = 2", lambda row: (row["nested"] or {"c": 0})["c"] == 2),
+        ("score = 2.5", lambda row: row["score"] == 2.5),
+    ]
+    table = ia.open(iceberg)
+    assert table.schema.names == ["id", "key", "text", "score", "time", "nested", "list", "map", "part"]
+    assert table.schema.types[:4] == [pa.int64(), pa.int64(), pa.string(), pa.float64()]
+    rows = expected(iceberg)
+    assert_answers(table, rows, conditions, key="key")
+    table.build_lake_index()
+    assert_answers(ia.open(iceberg), rows, conditions, key="key")
+    scan = ia.open(iceberg).scan("key = 1000")
+    assert scan.to_arrow().num_rows == 0
+    assert scan.report.files_opened == 0
+
+
+def test_snapshots_have_the_names_of_their_time(catalog):
+    iceberg = catalog.create_table("db.t", schema=rows_of(0).schema)
+    iceberg.append(rows_of(0))
+    first = iceberg.current_snapshot().snapshot_id
+    iceberg.delete("id = 7")
+    with iceberg.update_schema() as update:
+        update.rename_column("id", "key")
+    # with a list, because pyiceberg reads a null list as an empty one
+    rewritten = pa.table({"key": pa.array([1], pa.int32()), "list": [[{"x": "rewritten"}]]})
+    iceberg.overwrite(rewritten, overwrite_filter="text = 't1'")
+    for scan in (iceberg.scan(snapshot_id=first), iceberg.scan()):
+        key = "key" if "key" in scan.projection().column_names else "id"
+        conditions = [(f"{key} = 7", lambda row, key=key: row[key] == 7)]
+        assert_answers(ia.open(scan), scan.to_arrow().to_pylist(), conditions, key=key)
+    some = ia.open(iceberg.scan(selected_fields=("text", "key")))
+    assert sorted(some.schema.names) == ["key", "text"]
+    with pytest.raises(ValueError, match="filter"):
+        ia.open(iceberg.scan(row_filter="key = 1"))
+
+
+def test_partitions_that_changed(catalog, tmp_path):
+    iceberg = catalog.create_table("db.t", schema=rows_of(0).schema)
+    iceberg.append(rows_of(0))
+    with iceberg.update_spec() as update:
+        update.add_field("part", IdentityTransform(), "part")
+        update.add_field("time", DayTransform(), "day")
+        update.add_field("text", BucketTransform(3), "bucket")
+    # pyiceberg writes only identity partitions by itself
+    for place, part in enumerate(PARTITIONS):
+        ids = iceberg.schema().as_arrow()
+        mine = [row for row in rows_of(15).to_pylist() if row["part"] == part]
+        path = tmp_path / f"{place}.parquet"
+        pq.write_table(pa.Table.from_pylist(mine, schema=ids), path)
+        commit_file(iceberg, path, num_rows=len(mine), partition=(part, 19_723, 1))
+    with iceberg.update_schema() as update:
+        update.rename_column("part", "place")
+    table = ia.open(iceberg)
+    conditions = [
+        *CONDITIONS,
+        ("place = 'é%'", lambda row: row["place"] == "é%"),
+        ("place IS NULL AND id > 20", lambda row: row["place"] is None and (row["id"] or 0) > 20),
+    ]
+    assert_answers(table, expected(iceberg), conditions)
+    scan = table.scan("place = 'x=y'")
+    scan.to_arrow()
+    # the files of the old specification have no partition value
+    assert (len(table.files), scan.report.files_opened) == (6, 2)
+    assert "partition" in {index for index, _ in scan.report.pruned_by}
+    # not all files have a value of the partition column
+    assert table.partitions().column_names == ["num_files", "num_bytes"]
+
+
+def test_a_partition_column_that_files_lack(catalog, tmp_path):
+    schema = rows_of(0).select(["id", "part", "text"]).schema
+    iceberg = catalog.create_table("db.t", schema=schema)
+    with iceberg.update_spec() as update:
+        update.add_field("part", IdentityTransform(), "part")
+    iceberg.append(rows_of(0).select(["id", "part", "text"]))
+    ids = pa.schema(
+        [
+            pa.field("id", pa.int32(), metadata={"PARQUET:field_id": "1"}),
+            pa.field("text", pa.string(), metadata={"PARQUET:field_id": "3"}),
+        ]
+    )
+    pq.write_table(rows_of(100).select(["id", "text"]).cast(ids), tmp_path / "lacks.parquet")
+    commit_file(iceberg, tmp_path / "lacks.parquet", num_rows=15, partition=("only here",))
+    table = ia.open(iceberg)
+    conditions = [
+        *CONDITIONS,
+        (
+            "part = 'only here' AND id > 105",
+            lambda row: row["part"] == "only here" and (row["id"] or 0) > 105,
+        ),
+        ("part <> 'only here'", lambda row: row["part"] not in (None, "only here")),
+    ]
+    assert_answers(table, expected(iceberg), conditions)
+    assert table.count("part = 'only here'") == 15
+    assert "only here" in table.partitions()["part"].to_pylist()
+
+
+def test_files_without_field_ids_need_a_name_mapping(catalog, tmp_path):
+    iceberg = catalog.create_table("db.t", schema=rows_of(0).schema)
+    pq.write_table(rows_of(0), tmp_path / "added.parquet")
+    iceberg.add_files([f"file://{tmp_path}/added.parquet"])
+    with iceberg.update_schema() as update:
+        update.rename_column("id", "key")
+        update.rename_column("nested.a", "c")
+    table = ia.open(iceberg)
+    conditions = [("key = 7", lambda row: row["key"] == 7)]
+    assert_answers(table, expected(iceberg), conditions, key="key")
+    with iceberg.transaction() as transaction:
+        transaction.remove_properties("schema.name-mapping.default")
+    with pytest.raises(UnsupportedFeatureError) as caught:
+        ia.open(iceberg).count("key = 7")
+    assert caught.value.reason == "no-field-ids"
+    assert caught.value.path == str(tmp_path / "added.parquet")
+
+
+@pytest.mark.parametrize("is_indexed", [False, True])
+def test_deleted_rows(catalog, tmp_path, is_indexed):
+    iceberg = catalog.create_table("db.t", schema=rows_of(0).schema)
+    iceberg.append(rows_of(0))
+    iceberg.append(rows_of(15))
+    iceberg.append(rows_of(30))
+    if is_indexed:
+        attach_to_all(ia.open(iceberg))
+        ia.open(iceberg).build_lake_index()
+    whole = ia.open(iceberg)
+    assert_answers(whole, expected(iceberg), CONDITIONS)
+    locations = [f"file://{path}" for path in files_of(whole)]
+    gone = {locations[0]: [0, 7, 8, 14], locations[1]: list(range(15))}
+    pairs = [(location, row) for location, rows in gone.items() for row in rows]
+    commit_position_deletes(iceberg, tmp_path / "1.parquet", [*pairs, ("file:///another.parquet", 1)])
+    table = ia.open(iceberg)
+    rows = expected(iceberg)
+    assert len(rows) == 26
+    assert_answers(table, rows, CONDITIONS)
+    assert {index for index, _ in table.explain().pruned_by} == {"deletes"}
+    commit_position_deletes(iceberg, tmp_path / "2.parquet", [(locations[2], 3), (locations[0], 7)])
+    assert_answers(ia.open(iceberg), expected(iceberg), CONDITIONS)
+    # rows that are written later are not deleted
+    iceberg.append(rows_of(45))
+    assert ia.open(iceberg).count() == 40
+
+
+def test_deletion_vectors(catalog, tmp_path):
+    iceberg = catalog.create_table("db.t", schema=rows_of(0).schema)
+    iceberg.append(rows_of(0))
+    iceberg.append(rows_of(15))
+    locations = [f"file://{path}" for path in files_of(ia.open(iceberg))]
+    commit_deletion_vectors(iceberg, tmp_path / "1.puffin", {locations[0]: [1, 2, 3], locations[1]: [14]})
+    rows = expected(iceberg)
+    assert len(rows) == 26
+    assert_answers(ia.open(iceberg), rows, CONDITIONS)
+    (tmp_path / "1.puffin").write_bytes(b"PFA1" * 9)
+    with pytest.raises(CorruptFileError) as caught:
+        ia.open(iceberg).count()
+    assert (caught.value.reason, caught.value.path) == ("damaged-deletes", str(tmp_path / "1.puffin"))
+
+
+def test_a_missing_delete_file_is_an_error_and_not_ignored(catalog, tmp_path):
+    iceberg = catalog.create_table("db.t", schema=rows_of(0).schema)
+    iceberg.append(rows_of(0))
+    locations = [f"file://{path}" for path in files_of(ia.open(iceberg))]
+    commit_position_deletes(iceberg, tmp_path / "1.parquet", [(locations[0], 1)])
+    os.remove(tmp_path / "1.parquet")
+    with pytest.raises(FileNotFoundError):
+        ia.open(iceberg).count()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"content": DataFileContent.EQUALITY_DELETES}, "equality-deletes"),
+        ({"content": DataFileContent.POSITION_DELETES, "file_format": FileFormat.AVRO}, "not-parquet"),
+        ({"file_format": FileFormat.ORC}, "not-parquet"),
+    ],
+)
+def test_what_cannot_be_applied_is_refused(catalog, tmp_path, options, reason):
+    iceberg = catalog.create_table("db.t", schema=rows_of(0).schema)
+    iceberg.append(rows_of(0))
+    (tmp_path / "file").write_bytes(b"?")
+    commit_file(iceberg, tmp_path / "file", **options)
+    with pytest.raises(UnsupportedFeatureError) as caught:
+        ia.open(iceberg)
+    assert caught.value.reason == reason
+    assert caught.value.path in (str(tmp_path / "file"), f"{tmp_path}/warehouse/db/t")
+
+
+def test_the_lake_index_forgets_rewritten_files(catalog):
+    iceberg = catalog.create_table("db.t", schema=rows_of(0).schema)
+    for first in range(0, 60, 15):
+        iceberg.append(rows_of(first))
+    attach_to_all(ia.open(iceberg))
+    assert ia.open(iceberg).build_lake_index().files_added == 4
+    scan = ia.open(iceberg).scan("id = 20")
+    assert scan.to_arrow().num_rows == 1
+    assert scan.report.files_opened == 1
+    iceberg.overwrite(iceberg.scan().to_arrow())  # rewrites all rows in one file
+    table = ia.open(iceberg)
+    assert len(table.files) == 1
+    age(table.files[0].path)
+    assert_answers(ia.open(iceberg), expected(iceberg), CONDITIONS)
+    report = ia.open(iceberg).build_lake_index()
+    assert len(list(Path(report.folder).iterdir())) == 1
+
+
+def test_all_types(catalog):
+    rows = pa.table(
+        {
+            "id": pa.array([1, 2, None], pa.int64()),
+            "flag": [True, None, False],
+            "date": [dt.date(2024, 1, 1), None, dt.date(1969, 12, 31)],
+            "clock": pa.array([1, None, 86_399_999_999], pa.time64("us")),
+            "local": pa.array([dt.datetime(2024, 1, 1), None, dt.datetime(1900, 1, 1)], pa.timestamp("us")),
+            "price": pa.array([decimal.Decimal("1.25"), None, decimal.Decimal("-9.99")], pa.decimal128(9, 2)),
+            "code": pa.array([b"0" * 16, None, b"f" * 16], pa.binary(16)),
+            "blob": [b"a", None, b""],
+            "uuid": pa.array([uuid.UUID(int=5).bytes, None, uuid.UUID(int=6).bytes], pa.uuid()),
+        }
+    )
+    iceberg = catalog.create_table("db.t", schema=rows.schema)
+    with iceberg.update_spec() as update:
+        update.add_field("date", IdentityTransform())
+        update.add_field("price", IdentityTransform())
+        update.add_field("local", IdentityTransform())
+    iceberg.append(rows)
+    table = ia.open(iceberg)
+    conditions = [
+        ("date = DATE '1969-12-31'", lambda row: row["date"] == dt.date(1969, 12, 31)),
+        ("price = 1.25", lambda row: row["price"] == decimal.Decimal("1.25")),
+        ("local > TIMESTAMP '2000-01-01 00:00:00'", lambda row: row["id"] == 1),
+        ("blob = X'61'", lambda row: row["id"] == 1),
+        ("price IS NULL", lambda row: row["price"] is None),
+    ]
+    rows = [{**row, "uuid": row["uuid"]} for row in expected(iceberg)]
+    assert ordered(table.scan().to_arrow().to_pylist()) == ordered(rows)
+    assert_answers(table, rows, conditions)
+
+
+def test_an_empty_table_has_a_schema(catalog):
+    iceberg = catalog.create_table("db.t", schema=rows_of(0).schema)
+    table = ia.open(iceberg)
+    assert table.schema.equals(rows_of(0).schema)
+    assert_answers(table, [], CONDITIONS)
