@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,8 +33,22 @@ class Run:
     debug: bool = False
 
 
+#: The option whose value may be omitted, and its values: URLs of masters and of Connect servers.
+_SPARK = "--spark"
+_MASTER = re.compile(r"local(\[.*\])?|yarn|(spark|k8s|sc)://.*")
+
+
 class _Command(TyperCommand):
     """A command whose epilog is a list of examples, shown verbatim; Ctrl-C ends it with one line."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        following = [*args[1:], ""]
+        args = [
+            f"{_SPARK}=" if arg == _SPARK and not _MASTER.fullmatch(after) else arg
+            for arg, after in zip(args, following, strict=True)
+        ]
+        parsed: list[str] = super().parse_args(ctx, args)
+        return parsed
 
     def invoke(self, ctx: Any) -> Any:
         try:

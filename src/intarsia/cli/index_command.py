@@ -16,7 +16,7 @@ from intarsia.cli.index_calls import index_kinds, parse_index
 from intarsia.cli.terminal import count, print_json, printable, progress, red, size
 
 if TYPE_CHECKING:
-    from intarsia.embed import Bloom, RestoreReport
+    from intarsia.embed import Bloom, IndexReport, RestoreReport
     from intarsia.indexes.distinct import Distinct
     from intarsia.lake.discovery import FoundFiles
     from intarsia.lake.index.folder import Location
@@ -27,6 +27,7 @@ intarsia index lake/ --page-index --distinct dest --distinct tailnum:row_group
 intarsia index lake/ --statistics --bloom tailnum --bloom flight:0.001
 intarsia index lake/ --add 'distinct(dest, granularity="row_group", max_values=500)' --add page_index
 intarsia index lake/ --bloom tailnum --lake-index cache
+intarsia index lake/ --bloom tailnum --spark
 intarsia index --list
 intarsia index 'lake/month=*/*.parquet' --distinct dest --json
 """
@@ -108,11 +109,20 @@ def index(
             "lake-index); by default, an existing one is updated, and none is created.",
         ),
     ] = None,
+    spark: Annotated[
+        str | None,
+        typer.Option(
+            "--spark",
+            metavar="[MASTER]",
+            help="Run as a Spark job, on a master such as local[4], yarn or sc://host; by default on that of "
+            "spark-submit, or on all cores of this machine. PATH can then be the name of a table.",
+        ),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Add indexes to existing files without changing their data; detach restores the original files.
 
-    Bad files are reported; the rest are still indexed. For a lake on a cluster, see intarsia.spark.index.
+    Bad files are reported; the rest are still indexed.
     """
     from intarsia.embed import PageIndex, Statistics
     from intarsia.embed.lake_index import write_lake_index
@@ -127,15 +137,18 @@ def index(
         raise UsageError(
             "no index to add; use --page-index, --distinct COLUMN or --add KIND(COLUMN)", reason="no-index"
         )
-    found = find(path)
     location = None if lake_index is None else lake_index.location
-    _check(found, asked, location)
-    with progress("indexing", len(found.paths)) as show:
-        report, stop = until_interrupted(lambda: attach_files(found, asked, show)[0])
-    if stop is None:
-        with progress("reading", len(found.paths)) as show:
-            source = path[0] if len(path) == 1 else path
-            report = replace(report, lake_index=write_lake_index(source, location, show))
+    source = path[0] if len(path) == 1 else path
+    if spark is not None:
+        report, stop = until_interrupted(lambda: _index_with_spark(spark, source, asked, location))
+    else:
+        found = find(path)
+        _check(found, asked, location)
+        with progress("indexing", len(found.paths)) as show:
+            report, stop = until_interrupted(lambda: attach_files(found, asked, show)[0])
+        if stop is None:
+            with progress("reading", len(found.paths)) as show:
+                report = replace(report, lake_index=write_lake_index(source, location, show))
     if json:
         print_json(report.to_dict() | ({"interrupted": True} if stop else {}))
     else:
@@ -149,6 +162,31 @@ def index(
         raise stop
     unread = report.lake_index.failed if report.lake_index is not None else ()
     raise typer.Exit(1 if report.failed or unread else 0)
+
+
+def _index_with_spark(
+    master: str, source: str | list[str], asked: Sequence[Any], location: Location | None
+) -> IndexReport:
+    from intarsia.errors import IndexBuildError, IntarsiaError
+
+    try:
+        from intarsia.spark.indexing import index as index_with_spark
+        from intarsia.spark.local import command_session
+
+        with command_session(master or None) as session:
+            return index_with_spark(session, source, asked, lake_index=location)
+    except ModuleNotFoundError as error:
+        if error.name != "pyspark":
+            raise
+        raise UsageError(
+            "--spark needs PySpark; install it: pip install 'intarsia[spark]'", reason="missing-pyspark"
+        ) from None
+    except IndexBuildError as error:
+        raise UsageError(str(error), reason=error.reason, column=error.column) from None
+    except ValueError as error:
+        if isinstance(error, IntarsiaError):
+            raise
+        raise UsageError(str(error), reason="invalid-argument") from None
 
 
 def parse_distinct(text: str) -> Distinct:

@@ -1,4 +1,4 @@
-"""Spark jobs: index a lake, and read it through its indexes.
+"""Spark jobs: index a lake, rewrite it, and read it through its indexes.
 
 Only this package imports pyspark, and only inside functions that take a session.
 
@@ -10,20 +10,28 @@ Only this package imports pyspark, and only inside functions that take a session
 from __future__ import annotations
 
 from intarsia.embed.index_report import IndexedFile, IndexReport
+from intarsia.spark.describing import describe, report_frame
+from intarsia.spark.detaching import detach
 from intarsia.spark.indexing import index
 from intarsia.spark.java import JavaNotFoundError, ensure_java
 from intarsia.spark.optimize import optimize
 from intarsia.spark.optimize_report import OptimizeReport
 from intarsia.spark.reading import explain, read
+from intarsia.spark.verifying import LakeVerifyReport, verify
 
 __all__ = [
     "IndexReport",
     "IndexedFile",
     "JavaNotFoundError",
+    "LakeVerifyReport",
     "OptimizeReport",
+    "describe",
+    "detach",
     "ensure_java",
     "explain",
     "index",
     "optimize",
     "read",
+    "report_frame",
+    "verify",
 ]

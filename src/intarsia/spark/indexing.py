@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import time
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
 from intarsia.embed.attach import Attachables, attach_file, checked_indexes
 from intarsia.embed.index_report import IndexedFile, IndexReport
 from intarsia.embed.lake_index import check_location, write_lake_index
 from intarsia.embed.named_columns import check_named_columns
 from intarsia.embed.progress import Progress
-from intarsia.errors import ListingError, RunInterrupted
+from intarsia.errors import FilesFailedError, IntarsiaError, RunInterrupted
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.discovery import find_files
 from intarsia.lake.each_file import FileFailure, ShowDone
-from intarsia.lake.folder import NameKind, name_kind
 from intarsia.lake.index.folder import Location
-from intarsia.spark.job import run_tasks
-from intarsia.spark.listing import list_by_spark, python_path
+from intarsia.spark.each_file import run_on_files
+from intarsia.spark.lake_files import Source, list_lake
 from intarsia.spark.progress_line import reporter
 from intarsia.spark.shipping import Shipped, pack_index, unpack_index
-from intarsia.spark.tasks import tasks_of
 from intarsia.spark.unchanged import find_unchanged
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from intarsia.lake.index.build import LakeIndexReport
-
-Source: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
 
 def index(
@@ -41,6 +35,8 @@ def index(
     indexes: Attachables,
     *,
     lake_index: Location | None = None,
+    on_error: Literal["report", "raise"] = "report",
+    max_failures: int | None = None,
     progress: Progress | bool = True,
 ) -> IndexReport:
     """Attach indexes to every Parquet file of a lake. A task processes one large file or several small ones.
@@ -55,19 +51,25 @@ def index(
 
     Args:
         spark: The session; classic or Connect.
-        path: A file, a folder, a glob, a URL, or a list of these.
+        path: A file, a folder, a glob, a URL, the name of a table in the catalog, or a list of these.
         indexes: The indexes to attach, such as ``[ia.PageIndex(), ia.Distinct("country")]``.
         lake_index: Where to build the lake index (see `intarsia.Table.build_lake_index`) at the end:
             ``"cache"`` for the cache folder of the driver's user, ``"beside"`` for the folder ``_intarsia``
             in the lake. None updates an existing one, and creates none. The driver builds it from footers and
             indexes.
+        on_error: ``"raise"`` to raise `FilesFailedError` at the end if files failed.
+        max_failures: Stop when more files have failed, and raise `FilesFailedError`. The job then runs in
+            parts, which double in size, because results arrive at the end of each part.
         progress: Called as ``progress(done, total, label)``; True to print a line on stderr if it is a
             terminal.
 
     Returns:
-        The outcome for each file.
+        The outcome for each file; `report_frame` converts it to a DataFrame.
 
     Raises:
+        FilesFailedError: If files failed, as requested by ``on_error`` and ``max_failures``; ``report`` has
+            the files that were processed.
+        UnsupportedFeatureError: If a name is that of a view, or of a table of another format.
         FileNotFoundError: If the path does not exist.
         IndexBuildError: If an element of ``indexes`` is not an index or names a partition column, or if no
             installed package declares its class as an entry point.
@@ -86,13 +88,17 @@ def index(
         1.4 MB added to 31.0 MB (4.5%)
     """
     started = time.perf_counter()
+    if on_error not in ("report", "raise"):
+        raise ValueError(f"on_error is {on_error!r}; use 'report' or 'raise'")
+    if max_failures is not None and (type(max_failures) is not int or max_failures < 0):
+        raise ValueError(f"max_failures is {max_failures!r}; use None, or an integer of 0 or more")
     asked = checked_indexes(indexes)
     shipped = tuple(map(pack_index, asked))
-    files, others = _list(spark, path)
+    lake = list_lake(spark, path)
+    files = lake.files
     check_named_columns(list(files.values()), asked)
-    names = _python_names(path)
     if lake_index is not None:
-        check_location(find_files(names), lake_index)
+        check_location(find_files(lake.names), lake_index)
     report = reporter(progress, "files")
 
     def work(file: str) -> str:
@@ -100,27 +106,49 @@ def index(
 
     report(0, len(files), "indexing")
     outcomes = find_unchanged(files, asked)
-    tasks = tasks_of({file: listed.size_bytes for file, listed in files.items() if file not in outcomes})
-    files_done = list(accumulate(map(len, tasks), initial=len(outcomes)))
-    report(files_done[0], len(files), "indexing")
+    known = len(outcomes)
+    report(known, len(files), "indexing")
+    sizes = {file: size for file, size in lake.sizes.items() if file not in outcomes}
     try:
-        found = run_tasks(
-            spark, tasks, work, lambda done, _: report(files_done[done], len(files), "indexing")
+        found = run_on_files(
+            spark,
+            sizes,
+            work,
+            lambda done: report(known + done, len(files), "indexing"),
+            lambda outcome: IndexedFile.from_json(outcome).error is not None,
+            max_failures,
         )
     except KeyboardInterrupt as stop:
         outcomes |= _replaced_files(spark, path, files)
         seconds = time.perf_counter() - started
-        stopped = IndexReport(_by_path(outcomes), seconds, others)
+        stopped = IndexReport(_by_path(outcomes), seconds, lake.others)
         raise RunInterrupted(len(outcomes), len(files), stopped) from stop
     # by path, because Spark may return two results of a task that ran twice
     outcomes |= {outcome.path: outcome for outcome in map(IndexedFile.from_json, found)}
-    added = _write_lake_index(names, lake_index, lambda done: report(int(done), len(files), "lake index"))
-    return IndexReport(_by_path(outcomes), time.perf_counter() - started, others, added)
+    added = _write_lake_index(
+        lake.names, lake_index, lambda done: report(int(done), len(files), "lake index")
+    )
+    result = IndexReport(_by_path(outcomes), time.perf_counter() - started, lake.others, added)
+    too_many = max_failures is not None and result.files_failed > max_failures
+    if too_many or (on_error == "raise" and result.files_failed):
+        raise _failed(result, len(files))
+    return result
 
 
-def _python_names(path: Source) -> str | list[str]:
-    names = [python_path(os.fspath(item)) for item in _items(path)]
-    return names[0] if len(names) == 1 else names
+def _failed(report: IndexReport, num_files: int) -> FilesFailedError:
+    errors = {
+        file["path"]: IntarsiaError(file["error"], reason=file["code"], path=file["path"])
+        for file in report.failed
+    }
+    left = num_files - report.files_total
+    rest = f"; {left:,} of {num_files:,} files were not processed" if left else "; the rest are indexed"
+    first = report.failed[0]
+    return FilesFailedError(
+        errors,
+        report,
+        f"{report.files_failed:,} of {report.files_total:,} files failed{rest}; the first is "
+        f"{first['path']}: {first['error']}",
+    )
 
 
 def _write_lake_index(
@@ -142,8 +170,7 @@ def _replaced_files(
     spark: SparkSession, path: Source, before: Mapping[str, DataFile]
 ) -> dict[str, IndexedFile]:
     """Return the files whose sizes changed since they were listed; a cancelled job returns no results."""
-    now, _ = _list(spark, path)
-    sizes = {file: listed.size_bytes for file, listed in now.items()}
+    sizes = list_lake(spark, path).sizes
     return {
         file: IndexedFile(file, listed.size_bytes, sizes[file])
         for file, listed in before.items()
@@ -162,38 +189,3 @@ def _attach_one(path: str, shipped: Sequence[Shipped]) -> IndexedFile:
         code = FileFailure(path, error).code
         return IndexedFile(path, size, size, error=text, code=code, seconds=time.perf_counter() - started)
     return IndexedFile.of(report)
-
-
-def _items(path: Source) -> Sequence[str | os.PathLike[str]]:
-    return [path] if isinstance(path, str | os.PathLike) else path
-
-
-def _list(spark: SparkSession, path: Source) -> tuple[dict[str, DataFile], int]:
-    """Return the distinct files under names that Python can open, and the number of other files."""
-    found: dict[str, DataFile] = {}
-    others: set[str] = set()
-    for item in _items(path):
-        name = python_path(os.fspath(item))
-        try:
-            chosen = find_files(name)
-            listed: Sequence[DataFile] = chosen.files
-            others.update(chosen.others)
-        except (FileNotFoundError, ListingError):
-            raise
-        except Exception:  # noqa: BLE001  a store that only Spark can list; Spark then raises the clearer error
-            listed, beside = _choose(os.fspath(item), list_by_spark(spark, os.fspath(item)))
-            others.update(beside)
-        for file in listed:
-            found.setdefault(file.path if file.is_remote else os.path.abspath(file.path), file)
-    return found, len(others)
-
-
-def _choose(item: str, listed: Sequence[DataFile]) -> tuple[list[DataFile], list[str]]:
-    """Divide the files that Spark listed below a path into those to index and the paths of the others."""
-    names = {file.uri: file.uri.rpartition("/")[2] for file in listed}
-    is_named = list(names.values()) == [item.rstrip("/").rpartition("/")[2]]
-    others = [uri for uri, name in names.items() if name_kind(name) is NameKind.OTHER]
-    if is_named or glob.has_magic(item):
-        others = []
-    # files without an extension are tried, because Python may be unable to read their first bytes
-    return [file for file in listed if file.uri not in others], others

@@ -18,6 +18,7 @@ from intarsia.spark.listing import Listing, list_files, spark_path, uncached
 from intarsia.spark.planning import FilePlanner
 from intarsia.spark.spark_types import SparkColumn, resolve
 from intarsia.spark.sql_text import spark_sql
+from intarsia.spark.tables import find_table
 from intarsia.spark.where import weaken
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ def read(
 
     Args:
         spark: The session; classic or Connect.
-        path: A path as for ``spark.read.parquet``: a folder, a file, a glob, or a list of these.
+        path: A path as for ``spark.read.parquet``: a folder, a file, a glob, or a list of these; or the name
+            of a table in the catalog.
         where: A predicate in Spark SQL. Conditions that Intarsia does not support prune nothing, but other
             conditions in the same AND still do. A ``Column`` prunes nothing. A pyarrow expression (see
             docs/python.md) becomes Spark SQL, and Spark compares by its own rules.
@@ -65,9 +67,8 @@ def read(
         >>> flights = ias.read(spark, "lake/", where="tailnum = 'N14228'")  # doctest: +SKIP
         >>> flights.groupBy("dest").count().show()  # doctest: +SKIP
     """
-    paths = _paths(path)
     where = _as_spark_sql(where)
-    whole = uncached(spark).parquet(*paths)
+    whole, paths = _whole(spark, path)
     frame = whole if where is None else whole.where(where)
     if isinstance(where, str):
         listing = plannable_listing(spark, whole, paths)
@@ -106,9 +107,8 @@ def explain(
         {'total': 12, 'read': 3, 'opened': 12}
     """
     started = time.perf_counter()
-    paths = _paths(path)
     where = _as_spark_sql(where)
-    whole = uncached(spark).parquet(*paths)
+    whole, paths = _whole(spark, path)
     if where is not None:
         whole.where(where).schema  # noqa: B018  raises Spark's own errors first
     listing = plannable_listing(spark, whole, paths)
@@ -126,8 +126,13 @@ def _as_spark_sql(where: Any) -> Any:
     return spark_sql(parse_expression(where)) if isinstance(where, pc.Expression) else where
 
 
-def _paths(path: Source) -> list[str]:
-    return [os.fspath(path)] if isinstance(path, str | os.PathLike) else [os.fspath(item) for item in path]
+def _whole(spark: SparkSession, path: Source) -> tuple[DataFrame, list[str]]:
+    """Return all rows of a path or table, and the paths below which its files are."""
+    table = find_table(spark, path)
+    if table is not None:
+        return uncached(spark).table(table.name), [table.location]
+    paths = [os.fspath(path)] if isinstance(path, str | os.PathLike) else [os.fspath(item) for item in path]
+    return uncached(spark).parquet(*paths), paths
 
 
 def _setting(spark: SparkSession, key: str) -> str:
@@ -145,6 +150,8 @@ def _is_on(spark: SparkSession, key: str) -> bool:
 
 def plannable_listing(spark: SparkSession, whole: DataFrame, paths: Sequence[str]) -> Listing | None:
     """Return the files; None if they cannot be planned in this process."""
+    if any(field.metadata for field in whole.schema):
+        return None  # a column of a table with a default value or a fixed length, which paths do not have
     local = any("://" not in path or path.startswith("file:") for path in paths)
     if local and is_connect(spark) and getattr(spark.client, "host", "localhost") not in _LOCAL_HOSTS:
         return None  # a local path on the server is not accessible here

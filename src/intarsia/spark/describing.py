@@ -1,0 +1,143 @@
+"""`describe` and `report_frame`: the files of a lake, and the outcomes of a job, as frames of Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from intarsia.check.inspection import inspect
+from intarsia.embed.index_report import IndexReport
+from intarsia.embed.progress import Progress
+from intarsia.spark.each_file import act_on_files
+from intarsia.spark.lake_files import Source, list_lake
+from intarsia.spark.progress_line import reporter
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_TEXTS = pa.list_(pa.string())
+
+#: The columns of `describe`.
+_DESCRIPTION = pa.schema(
+    [
+        ("path", pa.string()),
+        ("size_bytes", pa.int64()),
+        ("created_by", pa.string()),
+        ("rows", pa.int64()),
+        ("row_groups", pa.int32()),
+        ("columns", pa.int32()),
+        ("chunks", pa.int64()),
+        ("chunks_with_page_index", pa.int64()),
+        ("chunks_with_bloom_filter", pa.int64()),
+        ("indexes", _TEXTS),
+        ("index_bytes", pa.int64()),
+        ("ignored", _TEXTS),
+        ("error", pa.string()),
+    ]
+)
+
+#: The columns of `report_frame`.
+_OUTCOME = pa.schema(
+    [
+        ("path", pa.string()),
+        ("bytes_before", pa.int64()),
+        ("bytes_after", pa.int64()),
+        ("built", _TEXTS),
+        ("kept", _TEXTS),
+        ("notes", _TEXTS),
+        ("error", pa.string()),
+        ("code", pa.string()),
+        ("seconds", pa.float64()),
+    ]
+)
+
+
+def describe(spark: SparkSession, path: Source, *, progress: Progress | bool = True) -> DataFrame:
+    """Return a row for each file of a lake: its size, rows and indexes. The job runs at once.
+
+    Args:
+        spark: The session; classic or Connect.
+        path: As for `index`.
+        progress: As for `index`.
+
+    Returns:
+        A frame with the columns ``path``, ``size_bytes``, ``created_by``, ``rows``, ``row_groups``,
+        ``columns`` (leaves), ``chunks``, ``chunks_with_page_index``, ``chunks_with_bloom_filter``,
+        ``indexes`` (names of embedded indexes), ``index_bytes`` (of embedded indexes, page indexes and Bloom
+        filters), ``ignored`` (indexes, with the reason) and ``error`` (of files that cannot be read).
+
+    Raises:
+        FileNotFoundError: If the path does not exist.
+
+    Example:
+        >>> from intarsia import spark as ias
+        >>> files = ias.describe(spark, "lake/")  # doctest: +SKIP
+        >>> files.where("size(indexes) = 0").select("path").show()  # doctest: +SKIP
+    """
+    lake = list_lake(spark, path)
+    # footers are read, so the length of a file has little influence
+    sizes = dict.fromkeys(lake.sizes, 1)
+    done, failed = act_on_files(spark, sizes, _description, reporter(progress, "files"), "describing")
+    rows = [{"path": file, **values} for file, values in done.items()]
+    rows += [{"path": failure.path, "error": failure.reason} for failure in failed]
+    rows.sort(key=lambda row: row["path"])
+    return spark.createDataFrame(pa.Table.from_pylist(rows, _DESCRIPTION))
+
+
+def _description(path: str) -> dict[str, Any]:
+    found = inspect(path)
+    chunks = [chunk for group in found.row_groups for chunk in group.columns]
+    sizes = found.sizes
+    directory = found.directory
+    return {
+        "size_bytes": found.size_bytes,
+        "created_by": found.created_by,
+        "rows": found.num_rows,
+        "row_groups": len(found.row_groups),
+        "columns": len(found.schema),
+        "chunks": len(chunks),
+        "chunks_with_page_index": sum(chunk.has_offset_index for chunk in chunks),
+        "chunks_with_bloom_filter": sum(chunk.bloom_filter is not None for chunk in chunks),
+        "indexes": [entry.name for entry in directory.entries] if directory and directory.is_trusted else [],
+        "index_bytes": sizes.column_indexes
+        + sizes.offset_indexes
+        + sizes.bloom_filters
+        + sizes.embedded_indexes,
+        "ignored": [f"{note.index}: {note.reason}" for note in found.ignored],
+    }
+
+
+def report_frame(spark: SparkSession, report: IndexReport) -> DataFrame:
+    """Return the outcomes of `index` as a frame, with a row for each file.
+
+    Args:
+        spark: The session.
+        report: The report.
+
+    Returns:
+        A frame with the columns ``path``, ``bytes_before``, ``bytes_after``, ``built``, ``kept``, ``notes``
+        (as texts), ``error``, ``code`` and ``seconds``.
+
+    Example:
+        >>> report = ias.index(spark, "lake/", ia.PageIndex())  # doctest: +SKIP
+        >>> ias.report_frame(spark, report).where("error IS NOT NULL").show()  # doctest: +SKIP
+    """
+    rows = [
+        {
+            "path": file.path,
+            "bytes_before": file.bytes_before,
+            "bytes_after": file.bytes_after,
+            "built": file.built,
+            "kept": file.kept,
+            "notes": [
+                f"{note['index']}{' of ' + note['column'] if note.get('column') else ''}: {note['reason']}"
+                for note in file.notes
+            ],
+            "error": file.error,
+            "code": file.code,
+            "seconds": file.seconds,
+        }
+        for file in report.per_file
+    ]
+    return spark.createDataFrame(pa.Table.from_pylist(rows, _OUTCOME))
