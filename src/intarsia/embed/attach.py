@@ -24,6 +24,7 @@ from intarsia.embed.blobs import (
 from intarsia.embed.bloom import Bloom
 from intarsia.embed.chunk_state import carried_states
 from intarsia.embed.column_data import FileColumns
+from intarsia.embed.heavy import heavy_notes
 from intarsia.embed.named_columns import partition_error_of
 from intarsia.embed.original import Original, find_original
 from intarsia.embed.page_index import PageIndex, trusted_page_index
@@ -92,7 +93,7 @@ def attach_to(
         original = find_original(current)
         length = target.size
         with _copying_ahead(target, original.length) as begin_copy:
-            work = _Attachment(original, asked, progress or no_progress, columns_of, begin_copy)
+            work = Attachment(original, asked, progress or no_progress, columns_of, begin_copy)
             work.run()
             if work.is_different:
                 parts, notes = lay_out(original, work.blobs, work.structures.states)
@@ -106,22 +107,43 @@ def attach_to(
         bytes_after=length,
         built=tuple(work.built),
         kept=tuple(work.kept),
-        notes=summarize(work.notes, [group.num_rows for group in original.file.footer.metadata.row_groups]),
+        notes=summarize(
+            [*work.notes, *heavy_notes(work.indexes, work.weights, original.length)],
+            [group.num_rows for group in original.file.footer.metadata.row_groups],
+        ),
         stale=original.stale,
         seconds=time.perf_counter() - started,
+        weights=work.weights,
     )
 
 
-class _Attachment:
-    """One run over one file; `blobs` and `structures.states` describe the new file."""
+class Attachment:
+    """One run over one file, which builds indexes in memory.
+
+    Args:
+        original: The file.
+        asked: The indexes; see `checked_indexes`.
+        progress: Called after each chunk and each embedded index.
+        columns_of: Returns the columns to build embedded indexes on.
+        begin_copy: Called as soon as an index has to be added, once or more.
+
+    Attributes:
+        blobs: The embedded indexes of the new file.
+        structures: The standard structures of the new file.
+        built: Names of the indexes that were built.
+        kept: Names of the indexes that the file already had.
+        notes: Missing and incomplete indexes, and why.
+        indexes: The indexes that were built, by name.
+        weights: Size in bytes of each index that was built, by name.
+    """
 
     def __init__(
         self,
         original: Original,
         asked: Sequence[Attachable],
-        progress: Progress,
-        columns_of: ColumnsOf,
-        begin_copy: Callable[[], None],
+        progress: Progress = no_progress,
+        columns_of: ColumnsOf = FileColumns,
+        begin_copy: Callable[[], None] = lambda: None,
     ) -> None:
         self._original = original
         self._begin_copy = begin_copy  # called as soon as an index has to be added
@@ -136,6 +158,8 @@ class _Attachment:
         self._lost = bool(self.notes)
         self.built: list[str] = []
         self.kept: list[str] = []
+        self.indexes: dict[str, Attachable] = {}
+        self.weights: dict[str, int] = {}
         self._shortfalls: list[Note] = []
         self._columns = columns_of(original.file, self._known_offset_index)
         self._embedded: set[object] = set()
@@ -172,6 +196,8 @@ class _Attachment:
         for structure in self._standard:
             if self.structures.built[structure.name]:
                 self.built.append(structure.name)
+                self.indexes[structure.name] = structure
+                self.weights[structure.name] = self.structures.weights[structure.name]
             elif self.structures.kept[structure.name]:
                 self.kept.append(structure.name)
 
@@ -196,6 +222,8 @@ class _Attachment:
             blob = build_blob(index, planned, self._columns)
             self.blobs[place : place + 1] = [blob]
             self.built.append(planned.name)
+            self.indexes[planned.name] = index
+            self.weights[planned.name] = blob.num_bytes
             shortfall = shortfall_of(index, blob, self._columns)
             self._shortfalls += [] if shortfall is None else [shortfall]
         self._advance(planned.name)

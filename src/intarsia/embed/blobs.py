@@ -37,6 +37,11 @@ class Blob:
     entry: Entry
     payload: bytes
 
+    @property
+    def num_bytes(self) -> int:
+        """Its size in the file, without its part of the directory unless the payload is inline."""
+        return len(self.payload) if self.entry.inline is not None else self.entry.length
+
     def pieces(self, fingerprint: str) -> tuple[bytes, ...]:
         """Return the consecutive bytes to write into the file; empty if the payload is inline."""
         if self.entry.inline is not None:

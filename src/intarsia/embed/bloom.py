@@ -56,6 +56,7 @@ class Bloom:
 
     kind: ClassVar[str] = "bloom"
     version: ClassVar[int] = 1
+    purpose: ClassVar[str] = "skip row groups for = and IN"
 
     column: ColumnName
     fpp: float = 0.01

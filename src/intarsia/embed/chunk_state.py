@@ -38,6 +38,15 @@ class ChunkState:
     encoding_stats: tuple[PageEncodingStats, ...] = ()
     statistics: Statistics | None = None
 
+    def num_added_bytes(self, before: ChunkState) -> int:
+        """Return the size in bytes of the structures that an earlier state lacked, except in the footer."""
+        pairs = (
+            (self.offset_index, before.offset_index),
+            (self.column_index, before.column_index),
+            (self.bloom_filter, before.bloom_filter),
+        )
+        return sum(len(here) for here, there in pairs if isinstance(here, bytes) and here != there)
+
 
 def state_of(chunk: ColumnChunk, body_stop: int) -> ChunkState:
     """Return the structures of a chunk according to its footer.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from intarsia.embed.amounts import count, size
@@ -187,11 +187,16 @@ class IndexReport(FileTotals[IndexedFile]):
         Notes on files that were indexed before were shown then, so they are only counted.
         """
         files_of: dict[Note, set[str]] = defaultdict(set)
+        shares: dict[Note, list[float]] = defaultdict(list)
         for file in self.per_file:
             for note in () if file.is_known else file.notes:
                 whole = Note(note.get("column"), None, note["index"], note["reason"], note["code"])
                 files_of[whole].add(file.path)
-        lines = [f"note: {note} ({count(len(files), 'file')})" for note, files in files_of.items()]
+                shares[whole] += [note["share"]] if "share" in note else []
+        lines = [
+            f"note: {replace(note, share=max(shares[note], default=None))} ({count(len(files), 'file')})"
+            for note, files in files_of.items()
+        ]
         known = [len(file.notes) for file in self.per_file if file.is_known and file.notes]
         if known:
             lines.append(f"{count(sum(known), 'note')} on {count(len(known), 'file')} indexed before")

@@ -47,6 +47,7 @@ class PageIndex:
 
     kind: ClassVar[str] = "page_index"
     version: ClassVar[int] = 1
+    purpose: ClassVar[str] = "map rows to pages, and skip pages by bounds"
 
     int96: Literal["order"] | None = None
 

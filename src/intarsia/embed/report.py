@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 from intarsia.errors import IntarsiaError
@@ -24,7 +24,7 @@ class Reason(NamedTuple):
 
 @dataclass(frozen=True)
 class Note:
-    """A part of a file without an index or outside the new footer, or an index of little use, and why.
+    """A part of a file without an index or outside the new footer, or an index of little use or great weight.
 
     Attributes:
         column: The column; None if it is about the footer.
@@ -32,6 +32,8 @@ class Note:
         index: The name of the index, or ``"footer_extension"``.
         reason: Why, in words.
         code: Why, as a stable code such as ``"contains-nan"``; see `IntarsiaError.reason`.
+        share: The weight of the index as a part of the original file, such as 0.18; None if the note is not
+            about it.
     """
 
     column: str | None
@@ -39,12 +41,14 @@ class Note:
     index: str
     reason: str
     code: str
+    share: float | None = None
 
     def __str__(self) -> str:
         is_named = self.column is None or f"({self.column})" in self.index
         column = "" if is_named else f" of {self.column}"
         row_group = "" if self.row_group is None else f", row group {self.row_group}"
-        return f"{self.index}{column}{row_group}: {self.reason}"
+        share = "" if self.share is None else f" ({self.share:.0%} of the file)"
+        return f"{self.index}{column}{row_group}: {self.reason}{share}"
 
 
 @dataclass(frozen=True)
@@ -58,9 +62,11 @@ class AttachReport:
         bytes_after: Length of the file now.
         built: Names of the indexes that this run built; a standard structure if any chunk got it.
         kept: Names of the indexes that the file already had.
-        notes: Columns without an index, or with one that will hardly exclude anything, and why.
+        notes: Columns without an index, or with one that will hardly exclude anything, and why; indexes that
+            weigh more than a tenth of the file.
         stale: Why the existing directory was ignored, if it belonged to another file; otherwise None.
         seconds: Time taken.
+        weights: Size in bytes of each index that this run built, by name.
     """
 
     path: str
@@ -72,6 +78,7 @@ class AttachReport:
     notes: tuple[Note, ...]
     stale: str | None
     seconds: float
+    weights: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def bytes_added(self) -> int:

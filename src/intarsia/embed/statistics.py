@@ -37,6 +37,7 @@ class Statistics:
 
     kind: ClassVar[str] = "statistics"
     version: ClassVar[int] = 1
+    purpose: ClassVar[str] = "skip row groups by bounds"
 
     @property
     def name(self) -> str:

@@ -77,6 +77,7 @@ class StructureCompleter:
     notes: list[Note] = field(default_factory=list)
     built: Counter[str] = field(default_factory=Counter)
     kept: Counter[str] = field(default_factory=Counter)
+    weights: Counter[str] = field(default_factory=Counter)
 
     @cached_property
     def _readers(self) -> list[LeafReader]:
@@ -152,6 +153,8 @@ class StructureCompleter:
         return outcomes
 
     def _note(self, key: ChunkKey, structure: Structure, outcome: Outcome) -> None:
+        if outcome.built:
+            self.weights[structure.name] += outcome.state.num_added_bytes(self.states[key])
         self.states[key] = outcome.state
         self.built[structure.name] += outcome.built is True
         self.kept[structure.name] += outcome.built is False

@@ -6,7 +6,7 @@ protocols             `Index`, whose `Index.build` gets a `ColumnData` with its 
 optional protocols    `ProvingIndex`, `ProvesWithinBounds`; `PicksPredicates`, `ProbedIndex`, `ListsValues`;
                       `EstimatesRows` and `EstimatingIndex`; `Summarizes` and `SummarizingIndex`;
                       `Sketches` and `SketchingIndex`; `Samples` and `SamplingIndex`; `ReportsShortfall`;
-                      `HasFooterKeys` and `SharesFooterKeys`
+                      `HasPurpose`; `HasFooterKeys` and `SharesFooterKeys`
 lake indexes          `Gathers` and `GatheredIndex`, with `GatheredPart` and `GatheredParts`; `CertainFiles`,
                       `SummarizedFiles`; ready-made with Bloom filters: `filter_of`, `gather_filters`,
                       `FilterMatrix`, `GatheredFilters`
@@ -33,6 +33,7 @@ from intarsia.indexes.base import (
     EstimatesRows,
     EstimatingIndex,
     HasFooterKeys,
+    HasPurpose,
     Index,
     OpenIndex,
     PicksPredicates,
@@ -108,6 +109,7 @@ __all__ = [
     "GranulePayload",
     "GranuleSummaries",
     "HasFooterKeys",
+    "HasPurpose",
     "Index",
     "IndexBuildError",
     "IndexPayloadError",

@@ -155,6 +155,17 @@ class Index(Protocol):
 
 
 @runtime_checkable
+class HasPurpose(Protocol):
+    """An index that states its purpose, for the reports of `attach` and `intarsia.advise`.
+
+    Attributes:
+        purpose: The completion of "the index serves to …", such as ``"skip pages by bounds"``.
+    """
+
+    purpose: ClassVar[str]
+
+
+@runtime_checkable
 class ReportsShortfall(Protocol):
     """An index that reports when a payload that it built is unlikely to be useful."""
 

@@ -64,6 +64,7 @@ class BloomGranule:
 
     kind: ClassVar[str] = "bloom_granule"
     version: ClassVar[int] = 1
+    purpose: ClassVar[str] = "skip granules for = and IN"
 
     column: str
     fpp: float = 0.01

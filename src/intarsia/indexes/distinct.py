@@ -90,6 +90,7 @@ class Distinct:
 
     kind: ClassVar[str] = "distinct"
     version: ClassVar[int] = 1
+    purpose: ClassVar[str] = "skip granules by the values in them"
 
     column: str
     granularity: Granularity = "page"

@@ -59,6 +59,7 @@ class Histogram:
 
     kind: ClassVar[str] = "histogram"
     version: ClassVar[int] = 1
+    purpose: ClassVar[str] = "estimate numbers of matching rows"
 
     column: str
     granularity: Granularity = "row_group"

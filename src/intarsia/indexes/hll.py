@@ -68,6 +68,7 @@ class Hll:
 
     kind: ClassVar[str] = "hll"
     version: ClassVar[int] = 1
+    purpose: ClassVar[str] = "estimate numbers of distinct values"
 
     column: str
     granularity: Granularity = "file"

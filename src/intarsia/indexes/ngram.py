@@ -90,6 +90,7 @@ class Ngram:
 
     kind: ClassVar[str] = "ngram"
     version: ClassVar[int] = 1
+    purpose: ClassVar[str] = "skip granules for LIKE '%text%' and regular expressions"
 
     column: str
     n: int = 3

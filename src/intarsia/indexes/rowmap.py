@@ -79,6 +79,7 @@ class RowMap:
 
     kind: ClassVar[str] = "row_map"
     version: ClassVar[int] = 1
+    purpose: ClassVar[str] = "find the rows of = and IN"
 
     column: str
 

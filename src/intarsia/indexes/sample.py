@@ -47,6 +47,7 @@ class Sample:
 
     kind: ClassVar[str] = "sample"
     version: ClassVar[int] = 1
+    purpose: ClassVar[str] = "draw random rows, and estimate numbers of matching rows"
 
     n: int
     seed: int = 0

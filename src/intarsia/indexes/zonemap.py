@@ -76,6 +76,7 @@ class ZoneMap:
 
     kind: ClassVar[str] = "zone_map"
     version: ClassVar[int] = 1
+    purpose: ClassVar[str] = "skip granules by bounds, and answer aggregates"
 
     column: str
     granularity: Granularity = "page"

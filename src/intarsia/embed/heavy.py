@@ -1,0 +1,43 @@
+"""Notes on indexes that weigh more than a tenth of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from intarsia.embed.bloom import Bloom
+from intarsia.embed.report import Note
+from intarsia.indexes.base import HasPurpose
+
+#: An index that takes a larger part of the original file gets a note.
+HEAVY_SHARE = 0.1
+
+#: In smaller files, in bytes, no index gets a note: every payload is large beside them.
+LEAST_FILE_BYTES = 1_000_000
+
+
+def heavy_notes(
+    indexes: Mapping[str, object], weights: Mapping[str, int], original_bytes: int
+) -> Iterator[Note]:
+    """Yield a note for each index that weighs more than a tenth of the file.
+
+    Args:
+        indexes: The indexes that were built, by name.
+        weights: Their size in bytes, by name.
+        original_bytes: Length of the original file.
+    """
+    if original_bytes < LEAST_FILE_BYTES:
+        return
+    for name, num_bytes in weights.items():
+        share = num_bytes / original_bytes
+        if share > HEAVY_SHARE:
+            index = indexes[name]
+            purpose = f"; it serves to {index.purpose}" if isinstance(index, HasPurpose) else ""
+            reason = f"weighs more than a tenth of the file{purpose}"
+            yield Note(_columns(index), None, name, reason, "heavy", share)
+
+
+def _columns(index: object) -> str | None:
+    if isinstance(index, Bloom):
+        return index.column if isinstance(index.column, str) else ".".join(index.column)
+    columns = getattr(index, "columns", ())
+    return ", ".join(columns) or None
