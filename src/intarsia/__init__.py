@@ -13,7 +13,7 @@ standard indexes     `PageIndex`, `Statistics`, `Bloom`: defined by Parquet, so 
 embedded indexes     `Distinct`, `ZoneMap`, `Ngram`, `RowMap`, `BloomGranule`, `Hll`, `Histogram`, `Sample`
 predicates           SQL text, pyarrow filters or expressions, or a `Predicate` of `And`, `Or`, `Not`,
                      `Comparison`, `In`, `IsNull`, `Like`, `RegexpLike`, `Constant`, `contains`,
-                     `starts_with`, `ends_with`
+                     `starts_with`, `ends_with`, on columns or on a `Call` (a function of a column)
 errors               `IntarsiaError` and its subclasses; `IntarsiaWarning`: an index was ignored
 `intarsia.polars`    scan a lake lazily with Polars
 `intarsia.spark`     index and read a lake with Spark
@@ -73,6 +73,7 @@ from intarsia.lake.split import Split
 from intarsia.lake.table import Table, open
 from intarsia.predicate import (
     And,
+    Call,
     Comparison,
     Constant,
     In,
@@ -116,6 +117,7 @@ __all__ = [
     "AttachReport",
     "Bloom",
     "BloomGranule",
+    "Call",
     "ChangedMeanwhileError",
     "ColumnNotFoundError",
     "Comparison",

@@ -214,7 +214,7 @@ def test_a_condition_that_is_not_pushed_down_is_left_to_the_engine(engine, datas
 
 
 def test_a_condition_that_is_not_supported_is_evaluated_on_the_rows_of_the_others(dataset):
-    where = (pc.field("user") < 100) & (pc.utf8_lower(pc.field("name")) == "user 3")
+    where = (pc.field("user") < 100) & (pc.utf8_title(pc.field("name")) == "User 3")
     assert dataset.to_table(columns=["user"], filter=where).to_pylist() == [{"user": 3}, {"user": 53}]
     assert (dataset.last_report.rows_matched, dataset.last_report.row_groups_read) == (100, 1)
 

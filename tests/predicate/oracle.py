@@ -15,7 +15,8 @@ from fractions import Fraction
 
 import pyarrow as pa
 
-from intarsia.predicate import And, Comparison, Constant, In, IsNull, Like, Not, Or, RegexpLike
+from intarsia.predicate import And, Call, Comparison, Constant, In, IsNull, Like, Not, Or, RegexpLike
+from tests.predicate import function_oracle
 
 NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 DAY = 86_400 * 10**9
@@ -43,7 +44,7 @@ def matches(node, row, types):
         return None if verdict is None else not verdict
     if isinstance(node, Constant):
         return node.value
-    value, type_ = row[node.column], types[node.column]
+    value, type_ = operand(node.column, row, types)
     if isinstance(node, IsNull):
         return (value is None) != node.negated
     if isinstance(node, Comparison):
@@ -63,6 +64,14 @@ def matches(node, row, types):
         flags = re.IGNORECASE if node.ignore_case else 0
         return (re.search(python_regex(node.regex), value.decode(), flags) is not None) != node.negated
     raise AssertionError(node)
+
+
+def operand(column, row, types):
+    """Return the value of a column, or of a function of a column, in a row, and its type."""
+    if not isinstance(column, Call):
+        return row[column], types[column]
+    value, type_ = operand(column.operand, row, types)
+    return function_oracle.call(column.function, column.arguments, value, type_)
 
 
 def compare(left, op, right):

@@ -73,6 +73,25 @@ LITERALS = {
     "r.x": [1, 2],
     "r.y.z": ["a", "b"],
 }
+MIDNIGHTS = [dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 2)]
+FUNCTIONS = [
+    *((function(FIELDS[name]), WORDS) for name in "sl" for function in (pc.utf8_lower, pc.utf8_upper)),
+    *((pc.utf8_slice_codeunits(FIELDS["s"], *ends), WORDS) for ends in ((0, 1), (1, 2), (0, 0))),
+    (pc.utf8_length(FIELDS["s"]), [0, 1, 2]),
+    (pc.utf8_lower(FIELDS["k"].cast("string")), ["x", "y"]),
+    *((pc.year(FIELDS[name]), [1960, 2020, 2021]) for name in "dtw"),
+    *((pc.day(FIELDS[name]), [1, 2, 9]) for name in "dtw"),
+    *((pc.hour(FIELDS[name]), [0, 1]) for name in "tw"),
+    *((FIELDS[name].cast(pa.date32()), [dt.date(2020, 1, 2), dt.date(2020, 1, 3)]) for name in "tw"),
+    *((pc.floor_temporal(FIELDS["w"], unit=unit), MIDNIGHTS) for unit in ("month", "week", "year", "day")),
+    (FIELDS["i"].cast("string"), ["1", "-5", "02"]),
+    (FIELDS["b"].cast("string"), ["true", "false", "1"]),
+    (FIELDS["i"].cast("int64"), [1, 2]),
+    (FIELDS["i"].cast("double"), [1.5, 2.0]),
+    (pc.abs_checked(FIELDS["i"]), [5, 2, -1]),
+    (pc.abs_checked(FIELDS["f"]), [0.5, 1.0, -1.0]),
+    (pc.month(FIELDS["d"].cast("date32")), [1]),
+]
 LIST_TYPES = {"w": pa.timestamp("ns"), "t": pa.timestamp("us", "UTC"), "n": pa.decimal128(5, 2)}
 TEXTS = ["s", "l", "r.y.z"]
 OPS = [operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge]
@@ -87,7 +106,23 @@ def listed(name):
 def conditions(draw):
     name = draw(st.sampled_from(sorted(FIELDS)))
     column = FIELDS[name]
-    kind = draw(st.sampled_from(["compare", "mirrored", "in", "null", "text", "boolean", "nan", "constant"]))
+    kinds = [
+        "compare",
+        "mirrored",
+        "in",
+        "null",
+        "text",
+        "boolean",
+        "nan",
+        "constant",
+        "function",
+        "function",
+    ]
+    kind = draw(st.sampled_from(kinds))
+    if kind == "function":
+        function, values = draw(st.sampled_from(FUNCTIONS))
+        value, op = draw(st.sampled_from(values)), draw(st.sampled_from(OPS))
+        return draw(st.sampled_from([op(function, value), function.isin([value]), function.is_null()]))
     value = draw(st.sampled_from(LITERALS[name]))
     if kind == "compare":
         return draw(st.sampled_from(OPS))(column, value)
@@ -226,9 +261,12 @@ def test_a_list_of_moments_is_exact():
 @pytest.mark.parametrize(
     ("expression", "part", "column"),
     [
-        (pc.field("x").cast("int64") == 3, "cast(x)", "x"),
+        (pc.field("x").cast("float32") == 3, "cast(x)", "x"),
+        (pc.abs(pc.field("x")) == 3, "abs(x)", "x"),
+        (pc.floor_temporal(pc.field("t"), multiple=2) == 3, "floor_temporal(t)", "t"),
+        (pc.year(pc.field("t")) == pc.month(pc.field("t")), "equal(year(t), month(t))", "t"),
         (pc.field("x") + 1 == 2, "add_checked(x, 1)", "x"),
-        ((pc.field("x") == 1) & (pc.utf8_lower(pc.field("s")) == "a"), "utf8_lower(s)", "s"),
+        ((pc.field("x") == 1) & (pc.utf8_title(pc.field("s")) == "a"), "utf8_title(s)", "s"),
         (pc.field("x") == pc.field("y"), "equal(x, y)", "x"),
         (pc.xor(pc.field("a"), pc.field("b")), "xor(a, b)", "a"),
         (pc.and_(pc.field("a"), pc.field("b")), "(a, b)", "a"),

@@ -10,7 +10,8 @@ optional protocols    `ProvingIndex`, `ProvesWithinBounds`; `PicksPredicates`, `
 lake indexes          `Gathers` and `GatheredIndex`, with `GatheredPart` and `GatheredParts`; `CertainFiles`,
                       `SummarizedFiles`; ready-made with Bloom filters: `filter_of`, `gather_filters`,
                       `FilterMatrix`, `GatheredFilters`
-arguments             a `Condition`: `BoundCompare`, `BoundIn`, `BoundNull`, `BoundPrefix`, `BoundMatch`
+arguments             a `Condition`: `BoundCompare`, `BoundIn`, `BoundNull`, `BoundPrefix`, `BoundMatch`; for
+                      indexes that list values, also `BoundFunction`, which `condition_mask` evaluates
 results               a `RowSelection`; `GranuleSummaries`
 granules              `cut_at_edges`, `granule_runs`, `serialize_granules`, `parse_granules`, `granule_rows`,
                       `covered_granules`
@@ -80,13 +81,23 @@ from intarsia.indexes.summaries import (
     summarize,
     summary_schema,
 )
-from intarsia.predicate import BoundCompare, BoundIn, BoundMatch, BoundNull, BoundPrefix, required_texts
+from intarsia.predicate import (
+    BoundCompare,
+    BoundFunction,
+    BoundIn,
+    BoundMatch,
+    BoundNull,
+    BoundPrefix,
+    condition_mask,
+    required_texts,
+)
 from intarsia.predicate import Condition as Condition
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
 
 __all__ = [
     "BoundCompare",
+    "BoundFunction",
     "BoundIn",
     "BoundMatch",
     "BoundNull",
@@ -132,6 +143,7 @@ __all__ = [
     "SummarizedFiles",
     "Summarizes",
     "SummarizingIndex",
+    "condition_mask",
     "covered_granules",
     "cut_at_edges",
     "encoded_batches",

@@ -37,7 +37,7 @@ from intarsia.indexes.proof import Cost, Stakes, Verdict, Wanted
 from intarsia.indexes.registry import find_index_class, why_unknown
 from intarsia.indexes.statistics import RowGroupStatistics
 from intarsia.indexes.value_hash import num_looked_up
-from intarsia.predicate.bound import Condition, Path
+from intarsia.predicate.bound import BoundFunction, Condition, Path
 from intarsia.rows.bounds import Bools
 from intarsia.storage import ByteRange
 
@@ -97,6 +97,10 @@ class EmbeddedIndexes:
         if predicate.path not in entry.columns:
             return False
         index = self.index(entry)
+        if isinstance(predicate, BoundFunction):  # it needs the values themselves
+            return isinstance(index, ListsValues) and self._confirms(
+                entry, partial(index.lists_values, predicate)
+            )
         if not isinstance(index, PicksPredicates):
             return index is not None
         return bool(call_or_ignore(self._file, entry.name, partial(index.can_prune, predicate)))
@@ -120,7 +124,9 @@ class EmbeddedIndexes:
         """
         for entry in sorted(self.entries, key=lambda entry: not entry.columns):
             index = self.index(entry)
-            is_about = not entry.columns or predicate.path in entry.columns
+            is_about = not entry.columns or (
+                predicate.path in entry.columns and not isinstance(predicate, BoundFunction)
+            )
             if not is_about or not isinstance(index, EstimatesRows) or self.cost_bytes(entry) > most_bytes:
                 continue
             if call_or_ignore(self._file, entry.name, partial(index.can_estimate, predicate)):

@@ -26,6 +26,7 @@ from intarsia.predicate import (
     bind,
     evaluate,
     find_column,
+    has_calls,
 )
 from intarsia.predicate.bound import conjoin, disjoin
 from intarsia.read.file_names import FileNames
@@ -169,7 +170,8 @@ class TableBinder:
 
         A partition column's type is the table's, even if the file has a column of that name. If only the
         table's types accept a literal, such as ``'1.5'`` for a decimal that is an integer in the file, all
-        types are the table's, and the file's values are cast before they are compared.
+        types are the table's, and the file's values are cast before they are compared. So are those of
+        functions, because the local time of a timestamp depends on the zone of its type.
 
         Args:
             arrow_schema: The columns of the file, with the names of the table.
@@ -178,6 +180,8 @@ class TableBinder:
         view = file_view(self._table.schema, own)
         if self._predicate is None or (self._decides_early and not self._table.is_declared):
             return view
+        if has_calls(self._predicate):
+            return self._table.schema
         try:
             bind(self._predicate, view)
         except PredicateError:

@@ -12,6 +12,7 @@ from intarsia.predicate.bound import (
     BoundAnd,
     BoundCompare,
     BoundConstant,
+    BoundFunction,
     BoundIn,
     BoundMatch,
     BoundNull,
@@ -27,6 +28,7 @@ from intarsia.predicate.expressions import parse_expression
 from intarsia.predicate.filters import Filters, Where, parse_filters, parse_predicate
 from intarsia.predicate.nodes import (
     And,
+    Call,
     ColumnName,
     Comparison,
     Constant,
@@ -40,6 +42,7 @@ from intarsia.predicate.nodes import (
     RegexpLike,
     contains,
     ends_with,
+    has_calls,
     starts_with,
 )
 from intarsia.predicate.required import fold_case, ignores_case, required_texts
@@ -51,11 +54,13 @@ __all__ = [
     "BoundAnd",
     "BoundCompare",
     "BoundConstant",
+    "BoundFunction",
     "BoundIn",
     "BoundMatch",
     "BoundNull",
     "BoundOr",
     "BoundPrefix",
+    "Call",
     "Column",
     "ColumnName",
     "Comparison",
@@ -80,6 +85,7 @@ __all__ = [
     "evaluate",
     "find_column",
     "fold_case",
+    "has_calls",
     "ignores_case",
     "parse_expression",
     "parse_filters",

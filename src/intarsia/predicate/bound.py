@@ -12,13 +12,17 @@ with NaN is false, except ``<>``, which is true. So NOT (x < 5) is true for NaN 
 ``or_nan=True``. Parquet's bounds ignore NaN. Code that prunes by bounds must therefore keep rows that may be
 NaN when ``or_nan`` is true.
 
+A condition on a function of a column is a :class:`BoundFunction`. Indexes that list values evaluate it on
+these, and no other index decides it. `bind` joins it by AND to the conditions on the bare column that it
+implies, with which all indexes prune.
+
 Literals are never NaN or -0.0. Values in the data may be, and -0.0 equals 0.0.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeGuard
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -52,9 +56,13 @@ class BoundCompare:
         """Return the path of the column that this node reads."""
         return frozenset((self.path,))
 
+    def text(self, name: str) -> str:
+        """Render the condition as SQL text, given the text of its column."""
+        text = f"{name} {self.op} {render_literal(self.value)}"
+        return f"({text} OR {name} IS NAN)" if self.or_nan and self.op != "<>" else text
+
     def __str__(self) -> str:
-        text = f"{_name(self.path)} {self.op} {render_literal(self.value)}"
-        return f"({text} OR {_name(self.path)} IS NAN)" if self.or_nan and self.op != "<>" else text
+        return self.text(_name(self.path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +92,14 @@ class BoundIn:
         """Return the path of the column that this node reads."""
         return frozenset((self.path,))
 
-    def __str__(self) -> str:
+    def text(self, name: str) -> str:
+        """Render the condition as SQL text, given the text of its column."""
         values = ", ".join(map(render_literal, self.values[:20]))
         more = f", … {len(self.values) - 20} more" if len(self.values) > 20 else ""
-        return f"{_name(self.path)} {'NOT ' if self.negated else ''}IN ({values}{more})"
+        return f"{name} {'NOT ' if self.negated else ''}IN ({values}{more})"
+
+    def __str__(self) -> str:
+        return self.text(_name(self.path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +119,12 @@ class BoundNull:
         """Return the path of the column that this node reads."""
         return frozenset((self.path,))
 
+    def text(self, name: str) -> str:
+        """Render the condition as SQL text, given the text of its column."""
+        return f"{name} IS {'NOT ' if self.negated else ''}NULL"
+
     def __str__(self) -> str:
-        return f"{_name(self.path)} IS {'NOT ' if self.negated else ''}NULL"
+        return self.text(_name(self.path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +141,13 @@ class BoundPrefix:
         """Return the path of the column that this node reads."""
         return frozenset((self.path,))
 
-    def __str__(self) -> str:
+    def text(self, name: str) -> str:
+        """Render the condition as SQL text, given the text of its column."""
         text = escaped(self.prefix.decode()) + "%"
-        return f"{_name(self.path)} {'NOT ' if self.negated else ''}LIKE {render_literal(text)}"
+        return f"{name} {'NOT ' if self.negated else ''}LIKE {render_literal(text)}"
+
+    def __str__(self) -> str:
+        return self.text(_name(self.path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +177,64 @@ class BoundMatch:
         """Return the path of the column that this node reads."""
         return frozenset((self.path,))
 
+    def text(self, name: str) -> str:
+        """Render the condition as SQL text, given the text of its column."""
+        return f"{name} {'NOT ' if self.negated else ''}{self.condition}"
+
     def __str__(self) -> str:
-        return f"{_name(self.path)} {'NOT ' if self.negated else ''}{self.condition}"
+        return self.text(_name(self.path))
+
+
+class Function(Protocol):
+    """A function of one value, with its constants. It is null if and only if the value is null."""
+
+    def apply(self, values: pa.Array) -> pa.Array:
+        """Return the value of the function for each value.
+
+        Args:
+            values: An array of the type that the function was bound to.
+
+        Raises:
+            PredicateError: A value has no result in the type of the function.
+        """
+        ...
+
+    def text(self, operand: str) -> str:
+        """Render the function as SQL text, given the text of its operand."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BoundFunction:
+    """A condition on a function of a column, such as ``lower(s) = 'x'``. NULL never matches.
+
+    Attributes:
+        functions: The functions, in the order in which they are applied to the values of the column.
+        condition: The condition on the result. It is not :class:`BoundNull`, and its path is not a column.
+    """
+
+    path: Path
+    type: pa.DataType
+    functions: tuple[Function, ...]
+    condition: BoundCompare | BoundIn | BoundPrefix | BoundMatch
+
+    @property
+    def or_nan(self) -> bool:
+        """Whether NaN may match."""
+        return bool(pa.types.is_floating(self.type))
+
+    def paths(self) -> frozenset[Path]:
+        """Return the path of the column that this node reads."""
+        return frozenset((self.path,))
+
+    def text(self, name: str) -> str:
+        """Render the condition as SQL text, given the text of its column."""
+        for function in self.functions:
+            name = function.text(name)
+        return self.condition.text(name)
+
+    def __str__(self) -> str:
+        return self.text(_name(self.path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,13 +283,13 @@ class BoundOr:
         )
 
 
-Condition: TypeAlias = BoundCompare | BoundIn | BoundNull | BoundPrefix | BoundMatch
+Condition: TypeAlias = BoundCompare | BoundIn | BoundNull | BoundPrefix | BoundMatch | BoundFunction
 """A node that reads one column. Every condition has ``path``, ``type`` and ``or_nan``."""
 
 Bound: TypeAlias = Condition | BoundConstant | BoundAnd | BoundOr
 """Any node of a bound predicate."""
 
-CONDITION_TYPES = (BoundCompare, BoundIn, BoundNull, BoundPrefix, BoundMatch)
+CONDITION_TYPES = (BoundCompare, BoundIn, BoundNull, BoundPrefix, BoundMatch, BoundFunction)
 
 
 def conditions(bound: Bound) -> Iterator[Condition]:

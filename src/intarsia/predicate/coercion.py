@@ -89,8 +89,8 @@ def locate(column: Column, literal: object) -> Place | None:
     )
 
 
-def _number(column: Column, literal: object) -> int | float | Decimal:
-    if isinstance(literal, bool) or not isinstance(literal, (int, float, Decimal)):
+def _number(column: Column, literal: object) -> int | float | Decimal | Fraction:
+    if isinstance(literal, bool) or not isinstance(literal, (int, float, Decimal, Fraction)):
         _mismatch(column, literal)
     return literal
 

@@ -13,6 +13,7 @@ from intarsia.predicate.bound import (
     BoundAnd,
     BoundCompare,
     BoundConstant,
+    BoundFunction,
     BoundIn,
     BoundNull,
     BoundOr,
@@ -101,6 +102,10 @@ def _mask(leaf: Condition, values: pa.Array) -> pa.BooleanArray:
     """Return a mask of the values that match. A NULL in the mask means no match."""
     if isinstance(leaf, BoundNull):
         return pc.is_valid(values) if leaf.negated else pc.is_null(values)
+    if isinstance(leaf, BoundFunction):
+        for function in leaf.functions:
+            values = function.apply(values)
+        return condition_mask(leaf.condition, values)
     if isinstance(leaf, BoundCompare):
         return _compare(leaf, values)
     if isinstance(leaf, BoundIn):

@@ -21,8 +21,10 @@ import pyarrow.compute as pc
 
 from intarsia.arrow.schema_metadata import metadata_pairs
 from intarsia.errors import PredicateError
+from intarsia.predicate.expression_functions import call_of
 from intarsia.predicate.nodes import (
     And,
+    Call,
     ColumnName,
     Comparison,
     Constant,
@@ -31,6 +33,7 @@ from intarsia.predicate.nodes import (
     Like,
     Not,
     Op,
+    Operand,
     Or,
     Predicate,
     RegexpLike,
@@ -50,7 +53,7 @@ _COMPARISONS: Final[dict[str, Op]] = {
     "greater_equal": ">=",
 }
 _MIRRORED: Final[dict[Op, Op]] = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_LIKES: Final[dict[str, Callable[[ColumnName, str], Like]]] = {
+_LIKES: Final[dict[str, Callable[[Operand, str], Like]]] = {
     "starts_with": starts_with,
     "ends_with": ends_with,
     "match_substring": contains,
@@ -64,6 +67,7 @@ _MATCH, _SKIP = 0, 1
 
 _DOT_PATH = re.compile(r"(\.[A-Za-z_][A-Za-z0-9_]*)+")
 
+_ARITHMETIC_HINT = "do the arithmetic on the literal, or write the condition as SQL text"
 _DEFAULT_HINT = "filter by it after the scan, as in scan.to_arrow().filter(expression)"
 _KLEENE_HINT = "combine conditions by the operators &, | and ~"
 _HINTS: Final = {
@@ -74,24 +78,24 @@ _HINTS: Final = {
     "and_not": _KLEENE_HINT,
     "xor": _KLEENE_HINT,
     "cast": "compare the column with a literal of the column's type",
-    "add": "do the arithmetic on the literal",
-    "add_checked": "do the arithmetic on the literal",
-    "subtract": "do the arithmetic on the literal",
-    "subtract_checked": "do the arithmetic on the literal",
-    "multiply": "do the arithmetic on the literal",
-    "multiply_checked": "do the arithmetic on the literal",
-    "divide": "do the arithmetic on the literal",
-    "divide_checked": "do the arithmetic on the literal",
-    "utf8_lower": "ignore case by pc.match_like(column, pattern, ignore_case=True)",
-    "utf8_upper": "ignore case by pc.match_like(column, pattern, ignore_case=True)",
+    "add": _ARITHMETIC_HINT,
+    "add_checked": _ARITHMETIC_HINT,
+    "subtract": _ARITHMETIC_HINT,
+    "subtract_checked": _ARITHMETIC_HINT,
+    "multiply": _ARITHMETIC_HINT,
+    "multiply_checked": _ARITHMETIC_HINT,
+    "divide": _ARITHMETIC_HINT,
+    "divide_checked": _ARITHMETIC_HINT,
+    "abs": "use pc.abs_checked",
     "struct_field": "name the field as pc.field('struct', 'field')",
-    "year": "compare the column with the first moment of the year and of the next one",
 }
 
 
 @dataclass(frozen=True)
 class _Column:
-    name: ColumnName
+    """A column, or a function of a column."""
+
+    name: Operand
 
 
 @dataclass(frozen=True)
@@ -139,7 +143,9 @@ def parse_expression(expression: pc.Expression) -> Predicate:
     Args:
         expression: Comparisons of a column with a literal, ``isin``, ``is_null``, ``is_valid``, ``is_nan``,
             ``starts_with``, ``ends_with``, ``match_like``, ``match_substring``, ``match_substring_regex``, a
-            column of booleans, and ``&``, ``|`` and ``~`` of these.
+            column of booleans, and ``&``, ``|`` and ``~`` of these. In the place of a column, there may be
+            ``utf8_lower``, ``utf8_upper``, ``utf8_length``, ``utf8_slice_codeunits``, ``year`` to ``minute``,
+            ``floor_temporal``, ``abs_checked`` or a cast.
 
     Raises:
         PredicateError: A part cannot be translated.
@@ -175,7 +181,7 @@ def parse_conjuncts(expression: pc.Expression) -> Conjuncts:
         expression: Any expression. Conditions joined by AND are translated one by one.
 
     Example:
-        >>> found = parse_conjuncts((pc.field("x") >= 3) & (pc.utf8_lower(pc.field("s")) == "a"))
+        >>> found = parse_conjuncts((pc.field("x") >= 3) & (pc.utf8_trim(pc.field("s"), " ") == "a"))
         >>> str(found.predicates[0]), found.is_complete, sorted(found.columns)
         ('x >= 3', False, ['s', 'x'])
     """
@@ -286,7 +292,7 @@ def _options(column: pa.StructArray) -> dict[str, Any]:
         name: values[0].values if name == "value_set" else values[0].as_py()
         for name, values in fields.items()
         if name not in ("_type_name", "to_type")
-    }
+    } | ({"to_type": fields["to_type"].type} if "to_type" in fields else {})
 
 
 def _reduce(call: _Call, *, is_negated: bool) -> _Value:
@@ -313,9 +319,14 @@ def _reduce(call: _Call, *, is_negated: bool) -> _Value:
             return _membership(column.name, call, is_negated=is_negated)
         if function in _LIKES or function == "match_substring_regex":
             return _match(column.name, call)
+        called = call_of(function, column.name, call.options) if len(arguments) == 1 else None
+        if called is not None:
+            return _Column(called)
         path = call.options.get("field_ref")
         if function == "struct_field" and isinstance(path, str) and _DOT_PATH.fullmatch(path):
             parts = (column.name,) if isinstance(column.name, str) else column.name
+            if isinstance(parts, Call):
+                _refuse(_Part(_call_text(call), function, dotted(parts)))
             return _Column((*parts, *path[1:].split(".")))
     return _Part(_call_text(call), function, _column_of(arguments))
 
@@ -355,7 +366,7 @@ def _is_nan(column: _Column) -> Predicate:
     return Not(Comparison(column.name, "<=", math.inf))
 
 
-def _membership(column: ColumnName, call: _Call, *, is_negated: bool) -> Predicate:
+def _membership(column: Operand, call: _Call, *, is_negated: bool) -> Predicate:
     """Return ``is_in``. Unlike SQL's IN it is TRUE or FALSE for null, which matters only under a negation."""
     behavior, values = call.options.get("null_matching_behavior"), call.options.get("value_set")
     if behavior not in (_MATCH, _SKIP) or not isinstance(values, pa.Array):
@@ -377,7 +388,7 @@ def _membership(column: ColumnName, call: _Call, *, is_negated: bool) -> Predica
     return And((among, IsNull(column, negated=True))) if is_negated and found else among
 
 
-def _match(column: ColumnName, call: _Call) -> Predicate:
+def _match(column: Operand, call: _Call) -> Predicate:
     pattern, ignore_case = call.options.get("pattern"), bool(call.options.get("ignore_case"))
     if not isinstance(pattern, str):
         _refuse(_Part(_call_text(call), call.function, dotted(column)))
@@ -427,7 +438,7 @@ def _call_text(call: _Call) -> str:
 
 def _text(value: _Value) -> str:
     if isinstance(value, _Column):
-        return dotted(value.name)
+        return str(value.name) if isinstance(value.name, Call) else dotted(value.name)
     if isinstance(value, _Literal):
         return render_literal(value.value)
     return value.text if isinstance(value, _Part) else f"({value})"

@@ -101,6 +101,29 @@ def render_day(days: int) -> str:
     return f"{f'{year:04}' if 0 <= year <= 9999 else f'{year:+05}'}-{date.month:02}-{date.day:02}"
 
 
+def month_of(days: int) -> int:
+    """Return the number of months from January 1970 to the month of a day since 1970-01-01.
+
+    Example:
+        >>> month_of(31), month_of(-1), month_of(10**12)
+        (1, -1, 32854884083)
+    """
+    cycles, of_cycle = divmod(days + _EPOCH_ORDINAL - 1, _DAYS_PER_CYCLE)
+    date = dt.date.fromordinal(of_cycle + 1)
+    return (date.year + 400 * cycles - 1970) * 12 + date.month - 1
+
+
+def first_of_month(months: int) -> int:
+    """Return the first day, since 1970-01-01, of a month since January 1970.
+
+    Example:
+        >>> first_of_month(1), first_of_month(-1), month_of(first_of_month(-(10**12)))
+        (31, -31, -1000000000000)
+    """
+    years, month = divmod(months, 12)
+    return _day(1970 + years, month + 1, 1)
+
+
 def parse_time(text: str) -> Temporal:
     """Parse ``HH:MM[:SS[.fffffffff]]``.
 
@@ -221,7 +244,7 @@ def _from_arrow(value: pa.Scalar) -> object:
     return value.as_py()
 
 
-def exact(number: int | float | Decimal) -> Fraction | float | None:
+def exact(number: int | float | Decimal | Fraction) -> Fraction | float | None:
     """Convert a number to a fraction. ``inf`` and ``-inf`` stay floats, and NaN becomes ``None``.
 
     A float converts to its exact value. An exponent out of range for every column type is clamped, so that a

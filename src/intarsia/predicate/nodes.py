@@ -21,6 +21,12 @@ Op: TypeAlias = Literal["=", "<>", "<", "<=", ">", ">="]
 ColumnName: TypeAlias = str | tuple[str, ...]
 """A name, or a tuple of names that is a path. A dotted name is first tried as one name, then as a path."""
 
+ARITHMETIC = ("+", "-", "*", "/", "%")
+"""The functions of a `Call` that are operators."""
+
+Operand: TypeAlias = "ColumnName | Call"
+"""The left side of a condition: a column, or a function of a column."""
+
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED_WORDS = """
     all alter and any as between call case cast create cross current_catalog current_date
@@ -31,6 +37,33 @@ _RESERVED_WORDS = """
     show straight_join tablesample then true uncache union using vacuum when where with xor
 """
 _RESERVED = frozenset(_RESERVED_WORDS.split())
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of a column, in the place of a column in a condition.
+
+    Attributes:
+        function: The name of the function: ``lower``, ``upper``, ``length``, ``substr``, ``abs``, ``year``,
+            ``quarter``, ``month``, ``day``, ``hour``, ``minute``, ``date``, ``date_trunc``, ``cast``, or one
+            of the operators ``+``, ``-``, ``*``, ``/`` and ``%``.
+        operand: The column, or another call.
+        arguments: The constants: the number of an operator, the start and the length of ``substr``, the unit
+            of ``date_trunc``, or the SQL type of ``cast``.
+
+    Example:
+        >>> str(Comparison(Call("year", "ts"), "=", 2024))
+        'year(ts) = 2024'
+        >>> str(In(Call("+", Call("abs", "x"), (1,)), (2, 3)))
+        '(abs(x) + 1) IN (2, 3)'
+    """
+
+    function: str
+    operand: Operand
+    arguments: tuple[object, ...] = ()
+
+    def __str__(self) -> str:
+        return render_call(self, render_column(self.operand))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +102,14 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A comparison of a column with a literal. NULL if either is NULL.
+    """A comparison of a column, or a `Call`, with a literal. NULL if either is NULL.
 
     Example:
         >>> str(Comparison("a.b", ">=", 3))
         'a.b >= 3'
     """
 
-    column: ColumnName
+    column: Operand
     op: Op
     value: object
 
@@ -99,7 +132,7 @@ class In:
         "dest NOT IN ('BOS', 'LAX')"
     """
 
-    column: ColumnName
+    column: Operand
     values: tuple[object, ...]
     negated: bool = False
 
@@ -122,7 +155,7 @@ class In:
 class IsNull:
     """``IS NULL``, or ``IS NOT NULL`` when negated. Never NULL itself."""
 
-    column: ColumnName
+    column: Operand
     negated: bool = False
 
     def __str__(self) -> str:
@@ -146,7 +179,7 @@ class Like:
         "name ILIKE '%error%'"
     """
 
-    column: ColumnName
+    column: Operand
     pattern: str
     negated: bool = False
     escape: str | None = None
@@ -173,7 +206,7 @@ class RegexpLike:
         "regexp_like(line, 'error', 'i')"
     """
 
-    column: ColumnName
+    column: Operand
     regex: str
     negated: bool = False
     ignore_case: bool = False
@@ -201,7 +234,26 @@ Predicate: TypeAlias = And | Or | Not | Comparison | In | IsNull | Like | Regexp
 NODE_TYPES = (And, Or, Not, Comparison, In, IsNull, Like, RegexpLike, Constant)
 
 
-def contains(column: ColumnName, text: str) -> Like:
+def has_calls(predicate: Predicate) -> bool:
+    """Return whether any condition of a predicate is on a function of a column.
+
+    Example:
+        >>> has_calls(And((Comparison("x", "=", 1), Not(IsNull(Call("lower", "s"))))))
+        True
+    """
+    pending: list[Predicate] = [predicate]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, (And, Or)):
+            pending += node.children
+        elif isinstance(node, Not):
+            pending.append(node.child)
+        elif not isinstance(node, Constant) and isinstance(node.column, Call):
+            return True
+    return False
+
+
+def contains(column: Operand, text: str) -> Like:
     r"""Return a condition that matches strings that contain a text.
 
     Example:
@@ -211,7 +263,7 @@ def contains(column: ColumnName, text: str) -> Like:
     return Like(column, f"%{escaped(text)}%")
 
 
-def starts_with(column: ColumnName, text: str) -> Like:
+def starts_with(column: Operand, text: str) -> Like:
     """Return a condition that matches strings that start with a text.
 
     Example:
@@ -221,7 +273,7 @@ def starts_with(column: ColumnName, text: str) -> Like:
     return Like(column, f"{escaped(text)}%")
 
 
-def ends_with(column: ColumnName, text: str) -> Like:
+def ends_with(column: Operand, text: str) -> Like:
     """Return a condition that matches strings that end with a text.
 
     Example:
@@ -241,28 +293,59 @@ def _operand(child: Predicate, weaker: tuple[type, ...]) -> str:
     return f"({child})" if isinstance(child, weaker) else str(child)
 
 
-def dotted(column: ColumnName) -> str:
+def dotted(column: Operand) -> str:
     """Return the name of a column for messages, with the parts of a path joined by dots.
 
     Example:
-        >>> dotted(("a", "b")), dotted("c")
-        ('a.b', 'c')
+        >>> dotted(("a", "b")), dotted("c"), dotted(Call("lower", "c"))
+        ('a.b', 'c', 'c')
     """
+    column = innermost(column)
     return ".".join(column) if isinstance(column, tuple) else column
 
 
-def render_column(column: ColumnName) -> str:
-    """Render a column name as SQL text, quoted if necessary.
+def innermost(operand: Operand) -> ColumnName:
+    """Return the column to which the functions of an operand are applied.
 
     Example:
-        >>> render_column("a.b"), render_column(("a.b", "c d"))
-        ('a.b', '"a.b"."c d"')
+        >>> innermost(Call("lower", Call("substr", "s", (1, 3))))
+        's'
     """
+    while isinstance(operand, Call):
+        operand = operand.operand
+    return operand
+
+
+def render_column(column: Operand) -> str:
+    """Render a column name or a call as SQL text, quoted if necessary.
+
+    Example:
+        >>> render_column("a.b"), render_column(("a.b", "c d")), render_column(Call("date", "t"))
+        ('a.b', '"a.b"."c d"', 'date(t)')
+    """
+    if isinstance(column, Call):
+        return str(column)
     if isinstance(column, tuple):
         return ".".join(_quoted(part) for part in column)
     parts = column.split(".")
     plain = all(_PLAIN_NAME.fullmatch(part) and part.lower() not in _RESERVED for part in parts)
     return column if plain else _quoted(column)
+
+
+def render_call(call: Call, operand: str) -> str:
+    """Render a call as SQL text, given the text of its operand.
+
+    Example:
+        >>> render_call(Call("date_trunc", "t", ("month",)), "t")
+        "date_trunc('month', t)"
+    """
+    if call.function in ARITHMETIC:
+        return f"({operand} {call.function} {', '.join(map(render_literal, call.arguments))})"
+    if call.function == "cast":
+        return f"CAST({operand} AS {', '.join(map(str, call.arguments))})"
+    texts = list(map(render_literal, call.arguments))
+    arguments = [*texts, operand] if call.function == "date_trunc" else [operand, *texts]
+    return f"{call.function}({', '.join(arguments)})"
 
 
 def _quoted(name: str) -> str:

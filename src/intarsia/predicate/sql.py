@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 from intarsia.errors import PredicateError
 from intarsia.predicate.nodes import (
     And,
-    ColumnName,
     Comparison,
     Constant,
     In,
@@ -21,6 +20,7 @@ from intarsia.predicate.nodes import (
     Like,
     Not,
     Op,
+    Operand,
     Or,
     Predicate,
     RegexpLike,
@@ -31,13 +31,13 @@ from intarsia.predicate.nodes import (
 )
 from intarsia.predicate.sql_dialect import (
     COMPARISONS,
-    column_name,
     dialect,
     fragment,
     operands,
     short,
     unsupported,
 )
+from intarsia.predicate.sql_functions import operand
 from intarsia.predicate.sql_literals import literal, literal_or_none
 from intarsia.predicate.sql_syntax import syntax_error
 
@@ -89,6 +89,10 @@ def parse_sql(text: str) -> Predicate:
     backslash in 'text' is a plain character. In a LIKE pattern it is the escape character, unless ESCAPE
     names another one.
 
+    In the place of a column, there may be functions of one column: ``lower``, ``upper``, ``length``,
+    ``substr``, ``abs``, ``year``, ``quarter``, ``month``, ``day``, ``hour``, ``minute``, ``date``,
+    ``date_trunc``, CAST, and ``+``, ``-``, ``*``, ``/`` and ``%`` with a number.
+
     Text searches are LIKE, ILIKE, ``contains(column, 'text')``, ``starts_with`` and ``ends_with``. Searches
     by RE2 regular expressions are ``column RLIKE 're'``, ``column REGEXP 're'``, ``column ~ 're'`` and
     ``regexp_like(column, 're')``. ``column ~* 're'`` and ``regexp_like(column, 're', 'i')`` ignore case.
@@ -104,6 +108,8 @@ def parse_sql(text: str) -> Predicate:
         Comparison(column='delay', op='>', value=5)
         >>> str(parse_sql("dest in ('BOS', 'LAX') and not delay between 1 and 2"))
         "dest IN ('BOS', 'LAX') AND NOT (delay >= 1 AND delay <= 2)"
+        >>> str(parse_sql("extract(year from ts) = 2024 and 10 - x > 3"))
+        'year(ts) = 2024 AND ((x * -1) + 10) > 3'
     """
     return _parse_cached(text) if len(text) <= _MAX_CACHED_CHARACTERS else _parse(text)
 
@@ -175,9 +181,9 @@ def _predicate(node: Any) -> Predicate:
                 reason="syntax-error",
                 near="IN",
             )
-        return In(_column(node.this), tuple(literal(value) for value in node.expressions))
+        return In(operand(node.this), tuple(literal(value) for value in node.expressions))
     if kind == "Between" and not node.args.get("symmetric"):
-        column = _column(node.this)
+        column = operand(node.this)
         low, high = literal(node.args["low"]), literal(node.args["high"])
         return And((Comparison(column, ">=", low), Comparison(column, "<=", high)))
     if kind == "Is":
@@ -196,7 +202,7 @@ def _predicate(node: Any) -> Predicate:
     if kind == "Null":
         return Constant(None)
     if kind in ("Column", "Dot"):
-        return Comparison(_column(node), "=", True)
+        return Comparison(operand(node), "=", True)
     raise unsupported(node)
 
 
@@ -224,18 +230,18 @@ def _comparison(node: Any, op: Op) -> Predicate:
     return Constant(_FOLD[op](first, second))
 
 
-def _column_and_value(node: Any, op: Op) -> tuple[ColumnName, Op, object]:
+def _column_and_value(node: Any, op: Op) -> tuple[Operand, Op, object]:
     value = literal_or_none(node.expression)
     if value is not None:
-        return _column(node.this), op, value[0]
+        return operand(node.this), op, value[0]
     value = literal_or_none(node.this)
     if value is not None:
-        return _column(node.expression), _MIRRORED[op], value[0]
+        return operand(node.expression), _MIRRORED[op], value[0]
     raise unsupported(node)
 
 
 def _is(node: Any) -> Predicate:
-    column = _column(node.this)
+    column = operand(node.this)
     node_type = type(node.expression).__name__
     if node_type == "Null":
         return IsNull(column)
@@ -254,7 +260,7 @@ def _like(node: Any) -> Predicate:
     if not isinstance(pattern, str) or not isinstance(escape, (str, type(None))):
         raise unsupported(node)
     ignore_case = type(like).__name__ == "ILike"
-    return Like(_column(like.this), pattern, bool(like.args.get("negate")), escape, ignore_case)
+    return Like(operand(like.this), pattern, bool(like.args.get("negate")), escape, ignore_case)
 
 
 def _regexp_like(node: Any, *, ignore_case: bool) -> Predicate:
@@ -282,13 +288,4 @@ def _text_arguments(node: Any, *, most: int) -> tuple[Any, ...]:
     texts = [literal(argument) for argument in arguments[1:]]
     if not all(isinstance(text, str) for text in texts):
         raise unsupported(node)
-    return _column(arguments[0]), *texts
-
-
-def _column(node: Any) -> ColumnName:
-    while type(node).__name__ == "Paren":
-        node = node.this
-    column = column_name(node)
-    if column is None:
-        raise unsupported(node)
-    return column
+    return operand(arguments[0]), *texts

@@ -27,6 +27,7 @@ from intarsia.predicate import (
     evaluate,
 )
 from intarsia.predicate.bound import conjoin, disjoin
+from intarsia.predicate.nodes import innermost
 from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import OutputColumn
 from intarsia.spark.int96 import as_nanoseconds, as_nanoseconds_of_any, is_int96
@@ -122,7 +123,7 @@ class SparkBinder:
 
     def is_on_partition(self, leaf: Leaf, partition: Partition) -> bool:
         """Return whether a leaf is on a partition column."""
-        return self._partition_name(leaf.column[0], dict(partition)) is not None
+        return self._partition_name(innermost(leaf.column)[0], dict(partition)) is not None
 
     def _partition_name(self, name: str, partition: Mapping[str, str | None]) -> str | None:
         if self._case_sensitive:
@@ -132,15 +133,15 @@ class SparkBinder:
     def partition_leaf(self, leaf: Leaf, partition: Partition) -> Bound:
         """Evaluate a leaf on a partition column; other leaves are TRUE."""
         values = dict(partition)
-        name = self._partition_name(leaf.column[0], values)
-        if name is None or len(leaf.column) > 1:
+        name = self._partition_name(innermost(leaf.column)[0], values)
+        if name is None or len(innermost(leaf.column)) > 1:
             return _ANY
-        value = partition_value(values[name], self._types[tuple(leaf.column)])
+        value = partition_value(values[name], self._types[tuple(innermost(leaf.column))])
         if value is None:
             return _ANY
-        path = tuple(leaf.column)
+        path = tuple(innermost(leaf.column))
         try:
-            bound = bind(leaf, pa.schema([(leaf.column[0], value.type)]))
+            bound = bind(leaf, pa.schema([(innermost(leaf.column)[0], value.type)]))
         except IntarsiaError:
             return _ANY
         columns = {path: pa.array([value.as_py()], value.type)}
@@ -149,13 +150,13 @@ class SparkBinder:
     def _file_leaf(self, leaf: Leaf, file_schema: FileSchema, on_int96: Callable[[Leaf], Predicate]) -> Bound:
         """Bind a leaf on a column of a file."""
         schema = file_schema.arrow
-        found = self._find(schema, tuple(leaf.column))
+        found = self._find(schema, tuple(innermost(leaf.column)))
         if found is None:  # Spark reads nulls
             return BoundConstant(isinstance(leaf, IsNull) and not leaf.negated)
         path, kind = found
         if path is None:
             return _ANY
-        spark_type = self._types[tuple(leaf.column)]
+        spark_type = self._types[tuple(innermost(leaf.column))]
         there = replace(leaf, column=path)
         here: Predicate = there
         if spark_type == "timestamp" and self._int96_as_moments and is_int96(file_schema, path):

@@ -16,6 +16,7 @@ from intarsia.file import ParquetInput
 from intarsia.file.schema import FileSchema
 from intarsia.format.enums import Type
 from intarsia.predicate import And, Comparison, Constant, In, IsNull, Like, Path, Predicate
+from intarsia.predicate.nodes import innermost
 
 _NANOSECONDS: Final = 1000
 _MOST: Final = (1 << 63) - 1 - _NANOSECONDS
@@ -37,7 +38,7 @@ def as_nanoseconds(leaf: Comparison | In | IsNull | Like, file: ParquetInput) ->
         leaf: The condition, on a path of the file; its values are instants in microseconds.
         file: The file.
     """
-    return _converted(leaf, file.schema, _known_unit(file, tuple(leaf.column)))
+    return _converted(leaf, file.schema, _known_unit(file, tuple(innermost(leaf.column))))
 
 
 def as_nanoseconds_of_any(leaf: Comparison | In | IsNull | Like, schema: FileSchema) -> Predicate:
@@ -48,7 +49,7 @@ def as_nanoseconds_of_any(leaf: Comparison | In | IsNull | Like, schema: FileSch
 def _converted(leaf: Comparison | In | IsNull | Like, schema: FileSchema, unit: str | None) -> Predicate:
     if isinstance(leaf, IsNull):
         return leaf
-    path = tuple(leaf.column)
+    path = tuple(innermost(leaf.column))
     data_type = schema.leaf_types[schema.leaves_by_path[path].ordinal]
     if isinstance(leaf, In):
         moments = [_nanoseconds(value) for value in leaf.values]

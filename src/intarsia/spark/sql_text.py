@@ -13,6 +13,7 @@ from decimal import Decimal
 from intarsia.errors import PredicateError
 from intarsia.predicate import (
     And,
+    Call,
     ColumnName,
     Comparison,
     Constant,
@@ -51,6 +52,12 @@ def spark_sql(predicate: Predicate) -> str:
         return f"NOT ({spark_sql(predicate.child)})"
     if isinstance(predicate, Constant):
         return "CAST(NULL AS BOOLEAN)" if predicate.value is None else str(predicate.value).lower()
+    if isinstance(predicate.column, Call):
+        raise PredicateError(
+            f"cannot use {predicate} with Spark, whose functions may differ; write it as Spark SQL",
+            reason="not-in-spark",
+            column=dotted(predicate.column),
+        )
     column = _column(predicate.column)
     if isinstance(predicate, Comparison):
         return f"{column} {predicate.op} {_literal(predicate.value, predicate.column)}"

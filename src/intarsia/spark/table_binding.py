@@ -13,6 +13,7 @@ import pyarrow as pa
 from intarsia.file.schema import FileSchema
 from intarsia.lake.data_file import DataFile
 from intarsia.predicate import Bound, BoundConstant, Comparison, Path, Predicate, bind
+from intarsia.predicate.nodes import innermost
 from intarsia.rows.bounds import Bools
 from intarsia.spark.binding import Leaf, Partition, SparkBinder
 
@@ -68,7 +69,7 @@ class SparkTableBinder:
             if not any(self._binder.is_on_partition(leaf, partition) for partition in set(partitions)):
                 return None
             answers = self._for_each(lambda partition: self._answer(leaf, partition), partitions)
-            name = f"{'.'.join(leaf.column)} (condition {len(constants) + 1})"
+            name = f"{'.'.join(innermost(leaf.column))} (condition {len(constants) + 1})"
             constants[name,] = pa.array(answers, pa.bool_())
             return bind(Comparison((name,), "=", True), pa.schema([(name, pa.bool_())]))
 

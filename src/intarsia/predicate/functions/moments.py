@@ -1,0 +1,327 @@
+"""Parts of dates and timestamps. A timestamp with a time zone is taken in the local time of that zone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.errors import PredicateError
+from intarsia.predicate.bound import Bound, BoundCompare, BoundConstant, BoundIn, conjoin, disjoin
+from intarsia.predicate.functions.inverse import (
+    ANY_VALUE,
+    Inverse,
+    OnResult,
+    compare_operand,
+    no_result,
+    refuse_argument,
+    refuse_type,
+)
+from intarsia.predicate.literals import NS_PER_DAY, NS_PER_UNIT, Temporal, first_of_month, month_of, plain
+from intarsia.predicate.nodes import Call, Op
+
+if TYPE_CHECKING:
+    from intarsia.predicate.columns import Column
+
+_UTC: Final = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00", "-00:00")
+_MONTHS: Final = {"month": 1, "quarter": 3, "year": 12}
+_SIZES_NS: Final = {
+    "microsecond": 1_000,
+    "millisecond": 1_000_000,
+    "second": NS_PER_UNIT["s"],
+    "minute": 60 * NS_PER_UNIT["s"],
+    "hour": 3_600 * NS_PER_UNIT["s"],
+    "day": NS_PER_DAY,
+    "week": 7 * NS_PER_DAY,
+}
+#: The epoch is a Thursday, and weeks start on Monday.
+_DAYS_AFTER_MONDAY: Final = 3
+_PARTS: Final = ("year", "quarter", "month", "day", "hour", "minute")
+#: Longer lists are not inverted value by value.
+_MAX_INTERVALS: Final = 32
+
+_Ints = npt.NDArray[np.int64]
+
+
+def date_part(call: Call, operand: Column) -> DatePart:
+    """Bind ``year``, ``quarter``, ``month``, ``day``, ``hour`` or ``minute`` to the type of the operand."""
+    _check_moments(call.function, operand)
+    return DatePart(call.function)
+
+
+def date(operand: Column) -> DateOf | None:
+    """Bind ``date`` to the type of the operand. None for dates."""
+    _check_moments("date", operand)
+    return None if pa.types.is_date32(operand.type) else DateOf()
+
+
+def date_trunc(call: Call, operand: Column) -> Truncation | None:
+    """Bind ``date_trunc`` to the type of the operand. None if it changes no value."""
+    _check_moments("date_trunc", operand)
+    unit = str(call.arguments[0]).lower() if len(call.arguments) == 1 else ""
+    if unit not in (*_MONTHS, *_SIZES_NS):
+        units = ", ".join((*_SIZES_NS, *_MONTHS))
+        refuse_argument("date_trunc", call.arguments[0] if call.arguments else "", f"the units are {units}")
+    type_ = operand.type
+    tick_ns = NS_PER_DAY // _ticks_per_day(type_)
+    zone = getattr(type_, "tz", None)
+    if unit in _SIZES_NS and _SIZES_NS[unit] <= tick_ns and zone in (None, *_UTC):
+        return None
+    return Truncation(unit, type_ if zone in (None, *_UTC) else pa.timestamp(type_.unit))
+
+
+@dataclass(frozen=True, slots=True)
+class DatePart:
+    """A part of a date or a timestamp, as a number."""
+
+    part: str
+
+    @property
+    def type(self) -> pa.DataType:
+        """Integers."""
+        return pa.int64()
+
+    def apply(self, values: pa.Array) -> pa.Array:
+        """Return the parts as integers."""
+        ticks, per_day = _local_ticks(values)
+        return pa.array(self._of(ticks, per_day), pa.int64(), mask=_nulls(values))
+
+    def _of(self, ticks: _Ints, per_day: int) -> _Ints:
+        if self.part in ("hour", "minute"):
+            of_day = ticks % per_day
+            return of_day * 24 // per_day if self.part == "hour" else of_day * 1_440 // per_day % 60
+        days = ticks // per_day
+        months = _months(days)
+        if self.part == "day":
+            return days - _days(months) + 1
+        if self.part == "year":
+            return months // 12 + 1970
+        return months % 12 + 1 if self.part == "month" else months % 12 // 3 + 1
+
+    def invert(self, condition: OnResult, operand: Column) -> Inverse:
+        """Return the years as intervals. The other parts repeat."""
+        if self.part != "year":
+            return ANY_VALUE
+        return _invert_monotone(condition, operand, _first_of_year, lambda year: _first_of_year(year + 1))
+
+    def text(self, operand: str) -> str:
+        """Render the function as SQL text."""
+        return f"{self.part}({operand})"
+
+
+@dataclass(frozen=True, slots=True)
+class DateOf:
+    """The date of a timestamp."""
+
+    @property
+    def type(self) -> pa.DataType:
+        """Dates."""
+        return pa.date32()
+
+    def apply(self, values: pa.Array) -> pa.Array:
+        """Return the dates.
+
+        Raises:
+            PredicateError: A year is beyond the 5.8 million years of Arrow's dates.
+        """
+        ticks, per_day = _local_ticks(values)
+        days, nulls = ticks // per_day, _nulls(values)
+        try:
+            return pa.array(days, pa.int64(), mask=nulls).cast(pa.int32()).view(pa.date32())
+        except pa.ArrowInvalid as error:
+            raise no_result("date", error) from error
+
+    def invert(self, condition: OnResult, operand: Column) -> Inverse:
+        """Return the dates as intervals."""
+        return _invert_monotone(condition, operand, _ns, lambda value: _ns(value) + NS_PER_DAY)
+
+    def text(self, operand: str) -> str:
+        """Render the function as SQL text."""
+        return f"date({operand})"
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """The start of the unit of time that contains a moment.
+
+    Attributes:
+        unit: The unit, such as ``month``.
+        type: The type of the operand; without the zone if it is not UTC, because the result is local time.
+    """
+
+    unit: str
+    type: pa.DataType
+
+    def apply(self, values: pa.Array) -> pa.Array:
+        """Return the starts.
+
+        Raises:
+            PredicateError: A start is before the first moment of the type.
+        """
+        ticks, per_day = _local_ticks(values)
+        if self.unit in _MONTHS:
+            size = _MONTHS[self.unit]
+            found = _days(_months(ticks // per_day) // size * size) * per_day
+        else:
+            size = max(1, _SIZES_NS[self.unit] * per_day // NS_PER_DAY)
+            shift = _DAYS_AFTER_MONDAY * per_day if self.unit == "week" else 0
+            found = (ticks + shift) // size * size - shift
+        nulls = _nulls(values)
+        if ((found > ticks) & ~nulls).any():
+            raise no_result("date_trunc", "the start of the unit is out of range")
+        if pa.types.is_date32(self.type):
+            return pa.array(found.astype(np.int32), pa.int32(), mask=nulls).view(self.type)
+        return pa.array(found, pa.int64(), mask=nulls).view(self.type)
+
+    def invert(self, condition: OnResult, operand: Column) -> Inverse:
+        """Return the units as intervals."""
+        return _invert_monotone(
+            condition,
+            operand,
+            lambda value: _ns(value) if self._floor(_ns(value)) == _ns(value) else self._next(_ns(value)),
+            lambda value: self._next(_ns(value)),
+        )
+
+    def _floor(self, ns: int) -> int:
+        if self.unit in _MONTHS:
+            size = _MONTHS[self.unit]
+            return first_of_month(month_of(ns // NS_PER_DAY) // size * size) * NS_PER_DAY
+        shift = _DAYS_AFTER_MONDAY * NS_PER_DAY if self.unit == "week" else 0
+        size = _SIZES_NS[self.unit]
+        return (ns + shift) // size * size - shift
+
+    def _next(self, ns: int) -> int:
+        start = self._floor(ns)
+        if self.unit in _MONTHS:
+            return first_of_month(month_of(start // NS_PER_DAY) + _MONTHS[self.unit]) * NS_PER_DAY
+        return start + _SIZES_NS[self.unit]
+
+    def text(self, operand: str) -> str:
+        """Render the function as SQL text."""
+        return f"date_trunc('{self.unit}', {operand})"
+
+
+def _invert_monotone(
+    condition: OnResult, operand: Column, first: Callable[[Any], int], after: Callable[[Any], int]
+) -> Inverse:
+    """Invert a function that never decreases.
+
+    Args:
+        condition: The condition on the result.
+        operand: The operand.
+        first: Returns the first moment whose result is a value or more, in nanoseconds of local time.
+        after: Returns the first moment whose result is more than a value.
+    """
+    zone = getattr(operand.type, "tz", None)
+    is_exact = zone in (None, *_UTC)
+    # local time is at most a day from UTC, and does not always increase
+    slack = 0 if is_exact else NS_PER_DAY
+
+    def at_least(ns: int) -> Bound:
+        return compare_operand(operand, ">=", Temporal("timestamp", ns - slack, zone is not None))
+
+    def below(ns: int) -> Bound:
+        return compare_operand(operand, "<", Temporal("timestamp", ns + slack, zone is not None))
+
+    def within(low: pa.Scalar, high: pa.Scalar) -> Bound:
+        start, stop = first(_python(low)), after(_python(high))
+        # no moment has a result within a unit
+        return conjoin([at_least(start), below(stop)]) if start < stop else BoundConstant(False)
+
+    def outside(value: pa.Scalar) -> Bound:
+        return disjoin([below(first(_python(value))), at_least(after(_python(value)))])
+
+    if isinstance(condition, BoundIn):
+        values = list(condition.values)
+        if condition.negated:
+            if not is_exact or len(values) > _MAX_INTERVALS:
+                return ANY_VALUE
+            return Inverse(conjoin([outside(value) for value in values]), True)
+        if len(values) > _MAX_INTERVALS:
+            return Inverse(within(values[0], values[-1]), False)
+        return Inverse(disjoin([within(value, value) for value in values]), is_exact)
+    assert isinstance(condition, BoundCompare)
+    value = condition.value
+    if condition.op == "<>":
+        return Inverse(outside(value), True) if is_exact else ANY_VALUE
+    simple: dict[Op, Callable[[], Bound]] = {
+        "=": lambda: within(value, value),
+        "<": lambda: below(first(_python(value))),
+        "<=": lambda: below(after(_python(value))),
+        ">": lambda: at_least(after(_python(value))),
+        ">=": lambda: at_least(first(_python(value))),
+    }
+    return Inverse(simple[condition.op](), is_exact)
+
+
+def _check_moments(function: str, operand: Column) -> None:
+    type_ = operand.type
+    if not pa.types.is_date(type_) and not pa.types.is_timestamp(type_):
+        refuse_type(function, operand, "a column of dates or timestamps")
+    if pa.types.is_timestamp(type_) and type_.tz not in (None, *_UTC):
+        try:
+            pc.local_timestamp(pa.array([0], type_))
+        except pa.ArrowInvalid as error:
+            raise PredicateError(
+                f"{function} needs the local time of {operand.name!r}, and its time zone {type_.tz!r} is not "
+                "known; compare the column with timestamps",
+                reason="unknown-time-zone",
+                column=operand.name,
+            ) from error
+
+
+def _ticks_per_day(type_: pa.DataType) -> int:
+    if pa.types.is_date32(type_):
+        return 1
+    return NS_PER_DAY // NS_PER_UNIT["ms" if pa.types.is_date64(type_) else type_.unit]
+
+
+def _local_ticks(values: pa.Array) -> tuple[_Ints, int]:
+    """Return moments in local time since 1970, in units of their type, and the number of units per day."""
+    type_ = values.type
+    per_day = _ticks_per_day(type_)
+    ticks = _ticks(values)
+    if getattr(type_, "tz", None) in (None, *_UTC):
+        return ticks, per_day
+    local = _ticks(pc.local_timestamp(values))
+    if (np.abs(local - ticks) > per_day)[~_nulls(values)].any():
+        raise no_result("local time", "it is out of range")
+    return local, per_day
+
+
+def _ticks(values: pa.Array) -> _Ints:
+    bits = pa.int32() if pa.types.is_date32(values.type) else pa.int64()
+    return np.asarray(values.view(bits).fill_null(0).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def _nulls(values: pa.Array) -> npt.NDArray[np.bool_]:
+    return np.asarray(values.is_null().to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def _months(days: _Ints) -> _Ints:
+    """Return the months since January 1970 of days since 1970-01-01."""
+    return days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+
+
+def _days(months: _Ints) -> _Ints:
+    return months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+
+
+def _first_of_year(year: int) -> int:
+    return first_of_month((year - 1970) * 12) * NS_PER_DAY
+
+
+def _python(value: pa.Scalar) -> object:
+    """Return an integer as a number, and a moment unchanged, because Python has none with nanoseconds."""
+    return value.as_py() if pa.types.is_integer(value.type) else value
+
+
+def _ns(value: object) -> int:
+    moment = plain(value)
+    assert isinstance(moment, Temporal)
+    return moment.ns
