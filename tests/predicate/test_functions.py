@@ -118,7 +118,7 @@ NUMBERS = [*strategies.INTEGERS, *strategies.FLOATS, *strategies.DECIMALS[:3]]
 
 @pytest.mark.parametrize("type_", NUMBERS, ids=str)
 def test_arithmetic(type_):
-    @settings(max_examples=examples(120), deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     @given(st.data())
     def run(data):
         array = data.draw(strategies.arrays(type_, 5))
@@ -165,7 +165,7 @@ def moments_near(call):
 
 @pytest.mark.parametrize("type_", MOMENTS, ids=str)
 def test_moments(type_):
-    @settings(max_examples=examples(120), deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     @given(st.data())
     def run(data):
         array = data.draw(strategies.arrays(type_, 5))
@@ -186,7 +186,7 @@ def test_local_time(zone):
         lambda change: st.datetimes(change - dt.timedelta(hours=4), change + dt.timedelta(hours=4))
     )
 
-    @settings(max_examples=examples(200), deadline=None)
+    @settings(max_examples=examples(100), deadline=None)
     @given(st.data())
     def run(data):
         values = data.draw(st.lists(st.none() | moments, min_size=4, max_size=4))
@@ -211,7 +211,7 @@ def test_local_time(zone):
     run()
 
 
-@settings(max_examples=examples(600), deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.data())
 def test_text(data):
     type_ = data.draw(st.sampled_from([*strategies.TEXT, pa.dictionary(pa.int8(), pa.string())]))
