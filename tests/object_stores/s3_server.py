@@ -15,7 +15,7 @@ BUCKET = "bucket"
 REGION = "us-east-1"
 
 #: The shortest delay with which `Recording.waves` shows which requests depend on each other.
-LATENCY_SECONDS = 0.08
+LATENCY_SECONDS = 0.12
 
 #: The time after which a stalled connection is closed without a response.
 STALL_SECONDS = 2

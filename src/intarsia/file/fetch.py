@@ -37,9 +37,7 @@ class PageCache:
 
     def fetch(self, plans: Sequence[ChunkPlan]) -> list[FetchedPages]:
         """Fetch data pages and the dictionary pages that they need, together with them if possible."""
-        at_once = {
-            plan.dictionary for plan in plans if plan.dictionary_use is DictionaryUse.ALWAYS and plan.pages
-        }
+        at_once = {plan.dictionary for plan in plans if plan.pages and self._is_read_at_once(plan)}
         self._read([place for plan in plans for place in plan.pages], at_once)
         data = {id(plan): self._joined(plan.pages) for plan in plans}
         needed: dict[int, ByteRange | None] = {}
@@ -55,6 +53,14 @@ class PageCache:
             )
             for plan in plans
         ]
+
+    def _is_read_at_once(self, plan: ChunkPlan) -> bool:
+        """Whether a dictionary page is read before it is known that the data pages need it."""
+        if plan.dictionary is None or plan.dictionary_use is DictionaryUse.NEVER:
+            return False
+        # writers limit dictionaries to 1 MiB, and in an object store, another request takes about as long
+        is_small = plan.dictionary.length <= 2 * self._file.source.coalesce_bytes
+        return plan.dictionary_use is DictionaryUse.ALWAYS or is_small
 
     def _read(self, data: Sequence[ByteRange], dictionaries: set[ByteRange | None]) -> None:
         fresh = [place for place in dictionaries if place is not None and place not in self._bytes]

@@ -116,6 +116,11 @@ class FileMetadata:
         self._changing = threading.RLock()
 
     @property
+    def footer_start(self) -> int:
+        """The offset of the footer in the file."""
+        return self._raw.start
+
+    @property
     def held_bytes(self) -> int:
         """The estimated memory of this object in bytes."""
         raw_bytes = len(self._raw.data)

@@ -33,6 +33,11 @@ from intarsia.storage import ByteRange, ByteSource, CountedSource, IoCounts, Loc
 #: Number of bytes read at the end of a remote file, which usually contain the whole footer.
 REMOTE_TAIL_BYTES = 64 * 1024
 
+#: Number of bytes before the footer of a remote file that are read together as soon as some of them are
+#: needed. They contain the page index and, in many files, all other indexes. In an object store, a further
+#: request takes longer than this many bytes.
+REMOTE_INDEX_BYTES = 256 * 1024
+
 
 #: The key of a struct of the page index: the chunk, and ``"OffsetIndex"`` or ``"ColumnIndex"``.
 ChunkStruct: TypeAlias = "tuple[ChunkKey, str]"
@@ -70,6 +75,9 @@ class ParquetInput:
             with self.named_errors():
                 self.metadata = metadata or FileMetadata(self.path, read_raw_footer(self.source))
                 self.footer: Footer = self.metadata.footer
+            if source.coalesce_bytes:
+                stop = self.metadata.footer_start
+                self.source.keep_when_read(ByteRange(max(0, stop - REMOTE_INDEX_BYTES), stop))
         except BaseException:
             self.close()
             raise
@@ -216,6 +224,7 @@ class ParquetInput:
                 wanted.append(_Wanted(key, "ColumnIndex", place))
         inside = [item for item in wanted if self._lies_inside(item)]
         reads = IoCounts()
+        self._read_page_index_ahead([item.place for item in inside], reads)
         found = self.source.read_ranges([item.place for item in inside], reads)
         blobs = {(item.key, item.struct): data for item, data in zip(inside, found, strict=True)}
         # the OffsetIndexes first, because a ColumnIndex must have the same number of pages
@@ -223,6 +232,15 @@ class ParquetInput:
         for key in columns:
             self._keep_column_index(key, blobs)
         return reads.bytes
+
+    def _read_page_index_ahead(self, places: list[ByteRange], reads: IoCounts) -> None:
+        """Read the OffsetIndexes of other columns, too, if a further request would take longer."""
+        places = self.source.missing(places) if self.source.coalesce_bytes else []
+        if places:
+            start, stop = min(places).start, max(place.stop for place in places)
+            stop = max(stop, min(stop + REMOTE_TAIL_BYTES, self.metadata.footer_start))
+            if stop - start <= self.source.coalesce_bytes:
+                self.source.keep([ByteRange(start, stop)], reads)
 
     def _chunk(self, key: ChunkKey) -> ColumnChunk:
         return self.footer.metadata.row_groups[key.row_group].columns[key.leaf]
@@ -302,6 +320,8 @@ def read_raw_footer(source: CountedSource) -> RawFooter:
     if size < SMALLEST_FILE_BYTES:
         footer_start(b"", size)
     tail_start = max(0, size - tail_bytes)
+    if source.coalesce_bytes:
+        source.keep([ByteRange(tail_start, size)])  # it may contain indexes, too
     tail = source.read(tail_start, size)
     start = footer_start(tail[-TRAILER_BYTES:], size)
     if start >= tail_start:

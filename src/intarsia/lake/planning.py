@@ -12,6 +12,7 @@ from intarsia.lake.data_file import DataFile
 from intarsia.read.ahead import ahead
 from intarsia.read.file_plan import FilePlan, plan_file
 from intarsia.read.file_query import FileQuery
+from intarsia.read.prefetch import prefetch
 
 
 class Binder(Protocol):
@@ -40,6 +41,8 @@ def plan_files(
     binder: Binder,
     open_file: Callable[[DataFile], ParquetInput],
     at_once: int,
+    *,
+    reads: bool = False,
 ) -> Generator[tuple[DataFile, Future[OpenPlan]], None, None]:
     """Plan files in several threads, a little ahead of the caller that reads them.
 
@@ -48,6 +51,7 @@ def plan_files(
         binder: Binds the query to each file.
         open_file: Opens a file.
         at_once: Maximum number of files that are being planned or wait to be read.
+        reads: The caller reads the planned rows, so those of objects are read ahead.
 
     Yields:
         Each file in order, and a future with its plan or an exception.
@@ -58,7 +62,8 @@ def plan_files(
         try:
             with file.named_errors():
                 query = binder.query(entry, file)
-                return OpenPlan(query, plan_file(query))
+                planned = plan_file(query)
+                return OpenPlan(query, prefetch(query, planned) if reads else planned)
         except BaseException:
             file.close()
             raise

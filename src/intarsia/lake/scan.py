@@ -389,9 +389,10 @@ class Scan:
                 yielded.
         """
         binder = self._binder if list(columns) == self.columns else self._binder.for_columns(columns)
+        reads = self._limit is None  # with a limit the first pages may suffice
         with (
             self._reporting() as report,
-            contextlib.closing(self._planned_files(report, binder, totals)) as files,
+            contextlib.closing(self._planned_files(report, binder, totals, reads=reads)) as files,
         ):
             for _, query, plan in files:
                 outcome = FileOutcome(plan)
@@ -407,9 +408,16 @@ class Scan:
                         report.add_file(query, outcome)
 
     def _planned_files(
-        self, report: ScanReport, binder: TableBinder, totals: Totals | None = None
+        self, report: ScanReport, binder: TableBinder, totals: Totals | None = None, *, reads: bool = False
     ) -> Generator[tuple[DataFile, FileQuery, FilePlan], None, None]:
-        """Open, plan and yield each file that neither partition values nor a lake index exclude or answer."""
+        """Open, plan and yield each file that neither partition values nor a lake index exclude or answer.
+
+        Args:
+            report: The report.
+            binder: Binds the query to each file.
+            totals: Aggregates; see `_each_file`.
+            reads: The caller reads the planned rows.
+        """
         table = self._table
         questions = None if totals is None else totals.questions
         is_current = self._has_new_footers
@@ -422,7 +430,7 @@ class Scan:
         open_file = partial(table.open_file, is_current=self._has_new_footers)
         self._has_new_footers = False
         left = [table.files[ordinal] for ordinal in survivors.files]
-        planned = plan_files(left, binder, open_file, min(at_once, max(len(left), 1)))
+        planned = plan_files(left, binder, open_file, min(at_once, max(len(left), 1)), reads=reads)
         with contextlib.closing(planned):
             for entry, future in planned:
                 with self._skipping(entry.path, report):

@@ -14,7 +14,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
+from intarsia.storage.kept import KeptRanges
 from intarsia.storage.ranges import ByteRange, coalesce, cut
+
+#: Limit on the bytes between ranges, read in the same requests, that are kept in memory.
+MAX_GAP_BYTES = 2 << 20
 
 
 class ByteSource(Protocol):
@@ -91,12 +95,17 @@ class IoCounts:
 class CountedSource:
     """A wrapper that coalesces requests to another source and counts them; it is thread-safe.
 
+    Reads of bytes that are kept in memory are neither requested nor counted again.
+
     Example:
         >>> source = CountedSource(MemorySource(b"abcdef"))
         >>> source.read_ranges([ByteRange(0, 2), ByteRange(2, 4)])
         [b'ab', b'cd']
         >>> source.counts.requests, source.counts.bytes
         (1, 4)
+        >>> source.keep([ByteRange(0, 5)])
+        >>> source.read(1, 3), source.counts.requests
+        (b'bc', 2)
     """
 
     def __init__(self, source: ByteSource) -> None:
@@ -106,6 +115,10 @@ class CountedSource:
         self.identity = source.identity
         self.counts = IoCounts()
         self._counting = threading.Lock()
+        self._kept = KeptRanges()
+        self._gaps = KeptRanges()
+        self._zone: ByteRange | None = None
+        self._keeping = threading.Lock()
 
     def size(self) -> int:
         """Length of the file in bytes."""
@@ -124,6 +137,69 @@ class CountedSource:
             CorruptFileError: If a range is outside the file.
             ReplacedWhileReadError: If the file has become shorter since it was opened.
         """
+        self._check(ranges)
+        if self._zone is None and not self._kept and not self._gaps:
+            return self._fetch(ranges, also)
+        missing = self.missing(ranges)
+        if self._begins_in_zone(missing):
+            # with the zone, in concurrent requests, but many bytes are not kept
+            is_small = sum(place.length for place in missing) <= MAX_GAP_BYTES
+            self.keep(
+                missing if is_small else [place for place in missing if self._begins_in_zone([place])], also
+            )
+        found = [self._in_memory(place) for place in ranges]
+        missing = [place for place, data in zip(ranges, found, strict=True) if data is None]
+        fetched = iter(self._fetch(missing, also) if missing else ())
+        return [next(fetched) if data is None else data for data in found]
+
+    def read(self, start: int, stop: int) -> bytes:
+        """Read the bytes of one range."""
+        return self.read_ranges([ByteRange(start, stop)])[0]
+
+    def keep(self, ranges: Sequence[ByteRange], also: IoCounts | None = None) -> None:
+        """Read ranges, with small gaps between them, and keep them in memory until this source is closed.
+
+        Args:
+            ranges: The ranges; those that are kept already are not read again.
+            also: See `read_ranges`.
+
+        Raises:
+            CorruptFileError: If a range is outside the file.
+            ReplacedWhileReadError: If the file has become shorter since it was opened.
+        """
+        self._check(ranges)
+        with self._keeping:
+            missing = self.missing(ranges)
+            if self._zone is not None and self._begins_in_zone(missing):
+                missing.append(self._zone)
+                self._zone = None
+            if missing:
+                self._fetch(missing, also, keep=True)
+
+    def keep_when_read(self, zone: ByteRange) -> None:
+        """Read a range and keep it as soon as a read begins inside it.
+
+        Args:
+            zone: The range; it replaces that of the previous call.
+
+        Example:
+            >>> source = CountedSource(MemorySource(b"abcdef"))
+            >>> source.keep_when_read(ByteRange(2, 6))
+            >>> source.read(0, 1), source.read(3, 4), source.read(5, 6), source.counts.requests
+            (b'a', b'd', b'f', 2)
+        """
+        self._check([zone])
+        self._zone = zone
+
+    def _begins_in_zone(self, ranges: Sequence[ByteRange]) -> bool:
+        zone = self._zone
+        return zone is not None and any(zone.start <= place.start < zone.stop for place in ranges)
+
+    def missing(self, ranges: Sequence[ByteRange]) -> list[ByteRange]:
+        """Return the ranges that are not in memory, without empty ones."""
+        return [place for place in ranges if place.length and self._in_memory(place) is None]
+
+    def _check(self, ranges: Sequence[ByteRange]) -> None:
         size = self.size()
         for start, stop in ranges:
             if start < 0 or stop < start or stop > size:
@@ -134,6 +210,15 @@ class CountedSource:
                     path=self.path,
                     offset=start,
                 )
+
+    def _in_memory(self, place: ByteRange) -> bytes | None:
+        found = self._kept.get(place)
+        return self._gaps.get(place) if found is None else found
+
+    def _fetch(
+        self, ranges: Sequence[ByteRange], also: IoCounts | None, *, keep: bool = False
+    ) -> list[bytes]:
+        """Read ranges that are inside the file, and count the requests."""
         requests = coalesce(ranges, self.coalesce_bytes)
         fetched = self._source.read_ranges(requests)
         for request, data in zip(requests, fetched, strict=True):
@@ -147,15 +232,27 @@ class CountedSource:
         num_bytes = sum(map(len, fetched))
         with self._counting:
             self.counts.add(len(requests), num_bytes)
+            if keep:
+                for request, data in zip(requests, fetched, strict=True):
+                    self._kept.add(request, data)
+            elif self.coalesce_bytes:
+                self._keep_gaps(ranges, requests, fetched)
         if also is not None:
             also.add(len(requests), num_bytes)
         if len(requests) == len(ranges) and list(ranges) == requests:
             return fetched
         return cut(ranges, requests, fetched)
 
-    def read(self, start: int, stop: int) -> bytes:
-        """Read the bytes of one range."""
-        return self.read_ranges([ByteRange(start, stop)])[0]
+    def _keep_gaps(
+        self, ranges: Sequence[ByteRange], requests: Sequence[ByteRange], fetched: Sequence[bytes]
+    ) -> None:
+        """Keep the bytes between ranges for a while, because metadata is often read in several steps."""
+        without_gaps = set(coalesce(ranges, 0))
+        for request, data in zip(requests, fetched, strict=True):
+            if request not in without_gaps and request.length <= MAX_GAP_BYTES:
+                if self._gaps.num_bytes + request.length > MAX_GAP_BYTES:
+                    self._gaps = KeptRanges()
+                self._gaps.add(request, data)
 
     def close(self) -> None:
         """Close the underlying source."""

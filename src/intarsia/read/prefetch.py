@@ -1,0 +1,76 @@
+"""Read the pages of a plan together, from files where each request takes long.
+
+Otherwise, an object costs three round trips after planning: the locations of the predicate's pages, these
+pages, and the pages of the other columns. A prefetch takes at most two, and several files are prefetched
+concurrently.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import replace
+
+from intarsia.errors import FormatError
+from intarsia.file import ChunkKey
+from intarsia.file.chunk_plan import DictionaryUse
+from intarsia.format.footer import Leaf
+from intarsia.read.file_plan import FilePlan, plan_chunks
+from intarsia.read.file_query import FileQuery, leaves_under
+from intarsia.rows.selection import RowSelection
+from intarsia.storage import ByteRange, IoCounts, coalesce
+
+#: Limit on the pages of the predicate's columns, which are kept in memory until the file is read.
+MAX_PREDICATE_BYTES = 2 << 20
+
+
+def prefetch(query: FileQuery, plan: FilePlan) -> FilePlan:
+    """Read the pages that a plan needs and keep them in the query's file, if they are few and it is remote.
+
+    Pages of columns that the predicate does not use are read although none of their rows may match, if this
+    takes less time than another request.
+
+    Args:
+        query: The query.
+        plan: Its plan.
+
+    Returns:
+        The plan, with the bytes that were read from the page index.
+    """
+    file = query.file
+    if not file.source.coalesce_bytes or query.predicate is None or plan.candidates.is_empty:
+        return plan
+    # count() does not read certain rows, and a scan does not apply the predicate to proven rows
+    known = plan.proven if query.output_leaves else plan.certain
+    doubtful, of_predicate = plan.candidates - known, leaves_under(file, query.predicate_paths)
+    index = IoCounts()
+    # damaged metadata is reported, or replaced, when the rows are read
+    with contextlib.suppress(FormatError):
+        index.add(0, _load_offset_indexes(query, plan.candidates))
+        asked = _places(query, of_predicate, doubtful)
+        if sum(place.length for place in asked) <= MAX_PREDICATE_BYTES:
+            others = _places(query, query.output_leaves, plan.candidates)
+            places = coalesce([*asked, *others], 0)
+            is_cheap = sum(place.length for place in places) <= file.source.coalesce_bytes
+            file.source.keep(places if is_cheap else asked)
+    return replace(plan, index_bytes=plan.index_bytes + index.bytes)
+
+
+def _load_offset_indexes(query: FileQuery, rows: RowSelection) -> int:
+    """Read the OffsetIndexes that some rows need, and return their bytes."""
+    groups = query.groups_with(rows)
+    return query.file.load_page_index(
+        [ChunkKey(group, leaf.ordinal) for group in groups for leaf in query.leaves]
+    )
+
+
+def _places(query: FileQuery, leaves: Sequence[Leaf], rows: RowSelection) -> list[ByteRange]:
+    """Return where the pages of some rows are."""
+    places: list[ByteRange] = []
+    for group, wanted in query.row_groups(rows) if leaves else ():
+        plans, _ = plan_chunks(query, group, list(leaves), wanted)
+        for plan in plans:
+            places += plan.pages
+            if plan.dictionary is not None and plan.dictionary_use is not DictionaryUse.NEVER:
+                places.append(plan.dictionary)
+    return places

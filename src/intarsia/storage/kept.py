@@ -1,0 +1,63 @@
+"""Bytes of a remote file that are kept in memory, because more of them will be needed."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from intarsia.storage.ranges import ByteRange
+
+
+class KeptRanges:
+    """Ranges of a file and their bytes, which several threads may use.
+
+    Attributes:
+        num_bytes: The number of bytes that are kept.
+
+    Example:
+        >>> kept = KeptRanges()
+        >>> kept.add(ByteRange(2, 6), b"cdef")
+        >>> kept.get(ByteRange(3, 5)), kept.get(ByteRange(5, 7))
+        (b'de', None)
+        >>> kept.add(ByteRange(6, 7), b"g")
+        >>> kept.get(ByteRange(5, 7))
+        b'fg'
+    """
+
+    def __init__(self) -> None:
+        # replaced as a whole, so that readers need no lock
+        self._ranges: tuple[tuple[int, bytes], ...] = ()
+        self.num_bytes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._ranges)
+
+    def add(self, place: ByteRange, data: bytes) -> None:
+        """Keep the bytes of a range. Callers must not call this in several threads at once."""
+        if self.get(place) is not None:
+            return
+        others: list[tuple[int, bytes]] = []
+        for start, held in self._ranges:
+            stop = start + len(held)
+            if stop == place.start:  # ranges that touch become one, so that reads may cross their border
+                place, data = ByteRange(start, place.stop), held + data
+            elif start == place.stop:
+                place, data = ByteRange(place.start, stop), data + held
+            elif not place.start <= start <= stop <= place.stop:
+                others.append((start, held))
+        self._ranges = tuple(sorted([*others, (place.start, data)], key=_start))
+        self.num_bytes = sum(len(held) for _, held in self._ranges)
+
+    def get(self, place: ByteRange) -> bytes | None:
+        """Return the bytes of a range if one of the kept ranges contains it."""
+        ranges = self._ranges
+        ordinal = bisect_right(ranges, place.start, key=_start) - 1
+        if ordinal < 0:
+            return None
+        start, data = ranges[ordinal]
+        if place.stop > start + len(data):
+            return None
+        return data[place.start - start : place.stop - start]
+
+
+def _start(item: tuple[int, bytes]) -> int:
+    return item[0]
