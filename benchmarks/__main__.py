@@ -28,6 +28,7 @@ READING: dict[str, tuple[Callable[[Path, int, int], list[Case]], int]] = {
     "totals": (total_cases, 10_000_000),
     "lineitem": (lineitem.lineitem_cases, lineitem.ROWS),
     "lake": (lake.lake_cases, lake.FILES * lake.ROWS_PER_FILE),
+    "among": (lake.among_cases, lake.AMONG_FILES * lake.ROWS_PER_FILE),
 }
 MEMORY, ATTACH = "memory", "attach"
 BENCHMARKS = (*READING, MEMORY, ATTACH)
@@ -42,6 +43,7 @@ benchmarks:
   totals    count and sum of 4,000,000 rows of the same file
   lineitem  l_partkey = k in TPC-H's lineitem, with and without a RowMap (needs tpchgen-cli)
   lake      five queries on 1,000 files of 10,000 rows, without indexes, with indexes, with a lake index
+  among     IN with 1,000 values on 200 files of 10,000 rows
   memory    memory that a result of 200 wide rows retains
   attach    time to attach each kind of index
 

@@ -56,6 +56,8 @@ class Pyarrow:
             chosen = column == query.equals
         elif query.contains is not None:
             chosen = pc.match_substring(column, query.contains)
+        elif query.among is not None:
+            chosen = column.isin(pa.array(query.among))
         elif query.start is not None:
             chosen = (column >= query.start) & (column < query.stop)
             if query.is_point:
@@ -84,6 +86,8 @@ class Polars:
             frame = frame.filter(column == (query.start if query.is_point else query.equals))
         elif query.contains is not None:
             frame = frame.filter(column.str.contains(query.contains, literal=True))
+        elif query.among is not None:
+            frame = frame.filter(column.is_in(query.among))
         elif query.start is not None:
             frame = frame.filter((column >= query.start) & (column < query.stop))
         if query.total == "*":

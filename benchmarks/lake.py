@@ -20,6 +20,9 @@ from benchmarks.queries import Query
 FILES = 1_000
 ROWS_PER_FILE = 10_000
 
+#: Files of the lake, and number of values, of the query with IN.
+AMONG_FILES, AMONG = 200, 1_000
+
 #: Increment when the data changes, so that lakes of earlier versions are not reused.
 VERSION = 2
 
@@ -60,6 +63,17 @@ def lake_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
         "LIKE '%needle%'": [Query("url", contains=NEEDLE)] * turns,
     }
     return [Case(name, lake, asked) for lake in _make_lakes(folder, files) for name, asked in queries.items()]
+
+
+def among_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
+    """Find 1,000 values, half of which are in none of 200 files."""
+    files = max(1, rows // ROWS_PER_FILE)
+    random = np.random.default_rng(6)
+    queries = [
+        Query("user", among=tuple(random.integers(0, files * ROWS_PER_FILE * 2, AMONG).tolist()))
+        for _ in range(max(2, repetitions // 2))
+    ]
+    return [Case(f"IN {AMONG:,} values", lake, queries) for lake in _make_lakes(folder, files)]
 
 
 def _make_lakes(folder: Path, files: int) -> list[File]:

@@ -12,11 +12,12 @@ class Query:
 
     Attributes:
         column: The column of the predicate.
-        start: Its minimum, inclusive; None for all rows, or with ``equals`` or ``contains``.
+        start: Its minimum, inclusive; None for all rows, or with one of the next three.
         stop: Its maximum, exclusive; None if ``start`` is None.
         columns: Columns of the result; None for all.
         equals: A text that the column is equal to.
         contains: A text that the column contains.
+        among: Numbers, one of which the column is equal to.
         total: Instead of rows, ``"*"`` for their count, or a column for its sum.
     """
 
@@ -27,6 +28,7 @@ class Query:
     total: str | None = None
     equals: str | None = None
     contains: str | None = None
+    among: tuple[int, ...] | None = None
 
     @property
     def is_point(self) -> bool:
@@ -39,6 +41,8 @@ class Query:
             return f"{self.column} = '{self.equals}'"
         if self.contains is not None:
             return f"{self.column} LIKE '%{self.contains}%'"
+        if self.among is not None:
+            return f"{self.column} IN ({', '.join(map(str, self.among))})"
         if self.start is None:
             return None
         if self.is_point:
