@@ -194,6 +194,17 @@ def bits_per_value(fpp: float) -> float:
     return -_WORDS / math.log1p(-share_set)
 
 
+def expected_fpp(num_blocks: int, num_distinct: int) -> float:
+    """Return the approximate false-positive rate of a filter; the inverse of `bits_per_value`.
+
+    Example:
+        >>> round(expected_fpp(optimal_bytes(10_000, 0.01) // BLOCK_BYTES, 10_000), 4)
+        0.0019
+    """
+    bits = num_blocks * BLOCK_BYTES * 8
+    return (1 - math.exp(-_WORDS * num_distinct / bits)) ** _WORDS if bits else 1.0
+
+
 def optimal_bytes(num_distinct: int, fpp: float) -> int:
     """Return the size of a filter's bits in bytes, a power of two as Arrow C++, Velox and ClickHouse require.
 

@@ -20,18 +20,23 @@ from intarsia.format.bloom import (
     block_ordinals,
     blocks_may_contain,
     blocks_of,
+    expected_fpp,
 )
 from intarsia.format.footer import Leaf
 from intarsia.indexes.calling import evaluate_conditions
 from intarsia.indexes.filter_matrix import FilterMatrix, GatheredFilters, one_of
 from intarsia.indexes.gathering import GatheredParts
-from intarsia.indexes.proof import Cost, Stakes, Verdict, Wanted
+from intarsia.indexes.proof import LOCAL_REQUEST_BYTES, Cost, Stakes, Verdict, Wanted
 from intarsia.indexes.value_hash import is_lookup, looked_up
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import Bools
 from intarsia.rows.ordering import ordering_for
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
+
+#: The false-positive rate for which filters are usually sized. A filter whose values occur several times
+#: looks too small for its chunk, because the number of distinct values is unknown.
+_USUAL_FPP = 0.01
 
 #: The number of lookups whose hashes are cached, for all files that they are asked of.
 _REMEMBERED = 64
@@ -77,27 +82,33 @@ class BloomFilters:
         return Cost(num_bytes, requests, part_bytes=HEADER_BYTES + BLOCK_BYTES)
 
     def evaluate(self, wanted: Wanted, stakes: Stakes) -> Iterator[Verdict]:
-        """Probe the filters that cost less than they could save, and evaluate conditions with them."""
+        """Probe the filters that cost less than they can be expected to save, and evaluate conditions."""
         probes = self._probes(wanted)
         most_bytes = {
             row_group: stakes.bytes_of(row_group)
             for row_group in sorted({probe.key.row_group for probe in probes})
         }
-        probes = [probe for probe in probes if most_bytes[probe.key.row_group] >= HEADER_BYTES + BLOCK_BYTES]
+        chances = {id(probe): self._chance(probe) for probe in probes}
+        probes = [
+            probe
+            for probe in probes
+            if most_bytes[probe.key.row_group] * chances[id(probe)] >= HEADER_BYTES + BLOCK_BYTES
+        ]
         self._load_headers(probes)
         chosen = []
         for probe in sorted(probes, key=lambda probe: len(probe.hashes)):
             bits = self._bits[probe.key]
             if bits is not None:
                 cost = self._cost_bytes(probe, bits)
-                if cost <= most_bytes[probe.key.row_group]:
+                if cost <= most_bytes[probe.key.row_group] * chances[id(probe)]:
                     most_bytes[probe.key.row_group] -= cost
-                    chosen.append((probe, _blocks(probe, bits)))
-        found = iter(self._file.source.read_ranges([block for _, blocks in chosen for block in blocks]))
-        for probe, blocks in chosen:
-            data = b"".join(next(found) for _ in blocks)
-            may_contain = blocks_may_contain(blocks_of(data), probe.hashes)
-            probe.verdicts[probe.key.row_group] = bool(may_contain.any())
+                    chosen.append((probe, self._ranges(probe, bits)))
+        found = iter(self._file.source.read_ranges([part for _, parts in chosen for part in parts]))
+        for probe, parts in chosen:
+            blocks = blocks_of(b"".join(next(found) for _ in parts))
+            if parts == [self._bits[probe.key]]:
+                blocks = blocks[block_ordinals(probe.hashes, len(blocks))]
+            probe.verdicts[probe.key.row_group] = bool(blocks_may_contain(blocks, probe.hashes).any())
         return evaluate_conditions(self._file, self.name, self, wanted)
 
     def _probes(self, wanted: Wanted) -> list[_Probe]:
@@ -113,10 +124,29 @@ class BloomFilters:
                     probes.append(_Probe(key, place, hashes, verdicts))
         return probes
 
+    def _chance(self, probe: _Probe) -> float:
+        """Estimate the probability that a filter excludes its row group, if none of the values is in it.
+
+        A list of many values is rarely excluded: one false positive is enough.
+        """
+        meta = self._file.footer.metadata.row_groups[probe.key.row_group].columns[probe.key.leaf].meta_data
+        num_values = 0 if meta is None else meta.num_values
+        num_blocks = (probe.place.stop - probe.place.start) // BLOCK_BYTES
+        fpp = min(_USUAL_FPP, expected_fpp(num_blocks, num_values))
+        return float((1 - fpp) ** len(probe.hashes))
+
     def _cost_bytes(self, probe: _Probe, bits: ByteRange) -> int:
         """Return the maximum cost of probing a filter in bytes: its blocks and the coalesced gaps."""
         spread = (len(probe.hashes) - 1) * (BLOCK_BYTES + self._file.source.coalesce_bytes)
         return HEADER_BYTES + min(BLOCK_BYTES + spread, bits.length)
+
+    def _ranges(self, probe: _Probe, bits: ByteRange) -> list[ByteRange]:
+        """Return the location of the block of each hash, or of all blocks if one request costs less."""
+        gap_bytes = max(self._file.source.coalesce_bytes, LOCAL_REQUEST_BYTES)
+        if bits.length <= len(probe.hashes) * (BLOCK_BYTES + gap_bytes):
+            return [bits]
+        starts = bits.start + BLOCK_BYTES * block_ordinals(probe.hashes, bits.length // BLOCK_BYTES)
+        return [ByteRange(start, start + BLOCK_BYTES) for start in starts.tolist()]
 
     def candidate_rows(self, predicate: Condition) -> RowSelection | None:
         """Return the rows of the row groups whose filter may contain one of the values."""
@@ -206,12 +236,6 @@ class GatheredBloom(GatheredFilters):
             return one_of(hashes) if hashes is not None and len(hashes) else None
 
         super().__init__(FilterMatrix(parts, num_files), required)
-
-
-def _blocks(probe: _Probe, bits: ByteRange) -> list[ByteRange]:
-    """Return the location of the block of each hash."""
-    starts = bits.start + BLOCK_BYTES * block_ordinals(probe.hashes, bits.length // BLOCK_BYTES)
-    return [ByteRange(start, start + BLOCK_BYTES) for start in starts.tolist()]
 
 
 def filter_exists(file: ParquetInput, leaf: Leaf) -> Bools:

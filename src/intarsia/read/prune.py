@@ -21,7 +21,7 @@ from intarsia.indexes.bloom import BloomFilters
 from intarsia.indexes.column_index import ColumnIndexes
 from intarsia.indexes.dictionary import Dictionaries
 from intarsia.indexes.embedded import EmbeddedIndexes, EntryProof
-from intarsia.indexes.proof import Proof, Wanted
+from intarsia.indexes.proof import LOCAL_REQUEST_BYTES, Proof, Wanted
 from intarsia.indexes.statistics import RowGroupStatistics
 from intarsia.predicate import Bound, BoundConstant, BoundNull, Condition, Path, condition_mask
 from intarsia.read.formula import Formula, all_of, any_of, combine, conditions_of, where_denial_counts
@@ -29,8 +29,7 @@ from intarsia.rows.bounds import Bools
 from intarsia.rows.combine import intersection, union
 from intarsia.rows.selection import RowSelection
 
-#: The cost of a request to a local file, and of decoding a page, in bytes that could be read in that time.
-LOCAL_REQUEST_BYTES = 1 << 12
+#: The cost of decoding a page, in bytes that could be read in that time.
 DECODING_BYTES = 1 << 14
 
 #: For each condition that a proof could disprove, by ordinal, the row groups where it could.
