@@ -20,6 +20,7 @@ from intarsia.errors import FilesFailedError, RunInterrupted
 from intarsia.lake.discovery import FoundFiles, find_files
 from intarsia.lake.each_file import FileFailure, FileResults, ShowDone, for_each_file
 from intarsia.lake.index.folder import Location
+from intarsia.lake.table_formats import is_table_url
 from intarsia.storage import local_path
 
 Path: TypeAlias = "str | os.PathLike[str]"
@@ -208,6 +209,8 @@ def _find_many(path: Path | Sequence[Path], act: Callable[[str], _Report]) -> _R
     if not isinstance(path, (str, os.PathLike)):
         return find_files(path)
     name = os.fspath(path)
+    if is_table_url(name):
+        return find_files(name)
     local = local_path(name)
     if local is not None:
         is_one = os.path.lexists(local) and not os.path.isdir(local)

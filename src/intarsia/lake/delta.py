@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,7 +12,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.errors import UnsupportedFeatureError
+from intarsia.errors import CorruptFileError, ObjectStoreError, UnsupportedFeatureError
 from intarsia.lake.column_names import ColumnNames, named_fields
 from intarsia.lake.data_file import with_stores
 from intarsia.lake.definition import TableDefinition, listed_file, plain_type
@@ -49,16 +51,29 @@ def open_delta_url(url: str, options: StorageOptions | None = None) -> TableDefi
         options: Options of the stores of URLs.
 
     Raises:
-        ModuleNotFoundError: If the deltalake package is not installed.
         FileNotFoundError: If there is no Delta table.
-        UnsupportedFeatureError: As `define_delta_table`.
+        CorruptFileError: If its log cannot be read.
+        UnsupportedFeatureError: If deltalake is not installed, or as `define_delta_table`.
+        ObjectStoreError: If the store cannot be reached or refuses the request.
     """
     deltalake = import_extra("Delta tables", "deltalake", "delta")
+    place = _plain(url)
+    if "://" not in place and not os.path.isdir(place):
+        raise FileNotFoundError(f"{place}: no such folder")
+    own = {name: str(value) for name, value in (options or {}).items()} or None
     try:
-        own = {name: str(value) for name, value in (options or {}).items()} or None
-        return define_delta_table(deltalake.DeltaTable(_plain(url), storage_options=own), options)
-    except deltalake.exceptions.TableNotFoundError as error:
-        raise FileNotFoundError(f"{url}: no Delta table: {error}") from error
+        table = deltalake.DeltaTable(place, storage_options=own)
+    except deltalake.exceptions.TableNotFoundError:
+        raise FileNotFoundError(
+            f"{place}: this is not a Delta table, because it has no _delta_log; open it without delta+"
+        ) from None
+    except deltalake.exceptions.DeltaError as error:
+        raise CorruptFileError(
+            f"the log of the Delta table cannot be read: {_cause(error)}", reason="unreadable-log", path=place
+        ) from error
+    except OSError as error:
+        raise ObjectStoreError(f"{place}: {_cause(error)}", reason="store-failed", path=place) from error
+    return define_delta_table(table, options)
 
 
 def define_delta_table(table: DeltaTable, options: StorageOptions | None = None) -> TableDefinition:
@@ -93,6 +108,11 @@ def define_delta_table(table: DeltaTable, options: StorageOptions | None = None)
         DeclaredPartitions(files, columns),
         _names(schema, table.metadata().configuration),
     )
+
+
+def _cause(error: Exception) -> str:
+    """Return the first line of a message of deltalake, without colors; the others are a backtrace."""
+    return re.sub(r"\x1b\[\d*m", "", str(error).partition("\n")[0]).replace(" ↳ ", ": ")
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from intarsia.lake.folder import (
     refuse_loop,
     walk,
 )
+from intarsia.lake.table_formats import define_table, is_table_url
 from intarsia.read.ahead import ahead
 from intarsia.storage import (
     MAX_CONCURRENT_REQUESTS,
@@ -94,12 +95,12 @@ def find_files(
     """
     stores = Stores(storage_options)
     if isinstance(source, (str, os.PathLike)):
-        return _find(os.fspath(source), stores)
+        return _find(os.fspath(source), stores, storage_options)
     if not isinstance(source, Iterable):
         raise TypeError(f"{source!r} is not a path; pass a file, a folder, a glob, a URL or a list of these")
     names = [os.fspath(item) for item in source]
     at_once = MAX_CONCURRENT_REQUESTS if any(local_path(name) is None for name in names) else 1
-    with contextlib.closing(ahead(lambda name: _find(name, stores), names, at_once)) as each:
+    with contextlib.closing(ahead(lambda name: _find(name, stores, storage_options), names, at_once)) as each:
         found = [future.result() for _, future in each]
     if not found:
         raise FileNotFoundError("the list of paths is empty; pass at least one file or folder")
@@ -111,9 +112,14 @@ def find_files(
     )
 
 
-def _find(name: str, stores: Stores) -> FoundFiles:
+def _find(name: str, stores: Stores, options: StorageOptions | None) -> FoundFiles:
     if not name:
         raise FileNotFoundError("the path is empty; pass a file, a folder, a glob or a URL")
+    table = define_table(name, options) if is_table_url(name) else None
+    if table is not None:
+        if not table.files:
+            raise FileNotFoundError(f"{name}: the table has no files")
+        return FoundFiles(table.files, root=table.name)
     path = local_path(name)
     if path is None:
         return _find_remote(name, stores)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from intarsia.errors import UnsupportedFeatureError
+
 
 def import_for(method: str, name: str) -> Any:
     """Return a library.
@@ -39,7 +41,7 @@ def import_extra(feature: str, name: str, extra: str) -> Any:
         extra: The name of the extra.
 
     Raises:
-        ModuleNotFoundError: If it is not installed; the message says how to install it.
+        UnsupportedFeatureError: If it is not installed; the message says how to install it.
 
     Example:
         >>> import_extra("JSON", "json", "json").__name__
@@ -48,7 +50,8 @@ def import_extra(feature: str, name: str, extra: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"{feature} need {name}, which is not installed; install it (pip install 'intarsia[{extra}]')",
-            name=error.name,
+        raise UnsupportedFeatureError(
+            f"{feature} need {error.name}, which is not installed; install it (pip install "
+            f"'intarsia[{extra}]')",
+            reason="library-not-installed",
         ) from error

@@ -74,8 +74,7 @@ def open(
         ListingError: If a symbolic link points to a folder that contains it.
         ObjectStoreError: If the store of a URL cannot be reached, refuses the request, or is unknown.
         UnsupportedFeatureError: If a Delta or Iceberg table uses a feature that Intarsia does not implement,
-            such as equality deletes.
-        ModuleNotFoundError: If a URL starts with ``delta+`` and deltalake is not installed.
+            such as equality deletes; or a URL starts with ``delta+`` and deltalake is not installed.
         ValueError: If an option has no such value, or is for plain files and the source is a table.
 
     Example:

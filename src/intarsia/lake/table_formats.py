@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from intarsia.errors import UnsupportedFeatureError
 from intarsia.lake.definition import TableDefinition
 from intarsia.storage import StorageOptions
 
@@ -16,16 +17,24 @@ def define_table(source: Any, options: StorageOptions | None) -> TableDefinition
     """Return the definition of a table in a table format; None for everything else.
 
     Args:
-        source: A ``deltalake.DeltaTable``; a URL of a Delta table, such as ``delta+file:///lake/trips``; a
-            ``pyiceberg.table.Table`` or a scan of one.
+        source: A ``deltalake.DeltaTable``; a URL of a Delta table, such as ``delta+file:///lake/trips``, also
+            as the only item of a list; a ``pyiceberg.table.Table`` or a scan of one.
         options: Options of the stores of URLs; None for those of the table.
 
     Raises:
-        ModuleNotFoundError: If the library of the format is not installed.
         FileNotFoundError: If there is no table at the URL.
-        UnsupportedFeatureError: If the table uses a feature that Intarsia does not implement.
+        UnsupportedFeatureError: If the table uses a feature that Intarsia does not implement, the library of
+            the format is not installed, or a list has the URL of a table and other paths.
     """
-    if isinstance(source, str) and source.startswith(DELTA_PREFIX):
+    if isinstance(source, (list, tuple)) and any(map(is_table_url, source)):
+        if len(source) > 1:
+            raise UnsupportedFeatureError(
+                "a table cannot be opened together with other paths; open each on its own",
+                reason="several-tables",
+                path=next(filter(is_table_url, source)),
+            )
+        source = source[0]
+    if is_table_url(source):
         from intarsia.lake.delta import open_delta_url
 
         return open_delta_url(source.removeprefix(DELTA_PREFIX), options)
@@ -42,6 +51,16 @@ def define_table(source: Any, options: StorageOptions | None) -> TableDefinition
 
         return define_iceberg_scan(source, options)
     return None
+
+
+def is_table_url(source: object) -> bool:
+    """Return whether a path is the URL of a table in a table format.
+
+    Example:
+        >>> is_table_url("delta+s3://lake/trips"), is_table_url("s3://lake/trips")
+        (True, False)
+    """
+    return isinstance(source, str) and source.startswith(DELTA_PREFIX)
 
 
 def _loaded(module: str, name: str) -> Any:
