@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import intarsia as ia
-from intarsia.errors import UnsupportedFeatureError
+from intarsia.errors import CorruptFileError, UnsupportedFeatureError
 from tests.lake.answers import assert_answers, ordered
 from tests.lake.delta_logs import column, inline_vector, list_of, struct_of, vector_in_a_file, write_log
 from tests.lake.index.lakes import age
@@ -268,8 +268,10 @@ def test_renamed_columns_and_deleted_rows(tmp_path, mode, is_indexed):
         table.build_lake_index()
         indexed = ia.open(deltalake.DeltaTable(tmp_path))
         assert_answers(indexed, rows, CONDITIONS_OF_MAPPED)
-        scan = indexed.scan("id = 17")
-        assert scan.to_arrow().num_rows == (17 % 9 != 8)
+        scan = indexed.scan("text = 't1' AND id = 13", ["nested.a"])
+        assert scan.to_arrow().num_rows == 1
+        assert {"id", "text", "nested.a"} == set(scan.report.pages)
+        assert {column for _, column in scan.report.pruned_by} <= {"id", "text", "*"}
 
 
 def test_a_whole_file_can_be_deleted_and_a_vector_may_be_too_short(tmp_path):
@@ -301,6 +303,11 @@ def test_an_empty_table_has_a_schema(tmp_path):
     assert table.partitions().num_rows == 0
 
 
+def test_the_schema_of_a_table_has_no_options(history):
+    with pytest.raises(ValueError, match="defines its schema"):
+        ia.open(deltalake.DeltaTable(history), partition_types="text")
+
+
 def test_there_is_no_table(tmp_path):
     with pytest.raises(FileNotFoundError):
         ia.open(f"delta+{tmp_path}/nothing")
@@ -316,3 +323,39 @@ def test_a_file_that_vacuum_removed_is_named(tmp_path):
     scan = table.scan(on_error="skip")
     with pytest.warns(ia.IntarsiaWarning):
         assert scan.to_arrow().num_rows == 0
+
+
+def test_a_folder_of_a_table_is_opened_with_a_warning(tmp_path):
+    deltalake.write_deltalake(tmp_path, rows_of(0))
+    with pytest.warns(ia.IntarsiaWarning) as caught:
+        table = ia.open(tmp_path)
+    assert table.count() == 20
+    assert caught[0].filename == __file__
+    # naming a file is a choice
+    assert ia.open(table.files[0].path).count() == 20
+
+
+def test_indexes_are_attached_to_the_current_files(tmp_path):
+    deltalake.write_deltalake(tmp_path, rows_of(0), partition_by=["part"])
+    deltalake.DeltaTable(tmp_path).delete("part = 'c/d'")
+    url = f"delta+{tmp_path.as_uri()}"
+    report = ia.attach(url, [ia.Bloom("id")])
+    assert report.files_total == 4
+    with pytest.raises(ia.IntarsiaError) as caught:
+        ia.attach(url, [ia.Bloom("part")])
+    assert caught.value.column == "part"
+    assert ia.detach(url).files_total == 4
+    with pytest.raises(UnsupportedFeatureError) as caught:
+        ia.open([url, str(tmp_path)])
+    assert caught.value.reason == "several-tables"
+    assert ia.open([url]).count() == 16
+
+
+def test_a_log_that_cannot_be_read(tmp_path):
+    (tmp_path / "_delta_log").mkdir()
+    with pytest.raises(FileNotFoundError):
+        ia.open(f"delta+{tmp_path}")
+    (tmp_path / "_delta_log" / f"{0:020}.json").write_text('{"broken')
+    with pytest.raises(CorruptFileError) as caught:
+        ia.open(f"delta+{tmp_path}")
+    assert (caught.value.reason, caught.value.path) == ("unreadable-log", str(tmp_path))

@@ -134,11 +134,12 @@ def _family(
         places[files.within] = np.arange(len(files.within))
         spread = {name: _spread(values, places) for name, values in constants.items()}
         verdict = prune_family(family, predicate, spread, mask, sizes)
+    names = table.names_in(family.schema, path)
     num_rows, num_groups = family.num_rows, files.segment.num_row_groups[family.places]
     for one in verdict.exclusions:
         report.add_excluded(
             one.index,
-            one.column,
+            one.column if names is None else names.shown(one.column),
             files=int(one.files.sum()),
             row_groups=int(num_groups[one.files].sum()),
             rows=int(num_rows[one.files].sum()),
@@ -148,12 +149,11 @@ def _family(
     if questions is not None:
         certain = verdict.certain.copy()
         certain[files.within[table.has_deletes[files.files]]] = False
-        names = table.names_in(family.schema, path)
         answers = answer_files(family, certain, questions, frozenset(constants), names)
     if answers is not None:
         done = answers.files
         report.add_answered(
-            answers.sources,
+            [(index, column if names is None else names.shown(column)) for index, column in answers.sources],
             files=len(done),
             row_groups=int(num_groups[done].sum()),
             rows=int(num_rows[done].sum()),

@@ -12,6 +12,9 @@ from intarsia.storage import StorageOptions
 #: URLs of Delta tables start with this.
 DELTA_PREFIX = "delta+"
 
+#: The folder of the log in the folder of a Delta table.
+DELTA_LOG = "_delta_log"
+
 
 def define_table(source: Any, options: StorageOptions | None) -> TableDefinition | None:
     """Return the definition of a table in a table format; None for everything else.

@@ -79,6 +79,33 @@ class FileNames:
         path, named_type = found
         return replace(column, path=path, named_type=named_type if pa.types.is_nested(named_type) else None)
 
+    def shown(self, name: str) -> str:
+        """Return the dotted name in the table of a leaf or a field of the file, for reports.
+
+        Example:
+            >>> own = pa.schema({"a": pa.struct({"x": pa.int8()})})
+            >>> names = FileNames(own, (pa.field("b", pa.struct({"y": pa.int8()})),))
+            >>> names.shown("a.x"), names.shown("other")
+            ('b.y', 'other')
+        """
+        return self._shown.get(name, name)
+
+    @cached_property
+    def _shown(self) -> Mapping[str, str]:
+        found: dict[str, str] = {}
+
+        def add(own: pa.Field, named: pa.Field, own_prefix: str, named_prefix: str) -> None:
+            own_name, named_name = own_prefix + own.name, named_prefix + named.name
+            found[own_name] = named_name
+            if pa.types.is_struct(own.type):
+                for own_child, named_child in zip(own.type, named.type, strict=True):
+                    add(own_child, named_child, f"{own_name}.", f"{named_name}.")
+
+        for own, named in zip(self.own, self.fields, strict=True):
+            if named is not None:
+                add(own, named, "", "")
+        return found
+
     def predicate(self, bound: Bound) -> Bound:
         """Return a predicate of the table with the paths of the file."""
         return renamed(bound, self.path)

@@ -94,6 +94,10 @@ class FileQuery:
         """Return a column of the table with its path in the file."""
         return column if self.names is None else self.names.column(column)
 
+    def shown(self, name: str) -> str:
+        """Return the name in the table of a leaf of the file, for reports."""
+        return name if self.names is None else self.names.shown(name)
+
     @cached_property
     def present(self) -> RowSelection:
         """The rows of the file that the table has."""

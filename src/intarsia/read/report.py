@@ -232,7 +232,7 @@ class ScanReport:
             counts: The counts of the reads.
         """
         for name, read in counts.pages.items():
-            self.pages.setdefault(name, PageCounts()).add(PageCounts(0, read))
+            self.pages.setdefault(query.shown(name), PageCounts()).add(PageCounts(0, read))
         if self.rows_matched is not None:
             self.rows_matched += counts.rows_matched
         self.dictionary_pages_read += counts.dictionary_pages
@@ -246,7 +246,8 @@ class ScanReport:
         self.row_groups_total += query.num_row_groups
         self.row_groups_read += counts.row_groups
         for name, total in query.total_pages().items():
-            self.pages.setdefault(name, PageCounts()).add(PageCounts(total, counts.pages.get(name, 0)))
+            pages = self.pages.setdefault(query.shown(name), PageCounts())
+            pages.add(PageCounts(total, counts.pages.get(name, 0)))
         self.dictionary_pages_read += counts.dictionary_pages
         self.rows_total += file.footer.num_rows
         self.rows_candidate += counts.rows_candidate
@@ -263,10 +264,10 @@ class ScanReport:
             self.bytes_planned += counts.planned_bytes
         self.requests += file.source.counts.requests
         for step in plan.steps:
-            _add_step(_entry(self.pruned_by, step.index, step.column), file, query.leaves, step)
+            _add_step(_entry(self.pruned_by, step.index, query.shown(step.column)), file, query.leaves, step)
         for step in outcome.answered:
             own = [leaf for leaf in query.leaves if leaf.name == step.column]
-            _add_step(_entry(self.answered_by, step.index, step.column), file, own, step)
+            _add_step(_entry(self.answered_by, step.index, query.shown(step.column)), file, own, step)
         self.ignored += [note for note in file.ignored if note not in self.ignored]
 
     def __str__(self) -> str:
