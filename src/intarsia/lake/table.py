@@ -17,7 +17,7 @@ from intarsia.lake.scan import OnError, Scan
 from intarsia.lake.schema import SchemaOf
 from intarsia.lake.split import Split
 from intarsia.lake.table_files import TableFiles
-from intarsia.lake.table_formats import DELTA_LOG, define_table
+from intarsia.lake.table_formats import define_table, has_delta_log
 from intarsia.predicate import Where, parse_predicate
 from intarsia.read.aggregate import Aggregate
 from intarsia.read.approximate import ApproximateCount
@@ -99,7 +99,7 @@ def open(
         files = with_stores(source.list_files(), storage_options)
         return Table(files, schema_of=schema, partition_types=partition_types)
     found = find_files(cast(Paths, source), storage_options)
-    if found.root is not None and os.path.isdir(os.path.join(found.root, DELTA_LOG)):
+    if found.root is not None and has_delta_log(found.root):
         warn_caller(
             f"{found.root}: this is the folder of a Delta table, and files that the table has dropped are "
             f"read as well; open 'delta+{found.root}' instead"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from typing import Any
 
@@ -12,8 +14,8 @@ from intarsia.storage import StorageOptions
 #: URLs of Delta tables start with this.
 DELTA_PREFIX = "delta+"
 
-#: The folder of the log in the folder of a Delta table.
-DELTA_LOG = "_delta_log"
+#: The names of commits and checkpoints in the log of a Delta table.
+_COMMIT = re.compile(r"[0-9]{20}\.")
 
 
 def define_table(source: Any, options: StorageOptions | None) -> TableDefinition | None:
@@ -64,6 +66,15 @@ def is_table_url(source: object) -> bool:
         (True, False)
     """
     return isinstance(source, str) and source.startswith(DELTA_PREFIX)
+
+
+def has_delta_log(folder: str) -> bool:
+    """Return whether a local folder is that of a Delta table; False for folders in object stores."""
+    try:
+        with os.scandir(os.path.join(folder, "_delta_log")) as entries:
+            return any(_COMMIT.match(entry.name) for entry in entries)
+    except OSError:  # there is no such folder
+        return False
 
 
 def _loaded(module: str, name: str) -> Any:
