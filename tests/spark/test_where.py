@@ -6,8 +6,9 @@ import pyarrow as pa
 import pytest
 
 from intarsia.predicate import BoundAnd, BoundCompare, BoundOr, Comparison, bind
+from intarsia.spark.conditions import spark_semantics
 from intarsia.spark.spark_types import SparkColumn
-from intarsia.spark.where import spark_semantics, weaken
+from intarsia.spark.where import weaken
 
 TYPES = {
     "i": "int",

@@ -8,12 +8,6 @@ import java.io.EOFException;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
-import java.util.concurrent.Future;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
 
 /**
  * A Python process that answers requests over its standard input and output.
@@ -25,13 +19,14 @@ import java.util.concurrent.TimeoutException;
  * {@code E} for an error, and then the same. The process is started with the first request, and again after it has
  * died. It has to end when its input does, so that it does not outlive this JVM.
  */
-public final class PythonProcess implements AutoCloseable {
+public final class PythonProcess implements Planner, AutoCloseable {
   private static final int MOST_REPLY_BYTES = 1 << 30;
 
   private final List<String> command;
   private Process process;
   private DataOutputStream requests;
   private DataInputStream replies;
+  private volatile boolean isIdle = true;
 
   public PythonProcess(List<String> command) {
     this.command = List.copyOf(command);
@@ -43,29 +38,16 @@ public final class PythonProcess implements AutoCloseable {
    * @param timeoutMillis the process is killed after this time; 0 for no limit
    * @throws IOException if the process cannot be started, dies, is too slow, or answers with an error
    */
+  @Override
   public synchronized String ask(String request, long timeoutMillis) throws IOException {
     start();
-    if (timeoutMillis <= 0) {
-      return exchange(request);
-    }
-    ExecutorService thread = Executors.newSingleThreadExecutor(PythonProcess::daemon);
     try {
-      Future<String> answer = thread.submit(() -> exchange(request));
-      return answer.get(timeoutMillis, TimeUnit.MILLISECONDS);
-    } catch (TimeoutException error) {
-      close();
-      throw new IOException("no answer after " + timeoutMillis + " ms");
-    } catch (InterruptedException error) {
-      close();
-      Thread.currentThread().interrupt();
-      throw new IOException("interrupted");
-    } catch (ExecutionException error) {
-      if (error.getCause() instanceof IOException cause) {
-        throw cause;
+      return TimeLimit.call(() -> exchange(request), timeoutMillis);
+    } catch (IOException error) {
+      if (!isIdle) {
+        close(); // half an exchange cannot be continued
       }
-      throw new IOException(error.getCause());
-    } finally {
-      thread.shutdownNow();
+      throw error;
     }
   }
 
@@ -87,10 +69,11 @@ public final class PythonProcess implements AutoCloseable {
     replies = new DataInputStream(new BufferedInputStream(started.getInputStream()));
     Runtime.getRuntime().addShutdownHook(new Thread(started::destroyForcibly));
     process = started;
+    isIdle = true;
   }
 
   private String exchange(String request) throws IOException {
-    boolean isWhole = false;
+    isIdle = false;
     try {
       byte[] bytes = request.getBytes(StandardCharsets.UTF_8);
       requests.writeInt(bytes.length);
@@ -105,24 +88,14 @@ public final class PythonProcess implements AutoCloseable {
       if (reply.length < length) {
         throw new EOFException();
       }
-      isWhole = true;
+      isIdle = true;
       String text = new String(reply, StandardCharsets.UTF_8);
       if (kind == 'E') {
         throw new IOException(text);
       }
       return text;
     } catch (EOFException error) {
-      throw new IOException("the process " + String.join(" ", command) + " has ended");
-    } finally {
-      if (!isWhole && process != null) {
-        process.destroyForcibly(); // half a reply cannot be continued
-      }
+      throw new IOException("the process has ended: " + String.join(" ", command));
     }
-  }
-
-  private static Thread daemon(Runnable task) {
-    Thread thread = new Thread(task, "intarsia-python");
-    thread.setDaemon(true);
-    return thread;
   }
 }

@@ -169,6 +169,18 @@ class ScanReport:
         code = error.reason if isinstance(error, IntarsiaError) else None
         self.ignored.append(Ignored(path, "all", f"{type(error).__name__}: {error}", code or "not-planned"))
 
+    def add_whole(self, files: int, num_bytes: int) -> None:
+        """Add files that are read completely, because planning them would take longer than it saves.
+
+        Args:
+            files: The number of files.
+            num_bytes: Their size in bytes.
+        """
+        self.files_read += files
+        self.bytes_total += num_bytes
+        if self.bytes_planned is not None:
+            self.bytes_planned += num_bytes
+
     def add_excluded(
         self, index: str, column: str, *, files: int, num_bytes: int, row_groups: int = 0, rows: int = 0
     ) -> None:

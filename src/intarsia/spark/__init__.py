@@ -12,6 +12,7 @@ from __future__ import annotations
 from intarsia.embed.index_report import IndexedFile, IndexReport
 from intarsia.spark.describing import describe, report_frame
 from intarsia.spark.detaching import detach
+from intarsia.spark.enabling import ScanSkip, disable, enable, last_skips
 from intarsia.spark.indexing import index
 from intarsia.spark.java import JavaNotFoundError, ensure_java
 from intarsia.spark.optimize import optimize
@@ -25,11 +26,15 @@ __all__ = [
     "JavaNotFoundError",
     "LakeVerifyReport",
     "OptimizeReport",
+    "ScanSkip",
     "describe",
     "detach",
+    "disable",
+    "enable",
     "ensure_java",
     "explain",
     "index",
+    "last_skips",
     "optimize",
     "read",
     "report_frame",

@@ -30,9 +30,9 @@ from intarsia.predicate.bound import conjoin, disjoin
 from intarsia.predicate.nodes import innermost
 from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import OutputColumn
+from intarsia.spark.conditions import spark_semantics
 from intarsia.spark.int96 import as_nanoseconds, as_nanoseconds_of_any, is_int96
 from intarsia.spark.spark_types import partition_value, reads_as_is
-from intarsia.spark.where import spark_semantics
 
 _ANY = BoundConstant(True)
 
@@ -44,12 +44,12 @@ Partition = tuple[tuple[str, str | None], ...]
 
 
 class SparkBinder:
-    """Binds a weakened predicate (see `intarsia.spark.where`) to files, with the semantics of Spark's reader.
+    """Binds a weakened predicate to files, with the semantics of Spark's reader.
 
     Each condition is bound separately. A condition that cannot be bound to a file is TRUE there.
 
     Args:
-        predicate: The result of `intarsia.spark.where.weaken`.
+        predicate: The result of `intarsia.spark.where.weaken` or `intarsia.spark.catalyst.weaken`.
         types: Spark's types of the columns in it.
         case_sensitive: Whether column names are case sensitive.
         columns: Top-level columns that will be read, for the report; None for all.

@@ -1,13 +1,16 @@
-"""Decide which files of a lake Spark need not read, with the planner that tables use."""
+"""Decide which files, and which rows of them, Spark has to read, with the planner of tables."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
+from dataclasses import dataclass
 
 from intarsia.errors import IntarsiaError
-from intarsia.file import Ignored
+from intarsia.file import Ignored, ParquetInput
+from intarsia.file.trust import Claim, Trust
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.planning import OpenPlan, plan_files
 from intarsia.lake.survivors import find_survivors
@@ -15,9 +18,35 @@ from intarsia.lake.table_files import TableFiles
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import count_planned
 from intarsia.read.report import FileOutcome, ScanReport
+from intarsia.rows.selection import RowSelection
 from intarsia.spark.binding import SparkBinder
 from intarsia.spark.table_binding import SparkTableBinder
 from intarsia.storage import IoCounts
+
+#: Files that are planned before it is decided whether to plan the others.
+_SAMPLED = 16
+
+#: The share of the bytes of the planned files that indexes have to exclude for more files to be planned.
+_LEAST_SHARE = 0.1
+
+#: Files that are planned between two such decisions.
+_BATCH = 64
+
+
+@dataclass(frozen=True)
+class PlannedFile:
+    """A file that Spark has to read.
+
+    Attributes:
+        file: The file.
+        rows: The rows that might match; None if the file was not planned, or if all might. Whole row groups
+            if the file's page index is not trusted.
+        num_bytes: The estimated number of bytes of these rows; for a file that was not planned, its size.
+    """
+
+    file: DataFile
+    rows: RowSelection | None
+    num_bytes: int
 
 
 class FilePlanner:
@@ -26,25 +55,42 @@ class FilePlanner:
     Args:
         binder: Binds the query to each file.
         count_pages: Whether the report counts the pages to read, which takes a little longer.
+        seconds: Planning single files stops after this time, or if a sample of them shows that it does not
+            pay; the others are read as a whole. None to plan all.
 
     Attributes:
         report: The files of the last call, and what each index excluded.
     """
 
-    def __init__(self, binder: SparkBinder, *, count_pages: bool = False) -> None:
+    def __init__(
+        self, binder: SparkBinder, *, count_pages: bool = False, seconds: float | None = None
+    ) -> None:
         self._binder = binder
         self._count_pages = count_pages
+        self._seconds = seconds
         self.report = ScanReport(rows_matched=None, bytes_planned=0)
 
     def surviving(self, files: Sequence[DataFile]) -> list[DataFile]:
         """Return the files that might contain matching rows, and those that cannot be planned, in order."""
-        self.report = ScanReport(files_total=len(files), rows_matched=None, bytes_planned=0)
-        if not files:
-            return []
-        table = TableFiles(files)
-        left = [files[ordinal] for ordinal in self._not_excluded(table)]
-        with closing(plan_files(left, self._binder, table.open_file, table.files_at_once)) as planned:
-            return [entry for entry, future in planned if self._keeps(entry, future)]
+        return [planned.file for planned in self.planned(TableFiles(files))] if files else []
+
+    def planned(self, table: TableFiles) -> list[PlannedFile]:
+        """Return what to read of a table: the files as in `surviving`, with their rows."""
+        self.report = ScanReport(files_total=len(table.files), rows_matched=None, bytes_planned=0)
+        left = self._not_excluded(table)
+        found: dict[int, PlannedFile | None] = {}
+        for batch in self._batches(left, found, table):
+            files = [table.files[ordinal] for ordinal in batch]
+            with closing(plan_files(files, self._binder, table.open_file, table.files_at_once)) as plans:
+                for ordinal, (entry, future) in zip(batch, plans, strict=True):
+                    found[ordinal] = self._planned(entry, future)
+        unplanned = [ordinal for ordinal in left if ordinal not in found]
+        if unplanned:
+            self._add_whole(table, unplanned)
+        for ordinal in unplanned:
+            entry = table.files[ordinal]
+            found[ordinal] = PlannedFile(entry, None, entry.size_bytes)
+        return [planned for _, planned in sorted(found.items()) if planned is not None]
 
     def _not_excluded(self, table: TableFiles) -> Sequence[int]:
         """Return the ordinals of the files that partition values and the lake index do not exclude."""
@@ -56,19 +102,56 @@ class FilePlanner:
             self.report.add_index_reads(IoCounts(), [note])
             return range(len(table.files))
 
-    def _keeps(self, entry: DataFile, future: Future[OpenPlan]) -> bool:
+    def _batches(
+        self, left: Sequence[int], found: dict[int, PlannedFile | None], table: TableFiles
+    ) -> Iterator[Sequence[int]]:
+        """Yield files to plan as long as that is worth its time; files in ``found`` have been planned."""
+        if self._seconds is None or len(left) <= 2 * _SAMPLED:
+            yield left
+            return
+        started = time.monotonic()
+        sample = left[:: len(left) // _SAMPLED][:_SAMPLED]
+        yield sample
+        chosen = set(sample)
+        rest = [ordinal for ordinal in left if ordinal not in chosen]
+        for first in range(0, len(rest), _BATCH):
+            before = sum(table.files[ordinal].size_bytes for ordinal in found)
+            after = sum(planned.num_bytes for planned in found.values() if planned is not None)
+            if before - after < _LEAST_SHARE * before or time.monotonic() - started > self._seconds:
+                return
+            yield rest[first : first + _BATCH]
+
+    def _add_whole(self, table: TableFiles, ordinals: Sequence[int]) -> None:
+        sizes = [table.files[ordinal].size_bytes for ordinal in ordinals]
+        self.report.add_whole(len(sizes), sum(sizes))
+
+    def _planned(self, entry: DataFile, future: Future[OpenPlan]) -> PlannedFile | None:
+        """Return what to read of a file; None for nothing."""
         try:
             found = future.result()
             with closing(found.query):
-                return self._has_candidates(found)
+                return self._with_candidates(entry, found)
         except Exception as error:  # noqa: BLE001  Spark reads the file, or raises its own error
             self.report.add_unplanned(entry.path, error)
-            return True
+            return PlannedFile(entry, None, entry.size_bytes)
 
-    def _has_candidates(self, planned: OpenPlan) -> bool:
-        rows = planned.plan.candidates
-        counts = ReadCounts(rows_candidate=rows.num_rows)
+    def _with_candidates(self, entry: DataFile, planned: OpenPlan) -> PlannedFile | None:
+        query, rows = planned.query, planned.plan.candidates
+        counts = ReadCounts(row_groups=len(query.groups_with(rows)), rows_candidate=rows.num_rows)
         if self._count_pages:
-            counts = count_planned(planned.query, rows)
-        self.report.add_file(planned.query, FileOutcome(planned.plan, counts))
-        return not rows.is_empty
+            counts = count_planned(query, rows)
+        self.report.add_file(query, FileOutcome(planned.plan, counts))
+        if rows.is_empty:
+            return None
+        if not _has_trusted_pages(query.file):
+            edges, groups = query.file.footer.row_group_starts, query.groups_with(rows)
+            rows = RowSelection.union_of(edges[:-1][groups], edges[1:][groups])
+        if rows.num_rows == query.file.footer.num_rows:
+            return PlannedFile(entry, None, entry.size_bytes)
+        return PlannedFile(entry, rows, query.estimated_bytes(rows))
+
+
+def _has_trusted_pages(file: ParquetInput) -> bool:
+    """Return whether Spark may find single pages of any column by the page index."""
+    footer = file.footer
+    return all(Trust(footer, leaf).doubt(Claim.PAGE_INDEX) is None for leaf in footer.leaves)

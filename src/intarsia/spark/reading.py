@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow.compute as pc
 
-from intarsia.predicate import And, Constant, Or, Path, Predicate, parse_expression
+from intarsia.predicate import Constant, Path, Predicate, parse_expression
 from intarsia.read.report import ScanReport, warn_of_ignored
 from intarsia.spark.binding import SparkBinder
+from intarsia.spark.conditions import is_trivial
 from intarsia.spark.job import is_connect
 from intarsia.spark.listing import Listing, list_files, spark_path, uncached
 from intarsia.spark.planning import FilePlanner
@@ -182,7 +183,7 @@ def file_planner(
     predicate: Predicate = Constant(True)
     if where is not None:
         predicate = _weakened(spark, where, find)
-        if not count_pages and _is_trivial(predicate):
+        if not count_pages and is_trivial(predicate):
             return None
     binder = SparkBinder(
         predicate,
@@ -214,15 +215,6 @@ def _weakened(
         return predicate
     asked.update(zip(asked, row, strict=True))
     return weaken(where, find, asked.get, utc=utc, double_quotes_name=names)
-
-
-def _is_trivial(predicate: Predicate) -> bool:
-    """Return whether the predicate can never exclude a file."""
-    if isinstance(predicate, And):
-        return all(_is_trivial(child) for child in predicate.children)
-    if isinstance(predicate, Or):
-        return any(_is_trivial(child) for child in predicate.children)
-    return isinstance(predicate, Constant) and bool(predicate.value)
 
 
 def _over(spark: SparkSession, whole: DataFrame, listing: Listing, files: Sequence[str]) -> DataFrame:

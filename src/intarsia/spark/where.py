@@ -4,9 +4,7 @@ Spark decides which rows match; these nodes only decide which files can be exclu
 than the SQL text, but never stronger: conditions that are not fully understood become TRUE. NOT is pushed
 down to the conditions, and the result contains none, so that TRUE is always the weaker answer.
 
-The nodes compare values as Spark does: NaN equals itself and is greater than every number. For columns of
-floats they express this by comparing with infinity (only NaN is ``> inf``), and `spark_semantics` converts
-bound nodes accordingly.
+`intarsia.spark.conditions` has the conditions themselves, which are the same for Catalyst's expressions.
 """
 
 from __future__ import annotations
@@ -18,39 +16,32 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-import pyarrow as pa
-
 from intarsia.predicate import (
     And,
     Comparison,
     Constant,
-    In,
     IsNull,
     Op,
     Or,
-    Path,
     Predicate,
     contains,
-    ends_with,
     starts_with,
 )
-from intarsia.predicate.bound import Bound, BoundAnd, BoundCompare, BoundOr, conjoin, disjoin
 from intarsia.predicate.sql_dialect import operands
-from intarsia.spark.spark_types import (
-    FLOATS,
-    OLDEST_CERTAIN,
-    TEMPORAL,
-    Literal,
-    SparkColumn,
-    cast,
-    comparable,
-    number,
+from intarsia.spark.conditions import (
+    MIRRORED,
+    OPPOSITE,
+    TRUE,
+    among,
+    compare,
+    moment,
+    null_safe,
+    truth,
+    weak_like,
 )
+from intarsia.spark.spark_types import FLOATS, TEMPORAL, Literal, SparkColumn, cast, comparable, number
 
-_TRUE: Final = Constant(True)
 _COMPARISONS: Final[dict[str, Op]] = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
-_MIRRORED: Final[dict[Op, Op]] = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_OPPOSITE: Final[dict[Op, Op]] = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 # The meaning of escapes and doubled quotes depends on Spark's version and settings; comments may be hints.
 _AMBIGUOUS: Final = re.compile(r"""\\|--|/\*|''|\"\"""")
@@ -64,9 +55,7 @@ _TEXT_FUNCTION: Final = re.compile(r"(like|regexp\w*)[\s`]*\(", re.IGNORECASE)
 
 # Ambiguous datetime strings (such as 'now', or a bare time of day) do not start like this.
 _MOMENT: Final = re.compile(r"\d{4}(-[0-9A-Za-z:+./_ \-]*)?")
-_REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 _DAY: Final = dt.timedelta(days=1)
-_EPOCH: Final = dt.datetime(1970, 1, 1)
 
 # The meaning of TIMESTAMP alone depends on a setting.
 _SQL_TYPES: Final = {"date": "date", "timestamp": "timestamp_ltz", "timestamp_ntz": "timestamp_ntz"}
@@ -99,12 +88,12 @@ def weaken(
     from sqlglot.errors import SqlglotError
 
     if _AMBIGUOUS.search(text) or (double_quotes_name and '"' in text) or _TEXT_FUNCTION.search(text):
-        return _TRUE
+        return TRUE
     try:
         tree = sqlglot.parse_one(text, dialect="spark", into=exp.Condition)
         return _Weakener(resolve, moments, utc).node(tree, negate=False)
     except (SqlglotError, RecursionError):  # Spark may still understand it
-        return _TRUE
+        return TRUE
 
 
 class _Weakener:
@@ -117,7 +106,7 @@ class _Weakener:
         """Convert a sqlglot expression or its negation."""
         node_type = type(node).__name__
         if node.args.get("negate") and node_type != "Like":  # some versions of sqlglot express NOT like this
-            return _TRUE
+            return TRUE
         if node_type == "Paren":
             return self.node(node.this, negate=negate)
         if node_type == "Not":
@@ -145,8 +134,8 @@ class _Weakener:
         if node_type == "RegexpLike":
             return self._rlike(node, negate=negate)
         if node_type in ("Column", "Dot"):
-            return self._boolean(self._column(node), True, negate=negate)
-        return _TRUE
+            return truth(self._column(node), True, negate=negate)
+        return TRUE
 
     def _column(self, node: Any) -> SparkColumn | None:
         while type(node).__name__ == "Paren":
@@ -161,35 +150,29 @@ class _Weakener:
     def _comparison(self, left: Any, op: Op, right: Any, *, negate: bool) -> Predicate:
         literal = _literal(right)
         if literal is None:
-            left, op, literal = right, _MIRRORED[op], _literal(left)
+            left, op, literal = right, MIRRORED[op], _literal(left)
         column = self._column(left)
         if literal is None or column is None:
-            return _TRUE
-        return self._compare(column, _OPPOSITE[op] if negate else op, literal)
+            return TRUE
+        return self._compare(column, OPPOSITE[op] if negate else op, literal)
 
     def _compare(self, column: SparkColumn, op: Op, literal: Literal) -> Predicate:
-        if literal.type == "null":
-            return Constant(False)
-        path = column.path
-        if column.type in TEMPORAL:
+        if column.type in TEMPORAL and literal.type != "null":
             return self._compare_moment(column, op, literal)
-        if literal.type in ("double", "float") and math.isnan(literal.value):
-            return _compare_nan(path, op) if column.type in FLOATS else _TRUE
-        value = comparable(column, literal)
-        return _TRUE if value is None else Comparison(path, op, value)
+        return compare(column, op, literal)
 
     def _compare_moment(self, column: SparkColumn, op: Op, literal: Literal) -> Predicate:
-        moment = self._moment(column, literal)
-        if moment is None:
-            return _TRUE
+        found = self._moment(column, literal)
+        if found is None:
+            return TRUE
         path = column.path
         if not (column.type == "timestamp_ntz" and literal.type == "timestamp") or self._utc:
-            return Comparison(path, op, moment)
+            return Comparison(path, op, found)
         # Spark reads the values in the session's time zone, where an hour may occur twice or not at all
-        assert isinstance(moment, dt.datetime)
+        assert isinstance(found, dt.datetime)
         if op == "<>":
             return IsNull(path, negated=True)
-        later, earlier = Comparison(path, "<", moment + _DAY), Comparison(path, ">", moment - _DAY)
+        later, earlier = Comparison(path, "<", found + _DAY), Comparison(path, ">", found - _DAY)
         return And((later, earlier)) if op == "=" else later if op in ("<", "<=") else earlier
 
     def _moment(self, column: SparkColumn, literal: Literal) -> Any:
@@ -203,48 +186,31 @@ class _Weakener:
         sql = f"try_cast('{literal.value}' AS {_SQL_TYPES[own_type]})"
         if own_type != column.type:
             sql = f"CAST({sql} AS {_SQL_TYPES[column.type]})"
-        value = self._moments(sql if column.type != "timestamp" else f"unix_micros({sql})")
-        if value is None:
-            return None
-        if isinstance(value, int):
-            value = _EPOCH + dt.timedelta(microseconds=value)
-        day = dt.datetime(value.year, value.month, value.day)
-        if day < OLDEST_CERTAIN or day.year > 9990:
-            return None
-        if column.type == "timestamp" and isinstance(value, dt.datetime):
-            return pa.scalar(value, pa.timestamp("us", "UTC"))
-        return value
+        return moment(column, self._moments(sql if column.type != "timestamp" else f"unix_micros({sql})"))
 
     def _null_safe(self, node: Any, *, negate: bool) -> Predicate:
         column, literal = self._column(node.this), _literal(node.expression)
         if column is None:
             column, literal = self._column(node.expression), _literal(node.this)
         if column is None or literal is None:
-            return _TRUE
+            return TRUE
         if literal.type == "null":
             return IsNull(column.path, negated=negate)
-        if negate:
-            return Or((self._compare(column, "<>", literal), IsNull(column.path)))
-        return self._compare(column, "=", literal)
+        equal, unequal = self._compare(column, "=", literal), self._compare(column, "<>", literal)
+        return null_safe(column, equal, unequal, negate=negate)
 
     def _in(self, node: Any, *, negate: bool) -> Predicate:
         column = self._column(node.this)
         if column is None or any(node.args.get(other) for other in ("query", "unnest", "field")):
-            return _TRUE
+            return TRUE
         literals = [_literal(item) for item in node.expressions]
         present = [item for item in literals if item is not None and item.type != "null"]
         if None in literals or not literals or len({item.type for item in present}) > 1:
-            return _TRUE  # Spark casts lists of several types to a common one
+            return TRUE  # Spark casts lists of several types to a common one
         values = [self._listed(column, item) for item in present]
         if any(value is None for value in values):
-            return _TRUE
-        if len(present) < len(literals) and negate:
-            return Constant(False)
-        numbers = tuple(value for value in values if not (isinstance(value, float) and math.isnan(value)))
-        if negate:
-            return In(column.path, numbers, negated=True) if numbers else IsNull(column.path, negated=True)
-        among: Predicate = In(column.path, numbers) if numbers else Constant(False)
-        return among if len(numbers) == len(values) else Or((among, _compare_nan(column.path, "=")))
+            return TRUE
+        return among(column, values, has_null=len(present) < len(literals), negate=negate)
 
     def _listed(self, column: SparkColumn, literal: Literal) -> Any:
         """Return a value of a list; None if it is uncertain."""
@@ -257,32 +223,27 @@ class _Weakener:
     def _is(self, node: Any, *, negate: bool) -> Predicate:
         column, kind = self._column(node.this), type(node.expression).__name__
         if column is None:
-            return _TRUE
+            return TRUE
         if kind == "Null":
             return IsNull(column.path, negated=negate)
         if kind == "Boolean":
-            same = self._boolean(column, bool(node.expression.this), negate=negate)
+            same = truth(column, bool(node.expression.this), negate=negate)
             return Or((same, IsNull(column.path))) if negate else same
-        return _TRUE
-
-    def _boolean(self, column: SparkColumn | None, value: bool, *, negate: bool) -> Predicate:
-        if column is None or column.type != "boolean":
-            return _TRUE
-        return Comparison(column.path, "=", value is not negate)
+        return TRUE
 
     def _like(self, node: Any, *, negate: bool) -> Predicate:
         column, literal = self._column(node.this), _literal(node.expression)
         if column is None or column.type != "string" or literal is None or literal.type != "string":
-            return _TRUE
-        return _weak_like(column.path, literal.value, negate is not bool(node.args.get("negate")))
+            return TRUE
+        return weak_like(column.path, literal.value, negated=negate is not bool(node.args.get("negate")))
 
     def _rlike(self, node: Any, *, negate: bool) -> Predicate:
         column, literal = self._column(node.this), _literal(node.expression)
         if column is None or column.type != "string" or literal is None or literal.type != "string":
-            return _TRUE
+            return TRUE
         plain = _PLAIN_REGEX.fullmatch(literal.value)
         if plain is None or node.args.get("flag") or node.args.get("full_match"):
-            return _TRUE
+            return TRUE
         like = starts_with(column.path, plain[2]) if plain[1] else contains(column.path, plain[2])
         return dataclasses.replace(like, negated=negate)
 
@@ -312,50 +273,3 @@ def _literal(node: Any) -> Literal | None:
         )
         return None if inner is None else cast(inner, str(node.to.this.name), sizes)
     return None
-
-
-def _weak_like(path: Path, pattern: str, negated: bool) -> Predicate:
-    """Weaken LIKE to the literal text in its pattern.
-
-    Strings in files may be invalid UTF-8. Spark then reads replacement characters, which wildcards and
-    patterns can match, but Arrow's regular expressions cannot. Valid strings have the same bytes in both.
-    """
-    if _REPLACEMENT in pattern:
-        return _TRUE
-    first, *rest = re.split("[%_]+", pattern)
-    if not rest:
-        return Comparison(path, "<>" if negated else "=", pattern)
-    *inner, last = rest
-    found = [contains(path, text) for text in inner]
-    found += [starts_with(path, first)] if first else []
-    found += [ends_with(path, last)] if last else []
-    if negated:
-        is_all = len(found) == 1 and "_" not in pattern
-        return dataclasses.replace(found[0], negated=True) if is_all else IsNull(path, negated=True)
-    return And(tuple(found)) if len(found) > 1 else found[0] if found else IsNull(path, negated=True)
-
-
-def _compare_nan(path: tuple[str, ...], op: Op) -> Predicate:
-    """Compare a column of floats with NaN, which is greater than every number."""
-    if op in ("=", ">="):
-        return Comparison(path, ">", math.inf)
-    return Constant(False) if op == ">" else IsNull(path, negated=True)
-
-
-def spark_semantics(bound: Bound) -> Bound:
-    """Return a bound predicate that NaN matches as in Spark, where it is greater than every number.
-
-    Only for results of `weaken`, which contain no negation, under which Arrow treats NaN differently.
-
-    Example:
-        >>> from intarsia.predicate import bind, parse_sql
-        >>> str(spark_semantics(bind(parse_sql("x > 1.5"), pa.schema({"x": pa.float64()}))))
-        '(x > 1.5 OR x IS NAN)'
-    """
-    if isinstance(bound, BoundAnd):
-        return conjoin([spark_semantics(child) for child in bound.children])
-    if isinstance(bound, BoundOr):
-        return disjoin([spark_semantics(child) for child in bound.children])
-    if isinstance(bound, BoundCompare) and pa.types.is_floating(bound.type):
-        return dataclasses.replace(bound, or_nan=bound.op in (">", ">=", "<>"))
-    return bound

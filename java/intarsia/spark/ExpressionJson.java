@@ -1,0 +1,208 @@
+package intarsia.spark;
+
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.JsonNodeFactory;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.HashMap;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.Cast;
+import org.apache.spark.sql.catalyst.expressions.Contains;
+import org.apache.spark.sql.catalyst.expressions.EndsWith;
+import org.apache.spark.sql.catalyst.expressions.EqualNullSafe;
+import org.apache.spark.sql.catalyst.expressions.EqualTo;
+import org.apache.spark.sql.catalyst.expressions.ExprId;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GetStructField;
+import org.apache.spark.sql.catalyst.expressions.GreaterThan;
+import org.apache.spark.sql.catalyst.expressions.GreaterThanOrEqual;
+import org.apache.spark.sql.catalyst.expressions.In;
+import org.apache.spark.sql.catalyst.expressions.InSet;
+import org.apache.spark.sql.catalyst.expressions.IsNaN;
+import org.apache.spark.sql.catalyst.expressions.IsNotNull;
+import org.apache.spark.sql.catalyst.expressions.IsNull;
+import org.apache.spark.sql.catalyst.expressions.LessThan;
+import org.apache.spark.sql.catalyst.expressions.LessThanOrEqual;
+import org.apache.spark.sql.catalyst.expressions.Like;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.Not;
+import org.apache.spark.sql.catalyst.expressions.Or;
+import org.apache.spark.sql.catalyst.expressions.StartsWith;
+import org.apache.spark.sql.types.BinaryType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * Catalyst's expressions in JSON, as they are: values in Catalyst's internal form, casts and types included.
+ *
+ * <p>An expression is an object with {@code op}, {@code type} and {@code args}; {@code Column} and {@code Literal} have
+ * a {@code name} and a {@code value}. Everything else becomes {@code {"op": "?"}}, which Python takes for TRUE. So only
+ * expressions that the list below names can exclude rows.
+ *
+ * <p>A column is an attribute of the relation itself. Metadata columns such as {@code _metadata.file_name} are not: a
+ * file has no such column, and a missing column is null in every row.
+ */
+final class ExpressionJson {
+  private static final Map<Class<?>, String> NAMES = Map.ofEntries(
+      Map.entry(And.class, "And"),
+      Map.entry(Or.class, "Or"),
+      Map.entry(Not.class, "Not"),
+      Map.entry(EqualTo.class, "EqualTo"),
+      Map.entry(EqualNullSafe.class, "EqualNullSafe"),
+      Map.entry(LessThan.class, "LessThan"),
+      Map.entry(LessThanOrEqual.class, "LessThanOrEqual"),
+      Map.entry(GreaterThan.class, "GreaterThan"),
+      Map.entry(GreaterThanOrEqual.class, "GreaterThanOrEqual"),
+      Map.entry(In.class, "In"),
+      Map.entry(InSet.class, "In"),
+      Map.entry(IsNull.class, "IsNull"),
+      Map.entry(IsNotNull.class, "IsNotNull"),
+      Map.entry(IsNaN.class, "IsNaN"),
+      Map.entry(StartsWith.class, "StartsWith"),
+      Map.entry(EndsWith.class, "EndsWith"),
+      Map.entry(Contains.class, "Contains"),
+      Map.entry(Like.class, "Like"),
+      Map.entry(Cast.class, "Cast"));
+
+  private static final String METADATA_COLUMN = "__metadata_col";
+  private static final JsonNodeFactory JSON = JsonNodeFactory.instance;
+
+  private final Map<ExprId, String> columns = new HashMap<>();
+
+  /**
+   * @param output the attributes of the relation
+   */
+  ExpressionJson(Iterable<AttributeReference> output) {
+    for (AttributeReference attribute : output) {
+      if (!attribute.metadata().contains(METADATA_COLUMN)) {
+        columns.put(attribute.exprId(), attribute.name());
+      }
+    }
+  }
+
+  /** Returns an expression in JSON. */
+  ObjectNode write(Expression expression) {
+    if (expression instanceof AttributeReference || expression instanceof GetStructField) {
+      return column(expression);
+    }
+    if (expression instanceof Literal literal) {
+      return literal(literal.value(), literal.dataType());
+    }
+    String name = NAMES.get(expression.getClass());
+    if (name == null) {
+      return unknown();
+    }
+    ObjectNode node = node(name, expression.dataType());
+    ArrayNode arguments = node.putArray("args");
+    if (expression instanceof And || expression instanceof Or) {
+      for (Expression part : parts(expression)) {
+        arguments.add(write(part));
+      }
+      return node;
+    }
+    for (Expression child : Scala.iterable(expression.children())) {
+      arguments.add(write(child));
+    }
+    if (expression instanceof InSet set) {
+      DataType type = set.child().dataType();
+      for (Object value : Scala.iterable(set.hset())) {
+        arguments.add(literal(value, type));
+      }
+    }
+    if (expression instanceof Like like) {
+      node.put("escape", String.valueOf(like.escapeChar()));
+    }
+    return node;
+  }
+
+  /** Returns whether an expression in JSON can exclude anything but nulls. */
+  static boolean canExclude(ObjectNode node) {
+    String op = node.get("op").asText();
+    if (!op.equals("And") && !op.equals("Or")) {
+      return !op.equals("?") && !op.equals("IsNotNull");
+    }
+    boolean isAnd = op.equals("And");
+    for (var argument : node.get("args")) {
+      if (canExclude((ObjectNode) argument) == isAnd) {
+        return isAnd;
+      }
+    }
+    return !isAnd;
+  }
+
+  /** Returns the operands of a chain of ANDs or ORs, which may be long, without recursion. */
+  private static List<Expression> parts(Expression chain) {
+    List<Expression> parts = new ArrayList<>();
+    Deque<Expression> open = new ArrayDeque<>(List.of(chain));
+    while (!open.isEmpty()) {
+      Expression next = open.pop();
+      if (next.getClass() != chain.getClass()) {
+        parts.add(next);
+        continue;
+      }
+      open.push(next.children().apply(1));
+      open.push(next.children().apply(0));
+    }
+    return parts;
+  }
+
+  private ObjectNode column(Expression expression) {
+    List<String> path = new ArrayList<>();
+    Expression at = expression;
+    while (at instanceof GetStructField field) {
+      path.add(0, ((StructType) field.child().dataType()).fields()[field.ordinal()].name());
+      at = field.child();
+    }
+    String name = at instanceof AttributeReference attribute ? columns.get(attribute.exprId()) : null;
+    if (name == null) {
+      return unknown();
+    }
+    path.add(0, name);
+    ObjectNode node = node("Column", expression.dataType());
+    ArrayNode names = node.putArray("name");
+    path.forEach(names::add);
+    return node;
+  }
+
+  private static ObjectNode literal(Object value, DataType type) {
+    ObjectNode node = node("Literal", type);
+    if (value == null) {
+      return node.putNull("value");
+    }
+    if (value instanceof Boolean bool) {
+      return node.put("value", bool);
+    }
+    if (value instanceof Byte || value instanceof Short || value instanceof Integer || value instanceof Long) {
+      return node.put("value", ((Number) value).longValue());
+    }
+    if (value instanceof Float || value instanceof Double) { // as text, because of NaN and infinities
+      return node.put("value", Double.toString(((Number) value).doubleValue()));
+    }
+    if (value instanceof Decimal decimal) {
+      return node.put("value", decimal.toJavaBigDecimal().toPlainString());
+    }
+    if (value instanceof byte[] bytes && type instanceof BinaryType) {
+      return node.put("value", HexFormat.of().formatHex(bytes));
+    }
+    if (value instanceof UTF8String text && text.isValid()) {
+      return node.put("value", text.toString());
+    }
+    return unknown();
+  }
+
+  private static ObjectNode node(String op, DataType type) {
+    return JSON.objectNode().put("op", op).put("type", type.catalogString());
+  }
+
+  private static ObjectNode unknown() {
+    return JSON.objectNode().put("op", "?");
+  }
+}

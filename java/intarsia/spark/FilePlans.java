@@ -1,0 +1,130 @@
+package intarsia.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
+import org.apache.spark.sql.execution.datasources.PartitionDirectory;
+import scala.collection.immutable.Seq;
+
+/**
+ * What a scan has to read of each file that was planned.
+ *
+ * <p>A plan belongs to a path, a length and a time of modification. A listed file without a plan of its own is read
+ * as a whole. So files that are added or replaced after planning are never lost.
+ */
+final class FilePlans {
+  /** The key of the row ranges in the constant metadata of a file, by which they reach the executors. */
+  static final String ROWS = "intarsia.rows";
+
+  /** The planner's decision about one file; {@code rows} are pairs of start and stop, null for all rows. */
+  private record Decision(long length, long modified, boolean isExcluded, long[] rows, long bytes) {}
+
+  private final Map<String, Decision> decisions = new HashMap<>();
+  private final String summary;
+  private final long planningNanos;
+  private final Freshness freshness;
+  private long keptBytes;
+
+  /**
+   * @param files the files that were planned
+   * @param reply the planner's answer: {@code kept}, an array for each file to read with its ordinal, the bytes to
+   *     read, and its row ranges, if not all rows; and {@code unplanned}, the ordinals of files without a plan
+   * @throws IllegalArgumentException if the answer is not about these files
+   */
+  FilePlans(List<FileStatus> files, JsonNode reply, long planningNanos, Freshness freshness) {
+    this.summary = reply.path("summary").asText();
+    this.planningNanos = planningNanos;
+    this.freshness = freshness;
+    JsonNode kept = reply.path("kept");
+    if (reply.path("files").asInt(-1) != files.size() || !kept.isArray()) {
+      throw new IllegalArgumentException("the plan is not about the " + files.size() + " files of the scan");
+    }
+    for (FileStatus file : files) {
+      decisions.put(key(file), new Decision(file.getLen(), file.getModificationTime(), true, null, 0));
+    }
+    for (JsonNode place : reply.path("unplanned")) {
+      FileStatus file = files.get(place.intValue());
+      decisions.remove(key(file));
+      keptBytes += file.getLen();
+    }
+    for (JsonNode entry : kept) {
+      FileStatus file = files.get(entry.required(0).intValue());
+      long bytes = entry.required(1).longValue();
+      long[] rows = entry.size() == 2 ? null : new long[entry.size() - 2];
+      for (int place = 2; place < entry.size(); place++) {
+        rows[place - 2] = entry.get(place).longValue();
+      }
+      if (rows != null && rows.length % 2 != 0) {
+        throw new IllegalArgumentException("a row range has no end");
+      }
+      decisions.put(key(file), new Decision(file.getLen(), file.getModificationTime(), false, rows, bytes));
+      keptBytes += bytes;
+    }
+  }
+
+  /** A few words for {@code explain()}: what is read of how much, and by which indexes. */
+  String summary() {
+    return summary;
+  }
+
+  long planningNanos() {
+    return planningNanos;
+  }
+
+  /** The estimated number of bytes to read. */
+  long keptBytes() {
+    return keptBytes;
+  }
+
+  /** The bytes to read of a file of which only some rows are read; -1 for other files. */
+  long narrowedBytes(String path) {
+    Decision decision = decisions.get(path);
+    return decision == null || decision.rows() == null ? -1 : decision.bytes();
+  }
+
+  /** Returns the files to read, each with its row ranges. */
+  Seq<PartitionDirectory> apply(Seq<PartitionDirectory> listed) {
+    List<PartitionDirectory> directories = new ArrayList<>();
+    for (PartitionDirectory directory : Scala.iterable(listed)) {
+      List<FileStatusWithMetadata> files = new ArrayList<>();
+      for (FileStatusWithMetadata file : Scala.iterable(directory.files())) {
+        FileStatusWithMetadata planned = apply(file);
+        if (planned != null) {
+          files.add(planned);
+        }
+      }
+      if (!files.isEmpty()) {
+        directories.add(new PartitionDirectory(directory.values(), Scala.seq(files)));
+      }
+    }
+    return Scala.seq(directories);
+  }
+
+  @SuppressWarnings("unchecked") // Java sees updated() without type parameters
+  private FileStatusWithMetadata apply(FileStatusWithMetadata file) {
+    FileStatus status = file.fileStatus();
+    Decision decision = decisions.get(key(status));
+    boolean isPlanned = decision != null
+        && decision.length() == status.getLen()
+        && decision.modified() == status.getModificationTime();
+    if (!isPlanned) {
+      return file;
+    }
+    if (decision.isExcluded()) {
+      return freshness.isUnchanged(status) ? null : file;
+    }
+    if (decision.rows() == null) {
+      return file;
+    }
+    // executors compare the file with its length and time when they open it
+    return new FileStatusWithMetadata(status, file.metadata().updated(ROWS, decision.rows()));
+  }
+
+  private static String key(FileStatus file) {
+    return file.getPath().toString();
+  }
+}

@@ -1,0 +1,62 @@
+package intarsia.spark;
+
+import java.util.Map;
+import java.util.Set;
+import java.util.WeakHashMap;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicLong;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.QueryPlanningTracker;
+import org.apache.spark.sql.catalyst.QueryPlanningTracker$;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import scala.Option;
+
+/**
+ * A query that is being planned.
+ *
+ * <p>The optimizer applies a rule until the plan no longer changes, so a scan that cannot be narrowed is seen several
+ * times. A query remembers its scans. So each of them is planned, and recorded, once.
+ */
+final class Query {
+  private static final AtomicLong COUNT = new AtomicLong();
+
+  /** Spark has one tracker for each query. */
+  private static final Map<QueryPlanningTracker, Query> QUERIES = new WeakHashMap<>();
+
+  private final String name;
+
+  /** Hashes of the identities of plans: plans stay collectable, and a collision only leaves a scan unplanned. */
+  private final Set<Integer> seen = ConcurrentHashMap.newKeySet();
+
+  private Query(String name) {
+    this.name = name;
+  }
+
+  /** Returns the query that this thread plans. */
+  static Query current() {
+    Option<QueryPlanningTracker> tracker = QueryPlanningTracker$.MODULE$.get();
+    if (tracker.isEmpty()) {
+      return new Query(newName());
+    }
+    synchronized (QUERIES) {
+      return QUERIES.computeIfAbsent(tracker.get(), key -> new Query(newName()));
+    }
+  }
+
+  /** A name for the record of scans: that of the execution, so that the parts of a query have the same. */
+  String name() {
+    return name;
+  }
+
+  /** Returns whether a plan is seen for the second time. */
+  boolean hasSeen(LogicalPlan plan) {
+    return !seen.add(System.identityHashCode(plan));
+  }
+
+  static String newName() {
+    Option<SparkSession> session = SparkSession.getActiveSession();
+    String execution =
+        session.isDefined() ? session.get().sparkContext().getLocalProperty("spark.sql.execution.id") : null;
+    return execution == null ? "plan " + COUNT.incrementAndGet() : "execution " + execution;
+  }
+}

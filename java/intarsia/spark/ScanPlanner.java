@@ -1,0 +1,231 @@
+package intarsia.spark;
+
+import com.fasterxml.jackson.core.json.JsonWriteFeature;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.json.JsonMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.JsonNodeFactory;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
+import java.time.LocalDate;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
+import org.apache.spark.sql.execution.datasources.DataSourceStrategy$;
+import org.apache.spark.sql.execution.datasources.FileFormat;
+import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.execution.datasources.PartitionDirectory;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.IntegerType;
+import org.apache.spark.sql.types.LongType;
+import org.apache.spark.sql.types.StringType;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import scala.collection.immutable.Seq;
+
+/** Asks the planner about one relation and the condition above it, and puts the answer into the relation. */
+final class ScanPlanner {
+  /** The exact classes of Spark whose behaviour is known. Tables of Delta, Hudi and others have their own. */
+  private static final Set<String> FILE_INDEXES = Set.of(
+      "org.apache.spark.sql.execution.datasources.InMemoryFileIndex",
+      "org.apache.spark.sql.execution.datasources.CatalogFileIndex");
+
+  private static final int MOST_CONDITION_CHARACTERS = 1000;
+  private static final ObjectMapper JSON =
+      JsonMapper.builder().enable(JsonWriteFeature.ESCAPE_NON_ASCII).build(); // safe in every encoding
+
+  private final Skipping skipping;
+  private final Query query;
+
+  ScanPlanner(Skipping skipping, Query query) {
+    this.skipping = skipping;
+    this.query = query;
+  }
+
+  Query query() {
+    return query;
+  }
+
+  /** Returns whether a relation consists of plain Parquet files that no other index has pruned. */
+  static boolean isPlain(LogicalRelation relation) {
+    return relation.relation() instanceof HadoopFsRelation files
+        && files.fileFormat().getClass() == ParquetFileFormat.class
+        && FILE_INDEXES.contains(files.location().getClass().getName());
+  }
+
+  /** Returns the relation with a plan for the rows that may match; the relation itself if there is none. */
+  LogicalRelation plan(LogicalRelation relation, Expression condition) {
+    HadoopFsRelation files = (HadoopFsRelation) relation.relation();
+    ObjectNode node = new ExpressionJson(Scala.iterable(relation.output())).write(condition);
+    if (!ExpressionJson.canExclude(node)) {
+      return relation;
+    }
+    ObjectNode record = JsonNodeFactory.instance.objectNode().put("query", query.name());
+    ArrayNode paths = record.putArray("paths");
+    for (Path path : Scala.iterable(files.location().rootPaths())) {
+      paths.add(path.toString());
+    }
+    try {
+      String text = condition.sql();
+      record.put("condition", text.substring(0, Math.min(text.length(), MOST_CONDITION_CHARACTERS)));
+      return plan(relation, files, condition, node, record);
+    } catch (Exception | LinkageError error) {
+      skipping.failed(record, error);
+      return relation;
+    }
+  }
+
+  private LogicalRelation plan(
+      LogicalRelation relation, HadoopFsRelation files, Expression condition, ObjectNode node, ObjectNode record)
+      throws IOException {
+    long started = System.nanoTime();
+    List<FileStatus> listed = new ArrayList<>();
+    ObjectNode request = request(files, node, listed, partitionFilters(relation, files, condition));
+    if (listed.isEmpty()) {
+      return relation;
+    }
+    JsonNode reply = JSON.readTree(skipping.planner().ask(request.toString(), skipping.timeoutMillis()));
+    long nanos = System.nanoTime() - started;
+    record.put("planning_ms", nanos / 1e6);
+    record.set("report", reply.path("report"));
+    if (reply.hasNonNull("reason")) {
+      skipping.notPlanned(record, reply.get("reason").asText());
+      return relation;
+    }
+    FilePlans plans = new FilePlans(
+        listed, reply, nanos, new Freshness(files.sparkSession().sparkContext().hadoopConfiguration()));
+    skipping.planned(record.putNull("reason"));
+    FileFormat format = isReadByOthers() ? files.fileFormat() : new SkippingParquetFormat(plans);
+    HadoopFsRelation planned = new HadoopFsRelation(
+        new SkippingIndex(files.location(), plans, skipping),
+        files.partitionSchema(),
+        files.dataSchema(),
+        files.bucketSpec(),
+        format,
+        files.options(),
+        files.sparkSession());
+    return relation.copy(
+        planned, relation.output(), relation.catalogTable(), relation.isStreaming(), relation.stream());
+  }
+
+  private ObjectNode request(
+      HadoopFsRelation files, ObjectNode condition, List<FileStatus> listed, Seq<Expression> partitionFilters) {
+    ObjectNode request = JsonNodeFactory.instance.objectNode();
+    request.set("condition", condition);
+    SQLConf conf = SQLConf.get();
+    request.putObject("settings")
+        .put("case_sensitive", conf.caseSensitiveAnalysis())
+        .put("int96_conversion", isSet(conf, "spark.sql.parquet.int96TimestampConversion"))
+        .put("field_ids", isSet(conf, "spark.sql.parquet.fieldId.read.enabled"))
+        .put("timeout_ms", skipping.timeoutMillis());
+    StructType partitionSchema = files.partitionSchema();
+    ArrayNode columns = request.putArray("partition_columns");
+    for (StructField field : partitionSchema.fields()) {
+      columns.add(field.name());
+    }
+    ArrayNode partitions = request.putArray("partitions");
+    ArrayNode paths = request.putArray("paths");
+    ArrayNode sizes = request.putArray("sizes");
+    ArrayNode times = request.putArray("times_ms");
+    ArrayNode places = request.putArray("partition_of");
+    Seq<PartitionDirectory> directories = files.location().listFiles(partitionFilters, Scala.seq(List.of()));
+    for (PartitionDirectory directory : Scala.iterable(directories)) {
+      int place = partitions.size();
+      partitions.add(values(directory.values(), partitionSchema));
+      for (FileStatusWithMetadata file : Scala.iterable(directory.files())) {
+        listed.add(file.fileStatus());
+        paths.add(file.getPath().toString());
+        sizes.add(file.getLen());
+        times.add(file.getModificationTime());
+        places.add(place);
+      }
+    }
+    return request;
+  }
+
+  /** Returns the conditions on partition columns alone, which Spark's own index answers. */
+  private static Seq<Expression> partitionFilters(
+      LogicalRelation relation, HadoopFsRelation files, Expression condition) {
+    Set<String> partitionColumns = new HashSet<>();
+    for (StructField field : files.partitionSchema().fields()) {
+      partitionColumns.add(field.name());
+    }
+    List<Expression> found = new ArrayList<>();
+    if (!partitionColumns.isEmpty()) {
+      List<Attribute> attributes = new ArrayList<>();
+      Scala.iterable(relation.output()).forEach(attributes::add);
+      Seq<Expression> normalized =
+          DataSourceStrategy$.MODULE$.normalizeExprs(Scala.seq(conjuncts(condition)), Scala.seq(attributes));
+      for (Expression part : Scala.iterable(normalized)) {
+        boolean isOnPartition = part.deterministic() && !part.references().isEmpty();
+        for (var reference : Scala.iterable(part.references())) {
+          isOnPartition &= partitionColumns.contains(reference.name());
+        }
+        if (isOnPartition && !SubqueryExpression.hasSubquery(part)) {
+          found.add(part);
+        }
+      }
+    }
+    return Scala.seq(found);
+  }
+
+  private static List<Expression> conjuncts(Expression condition) {
+    List<Expression> found = new ArrayList<>();
+    List<Expression> open = new ArrayList<>(List.of(condition));
+    while (!open.isEmpty()) {
+      Expression next = open.remove(open.size() - 1);
+      if (next instanceof And) {
+        Scala.iterable(next.children()).forEach(open::add);
+      } else {
+        found.add(next);
+      }
+    }
+    return found;
+  }
+
+  /** Returns partition values as text; Python decides by the column's type whether it understands them. */
+  private static ArrayNode values(InternalRow row, StructType schema) {
+    ArrayNode values = JsonNodeFactory.instance.arrayNode();
+    for (int place = 0; place < schema.length(); place++) {
+      var type = schema.fields()[place].dataType();
+      if (row.isNullAt(place)) {
+        values.addNull();
+      } else if (type instanceof IntegerType) {
+        values.add(Integer.toString(row.getInt(place)));
+      } else if (type instanceof LongType) {
+        values.add(Long.toString(row.getLong(place)));
+      } else if (type instanceof StringType) {
+        values.add(row.getUTF8String(place).toString());
+      } else if (type instanceof DateType) {
+        values.add(LocalDate.ofEpochDay(row.getInt(place)).toString());
+      } else {
+        values.add("?");
+      }
+    }
+    return values;
+  }
+
+  /** Returns whether another engine replaces Spark's Parquet reader, which it does only for Spark's own format. */
+  private static boolean isReadByOthers() {
+    SQLConf conf = SQLConf.get();
+    String extensions = conf.getConfString("spark.plugins", "") + conf.getConfString("spark.sql.extensions", "");
+    return extensions.matches("(?is).*(comet|gluten|rapids).*");
+  }
+
+  private static boolean isSet(SQLConf conf, String key) {
+    return Boolean.parseBoolean(conf.getConfString(key, "false"));
+  }
+}

@@ -1,0 +1,102 @@
+package intarsia.spark;
+
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.execution.datasources.FileIndex;
+import org.apache.spark.sql.execution.datasources.PartitionDirectory;
+import org.apache.spark.sql.types.StructType;
+import scala.Option;
+import scala.collection.immutable.Seq;
+
+/**
+ * Spark's list of the files of a relation, without the files that a plan excludes.
+ *
+ * <p>Spark lists the files of a scan through its {@code FileIndex}. So this is the place where files can be left out
+ * while everything else stays Spark's own: the native reader, column pruning, dynamic partition pruning.
+ *
+ * <p>It equals every other one over the same list. Spark reuses an exchange if two plans are equal; the filters, which
+ * are a part of the plans, say what was excluded.
+ */
+public final class SkippingIndex implements FileIndex {
+  private final FileIndex inner;
+  private final transient FilePlans plans;
+  private final transient Skipping skipping;
+
+  SkippingIndex(FileIndex inner, FilePlans plans, Skipping skipping) {
+    this.inner = inner;
+    this.plans = plans;
+    this.skipping = skipping;
+  }
+
+  @Override
+  public Seq<PartitionDirectory> listFiles(Seq<Expression> partitionFilters, Seq<Expression> dataFilters) {
+    Seq<PartitionDirectory> listed = inner.listFiles(partitionFilters, dataFilters);
+    if (plans == null) {
+      return listed;
+    }
+    try {
+      return plans.apply(listed);
+    } catch (Exception | LinkageError error) {
+      skipping.failed(error);
+      return listed;
+    }
+  }
+
+  FileIndex inner() {
+    return inner;
+  }
+
+  @Override
+  public Seq<Path> rootPaths() {
+    return inner.rootPaths();
+  }
+
+  @Override
+  public String[] inputFiles() {
+    return inner.inputFiles();
+  }
+
+  @Override
+  public void refresh() {
+    inner.refresh();
+  }
+
+  /** The bytes that are left, so that Spark can broadcast what is small after skipping. */
+  @Override
+  public long sizeInBytes() {
+    return plans == null ? inner.sizeInBytes() : Math.max(1, plans.keptBytes());
+  }
+
+  @Override
+  public StructType partitionSchema() {
+    return inner.partitionSchema();
+  }
+
+  @Override
+  public boolean isTimeTravel() {
+    return inner.isTimeTravel();
+  }
+
+  /** Spark shows this time as a part of the scan's "metadata time". */
+  @Override
+  public Option<Object> metadataOpsTimeNs() {
+    long nanos = plans == null ? 0 : plans.planningNanos();
+    Option<Object> theirs = inner.metadataOpsTimeNs();
+    return Option.apply(nanos + (theirs.isDefined() ? (Long) theirs.get() : 0L));
+  }
+
+  @Override
+  public boolean equals(Object other) {
+    return other instanceof SkippingIndex index && inner.equals(index.inner);
+  }
+
+  @Override
+  public int hashCode() {
+    return inner.hashCode();
+  }
+
+  @Override
+  public String toString() {
+    return inner.toString();
+  }
+}

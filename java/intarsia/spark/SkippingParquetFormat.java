@@ -1,0 +1,85 @@
+package intarsia.spark;
+
+import java.io.Serializable;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.execution.datasources.PartitionedFile;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.sources.Filter;
+import org.apache.spark.sql.types.StructType;
+import scala.Function1;
+import scala.Option;
+import scala.collection.Iterator;
+import scala.collection.immutable.Map;
+import scala.collection.immutable.Seq;
+import scala.runtime.AbstractFunction1;
+
+/**
+ * Spark's Parquet format, whose readers read only the planned rows of each file.
+ *
+ * <p>It is a subclass because the reader of a file is created by the format, on the executors. All decoding is
+ * Spark's. A second reason is {@code explain()}, which prints the format.
+ */
+public final class SkippingParquetFormat extends ParquetFileFormat {
+  private static final long serialVersionUID = 1L;
+
+  private final transient FilePlans plans; // null on executors
+  private final String summary;
+
+  SkippingParquetFormat(FilePlans plans) {
+    this.plans = plans;
+    this.summary = plans.summary();
+  }
+
+  @Override
+  public String toString() {
+    return "Parquet, Intarsia: " + summary;
+  }
+
+  /** A file is cut into splits by what is read of it, not by its size. */
+  @Override
+  public boolean isSplitable(SparkSession session, Map<String, String> options, Path path) {
+    long bytes = plans == null ? -1 : plans.narrowedBytes(path.toString());
+    if (bytes >= 0 && bytes <= session.sessionState().conf().filesOpenCostInBytes()) {
+      return false;
+    }
+    return super.isSplitable(session, options, path);
+  }
+
+  @Override
+  public Function1<PartitionedFile, Iterator<InternalRow>> buildReaderWithPartitionValues(
+      SparkSession session,
+      StructType dataSchema,
+      StructType partitionSchema,
+      StructType requiredSchema,
+      Seq<Filter> filters,
+      Map<String, String> options,
+      Configuration configuration) {
+    return new Reader(super.buildReaderWithPartitionValues(
+        session, dataSchema, partitionSchema, requiredSchema, filters, options, configuration));
+  }
+
+  /** Opens a file as Spark does, and narrows the reader to the planned rows. */
+  private static final class Reader extends AbstractFunction1<PartitionedFile, Iterator<InternalRow>>
+      implements Serializable {
+    private static final long serialVersionUID = 1L;
+
+    private final Function1<PartitionedFile, Iterator<InternalRow>> reader;
+
+    Reader(Function1<PartitionedFile, Iterator<InternalRow>> reader) {
+      this.reader = reader;
+    }
+
+    @Override
+    public Iterator<InternalRow> apply(PartitionedFile file) {
+      Iterator<InternalRow> rows = reader.apply(file);
+      Option<Object> ranges = file.otherConstantMetadataColumnValues().get(FilePlans.ROWS);
+      if (ranges.isDefined() && ranges.get() instanceof long[] starts) {
+        RowNarrowing.narrow(rows, file, starts);
+      }
+      return rows;
+    }
+  }
+}

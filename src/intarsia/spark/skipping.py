@@ -1,0 +1,236 @@
+"""The planner of enabled sessions: answers the requests of the optimizer rule in the JVM.
+
+A request contains a condition of Catalyst and the files that Spark listed, with their lengths and times. The
+answer says what to read of each of them. The files are planned by the code that also plans `ias.read` and
+tables, with the lake index and the indexes of each file.
+
+A file is planned only if it still has the length and the time with which Spark listed it. The JVM and the
+executors compare both again, so a plan never applies to other bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from intarsia.lake.data_file import DataFile
+from intarsia.lake.table_files import TableFiles
+from intarsia.read.report import ScanReport
+from intarsia.rows.selection import RowSelection
+from intarsia.spark.binding import SparkBinder
+from intarsia.spark.catalyst import weaken
+from intarsia.spark.conditions import is_trivial
+from intarsia.spark.listing import python_path
+from intarsia.spark.planning import FilePlanner, PlannedFile
+
+#: Listings whose footers and lake index are kept.
+_TABLES: Final = 16
+
+#: Plans that are kept.
+_PLANS: Final = 256
+
+#: Maximum number of row ranges of a file; the smallest gaps between them are closed.
+_MOST_RANGES: Final = 4096
+
+#: A file that was written in this time may change again without a change of its time.
+_UNSETTLED_SECONDS: Final = 2.0
+
+#: The pages of up to this many files are counted for `explain()`.
+_COUNTED_FILES: Final = 16
+
+_NS_PER_MS: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """The files of a request.
+
+    Attributes:
+        total: Their number.
+        places: For each file that can be planned, its ordinal in the request.
+        files: The files that can be planned.
+        key: Equal for the same files, unchanged.
+    """
+
+    total: int
+    places: tuple[int, ...]
+    files: tuple[DataFile, ...]
+    key: Hashable
+
+
+class SkippingPlanner:
+    """Plans scans for the JVM; its methods may be called by several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tables: OrderedDict[Hashable, TableFiles] = OrderedDict()
+        self._plans: OrderedDict[Hashable, dict[str, Any]] = OrderedDict()
+
+    def answer(self, text: str) -> str:
+        """Answer a request.
+
+        Args:
+            text: The request of ``ScanPlanner.java``, in JSON.
+
+        Returns:
+            The answer for ``FilePlans.java``, in JSON: the files to read with their row ranges, a summary and
+            the report; or the ``reason`` why everything has to be read.
+        """
+        return json.dumps(self._answer(json.loads(text)))
+
+    def _answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        started = time.perf_counter()
+        settings = request["settings"]
+        if settings["field_ids"]:
+            return {"reason": "columns are resolved by field id"}
+        predicate, types = weaken(request["condition"])
+        if is_trivial(predicate):
+            return {"reason": "no index can answer the condition"}
+        listing = _listed(request)
+        if not listing.files:
+            return {"reason": "no file could be planned: they are remote, changed, or newer than two seconds"}
+        # the answer has the places of the files in the request
+        key = (
+            json.dumps(request["condition"]),
+            tuple(settings.items()),
+            listing.key,
+            listing.places,
+            listing.total,
+        )
+        with self._lock:
+            known = self._plans.get(key)
+        if known is not None:
+            return known
+        binder = SparkBinder(
+            predicate,
+            types,
+            case_sensitive=settings["case_sensitive"],
+            int96_as_moments=not settings["int96_conversion"],
+        )
+        seconds = settings["timeout_ms"] / 1000 / 4 if settings["timeout_ms"] else None
+        planner = FilePlanner(binder, count_pages=len(listing.files) <= _COUNTED_FILES, seconds=seconds)
+        planned = planner.planned(self._table(listing))
+        planner.report.add_time(started)
+        answer = _answer_of(listing, planned, planner.report)
+        with self._lock:
+            _keep(self._plans, key, answer, _PLANS)
+        return answer
+
+    def _table(self, listing: _Listing) -> TableFiles:
+        with self._lock:
+            table = self._tables.get(listing.key)
+            if table is None:
+                table = TableFiles(listing.files)
+            _keep(self._tables, listing.key, table, _TABLES)
+        return table
+
+
+def _keep(cache: OrderedDict[Hashable, Any], key: Hashable, value: Any, most: int) -> None:
+    cache[key] = value
+    cache.move_to_end(key)
+    while len(cache) > most:
+        cache.popitem(last=False)
+
+
+def _listed(request: Mapping[str, Any]) -> _Listing:
+    """Return the files of a request; those that are not as Spark listed them cannot be planned."""
+    names = request["partition_columns"]
+    partitions = [tuple(zip(names, values, strict=True)) for values in request["partitions"]]
+    places: list[int] = []
+    files: list[DataFile] = []
+    stamps: list[tuple[int, int, int]] = []
+    latest = time.time_ns() - int(_UNSETTLED_SECONDS * 1e9)
+    entries = zip(
+        request["paths"], request["sizes"], request["times_ms"], request["partition_of"], strict=True
+    )
+    for place, (uri, size, time_ms, partition) in enumerate(entries):
+        path = python_path(uri, decode=False)
+        try:
+            found = os.stat(path)
+        except (OSError, ValueError):  # it is in another store, or gone
+            continue
+        modified = found.st_mtime_ns
+        if found.st_size != size or modified // _NS_PER_MS != time_ms or modified > latest:
+            continue
+        places.append(place)
+        files.append(
+            DataFile(path, size, partitions[partition], uri=uri, times_ns=(modified, found.st_ctime_ns))
+        )
+        stamps.append((modified, found.st_ctime_ns, size))
+    key = (tuple(file.path for file in files), tuple(stamps), tuple(file.partition for file in files))
+    return _Listing(len(request["paths"]), tuple(places), tuple(files), key)
+
+
+def _answer_of(listing: _Listing, planned: Sequence[PlannedFile], report: ScanReport) -> dict[str, Any]:
+    """Return the answer for the JVM."""
+    place_of = dict(zip((file.path for file in listing.files), listing.places, strict=True))
+    kept: list[list[int]] = []
+    is_whole = len(planned) == len(listing.files)
+    for one in planned:
+        entry = [place_of[one.file.path], one.num_bytes]
+        if one.rows is not None:
+            is_whole = False
+            entry += _ranges(one.rows)
+        kept.append(entry)
+    known = set(listing.places)
+    # files that were not planned are read as a whole
+    unplanned = [place for place in range(listing.total) if place not in known]
+    answer: dict[str, Any] = {"files": listing.total, "report": report.to_dict()}
+    if is_whole:
+        return {**answer, "reason": "indexes exclude nothing"}
+    return {**answer, "kept": kept, "unplanned": unplanned, "summary": _summary(listing, planned, report)}
+
+
+def _ranges(rows: RowSelection) -> list[int]:
+    """Return rows as starts and stops in turn, at most `_MOST_RANGES` of them."""
+    starts, stops = rows.starts, rows.stops
+    if len(starts) > _MOST_RANGES:
+        gaps = starts[1:] - stops[:-1]
+        # the largest gaps stay
+        places = np.sort(np.argpartition(gaps, len(gaps) - _MOST_RANGES + 1)[len(gaps) - _MOST_RANGES + 1 :])
+        starts = np.concatenate([starts[:1], starts[places + 1]])
+        stops = np.concatenate([stops[places], stops[-1:]])
+    ranges: list[int] = np.stack([starts, stops], axis=1).ravel().tolist()
+    return ranges
+
+
+def _summary(listing: _Listing, planned: Sequence[PlannedFile], report: ScanReport) -> str:
+    """Return what is read of how much, and by which indexes; Spark cuts it at 100 characters."""
+    facts = report.to_dict()
+    num_files = len(planned) + listing.total - len(listing.files)
+    parts = [f"{num_files}/{listing.total} files"]
+    groups, pages, num_bytes = facts["row_groups"], facts["pages"], facts["bytes"]
+    if groups["total"] and num_files:
+        parts.append(f"{groups['read']}/{groups['total']} row groups")
+    if pages["total"] and pages["read"]:
+        parts.append(f"{pages['read']}/{pages['total']} pages")
+    if num_bytes["total"]:
+        read = sum(one.num_bytes for one in planned)
+        parts.append(f"{_size(read)}/{_size(num_bytes['total'])}")
+    # "distinct(country):page" is the name of an embedded index
+    by = dict.fromkeys(
+        entry["index"] if "(" in entry["index"] else f"{entry['index']}({entry['column']})"
+        for entry in facts["pruned_by"]
+    )
+    return ", ".join(parts) + (f" by {', '.join(by)}" if by else "")
+
+
+def _size(num_bytes: int) -> str:
+    """Return a size in few characters.
+
+    Example:
+        >>> _size(999), _size(1_660), _size(12_400_000)
+        ('999B', '1.7kB', '12MB')
+    """
+    size, units = float(num_bytes), ["B", "kB", "MB", "GB", "TB"]
+    while size >= 1000 and len(units) > 1:
+        size, units = size / 1000, units[1:]
+    return f"{size:.1f}{units[0]}" if size < 10 and units[0] != "B" else f"{size:.0f}{units[0]}"

@@ -1,0 +1,149 @@
+"""A lake for enabled sessions, and queries compared with plain Spark."""
+
+import contextlib
+import shutil
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+import intarsia as ia
+import intarsia.spark as ias
+from tests.lake.index.lakes import age, write
+from tests.spark.comparing import settings
+
+#: On or off, in an enabled session.
+SWITCH = "spark.intarsia.enabled"
+
+FILES = 8
+ROWS = 200
+
+INDEXES = (
+    ia.PageIndex(),
+    ia.Bloom("user"),
+    ia.Distinct("country"),
+    ia.ZoneMap("amount"),
+    ia.Ngram("url"),
+    ia.RowMap("code"),
+)
+
+
+def user_of(ordinal, row):
+    """A number that is not sorted, so that bounds exclude nothing, and that occurs once."""
+    return (ordinal * ROWS + row) * 7919 % 100_003
+
+
+def code_of(ordinal, row):
+    return f"c{(ordinal * ROWS + row) * 31 % 1_601:04}"
+
+
+def rows_of_file(ordinal):
+    rows = range(ROWS)
+    return pa.table(
+        {
+            "id": pa.array([ordinal * ROWS + row for row in rows], pa.int64()),
+            "user": pa.array([user_of(ordinal, row) for row in rows], pa.int32()),
+            "country": [None if row == 7 else f"country {(ordinal * 3 + row % 3) % 20}" for row in rows],
+            "url": [f"https://example.org/{ordinal}/{row:03}" for row in rows],
+            "amount": [None if row % 50 == 0 else ordinal * 10 + row / 100 for row in rows],
+            "code": [code_of(ordinal, row) for row in rows],
+            "st": [{"x": ordinal * 100 + row // 10, "y": f"y{row}"} for row in rows],
+        }
+    )
+
+
+def write_file(path, ordinal, indexes=INDEXES):
+    # two row groups, five pages each
+    write(path, rows_of_file(ordinal), indexes, row_group_size=ROWS // 2, max_rows_per_page=ROWS // 10)
+
+
+def make_lake(folder):
+    for ordinal in range(FILES):
+        write_file(folder / f"part-{ordinal}.parquet", ordinal)
+    return folder
+
+
+def make_partitioned(folder, lake):
+    """Copy the files of a lake into folders ``day=0`` to ``day=3``."""
+    for ordinal, path in enumerate(sorted(lake.glob("*.parquet"))):
+        day = folder / f"day={ordinal % 4}"
+        day.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, day)
+        age(day / path.name)
+    return folder
+
+
+@dataclass
+class Compared:
+    """A query without and with skipping.
+
+    Attributes:
+        rows: The rows, in both cases.
+        plain, enabled: The number of files, and the rows that come out, of each scan.
+    """
+
+    rows: list
+    plain: list
+    enabled: list
+
+    @property
+    def plain_files(self):
+        return sum(files for files, _ in self.plain)
+
+    @property
+    def files(self):
+        return sum(files for files, _ in self.enabled)
+
+    @property
+    def scanned(self):
+        return sum(rows for _, rows in self.enabled)
+
+
+def compare(spark, make, *, may_fail=False):
+    """Run a query in an enabled session, without and with skipping, and compare the rows."""
+    with settings(spark, {SWITCH: "false"}):
+        frame = make()
+        expected = sorted(map(str, frame.collect()))
+        plain = scans(frame)
+    frame = make()
+    found = sorted(map(str, frame.collect()))
+    assert found == expected
+    if not may_fail:
+        reasons = [skip.reason or "" for skip in ias.last_skips(spark)]
+        assert not [reason for reason in reasons if reason.startswith("failed")]
+    return Compared(found, plain, scans(frame))
+
+
+def scans(frame):
+    """Return the number of files, and the number of rows that came out, of each scan of a frame that ran."""
+    found = []
+
+    def walk(plan):
+        name = plan.getClass().getSimpleName()
+        if name == "AdaptiveSparkPlanExec":
+            return walk(plan.executedPlan())
+        if name == "FileSourceScanExec":
+            metrics = plan.metrics()
+            found.append((metrics.apply("numFiles").value(), metrics.apply("numOutputRows").value()))
+        if name.endswith("QueryStageExec"):
+            walk(plan.plan())
+        if name == "InMemoryTableScanExec":
+            walk(plan.relation().cachedPlan())
+        for children in (plan.children(), plan.subqueries()):
+            for place in range(children.size()):
+                walk(children.apply(place))
+        return None
+
+    walk(frame._jdf.queryExecution().executedPlan())
+    return found
+
+
+@contextlib.contextmanager
+def dropped(spark, *tables):
+    """Drop tables before and after."""
+    for table in tables:
+        spark.sql(f"DROP TABLE IF EXISTS {table}")
+    try:
+        yield
+    finally:
+        for table in tables:
+            spark.sql(f"DROP TABLE IF EXISTS {table}")
