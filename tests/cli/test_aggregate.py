@@ -329,6 +329,9 @@ def test_lists_have_no_distinct_values(run, tmp_path):
     [
         (["-a", "count(*)", "--limit", "3"], ["--aggregate", "--limit"]),
         (["-a", "count(*)", "--columns", "id"], ["--aggregate", "--columns"]),
+        (["--value-counts", "city", "--columns", "id"], ["--value-counts", "--columns"]),
+        (["--value-counts", "city", "-a", "count(*)"], ["--value-counts", "--aggregate"]),
+        (["--value-counts", "city", "--sample", "3"], ["--value-counts", "--sample"]),
         (["--sample", "3", "--where", "id = 1"], ["--sample", "--where"]),
         (["--sample", "3", "--limit", "1"], ["--sample", "--limit"]),
         (["--sample", "3", "-a", "count(*)"], ["--sample", "--aggregate"]),

@@ -333,3 +333,17 @@ class TestBadFiles:
     def test_samples_and_first_rows_need_all_files(self, run, damaged):
         assert run("query", damaged, "--sample", 3, "--skip-bad-files").code == 2
         assert run("query", damaged, "--order-by", "id", "--limit", 3, "--skip-bad-files").code == 2
+
+
+class TestValueCounts:
+    def test_the_most_frequent_values_are_first(self, run, file):
+        options = ("--value-counts", "city", "--limit", "2", "--format", "json")
+        answer = run("query", file, "--where", "city <> 'Aachen'", *options)
+        assert json.loads(answer.out) == [{"value": "Bonn", "count": 500}, {"value": "Cologne", "count": 500}]
+
+    def test_functions_of_columns_are_conditions(self, run, file):
+        options = ("--value-counts", "id", "--format", "csv")
+        answer = run(
+            "query", file, "--where", "lower(city) = 'bremen' AND id % 2 = 1 AND id - 1 < 1000", *options
+        )
+        assert answer.out.splitlines() == ['"value","count"', "777,1"]

@@ -59,6 +59,15 @@ def matching_rows(
     return _renamed(scan, names, scan)
 
 
+def counted_values(
+    table: Table, where: str | None, column: str, limit: int | None, on_error: OnError = "raise"
+) -> PrintedRows:
+    """Return the values of a column in the rows that match, with their counts."""
+    scan = table.scan(where, [], on_error=on_error)
+    counts = scan.value_counts(column, limit)
+    return PrintedRows(counts.schema, counts.to_batches(), lambda: [scan.report])
+
+
 def sampled_rows(table: Table, names: list[str] | None, num_rows: int, seed: int | None) -> PrintedRows:
     """Return rows drawn from the table."""
     scan = table.scan(columns=names)

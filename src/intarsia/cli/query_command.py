@@ -30,6 +30,7 @@ intarsia query lake/ --where "tailnum LIKE 'N10%'" --output found.parquet --repo
 intarsia query lake/ --where "arr_delay IS NULL" --format jsonl | head -3
 intarsia query lake/ --where "month = 11" --aggregate "count(*), sum(distance) AS far, max(dep_delay)"
 intarsia query lake/ --aggregate "approx_distinct(tailnum)" --format json --report -
+intarsia query lake/ --value-counts carrier --where "year(time_hour) = 2013" --limit 5
 intarsia query lake/ --where "dest = 'LEX'" --skip-bad-files
 intarsia query lake/ --sample 1000 --seed 1 --output sample.parquet
 """
@@ -60,6 +61,15 @@ Aggregates = Annotated[
         metavar="SQL",
         help="Print one row of aggregates: count(*), or count, sum, min, max, avg, approx_distinct of "
         "columns; from indexes where possible. Repeatable.",
+    ),
+]
+CountedColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--value-counts",
+        metavar="COLUMN",
+        help="Print the values of a column and how often each occurs, the most frequent first; with --limit, "
+        "only these.",
     ),
 ]
 SampleRows = Annotated[
@@ -107,6 +117,7 @@ def query(
     limit: Limit = None,
     order_by: OrderBy = None,
     aggregate: Aggregates = None,
+    value_counts: CountedColumn = None,
     sample: SampleRows = None,
     seed: Seed = None,
     form: Form = None,
@@ -125,7 +136,18 @@ def query(
         "--limit": limit,
         "--order-by": order_by,
         "--aggregate": aggregate,
+        "--value-counts": value_counts,
     }
+    if value_counts is not None:
+        _refuse(
+            given,
+            "--value-counts",
+            {
+                "--order-by": "the most frequent values are first",
+                "--columns": "its columns are value and count",
+                "--aggregate": "it prints a row for each value",
+            },
+        )
     if aggregate:
         _refuse(
             given,
@@ -140,7 +162,7 @@ def query(
         _refuse(given, "--skip-bad-files", {"--order-by": "the first rows might be in a bad file"})
     if sample is not None:
         given["--skip-bad-files"] = skip_bad_files or None
-        excluded = ("--where", "--limit", "--order-by", "--aggregate", "--skip-bad-files")
+        excluded = ("--where", "--limit", "--order-by", "--aggregate", "--value-counts", "--skip-bad-files")
         _refuse(given, "--sample", dict.fromkeys(excluded, _ALL_ROWS))
     elif seed is not None:
         raise UsageError(
@@ -164,6 +186,8 @@ def query(
     on_error: OnError = "skip" if skip_bad_files else "raise"
     if calls:
         answer = answers.aggregated(table, where, calls, on_error)
+    elif value_counts is not None:
+        answer = answers.counted_values(table, where, value_counts, limit, on_error)
     elif sample is not None:
         answer = answers.sampled_rows(table, names, sample, seed)
     else:

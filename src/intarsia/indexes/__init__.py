@@ -5,6 +5,7 @@ protocols             `Index`, whose `Index.build` gets a `ColumnData` with its 
                       `Index.open` returns an `OpenIndex`
 optional protocols    `ProvingIndex`, `ProvesWithinBounds`; `PicksPredicates`, `ProbedIndex`, `ListsValues`;
                       `EstimatesRows` and `EstimatingIndex`; `Summarizes` and `SummarizingIndex`;
+                      `EnumeratesValues` and `EnumeratingIndex`, with `GranuleValues`;
                       `Sketches` and `SketchingIndex`; `Samples` and `SamplingIndex`; `ReportsShortfall`;
                       `HasPurpose`; `HasFooterKeys` and `SharesFooterKeys`
 lake indexes          `Gathers` and `GatheredIndex`, with `GatheredPart` and `GatheredParts`; `CertainFiles`,
@@ -43,6 +44,8 @@ from intarsia.indexes.base import (
     ReportsShortfall,
 )
 from intarsia.indexes.capabilities import (
+    EnumeratesValues,
+    EnumeratingIndex,
     ListsValues,
     Samples,
     SamplingIndex,
@@ -62,6 +65,7 @@ from intarsia.indexes.gathering import (
     Gathers,
     SummarizedFiles,
 )
+from intarsia.indexes.granule_values import GranuleValues
 from intarsia.indexes.granules import (
     GranulePayload,
     covered_granules,
@@ -108,6 +112,8 @@ __all__ = [
     "Condition",
     "DistinctCounter",
     "EncodedColumns",
+    "EnumeratesValues",
+    "EnumeratingIndex",
     "EstimatesRows",
     "EstimatingIndex",
     "FilterMatrix",
@@ -119,6 +125,7 @@ __all__ = [
     "Granularity",
     "GranulePayload",
     "GranuleSummaries",
+    "GranuleValues",
     "HasFooterKeys",
     "HasPurpose",
     "Index",

@@ -1,4 +1,4 @@
-"""Further capabilities of indexes: summaries of granules, sketches, samples, shared footer keys.
+"""Further capabilities of indexes: summaries and values of granules, sketches, samples, shared footer keys.
 
 Most come as a pair of protocols. The first is for the index and is consulted before a payload is read. The
 second is for the open index.
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from intarsia.indexes.granule_values import GranuleValues
 from intarsia.indexes.summaries import GranuleSummaries
 from intarsia.predicate.bound import Condition
 from intarsia.rows.selection import Rows
@@ -67,6 +68,39 @@ class SummarizingIndex(Protocol):
 
         Returns:
             A summary of each granule. None if this file has no summaries.
+
+        Raises:
+            IndexPayloadError: The payload is damaged.
+        """
+        ...
+
+
+@runtime_checkable
+class EnumeratesValues(Protocol):
+    """An index with all distinct values of granules, which answers `Table.count_distinct`."""
+
+    def can_enumerate(self, column: str) -> bool:
+        """Return whether the payload is worth reading for the values of a column.
+
+        Args:
+            column: One of `Index.columns`.
+        """
+        ...
+
+
+@runtime_checkable
+class EnumeratingIndex(Protocol):
+    """The open index of a class that `EnumeratesValues`."""
+
+    @property
+    def edges(self) -> Rows:
+        """The first row of each granule, then the number of rows; int64."""
+        ...
+
+    def granule_values(self) -> GranuleValues:
+        """Return the distinct values of each granule.
+
+        They must be correct: they replace reading the rows of a granule that are all proven to match.
 
         Raises:
             IndexPayloadError: The payload is damaged.

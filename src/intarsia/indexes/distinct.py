@@ -30,6 +30,7 @@ from intarsia.format.datafusion import KEY as DATAFUSION_KEY
 from intarsia.indexes.column_data import ColumnData, encoded_batches
 from intarsia.indexes.datafusion import OpenLines, build_block, difference, open_block
 from intarsia.indexes.gathering import GatheredPart, GatheredParts
+from intarsia.indexes.granule_values import GranuleValues
 from intarsia.indexes.granules import (
     covered_granules,
     cut_at_edges,
@@ -179,6 +180,10 @@ class Distinct:
         """Return whether the condition is evaluated on the values themselves; always, if it can be."""
         return self.can_prune(predicate)
 
+    def can_enumerate(self, column: str) -> bool:
+        """Return whether ``column`` is the indexed column. DataFusion's layout has no nulls and no rows."""
+        return column == self.column and not self._is_datafusion
+
     def open(self, payload: bytes, layout: Layout) -> OpenDistinct | OpenLines:
         """Open the values and their granules."""
         return open_block(payload, layout) if self._is_datafusion else self._open_granules(payload, layout)
@@ -295,6 +300,14 @@ class OpenDistinct:
         missed = self._granules_with(~self._matches(predicate))
         missed[self.unlisted] = True
         return granule_rows(self.edges, ~missed)
+
+    def granule_values(self) -> GranuleValues:
+        """Return the distinct values of each granule."""
+        num_rows = np.diff(self.edges)
+        is_listed = np.ones(len(num_rows), dtype=bool)
+        is_listed[self.unlisted] = False
+        ordinals = np.repeat(np.arange(len(self.values)), np.diff(self.offsets))
+        return GranuleValues(self.values, ordinals, self.granules.astype(np.int64), is_listed, num_rows)
 
     def _matches(self, predicate: Condition) -> npt.NDArray[np.bool_]:
         if isinstance(predicate, BoundNull):  # IS NULL does not depend on the type

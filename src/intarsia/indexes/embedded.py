@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,8 @@ from intarsia.indexes.base import (
 )
 from intarsia.indexes.calling import call_or_ignore, evaluate_conditions
 from intarsia.indexes.capabilities import (
+    EnumeratesValues,
+    EnumeratingIndex,
     ListsValues,
     Samples,
     SamplingIndex,
@@ -48,6 +50,8 @@ PROBED_VALUE_BYTES = 1024
 #: Testing this many integers takes less time than decoding a row group, which it may save.
 TRIED_VALUES_PER_ROW_GROUP = 1 << 15
 MAX_TRIED_VALUES = 1 << 20
+
+_HasGranules = TypeVar("_HasGranules", SketchingIndex, EnumeratingIndex)
 
 
 class EmbeddedIndexes:
@@ -140,6 +144,14 @@ class EmbeddedIndexes:
             if isinstance(index, Summarizes) and self._confirms(entry, partial(index.can_summarize, column)):
                 yield entry, column
 
+    def enumerators(self, path: Path) -> Iterator[Entry]:
+        """Yield the indexes with all distinct values of granules of a column."""
+        for entry, index, column in self._about(path):
+            if isinstance(index, EnumeratesValues) and self._confirms(
+                entry, partial(index.can_enumerate, column)
+            ):
+                yield entry
+
     def sketchers(self, path: Path) -> Iterator[Entry]:
         """Yield the indexes with sketches of a column's distinct values."""
         for entry, index, column in self._about(path):
@@ -161,7 +173,14 @@ class EmbeddedIndexes:
         index = self.open(entry)
         if not isinstance(index, SketchingIndex):
             return None
-        return call_or_ignore(self._file, entry.name, partial(_checked_sketches, index, self._file))
+        return call_or_ignore(self._file, entry.name, partial(_checked_granules, index, self._file))
+
+    def open_enumeration(self, entry: Entry) -> EnumeratingIndex | None:
+        """Open one of `enumerators`, or return None if its values are not of this file."""
+        index = self.open(entry)
+        if not isinstance(index, EnumeratingIndex):
+            return None
+        return call_or_ignore(self._file, entry.name, partial(_checked_granules, index, self._file))
 
     def open_sample(self, entry: Entry) -> SamplingIndex | None:
         """Open the `sampler`, or return None if its sample is not of this file."""
@@ -228,7 +247,7 @@ def _num_sampled(index: Samples, file: ParquetInput) -> int:
     return max(0, min(int(index.num_sampled(file.footer.num_rows)), file.footer.num_rows))
 
 
-def _checked_sketches(index: SketchingIndex, file: ParquetInput) -> SketchingIndex:
+def _checked_granules(index: _HasGranules, file: ParquetInput) -> _HasGranules:
     edges = index.edges
     if edges[0] != 0 or edges[-1] != file.footer.num_rows or (np.diff(edges) < 0).any():
         raise IndexPayloadError("its granules are not those of the file", reason="other-rows")

@@ -42,6 +42,7 @@ from intarsia.read.output_columns import (
 )
 from intarsia.read.report import FileOutcome, ScanReport, warn_of_failed, warn_of_ignored
 from intarsia.read.sort_key import SortKey
+from intarsia.read.value_counts import ValueCounts
 
 if TYPE_CHECKING:
     import duckdb
@@ -323,6 +324,41 @@ class Scan:
         values = DistinctValues(asked)
         estimate, lower, upper = values.count(self._each_file([asked]), self._skipping)
         return ApproximateCount(estimate, lower, upper, tuple(values.unindexed), self.report)
+
+    def count_distinct(self, column: str) -> int:
+        """Count the distinct values of a column in the rows that match; see `Table.count_distinct`.
+
+        Raises:
+            ValueError: If the scan has a limit.
+            ColumnNotFoundError: If the table has no such column; the message suggests similar names.
+            UnsupportedFeatureError: If values of its type cannot be counted.
+        """
+        return self._values_of(column, counted=False).count_distinct()
+
+    def value_counts(self, column: str, limit: int | None = None) -> pa.Table:
+        """Return the values of a column in the rows that match, with their counts; see `Table.value_counts`.
+
+        Args:
+            column: The column.
+            limit: The maximum number of values; None for all.
+
+        Raises:
+            ValueError: If the scan has a limit, or ``limit`` is negative.
+            ColumnNotFoundError: If the table has no such column; the message suggests similar names.
+            UnsupportedFeatureError: If values of its type cannot be counted.
+        """
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit is {limit}; it must be 0 or more")
+        return self._values_of(column, counted=True).most_common(limit)
+
+    def _values_of(self, column: str, *, counted: bool) -> ValueCounts:
+        self._refuse_limit()
+        asked = self._one_column(column)
+        values = ValueCounts(asked, counted=counted)
+        for query, plan, record in self._each_file([asked]):
+            with self._skipping(query.file.path):
+                record(values.add_file(query, plan))
+        return values
 
     def sketches(self, column: str, lg_config_k: int = 12) -> pa.Table:
         """Return a HyperLogLog sketch of the rows that match for each file; see `Table.sketches`.

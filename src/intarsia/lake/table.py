@@ -504,6 +504,67 @@ class Table(TableFiles):
         """
         return self.scan(where, [], on_error=on_error).aggregate(functions)
 
+    def count_distinct(self, column: str, where: Where = None, *, on_error: OnError = "raise") -> int:
+        """Count the distinct values of a column in the rows that match, exactly.
+
+        Null is not counted, as in SQL's ``count(DISTINCT column)``. All NaN are one value, and -0.0 is 0.0.
+        The values of granules that are listed by `Distinct` indexes are not read, if all of their rows are
+        proven to match. Memory grows with the number of distinct values. `approx_distinct` needs less.
+
+        Args:
+            column: The column, dotted if it is nested.
+            where: As for `scan`.
+            on_error: As for `scan`.
+
+        Raises:
+            PredicateError: If ``where`` cannot be parsed, or compares values of incompatible types.
+            ColumnNotFoundError: If the table has no such column; the message suggests similar names.
+            UnsupportedFeatureError: If values of the column's type cannot be counted.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+            >>> pq.write_table(pa.table({"x": ["a", "b", None, "a"], "y": range(4)}), path)
+            >>> table = ia.open(path)
+            >>> table.count_distinct("x"), table.count_distinct("x", where="y > 2")
+            (2, 1)
+        """
+        return self.scan(where, [], on_error=on_error).count_distinct(column)
+
+    def value_counts(
+        self, column: str, where: Where = None, limit: int | None = None, *, on_error: OnError = "raise"
+    ) -> pa.Table:
+        """Count how often each value of a column occurs in the rows that match, exactly.
+
+        Null is a value of its own. All NaN are one value, and -0.0 is 0.0. Granules that contain only one
+        value are not read, if a `Distinct` index lists it and all of their rows are proven to match. Memory
+        grows with the number of distinct values.
+
+        Args:
+            column: The column, dotted if it is nested.
+            where: As for `scan`.
+            limit: The maximum number of values to return: the most frequent ones. None for all.
+            on_error: As for `scan`.
+
+        Returns:
+            The columns ``value``, of the column's type, and ``count`` (int64). The most frequent values are
+            first. Equally frequent ones are in ascending order, with NaN and null last.
+
+        Raises:
+            ValueError: If ``limit`` is negative.
+            PredicateError: If ``where`` cannot be parsed, or compares values of incompatible types.
+            ColumnNotFoundError: If the table has no such column; the message suggests similar names.
+            UnsupportedFeatureError: If values of the column's type cannot be counted.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+            >>> pq.write_table(pa.table({"x": ["a", "b", None, "a"]}), path)
+            >>> ia.open(path).value_counts("x", limit=2).to_pylist()
+            [{'value': 'a', 'count': 2}, {'value': 'b', 'count': 1}]
+        """
+        return self.scan(where, [], on_error=on_error).value_counts(column, limit)
+
     def approx_distinct(self, column: str, where: Where = None) -> ApproximateCount:
         """Estimate the number of distinct values of a column, not counting null.
 

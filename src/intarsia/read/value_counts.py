@@ -1,0 +1,259 @@
+"""Exact counts of the values of one column: how many there are, and how often each one occurs.
+
+Granules whose values an index lists are not read. Memory grows with the number of distinct values, not with
+the number of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.arrow.comparison import compares_alike, comparison_array, comparison_type, sortable_type
+from intarsia.errors import CorruptFileError, IndexPayloadError, UnsupportedFeatureError
+from intarsia.file.claims import check_row_count
+from intarsia.format.footer import Leaf
+from intarsia.indexes.calling import call_index
+from intarsia.indexes.granule_values import GranuleValues
+from intarsia.indexes.granules import covered_granules, granule_rows
+from intarsia.predicate import Path
+from intarsia.read.aggregate.answers import confirmed
+from intarsia.read.counts import ReadCounts
+from intarsia.read.file_plan import FilePlan, current_plan
+from intarsia.read.file_query import FileQuery
+from intarsia.read.file_rows import read_known_rows
+from intarsia.read.output_columns import OutputColumn
+from intarsia.read.prune import PruneStep
+from intarsia.read.report import FileOutcome
+from intarsia.read.retry import retry_without_wrong_index
+from intarsia.rows.bounds import Bools
+from intarsia.rows.selection import RowSelection
+
+VALUE: Final = "value"
+COUNT: Final = "count"
+
+#: Partial results are merged when they have more rows than this, and than twice the distinct values.
+_MERGED_ROWS: Final = 1 << 20
+#: The parts of one file are merged when there are more of them.
+_MERGED_PIECES: Final = 32
+
+
+class ValueCounts:
+    """The values of a column in the matching rows, with their counts; file by file.
+
+    NaN is one value, -0.0 is 0.0, and null is a value of its own.
+
+    Args:
+        column: The column; the only one that the scans read.
+        counted: Whether the counts are needed. If not, indexes can answer for more granules, and the counts
+            are meaningless.
+
+    Raises:
+        UnsupportedFeatureError: If values of its type cannot be grouped.
+    """
+
+    def __init__(self, column: OutputColumn, *, counted: bool) -> None:
+        self._column = column
+        self._counted = counted
+        self._kind = comparison_type(column.type)
+        self._key = sortable_type(self._kind)
+        self._pending: list[pa.Table] = []
+        self._num_pending = 0
+        try:
+            self._nothing = _counts(pa.array([], self._key), pa.array([], pa.int64()))
+            self._found = _grouped([self._nothing])
+            pc.sort_indices(self._nothing, [(COUNT, "descending"), (VALUE, "ascending")])
+        except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            raise UnsupportedFeatureError(
+                f"values of {column.name!r} cannot be counted, because its type is {column.type}; "
+                "name a column that is not nested",
+                reason="not-countable",
+                column=column.name,
+            ) from error
+
+    def add_file(self, query: FileQuery, plan: FilePlan) -> FileOutcome:
+        """Count the values of the matching rows of a file."""
+
+        def attempt() -> tuple[pa.Table, FileOutcome]:
+            return self._count_file(query, current_plan(query, plan))
+
+        found, outcome = retry_without_wrong_index(query.file, attempt)
+        self._add(found)
+        return outcome
+
+    def count_distinct(self) -> int:
+        """Return the number of distinct values, without null."""
+        self._merge()
+        return int(self._found.num_rows - self._found[VALUE].null_count)
+
+    def most_common(self, limit: int | None) -> pa.Table:
+        """Return the values and their counts, the most frequent first, and equal counts in ascending order.
+
+        Args:
+            limit: The maximum number of values; None for all.
+        """
+        self._merge()
+        order = pc.sort_indices(self._found, [(COUNT, "descending"), (VALUE, "ascending")])
+        chosen = self._found.take(order[:limit])
+        return pa.table({VALUE: self._as_column(chosen[VALUE]), COUNT: chosen[COUNT]})
+
+    # --- one file ----------------------------------------------------------------------------------
+
+    def _count_file(self, query: FileQuery, plan: FilePlan) -> tuple[pa.Table, FileOutcome]:
+        """Count the values of a file, assuming that its page index is correct."""
+        before = query.file.source.counts.bytes
+        path = query.own(self._column).path
+        certain = plan.candidates
+        if query.predicate is not None:
+            certain = confirmed(query.file, query.predicate.paths(), plan.candidates, plan.certain)
+        constant = query.constants.get(path)
+        if constant is None:
+            pieces, known, answered = self._by_indexes(query, path, certain)
+        else:
+            _check_row_counts(query, certain)
+            pieces, known, answered = [self._repeated(constant, certain.num_rows)], certain, []
+        counts = ReadCounts(index_bytes=query.file.source.counts.bytes - before)
+        try:
+            for piece in read_known_rows(query, plan, plan.candidates - known):
+                counts += piece.counts
+                if constant is None:
+                    pieces += map(self._counted_values, piece.rows.column(0).chunks)
+                else:
+                    pieces.append(self._repeated(constant, piece.rows.num_rows))
+                if len(pieces) > _MERGED_PIECES:
+                    pieces = [_grouped(pieces)]
+        except pa.ArrowException as error:  # such as decimals of more digits than their type has
+            raise CorruptFileError(
+                f"values of {self._column.name!r} cannot be counted: {error}",
+                reason="invalid-values",
+                path=query.file.path,
+                column=self._column.name,
+            ) from error
+        outcome = replace(
+            counts,
+            rows_candidate=plan.candidates.num_rows,
+            rows_matched=counts.rows_matched + known.num_rows,
+        )
+        return _grouped([self._nothing, *pieces]), FileOutcome(plan, outcome, tuple(answered))
+
+    def _by_indexes(
+        self, query: FileQuery, path: Path, certain: RowSelection
+    ) -> tuple[list[pa.Table], RowSelection, list[PruneStep]]:
+        """Return the values of granules within the certain rows, these rows, and the indexes used."""
+        file = query.file
+        leaf = file.leaves_by_path.get(path)
+        here = None if leaf is None else file.leaf_types.get(leaf.ordinal)
+        pieces: list[pa.Table] = []
+        known = RowSelection.none()
+        answered: list[PruneStep] = []
+        if leaf is None or here is None or not compares_alike(here, self._kind):
+            return pieces, known, answered
+        for entry in query.embedded.enumerators(path):
+            left = certain - known
+            is_whole = left.num_rows == file.footer.num_rows
+            is_worthwhile = query.embedded.cost_bytes(entry) <= query.for_columns(
+                [self._column]
+            ).estimated_bytes(left)
+            if left.is_empty or not is_worthwhile or (entry.granularity == "file" and not is_whole):
+                continue
+            index = query.embedded.open_enumeration(entry)
+            if index is None:
+                continue
+            try:
+                piece, answers = self._listed(
+                    call_index(index.granule_values), covered_granules(index.edges, left)
+                )
+            except (IndexPayloadError, pa.ArrowException) as error:
+                file.distrust_by(entry.name, IndexPayloadError(str(error), reason="index-failed"))
+                continue
+            if not answers.any():
+                continue
+            pieces.append(piece)
+            known = known | granule_rows(index.edges, answers)
+            answered.append(PruneStep(entry.name, ".".join(path), left, certain - known))
+        if not known.is_empty:
+            _check_row_counts(query, known, leaf)
+        return pieces, known, answered
+
+    def _listed(self, found: GranuleValues, wanted: Bools) -> tuple[pa.Table, Bools]:
+        """Return the values of granules, and for each granule whether they are all of its values.
+
+        If the counts are needed, only granules with a single value are answered.
+        """
+        answers = wanted & found.is_listed
+        if self._counted:
+            answers = answers & (np.bincount(found.granules, minlength=len(wanted)) == 1)
+        chosen = answers[found.granules]
+        if self._counted:
+            ordinals, counts = found.ordinals[chosen], found.num_rows[found.granules[chosen]]
+        else:
+            ordinals = np.unique(found.ordinals[chosen])
+            counts = np.ones(len(ordinals), dtype=np.int64)
+        values = self._keys(found.values.take(pa.array(ordinals)))
+        return _counts(values, pa.array(counts, pa.int64())), answers
+
+    def _repeated(self, value: pa.Scalar, num_rows: int) -> pa.Table:
+        """Return the count of a constant."""
+        values = pa.array([value.as_py()] if num_rows else [], self._kind)
+        return _counts(self._keys(values), pa.array([num_rows] if num_rows else [], pa.int64()))
+
+    def _counted_values(self, values: pa.Array) -> pa.Table:
+        """Count the values of an array."""
+        keys = self._keys(values)
+        chunks = keys.chunks if isinstance(keys, pa.ChunkedArray) else [keys]
+        found = [pc.value_counts(chunk) for chunk in chunks]
+        return _grouped([self._nothing, *(_counts(each.field(0), each.field(1)) for each in found)])
+
+    def _keys(self, values: pa.Array) -> pa.Array | pa.ChunkedArray:
+        """Convert values to the type in which they are grouped, with one NaN and no -0.0."""
+        keys = comparison_array(values, self._kind).cast(self._key)
+        if not pa.types.is_floating(self._key):
+            return keys
+        keys = pc.add(keys, pa.scalar(0.0, self._key))
+        return pc.if_else(pc.is_nan(keys), pa.scalar(float("nan"), self._key), keys)
+
+    def _as_column(self, keys: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Convert keys to the column's type; dictionaries become plain values."""
+        plain = keys.cast(self._kind)
+        declared = self._column.type
+        if isinstance(declared, pa.BaseExtensionType):
+            storage = plain.cast(declared.storage_type)
+            return pa.chunked_array([declared.wrap_array(chunk) for chunk in storage.chunks], declared)
+        is_encoded = pa.types.is_dictionary(declared) or pa.types.is_run_end_encoded(declared)
+        return plain if is_encoded else plain.cast(declared)
+
+    # --- all files ---------------------------------------------------------------------------------
+
+    def _add(self, piece: pa.Table) -> None:
+        self._pending.append(piece)
+        self._num_pending += piece.num_rows
+        if self._num_pending > max(_MERGED_ROWS, 2 * self._found.num_rows):
+            self._merge()
+
+    def _merge(self) -> None:
+        self._found = _grouped([self._found, *self._pending])
+        self._pending, self._num_pending = [], 0
+
+
+def _counts(values: pa.Array | pa.ChunkedArray, counts: pa.Array) -> pa.Table:
+    return pa.table({VALUE: values, COUNT: counts})
+
+
+def _grouped(pieces: Sequence[pa.Table]) -> pa.Table:
+    """Add the counts of equal values."""
+    found = pa.concat_tables(pieces).group_by(VALUE).aggregate([(COUNT, "sum")])
+    return pa.table({VALUE: found[VALUE], COUNT: found[f"{COUNT}_sum"].cast(pa.int64())})
+
+
+def _check_row_counts(query: FileQuery, rows: RowSelection, leaf: Leaf | None = None) -> None:
+    """Refuse rows for which a column has no values, according to the footer; reads nothing."""
+    footer = query.file.footer
+    leaf = leaf or next((one for one in footer.leaves if one.is_flat), None)
+    if leaf is not None:
+        for group in query.groups_with(rows):
+            check_row_count(footer, group, leaf)
