@@ -19,8 +19,7 @@ from intarsia.errors import (
     ReplacedWhileReadError,
     ReplaceError,
 )
-from intarsia.storage import target
-from intarsia.storage.target import ObjectTarget
+from intarsia.storage.object_target import ObjectTarget, UploadLimits, replace_object
 
 
 @pytest.fixture
@@ -41,8 +40,8 @@ def content(store):
     return bytes(obstore.get(store, "lake/a.parquet").bytes())
 
 
-def open_target(store):
-    return ObjectTarget(store, "lake/a.parquet", "memory:///lake/a.parquet")
+def open_target(store, **options):
+    return ObjectTarget(store, "lake/a.parquet", "memory:///lake/a.parquet", **options)
 
 
 def test_attach(store, data, tmp_path):
@@ -65,7 +64,7 @@ def test_object_that_changed_meanwhile(store):
 
 def test_object_that_changed_at_the_last_moment(store, data):
     with pytest.raises(ChangedMeanwhileError) as caught:
-        target.replace_object(store, "lake/a.parquet", [b"new"], '"another"', path="a.parquet")
+        replace_object(store, "lake/a.parquet", b"new", '"another"', path="a.parquet")
     assert (caught.value.reason, caught.value.path) == ("changed-meanwhile", "a.parquet")
     assert content(store) == data
 
@@ -168,10 +167,9 @@ def test_store_without_conditions(data, tmp_path):
     assert content(store) == data
 
 
-def test_object_that_is_too_large(store, data, monkeypatch):
-    monkeypatch.setattr(target, "MAX_OBJECT_BYTES", len(data))
+def test_object_that_is_too_large(store, data):
     with pytest.raises(ReplaceError) as caught:
-        attach_to(open_target(store), [PageIndex()])
+        attach_to(open_target(store, limits=UploadLimits(put_bytes=len(data))), [PageIndex()])
     assert caught.value.reason == "object-too-large"
     assert content(store) == data
 

@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 BUCKET = "bucket"
@@ -56,7 +57,7 @@ class Fault:
     """Responses that the server gives instead of those of moto.
 
     Attributes:
-        kind: `refuse`, `drop`, `truncate` or `stall`.
+        kind: `refuse`, `drop`, `truncate`, `stall`, or `call` to call `action` first.
         method: The method of the requests.
         key: A pattern for their keys.
         query: A text in their query strings.
@@ -74,6 +75,7 @@ class Fault:
     status: str = "503 Slow Down"
     code: str = "SlowDown"
     headers: tuple = ()
+    action: Callable = lambda: None
 
     def takes(self, method, key, query):
         """Return whether a request gets this fault, and count it."""
@@ -192,6 +194,10 @@ class S3Server:
         """Return the bytes of an object without a request."""
         return self.backend.get_object(BUCKET, key).value
 
+    def unfinished_uploads(self):
+        """Return the multipart uploads that were neither completed nor aborted."""
+        return list(self.backend.buckets[BUCKET].multiparts)
+
     def keys(self):
         """Return the keys of all objects without a request."""
         return sorted(self.backend.buckets[BUCKET].keys)
@@ -233,6 +239,10 @@ class S3Server:
 
     def _faulty(self, fault, environ, start_response):
         connection = environ["werkzeug.socket"]
+        if fault.kind == "call":
+            fault.action()
+            yield from _moto_response(self._moto, environ, start_response)
+            return
         if fault.kind in ("drop", "stall"):
             start_response("200 OK", [("Content-Length", "0")])
             time.sleep(STALL_SECONDS if fault.kind == "stall" else 0)

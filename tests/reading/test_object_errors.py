@@ -17,7 +17,8 @@ import intarsia as ia
 from intarsia.cli import main
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.table import Table
-from intarsia.storage import ByteRange, ObjectStoreFile, find_store, target
+from intarsia.storage import ByteRange, ObjectStoreFile, find_store
+from intarsia.storage.object_target import replace_object
 
 URL = "s3://bucket/lake/x.parquet"
 DUMP = '\n\nDebug source:\nGeneric {\n    store: "S3",\n}'
@@ -94,7 +95,7 @@ def test_reading_that_is_refused(refuse):
 def test_putting_that_is_refused(refuse):
     refuse("put", DENIED)
     with pytest.raises(ia.ReplaceError) as caught:
-        target.replace_object(MemoryStore(), "k", [b"new"], '"1"', path=URL)
+        replace_object(MemoryStore(), "k", b"new", '"1"', path=URL)
     assert_clear(caught, "access-denied", "AWS_ACCESS_KEY_ID")
     with pytest.raises(ia.ReplaceError) as caught:
         ia.write_table(pa.table({"x": [1]}), URL)

@@ -43,6 +43,7 @@ from intarsia.errors import (
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.directory import Entry
 from intarsia.indexes.base import Index
+from intarsia.storage import StorageOptions
 from intarsia.storage.target import CopiesAhead, Target, find_target
 
 #: The structures that Parquet itself defines, in the order in which they are computed.
@@ -59,7 +60,11 @@ ColumnsOf: TypeAlias = Callable[[ParquetInput, Callable[[ChunkKey], "bytes | Non
 
 
 def attach_file(
-    path: str | os.PathLike[str], indexes: Attachables, *, progress: Progress | None = None
+    path: str | os.PathLike[str],
+    indexes: Attachables,
+    *,
+    progress: Progress | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> AttachReport:
     """Add indexes to one Parquet file; see `intarsia.attach`.
 
@@ -68,10 +73,10 @@ def attach_file(
     """
     asked = checked_indexes(indexes)
     try:
-        return attach_to(find_target(path), asked, progress=progress)
+        return attach_to(find_target(path, storage_options), asked, progress=progress)
     except (ChangedMeanwhileError, ReplacedWhileReadError):
         # most likely another run attached the same indexes; then the second attempt finds nothing to do
-        return attach_to(find_target(path), asked, progress=progress)
+        return attach_to(find_target(path, storage_options), asked, progress=progress)
     except ColumnNotFoundError as error:
         raise partition_error_of(os.fspath(path), error) or error from None
 

@@ -13,17 +13,20 @@ from intarsia.embed.report import DetachReport
 from intarsia.embed.statistics import Statistics
 from intarsia.errors import IndexPayloadError
 from intarsia.file import ParquetInput
+from intarsia.storage import StorageOptions
 from intarsia.storage.target import find_target
 
 
-def detach_file(path: str | os.PathLike[str]) -> DetachReport:
+def detach_file(
+    path: str | os.PathLike[str], *, storage_options: StorageOptions | None = None
+) -> DetachReport:
     """Restore the original of one file, if indexes were added to it; see `intarsia.detach`.
 
     Raises:
         IsADirectoryError: If the path is a folder.
     """
     started = time.perf_counter()
-    target = find_target(path)
+    target = find_target(path, storage_options)
     removed: list[str] = []
     length = target.size
     with ParquetInput(target.open()) as current, current.named_errors():

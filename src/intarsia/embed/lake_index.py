@@ -11,6 +11,7 @@ from intarsia.lake.each_file import ShowDone
 from intarsia.lake.index.folder import Location
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.report import warn_caller
+from intarsia.storage import StorageOptions
 
 if TYPE_CHECKING:
     from intarsia.lake.index.build import LakeIndexReport
@@ -30,6 +31,7 @@ def write_lake_index(
     source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     location: Location | None,
     show: ShowDone = lambda _: None,
+    storage_options: StorageOptions | None = None,
 ) -> LakeIndexReport | None:
     """Build the lake index of files, or update an existing one.
 
@@ -37,6 +39,7 @@ def write_lake_index(
         source: The files, as for `intarsia.open`. They are listed again, because objects have new ETags.
         location: Where to build it; None to update an existing one and create none.
         show: Called with the number of files that are done.
+        storage_options: Options of the stores of URLs.
 
     Returns:
         The files that were added; None if there is no lake index.
@@ -45,9 +48,9 @@ def write_lake_index(
         OSError: If a requested lake index cannot be written. For an update, this is a warning.
     """
     if location is not None:
-        return _table(find_files(source)).lake_index.build(location, show, wait=True)
+        return _table(find_files(source, storage_options)).lake_index.build(location, show, wait=True)
     try:
-        return _table(find_files(source)).lake_index.update(show)
+        return _table(find_files(source, storage_options)).lake_index.update(show)
     except OSError as error:
         warn_caller(f"the lake index was not updated: {error}; the results of queries are still correct")
         return None

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from intarsia.embed.attach import Attachable, Attachables, attach_file, checked_indexes
@@ -21,7 +22,7 @@ from intarsia.lake.discovery import FoundFiles, find_files
 from intarsia.lake.each_file import FileFailure, FileResults, ShowDone, for_each_file
 from intarsia.lake.index.folder import Location
 from intarsia.lake.table_formats import is_table_url
-from intarsia.storage import local_path
+from intarsia.storage import StorageOptions, local_path
 
 Path: TypeAlias = "str | os.PathLike[str]"
 
@@ -34,6 +35,7 @@ def attach(
     *,
     lake_index: Location | None = None,
     progress: Progress | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> AttachReport | IndexReport:
     """Add indexes to a Parquet file, or to each file of a lake.
 
@@ -50,6 +52,8 @@ def attach(
             ``"cache"`` or ``"beside"``. None updates an existing one, and creates none.
         progress: Called as ``progress(done_units, total_units, label)``. For many files the unit is a file,
             and the label is its path.
+        storage_options: Options of the stores of URLs, as for `intarsia.open`. An object of more than 5,000
+            MiB is replaced only with ``"overwrite": "last-writer-wins"``.
 
     Returns:
         For the path of one file, the report of it. For a folder, a glob or a list, whatever the number of
@@ -65,7 +69,7 @@ def attach(
             names a partition column, or cannot be built on its columns.
         ColumnNotFoundError: If a column does not exist; the message suggests similar names. For many files,
             the first file, the last and up to 62 others are read; if none has the column, no file is changed.
-        ReplaceError: If the new file cannot be written, or the object is larger than 1 GiB.
+        ReplaceError: If the new file cannot be written, or an object is too large.
         ChangedMeanwhileError: If another process changed the file, in two attempts in a row.
         ReplacedWhileReadError: If the file was replaced while it was read, in two attempts in a row.
         ObjectStoreError: If the store of a URL cannot be reached, refuses the request, or is unknown.
@@ -92,22 +96,25 @@ def attach(
     asked = checked_indexes(indexes)
 
     def attach_one(path: str) -> AttachReport:
-        return attach_file(path, asked, progress=progress)
+        return attach_file(path, asked, progress=progress, storage_options=storage_options)
 
-    found = _find_many(path, attach_one)
+    found = _find_many(path, attach_one, storage_options)
     if isinstance(found, AttachReport):
         return found
     check_named_columns(found.files, asked)
     check_location(found, lake_index)
     files = found.paths
-    report, failed = attach_files(found, asked, _file_progress(progress, files))
-    report = replace(report, lake_index=write_lake_index(path, lake_index))
+    report, failed = attach_files(found, asked, _file_progress(progress, files), storage_options)
+    written = write_lake_index(path, lake_index, storage_options=storage_options)
+    report = replace(report, lake_index=written)
     if failed:
         raise _failed(report, failed, report.files_total, "indexed")
     return report
 
 
-def detach(path: Path | Sequence[Path]) -> DetachReport | RestoreReport:
+def detach(
+    path: Path | Sequence[Path], *, storage_options: StorageOptions | None = None
+) -> DetachReport | RestoreReport:
     """Restore the original file, or each file of a lake, if indexes are attached.
 
     Indexes that `intarsia.write_table` wrote are removed, too.
@@ -115,6 +122,7 @@ def detach(path: Path | Sequence[Path]) -> DetachReport | RestoreReport:
     Args:
         path: A local file, or the URL of an object in a store that supports conditional puts; or a folder, a
             glob or a list of these. In a folder, it selects the same files as `intarsia.open`.
+        storage_options: Options of the stores of URLs, as for `attach`.
 
     Returns:
         For the path of one file, the report of it; ``detached`` is False if nothing was attached, and the
@@ -149,23 +157,32 @@ def detach(path: Path | Sequence[Path]) -> DetachReport | RestoreReport:
         >>> ia.detach(os.path.dirname(path)).files_detached
         0
     """
-    found = _find_many(path, detach_file)
+    detach_one = partial(detach_file, storage_options=storage_options)
+    found = _find_many(path, detach_one, storage_options)
     if isinstance(found, DetachReport):
         return found
-    report = detach_files(found, lambda _: None)
+    report = detach_files(found, lambda _: None, storage_options)
     if report.failed:
         raise _failed(report, report.failed, report.files_total, "restored")
     return report
 
 
 def attach_files(
-    found: FoundFiles, indexes: Sequence[Attachable], show: ShowDone
+    found: FoundFiles,
+    indexes: Sequence[Attachable],
+    show: ShowDone,
+    storage_options: StorageOptions | None = None,
 ) -> tuple[IndexReport, list[FileFailure]]:
     """Add indexes to each file; return a report, which contains failed files, and the failures."""
     started = time.perf_counter()
 
     def attach_one(path: str, show_part: ShowDone) -> AttachReport:
-        return attach_file(path, indexes, progress=lambda done, total, _: show_part(done / max(1, total)))
+        return attach_file(
+            path,
+            indexes,
+            progress=lambda done, total, _: show_part(done / max(1, total)),
+            storage_options=storage_options,
+        )
 
     def report_of(results: FileResults[AttachReport]) -> IndexReport:
         outcomes = [IndexedFile.of(report) for report in results.done]
@@ -179,7 +196,9 @@ def attach_files(
     return report_of(results), results.failed
 
 
-def detach_files(found: FoundFiles, show: ShowDone) -> RestoreReport:
+def detach_files(
+    found: FoundFiles, show: ShowDone, storage_options: StorageOptions | None = None
+) -> RestoreReport:
     """Restore each file; the report contains files that failed."""
     started = time.perf_counter()
 
@@ -187,7 +206,10 @@ def detach_files(found: FoundFiles, show: ShowDone) -> RestoreReport:
         seconds = time.perf_counter() - started
         return RestoreReport(tuple(results.done), tuple(results.failed), seconds, len(found.others))
 
-    return report_of(_for_each_file(found, lambda path, _: detach_file(path), show, report_of))
+    def detach_one(path: str, _: ShowDone) -> DetachReport:
+        return detach_file(path, storage_options=storage_options)
+
+    return report_of(_for_each_file(found, detach_one, show, report_of))
 
 
 def _for_each_file(
@@ -204,23 +226,25 @@ def _for_each_file(
         raise RunInterrupted(stop.files_done, stop.files_total, report_of(results)) from stop.__cause__
 
 
-def _find_many(path: Path | Sequence[Path], act: Callable[[str], _Report]) -> _Report | FoundFiles:
+def _find_many(
+    path: Path | Sequence[Path], act: Callable[[str], _Report], storage_options: StorageOptions | None
+) -> _Report | FoundFiles:
     """Run the action if the path is one file and return its result; else return the files of the path."""
     if not isinstance(path, (str, os.PathLike)):
-        return find_files(path)
+        return find_files(path, storage_options)
     name = os.fspath(path)
     if is_table_url(name):
-        return find_files(name)
+        return find_files(name, storage_options)
     local = local_path(name)
     if local is not None:
         is_one = os.path.lexists(local) and not os.path.isdir(local)
-        return act(name) if is_one else find_files(name)  # a folder, a glob, or missing
+        return act(name) if is_one else find_files(name, storage_options)  # a folder, a glob, or missing
     if name.endswith("/"):
-        return find_files(name)
+        return find_files(name, storage_options)
     try:
         return act(name)
     except FileNotFoundError:  # not an object, so it is a folder or missing
-        return find_files(name)
+        return find_files(name, storage_options)
 
 
 def _file_progress(progress: Progress | None, files: Sequence[str]) -> ShowDone:
