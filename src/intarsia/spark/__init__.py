@@ -19,6 +19,7 @@ from intarsia.spark.optimize import optimize
 from intarsia.spark.optimize_report import OptimizeReport
 from intarsia.spark.reading import explain, read
 from intarsia.spark.verifying import LakeVerifyReport, verify
+from intarsia.spark.writes import disable_writes, enable_writes, last_write, write_options
 
 __all__ = [
     "IndexReport",
@@ -30,13 +31,17 @@ __all__ = [
     "describe",
     "detach",
     "disable",
+    "disable_writes",
     "enable",
+    "enable_writes",
     "ensure_java",
     "explain",
     "index",
     "last_skips",
+    "last_write",
     "optimize",
     "read",
     "report_frame",
     "verify",
+    "write_options",
 ]

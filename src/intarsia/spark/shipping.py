@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from dataclasses import asdict
 from typing import TypeAlias
 
 from intarsia.embed import Bloom, PageIndex, Statistics
@@ -54,3 +56,52 @@ def unpack_index(shipped: Shipped) -> Attachable:
         )
     index: Attachable = cls(**json.loads(stored))
     return index
+
+
+def indexes_to_text(indexes: Iterable[Attachable]) -> str:
+    """Return indexes as one line of JSON, for settings and options.
+
+    Raises:
+        IndexBuildError: No installed package announces the class of an index.
+
+    Example:
+        >>> indexes_to_text([PageIndex(), Bloom("user")])
+        '[["page_index", {"int96": null}], ["bloom", {"column": "user", "fpp": 0.01}]]'
+    """
+    texts = []
+    for index in indexes:
+        shipped = pack_index(index)
+        if isinstance(shipped, tuple):
+            texts.append([shipped[0], json.loads(shipped[1])])
+        else:
+            texts.append([shipped.kind, asdict(shipped)])
+    return json.dumps(texts)
+
+
+def indexes_from_text(text: str) -> list[Attachable]:
+    """Restore the indexes from the result of `indexes_to_text`.
+
+    Raises:
+        IndexBuildError: If the text is not such a result, or a kind is unknown.
+
+    Example:
+        >>> indexes_from_text('[["bloom", {"column": ["place", "lat"], "fpp": 0.1}]]')
+        [Bloom(column=('place', 'lat'), fpp=0.1)]
+    """
+    standard = {cls.kind: cls for cls in STANDARD}
+    try:
+        pairs = [(kind, dict(values)) for kind, values in json.loads(text)]
+        found: list[Attachable] = []
+        for kind, values in pairs:
+            if kind in standard:
+                if isinstance(values.get("column"), list):
+                    values["column"] = tuple(values["column"])
+                found.append(standard[kind](**values))
+            else:
+                found.append(unpack_index((kind, json.dumps(values))))
+    except (TypeError, ValueError) as error:
+        raise IndexBuildError(
+            f"{text[:200]!r} does not describe indexes: {error}; use intarsia.spark.write_options",
+            reason="invalid-indexes",
+        ) from error
+    return found

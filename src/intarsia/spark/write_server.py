@@ -1,0 +1,114 @@
+"""The process that indexes the files of a task before Spark commits them.
+
+``IndexingCommitProtocol`` starts it.
+
+A request has three fields between NUL characters: the indexes, the URI of the file, and the path that it will
+have. The answer is an `IndexedFile` in JSON. An index on a column that the file lacks is noted and left out,
+because the settings of a session apply to all of its tables.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import BinaryIO
+
+from intarsia.embed import Bloom
+from intarsia.embed.attach import STANDARD, Attachable, attach_file, attach_to
+from intarsia.embed.index_report import IndexedFile
+from intarsia.embed.report import Note
+from intarsia.errors import ColumnNotFoundError, PredicateError, UnsupportedFeatureError
+from intarsia.file import ParquetInput
+from intarsia.predicate.columns import find_column
+from intarsia.predicate.nodes import dotted
+from intarsia.spark.listing import python_path
+from intarsia.spark.shipping import indexes_from_text
+from intarsia.storage import local_path
+from intarsia.storage.private_file import PrivateFile
+from intarsia.storage.source import ByteSource
+from intarsia.storage.target import find_target
+
+_LENGTH = struct.Struct(">i")
+
+
+def index_before_commit(request: str) -> str:
+    """Answer a request.
+
+    Raises:
+        Exception: If the file cannot be indexed; it is unchanged then.
+    """
+    started = time.perf_counter()
+    text, uri, shown = request.split("\0")
+    asked = indexes_from_text(text)
+    name = python_path(uri)
+    shown = python_path(shown)
+    local = local_path(name)
+    if local is not None:
+        target = PrivateFile(local, shown)
+        chosen, notes = _for_columns(target.open(), asked)
+        report = attach_to(target, chosen) if chosen else None
+        before = target.size
+    else:
+        try:
+            chosen, notes = _for_columns(find_target(name).open(), asked)
+        except FileNotFoundError:
+            raise UnsupportedFeatureError(
+                f"{shown}: the committer hides the file until the job commits; index the folder afterwards, "
+                "with intarsia.spark.index",
+                reason="hidden-until-commit",
+                path=shown,
+            ) from None
+        report = attach_file(name, chosen) if chosen else None
+        before = report.bytes_before if report else 0
+    outcome = IndexedFile(shown, before, before) if report is None else IndexedFile.of(report)
+    missing = tuple(
+        {key: value for key, value in asdict(note).items() if value is not None} for note in notes
+    )
+    seconds = time.perf_counter() - started
+    return replace(outcome, path=shown, notes=outcome.notes + missing, seconds=seconds).to_json()
+
+
+def _for_columns(source: ByteSource, asked: Sequence[Attachable]) -> tuple[list[Attachable], list[Note]]:
+    """Return the indexes whose columns the file has, and notes on the others."""
+    with ParquetInput(source) as file:
+        schema = file.arrow_schema
+    chosen: list[Attachable] = []
+    notes: list[Note] = []
+    for index in asked:
+        columns = (index.column,) if isinstance(index, Bloom) else tuple(getattr(index, "columns", ()))
+        try:
+            for column in columns:
+                find_column(schema, column)
+        except PredicateError:  # it exists; the index decides whether it can be built
+            chosen.append(index)
+        except ColumnNotFoundError as error:
+            name = index.name if isinstance(index, STANDARD) else index.kind
+            column = dotted(columns[0])
+            notes.append(Note(column, None, name, "the file has no such column", str(error.reason)))
+        else:
+            chosen.append(index)
+    return chosen, notes
+
+
+def serve(requests: BinaryIO, replies: BinaryIO) -> None:
+    """Answer requests until their stream ends; see ``PythonProcess``."""
+    while len(head := requests.read(_LENGTH.size)) == _LENGTH.size:
+        request = requests.read(_LENGTH.unpack(head)[0]).decode()
+        try:
+            kind, text = b"A", index_before_commit(request)
+        except Exception as error:  # noqa: BLE001  reported to the task, which decides whether it fails
+            kind, text = b"E", f"{type(error).__name__}: {error}"
+        data = text.encode()
+        replies.write(kind + _LENGTH.pack(len(data)) + data)
+        replies.flush()
+
+
+if __name__ == "__main__":
+    # whatever prints must not get between the replies
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    serve(sys.stdin.buffer, out)

@@ -1,0 +1,156 @@
+"""`enable_writes`: the files that Spark writes get indexes before they are committed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from intarsia.embed.attach import Attachables, checked_indexes
+from intarsia.embed.index_report import IndexedFile, IndexReport
+from intarsia.errors import IntarsiaError, UnsupportedFeatureError
+from intarsia.spark.enabling import JAR
+from intarsia.spark.job import is_connect
+from intarsia.spark.listing import python_path
+from intarsia.spark.shipping import indexes_to_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Whether a file that cannot be indexed is noted, or fails its task.
+OnError: TypeAlias = Literal["note", "fail"]
+
+_PROTOCOL: Final = "intarsia.spark.IndexingCommitProtocol"
+_PROTOCOL_KEY: Final = "spark.sql.sources.commitProtocolClass"
+_SPARK_PROTOCOL: Final = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
+_SETTINGS: Final = "spark.intarsia.write."
+
+
+def enable_writes(spark: SparkSession, indexes: Attachables = (), *, on_error: OnError = "note") -> None:
+    """Let the Parquet files that this session writes have indexes from the start.
+
+    From now on, ``df.write.parquet``, ``insertInto``, ``saveAsTable``, CTAS and INSERT write indexed files,
+    also with ``partitionBy`` and dynamic overwrite. Each task adds the indexes to its files before it
+    commits, so no reader sees a file without them. Spark's own protocol commits the files.
+
+    Args:
+        spark: A classic session. Other sessions of the application are not changed.
+        indexes: The indexes of all tables, as for `index`. Those on columns that a table lacks are noted and
+            left out. Options of a writer replace them (see `write_options`).
+        on_error: What happens if a file cannot be indexed: ``"note"`` leaves it as Spark wrote it, and
+            `last_write` has the error; ``"fail"`` fails the task, which Spark retries.
+
+    Raises:
+        UnsupportedFeatureError: If the session is a Connect client, or has another commit protocol.
+        IndexBuildError: If an element of ``indexes`` is not an index, or no installed package declares its
+            class as an entry point.
+
+    Example:
+        >>> from intarsia import spark as ias
+        >>> ias.enable_writes(spark, [ia.PageIndex(), ia.Bloom("user")])  # doctest: +SKIP
+        >>> frame.write.partitionBy("day").parquet("lake/")  # doctest: +SKIP
+        >>> print(ias.last_write(spark))  # doctest: +SKIP
+    """
+    settings = write_options(indexes, on_error=on_error)
+    if is_connect(spark):
+        raise UnsupportedFeatureError(
+            "a Connect client cannot change how its server commits files; index the folder afterwards with "
+            "intarsia.spark.index",
+            reason="connect",
+        )
+    before = spark.conf.get(_PROTOCOL_KEY)
+    if before not in (_SPARK_PROTOCOL, _PROTOCOL):
+        raise UnsupportedFeatureError(
+            f"{_PROTOCOL_KEY} is {before}, whose files are hidden until they are committed; index the folder "
+            "afterwards with intarsia.spark.index",
+            reason="other-commit-protocol",
+        )
+    _load_jar(spark)
+    for name, value in settings.items():
+        spark.conf.set(_SETTINGS + name.partition(".")[2], value)
+    spark.conf.set(f"{_SETTINGS}python", spark.sparkContext.pythonExec)
+    spark.conf.set(_PROTOCOL_KEY, _PROTOCOL)
+
+
+def disable_writes(spark: SparkSession) -> None:
+    """Undo `enable_writes`; does nothing if it was not called.
+
+    Args:
+        spark: The session.
+    """
+    if not is_connect(spark) and spark.conf.get(_PROTOCOL_KEY) == _PROTOCOL:
+        spark.conf.unset(_PROTOCOL_KEY)
+        for name in ("indexes", "on_error", "python"):
+            spark.conf.unset(_SETTINGS + name)
+
+
+def write_options(indexes: Attachables, *, on_error: OnError = "note") -> dict[str, str]:
+    """Return the options of a writer that replace the indexes of `enable_writes`.
+
+    Args:
+        indexes: The indexes of this table; ``()`` for none.
+        on_error: As for `enable_writes`.
+
+    Raises:
+        ValueError: If ``on_error`` is unknown.
+        IndexBuildError: As for `enable_writes`.
+
+    Example:
+        >>> import intarsia as ia
+        >>> write_options(ia.Distinct("dest", granularity="file"))["intarsia.on_error"]
+        'note'
+        >>> frame.write.options(**ias.write_options(ia.Bloom("user"))).parquet("lake/")  # doctest: +SKIP
+    """
+    if on_error not in ("note", "fail"):
+        raise ValueError(f"on_error is {on_error!r}; use 'note' or 'fail'")
+    checked = checked_indexes(indexes)
+    text = indexes_to_text(checked) if checked else ""
+    return {"intarsia.indexes": text, "intarsia.on_error": on_error}
+
+
+def last_write(spark: SparkSession) -> IndexReport | None:
+    """Return the outcome for each file of the last job that wrote indexed files; None before the first.
+
+    Args:
+        spark: A session of an application in which `enable_writes` was called.
+    """
+    if is_connect(spark):
+        return None
+    jobs = _protocol(spark).getMethod("jobs", _no_classes(spark)).invoke(None, None)
+    if not jobs:
+        return None
+    files = sorted(map(_outcome, jobs[0]), key=lambda file: file.path)
+    return IndexReport(tuple(files), sum(file.seconds for file in files))
+
+
+def _outcome(text: str) -> IndexedFile:
+    if text.startswith("A"):
+        return IndexedFile.from_json(text[1:])
+    path, error = text[1:].split("\0", 1)
+    return IndexedFile(python_path(path), error=error, code="not-indexed")
+
+
+def _no_classes(spark: SparkSession) -> Any:
+    context = spark.sparkContext
+    assert context._gateway is not None
+    return context._gateway.new_array(context._jvm.java.lang.Class, 0)
+
+
+def _load_jar(spark: SparkSession) -> None:
+    """Add the jar to the class loaders of the driver and of the executors, once per application."""
+    try:
+        _protocol(spark)
+    except IntarsiaError:
+        spark.sql(f"ADD JAR '{JAR}'")
+        _protocol(spark)
+
+
+def _protocol(spark: SparkSession) -> Any:
+    """Return the class of the protocol as the driver finds it.
+
+    Raises:
+        IntarsiaError: If it does not.
+    """
+    jvm: Any = spark.sparkContext._jvm
+    try:
+        return jvm.org.apache.spark.util.Utils.classForName(_PROTOCOL, True, False)
+    except Exception as error:
+        raise IntarsiaError(f"Spark cannot load {_PROTOCOL} from {JAR}", reason="jar-not-loaded") from error
