@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedDeque;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
@@ -36,8 +37,9 @@ public class IndexingCommitProtocol extends SQLHadoopMapReduceCommitProtocol {
   private static final long TIMEOUT_MILLIS = 3_600_000;
   private static final int MOST_JOBS = 100;
 
-  /** The idle processes of this JVM: tasks that commit at the same time need one each. */
-  private static final ConcurrentLinkedDeque<PythonProcess> IDLE = new ConcurrentLinkedDeque<>();
+  /** The idle processes of this JVM by their Python: tasks that commit at the same time need one each. */
+  private static final ConcurrentHashMap<String, ConcurrentLinkedDeque<PythonProcess>> IDLE =
+      new ConcurrentHashMap<>();
 
   /** The outcomes of the last jobs of this driver, the latest first. */
   private static final ConcurrentLinkedDeque<List<String>> JOBS = new ConcurrentLinkedDeque<>();
@@ -101,14 +103,16 @@ public class IndexingCommitProtocol extends SQLHadoopMapReduceCommitProtocol {
   /** Returns the outcome for a file: {@code A} and the answer, or {@code E} and its final path and an error. */
   private static String indexed(String[] file, String indexes, String python, boolean fails) {
     try {
-      PythonProcess process = IDLE.poll();
+      ConcurrentLinkedDeque<PythonProcess> idle =
+          IDLE.computeIfAbsent(python, key -> new ConcurrentLinkedDeque<>());
+      PythonProcess process = idle.poll();
       if (process == null) {
         process = new PythonProcess(List.of(python, "-m", "intarsia.spark.write_server"));
       }
       try {
         return "A" + process.ask(String.join("\0", indexes, file[0], file[1]), TIMEOUT_MILLIS);
       } finally {
-        IDLE.push(process); // one that has died starts again
+        idle.push(process); // one that has died starts again
       }
     } catch (IOException | RuntimeException error) {
       if (fails) {
