@@ -6,17 +6,19 @@ import argparse
 import json
 import os
 import platform
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import lake, lineitem, memory
+from benchmarks import lake, lineitem, memory, planning
 from benchmarks.attaching import attaching_document, measure_attaching, print_attaching
 from benchmarks.data import make_bare_file, make_files
 from benchmarks.engines import ENGINES, version
 from benchmarks.measure import Case, DisagreementError, import_ms, measure
+from benchmarks.page import write_page
 from benchmarks.reading import lookup_cases, read_cases, share_cases, total_cases
 from benchmarks.report import print_reading, reading_document
 
@@ -30,8 +32,8 @@ READING: dict[str, tuple[Callable[[Path, int, int], list[Case]], int]] = {
     "lake": (lake.lake_cases, lake.FILES * lake.ROWS_PER_FILE),
     "among": (lake.among_cases, lake.AMONG_FILES * lake.ROWS_PER_FILE),
 }
-MEMORY, ATTACH = "memory", "attach"
-BENCHMARKS = (*READING, MEMORY, ATTACH)
+MEMORY, ATTACH, PLAN = "memory", "attach", "plan"
+BENCHMARKS = (*READING, MEMORY, ATTACH, PLAN)
 
 ATTACH_ROWS = 2_000_000
 
@@ -46,11 +48,13 @@ benchmarks:
   among     IN with 1,000 values on 200 files of 10,000 rows
   memory    memory that a result of 200 wide rows retains
   attach    time to attach each kind of index
+  plan      time to plan a lookup in 10,000 files with a lake index
 
 examples:
   python -m benchmarks
   python -m benchmarks lookup totals --repetitions 21
   make bench ARGS='lake --engines intarsia,duckdb --json'
+  make bench ARGS='--page docs/benchmarks.md'
 """
 
 
@@ -83,6 +87,8 @@ def main() -> int:
         return 2
     if options.json:
         print(json.dumps(document, indent=2))
+    if options.page:
+        write_page(document, Path(options.page), f"python -m benchmarks {shlex.join(sys.argv[1:])}")
     return 0
 
 
@@ -108,6 +114,13 @@ def _run(name: str, folder: Path, engines: list[str], options: argparse.Namespac
         if not options.json:
             print_attaching(attaching, rows)
         return attaching_document(attaching, rows)
+    if name == PLAN:
+        files = (options.rows or planning.FILES * planning.ROWS_PER_FILE) // planning.ROWS_PER_FILE
+        planned = planning.measure_planning(folder, max(1, files), options.repetitions, _show_progress)
+        _show_progress("")
+        if not options.json:
+            planning.print_planning(planned)
+        return planned
     make_cases, rows = READING[name]
     cases = make_cases(folder, options.rows or rows, options.repetitions)
     measure(cases, engines, _show_progress)
@@ -139,6 +152,9 @@ def _options() -> argparse.Namespace:
         "--dir", default=folder, help="folder for the files, which are reused (default: %(default)s)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--page", metavar="FILE.md", help="also write a page with a plot (docs/benchmarks.md is one)"
+    )
     options = parser.parse_args()
     if unknown := set(options.benchmarks) - set(BENCHMARKS):
         parser.error(f"unknown benchmark {', '.join(sorted(unknown))}; use {', '.join(BENCHMARKS)}")

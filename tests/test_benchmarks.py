@@ -14,14 +14,14 @@ def run(root, *arguments):
 
 @pytest.mark.slow
 def test_chosen_benchmarks_as_json(pytestconfig, tmp_path):
-    chosen = ["lookup", "shares", "totals", "lake", "memory"]
+    chosen = ["lookup", "shares", "totals", "lake", "among", "memory", "plan"]
     done = run(
         pytestconfig.rootpath, *chosen, "--rows=20000", "--repetitions=2", "--json", f"--dir={tmp_path}"
     )
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert [name for name in document if name in chosen] == chosen
-    for name in ("lookup", "shares", "totals", "lake"):
+    for name in ("lookup", "shares", "totals", "lake", "among"):
         for case in document[name]:
             assert not case["failures"], case
             assert case["of_best_peer"].keys() == case["of_datafusion"].keys() == {"cold", "warm"}
@@ -48,10 +48,15 @@ def test_a_table(pytestconfig, tmp_path):
         "--repetitions=1",
         "--engines=intarsia,pyarrow",
         f"--dir={tmp_path}",
+        f"--page={tmp_path}/page.md",
     )
     assert done.returncode == 0, done.stderr
     assert "point lookup" in done.stdout
     assert "the fastest" in done.stdout
+    page = (tmp_path / "page.md").read_text()
+    assert "page.svg" in page
+    assert page.count("| tuned |") == 2
+    assert (tmp_path / "page.svg").read_text().startswith("<?xml")
 
 
 @pytest.mark.parametrize("arguments", [["nope"], ["--engines=pyarrow"], ["--engines=intarsia,nope"]])

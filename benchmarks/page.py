@@ -1,0 +1,152 @@
+"""The benchmarks as a page with a plot, from the document that ``--json`` prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+#: Benchmarks that do not time readers.
+_OTHERS = ("memory", "attach")
+
+_INTRODUCTION = """\
+# Benchmarks
+
+Written by `{command}`.
+
+{cpus} CPUs, Python {python}; {versions}.
+`import intarsia` takes {import_ms:.0f} ms of CPU time beyond pyarrow.
+
+All readers run each query in turns, in one process, and return the same results. Times are medians in
+milliseconds: *cold* with a new object for each query, *warm* with the same object again. The page cache of
+the operating system is warm. The ratio is Intarsia's time relative to the fastest other reader of the same
+query; below 1, Intarsia is faster.
+
+![Intarsia's time relative to the fastest other reader]({plot})
+"""
+
+_COLUMNS = (
+    "file",
+    "query",
+    *(f"{kind} {name}" for kind in ("cold", "warm") for name in ("", "other", "ratio")),
+)
+_HEAD = f"| {' | '.join((*_COLUMNS, 'read'))} |\n|---|---|{'---:|' * 7}"
+
+
+class Row(NamedTuple):
+    """One query on one file.
+
+    Attributes:
+        benchmark: The name of the benchmark.
+        file: The file or lake.
+        query: The query.
+        own: Milliseconds of Intarsia, cold and warm.
+        best: The fastest other reader, and its milliseconds, cold and warm.
+        num_bytes: Bytes that Intarsia read.
+        requests: Requests that Intarsia made.
+    """
+
+    benchmark: str
+    file: str
+    query: str
+    own: tuple[float, float]
+    best: tuple[tuple[str, float], tuple[str, float]]
+    num_bytes: int
+    requests: int
+
+    @property
+    def ratios(self) -> tuple[float, float]:
+        """Intarsia's time relative to the fastest other reader, cold and warm."""
+        (_, cold), (_, warm) = self.best
+        return self.own[0] / cold, self.own[1] / warm
+
+
+def write_page(document: dict[str, Any], path: Path, command: str) -> None:
+    """Write a page in Markdown, and its plot beside it as SVG.
+
+    Args:
+        document: The document that ``--json`` prints.
+        path: The path of the page.
+        command: The command that measured.
+    """
+    rows = timed_rows(document)
+    plot = path.with_suffix(".svg")
+    draw(rows, plot)
+    versions = ", ".join(f"{engine} {version}" for engine, version in document["versions"].items())
+    text = _INTRODUCTION.format(
+        command=command,
+        plot=plot.name,
+        versions=versions,
+        **{key: document[key] for key in ("cpus", "python", "import_ms")},
+    )
+    for name in dict.fromkeys(row.benchmark for row in rows):
+        text += f"\n## {name}\n\n{_HEAD}\n"
+        text += "".join(_line(row) for row in rows if row.benchmark == name)
+    if "plan" in document:
+        found = document["plan"]
+        text += (
+            f"\n## plan\n\n{found['files']:,} files with a lake index: listing takes "
+            f"{found['list_ms']:.0f} ms. Planning a lookup then takes {found['cold_ms']:.0f} ms with a new "
+            f"table, and {found['warm_ms']:.0f} ms with the same again.\n"
+        )
+    path.write_text(text, encoding="utf-8")
+
+
+def timed_rows(document: dict[str, Any]) -> list[Row]:
+    """Return the queries that at least one other reader supports."""
+    rows = []
+    for name, cases in document.items():
+        if not isinstance(cases, list) or name in _OTHERS:
+            continue
+        for case in cases:
+            timings = dict(case["ms"])
+            own = timings.pop("intarsia")
+            if timings:
+                cold, warm = (
+                    min(
+                        ((engine, timing[kind]) for engine, timing in timings.items()),
+                        key=lambda pair: pair[1],
+                    )
+                    for kind in ("cold", "warm")
+                )
+                read = case["intarsia_bytes_read"], case["intarsia_requests"]
+                pair = own["cold"], own["warm"]
+                rows.append(Row(name, case["file"], case["query"], pair, (cold, warm), *read))
+    return rows
+
+
+def _line(row: Row) -> str:
+    cells = [row.file, row.query]
+    for own, (engine, other), ratio in zip(row.own, row.best, row.ratios, strict=True):
+        cells += [_ms(own), f"{engine} {_ms(other)}", f"**{ratio:.2f}**"]
+    cells.append(f"{row.num_bytes / 1e6:,.2f} MB in {row.requests:,} requests")
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _ms(value: float) -> str:
+    return f"{value:.1f}" if value < 100 else f"{value:,.0f}"
+
+
+def draw(rows: list[Row], path: Path) -> None:
+    """Draw the ratios as bars on a logarithmic axis, as SVG."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = "intarsia"  # the same file for the same figures
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(9, 0.8 + 0.34 * len(rows)), layout="constrained")
+    places = range(len(rows))
+    for kind, shift, colour in ((0, -0.2, "#1b6ca8"), (1, 0.2, "#8cc0de")):
+        ratios = [row.ratios[kind] for row in rows]
+        spots = [place + shift for place in places]
+        axes.barh(
+            spots, [ratio - 1 for ratio in ratios], 0.38, left=1, color=colour, label=("cold", "warm")[kind]
+        )
+    axes.set_xscale("log")
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.set_yticks(list(places), [f"{row.file}: {row.query}" for row in rows])
+    axes.invert_yaxis()
+    axes.set_xlabel("time relative to the fastest other reader (to the left of 1, Intarsia is faster)")
+    axes.legend(loc="lower right")
+    figure.savefig(path, format="svg", metadata={"Date": None})
+    plt.close(figure)
