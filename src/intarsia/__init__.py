@@ -11,9 +11,9 @@ write                `write_table`, `Writer`
 examine a file       `inspect` (show its metadata), `verify` (check its metadata against its data)
 standard indexes     `PageIndex`, `Statistics`, `Bloom`: defined by Parquet, so that all readers can use them
 embedded indexes     `Distinct`, `ZoneMap`, `Ngram`, `RowMap`, `BloomGranule`, `Hll`, `Histogram`, `Sample`
-predicates           SQL text, pyarrow filters or expressions, or a `Predicate` of `And`, `Or`, `Not`,
-                     `Comparison`, `In`, `IsNull`, `Like`, `RegexpLike`, `Constant`, `contains`,
-                     `starts_with`, `ends_with`, on columns or on a `Call` (a function of a column)
+predicates           SQL text, pyarrow filters, expressions of pyarrow or Polars, or a `Predicate` of
+                     `And`, `Or`, `Not`, `Comparison`, `In`, `IsNull`, `Like`, `RegexpLike`, `Constant`,
+                     `contains`, `starts_with`, `ends_with`, of a column or a `Call` (a function of one)
 errors               `IntarsiaError` and its subclasses; `IntarsiaWarning`: an index was ignored
 `intarsia.polars`    scan a lake lazily with Polars
 `intarsia.spark`     index and read a lake with Spark

@@ -110,7 +110,12 @@ CONDITIONS = [
     C("y") == b"7",
     C("d") >= dt.date(2024, 3, 1),
     C("d").is_in([dt.date(2024, 3, 1), dt.date(2024, 5, 5)]),
-    C("d").dt.month() == 2,
+    *(C("d").dt.month() == month for month in (1, 2)),
+    C("d").dt.year().is_in([2024, 2026]),
+    C("t").dt.hour() < 5,
+    C("z").dt.day().is_in([1]),
+    C("z").dt.date() == dt.date(2024, 1, 1),
+    C("s").str.len_chars() > 3,
     C("t") < dt.datetime(2024, 1, 1, 5),
     C("z") > dt.datetime(2024, 1, 1, 20, tzinfo=UTC),
     C("w") > dt.time(20),
@@ -184,7 +189,6 @@ NOT_TRANSLATED = [
     C("i") < C("u"),
     C("s").str.contains("1.b"),
     C("s").str.to_uppercase() == "A3B",
-    C("d").dt.month() == 2,
     C("c") > "c1",
     (C("i") > 3) ^ C("b"),
 ]
@@ -205,6 +209,9 @@ TRANSLATED = [
     C("d") >= dt.date(2024, 3, 1),
     C("z") > dt.datetime(2024, 1, 1, 20, tzinfo=UTC),
     C("w") > dt.time(20),
+    C("d").dt.month() == 2,
+    C("t").dt.hour().is_in([3, 4]),
+    C("s").str.len_chars() > 3,
     C("n") > Decimal("10.25"),
     C("c") == "c2",
     C("r").struct.field("x") == 4,
@@ -223,6 +230,75 @@ def test_conditions_that_are_translated_select_the_rows_before_polars(dataset, c
 def test_conditions_that_are_not_translated_are_evaluated_by_polars(dataset, condition):
     found = scan(dataset).filter(condition).collect()
     assert dataset.last_report.rows_matched == 3 * NUM_ROWS > len(found)
+
+
+# --- expressions as the `where` of a table -----------------------------------------------------------------
+
+
+def where_matches(folder, everything, condition):
+    """Compare the rows of a scan of Intarsia; return False if the condition is refused."""
+    try:
+        found = ia.open(folder).scan(condition, ["i", "part"]).to_arrow()
+    except ia.PredicateError as error:
+        return error.reason != "polars-expression"
+    wanted = everything.filter(condition).select("i", "part")
+    assert pl.DataFrame(found).cast({"part": wanted["part"].dtype}).equals(wanted, null_equal=True)
+    return True
+
+
+@pytest.mark.parametrize("condition", CONDITIONS, ids=str)
+def test_a_where_has_the_same_rows_or_is_refused(folder, everything, condition):
+    where_matches(folder, everything, condition)
+    where_matches(folder, everything, ~condition)
+
+
+@pytest.mark.parametrize("condition", TRANSLATED, ids=str)
+def test_each_translated_condition_is_a_where(folder, everything, condition):
+    assert where_matches(folder, everything, condition)
+
+
+@settings(max_examples=examples(100))
+@given(where=predicates())
+def test_combined_conditions_as_where(folder, everything, where):
+    where_matches(folder, everything, where)
+
+
+@pytest.mark.parametrize(
+    ("condition", "reason"),
+    [
+        *((condition, "polars-expression") for condition in NOT_TRANSLATED),
+        ((C("i") == 1) & (C("i") > C("i").mean()), "polars-expression"),
+        (C("i").shift(1) == 3, "polars-expression"),
+        (pl.all() == 1, "polars-expression"),
+        (pl.Series([True]), "polars-expression"),
+        (C("s") == 1, "type-mismatch"),
+    ],
+    ids=str,
+)
+def test_a_refused_where(folder, condition, reason):
+    with pytest.raises(ia.PredicateError) as caught:
+        ia.open(folder).count(condition)
+    assert caught.value.reason == reason
+
+
+def test_a_where_with_an_unknown_column(folder):
+    with pytest.raises(ia.ColumnNotFoundError) as caught:
+        ia.open(folder).count(C("nothing") == 1)
+    assert caught.value.column == "nothing"
+
+
+def test_a_where_reads_only_what_it_needs(folder):
+    table = ia.open(folder)
+    where = (C("i") == 45) & (C("part") == 0)
+    scan_of_one = table.scan(where, ["s"])
+    assert scan_of_one.to_arrow().to_pylist() == [{"s": "a15b"}]
+    assert {name: counts.read for name, counts in scan_of_one.report.pages.items() if counts.read} == {
+        "i": 1,
+        "s": 1,
+    }
+    assert table.count(where) == table.explain(where, analyze=True).rows_matched == 1
+    assert len(table.plan(where)) == 1
+    assert table.count_distinct("s", where) == 1
 
 
 def test_a_range_of_floats_reads_pages_that_may_contain_nan(tmp_path):

@@ -286,15 +286,6 @@ def test_refusals_name_the_part(expression, part, column):
     assert ";" in str(caught.value)
 
 
-def test_polars_expressions_are_refused(path):
-    pl = pytest.importorskip("polars")
-    table = ia.open(path)
-    for act in (table.scan, table.count, table.plan, table.explain):
-        with pytest.raises(ia.PredicateError) as caught:
-            act((pl.col("x") == 1) & pl.col("s").is_in(["a"]))
-        assert caught.value.reason == "polars-expression"
-
-
 def test_nodes_of_an_expression_are_exact():
     expression = (pc.field("x") == 1) & (pc.field("y") > 2) & (pc.field("z") < 3)
     assert parse_predicate(expression) == And(

@@ -256,9 +256,10 @@ class Table(TableFiles):
 
         Args:
             where: SQL text such as ``"user = 42 AND country IN ('Singapore')"``, pyarrow's
-                ``[("user", "=", 42)]`` form, a pyarrow expression such as ``pc.field("user") == 42``, or
-                nodes such as ``ia.Comparison("user", "=", 42)``; None for all rows. docs/cli.md lists the
-                supported SQL, docs/python.md the supported expressions.
+                ``[("user", "=", 42)]`` form, a pyarrow expression such as ``pc.field("user") == 42``, a
+                Polars expression such as ``pl.col("user") == 42``, or nodes such as
+                ``ia.Comparison("user", "=", 42)``; None for all rows. docs/cli.md lists the supported SQL,
+                docs/python.md the supported expressions.
             columns: Columns of the result; a dotted path is a field of a struct. None for all.
             limit: The maximum number of rows; None for all.
             order_by: Return the first ``limit`` rows in this order, such as ``"amount DESC"``; None for the
@@ -305,7 +306,8 @@ class Table(TableFiles):
             raise ValueError(f"on_error is {on_error!r}; it must be 'raise' or 'skip'")
         if order_by is not None and on_error == "skip":
             raise ValueError("order_by cannot skip bad files; scan without on_error")
-        return Scan(self, parse_predicate(where), columns, limit, order_by, on_error)
+        predicate = parse_predicate(where, lambda: self.dataset().schema)
+        return Scan(self, predicate, columns, limit, order_by, on_error)
 
     def dataset(self) -> TableDataset:
         """Return the table as a ``pyarrow.dataset.Dataset``, which DuckDB, Polars and DataFusion query.

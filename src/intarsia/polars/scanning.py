@@ -11,7 +11,7 @@ from polars.io.plugins import register_io_source
 
 from intarsia.lake.dataset import TableDataset, TableScanner
 from intarsia.lake.table import Source, Table, open
-from intarsia.polars.translation import necessary_condition
+from intarsia.predicate.polars_expressions import necessary_condition
 
 
 def scan(

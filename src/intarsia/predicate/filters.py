@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, TypeAlias, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,23 +26,28 @@ from intarsia.predicate.nodes import (
 )
 from intarsia.predicate.sql import parse_sql
 
+if TYPE_CHECKING:
+    import polars as pl
+
 Filter: TypeAlias = tuple[ColumnName, str, object]
 """``(column, op, value)``."""
 
 Filters: TypeAlias = Sequence[Filter] | Sequence[Sequence[Filter]]
 """A conjunction of filters, or a disjunction of conjunctions."""
 
-Where: TypeAlias = str | Predicate | Filters | pc.Expression | None
+Where: TypeAlias = "str | Predicate | Filters | pc.Expression | pl.Expr | None"
 """Every accepted form of a predicate."""
 
 _OPS: Final[dict[str, Op]] = {"=": "=", "==": "=", "!=": "<>", "<": "<", ">": ">", "<=": "<=", ">=": ">="}
 
 
-def parse_predicate(where: Where) -> Predicate | None:
+def parse_predicate(where: Where, schema: Callable[[], pa.Schema] | None = None) -> Predicate | None:
     """Parse a predicate in any accepted form.
 
     Args:
-        where: SQL text, pyarrow's ``filters``, a pyarrow expression, a node, or ``None`` for every row.
+        where: SQL text, pyarrow's ``filters``, a pyarrow expression, a Polars expression, a node, or ``None``
+            for every row.
+        schema: Returns the schema of the rows, which only Polars expressions need.
 
     Returns:
         The predicate; ``None`` for ``None`` and for an empty list of filters.
@@ -66,15 +71,13 @@ def parse_predicate(where: Where) -> Predicate | None:
         return parse_expression(where)
     if isinstance(where, Sequence):
         return parse_filters(cast("Filters", where)) if len(where) else None
-    if type(where).__module__.partition(".")[0] == "polars":
-        raise PredicateError(
-            f"cannot parse the Polars expression {where}; write SQL text, such as \"a = 1 AND b IN ('x')\", "
-            "or a pyarrow expression, such as (pc.field('a') == 1) & pc.field('b').isin(['x']), or filter "
-            "after the scan, as in polars.DataFrame(scan).filter(...)",
-            reason="polars-expression",
-        )
+    if schema is not None and type(where).__module__.partition(".")[0] == "polars":
+        from intarsia.predicate.polars_expressions import parse_polars
+
+        return parse_polars(where, schema())
     raise PredicateError(
-        "a predicate must be SQL text, a list of (column, op, value), a pyarrow expression or a node, not "
+        "a predicate must be SQL text, a list of (column, op, value), a pyarrow or Polars expression, or a "
+        "node, not "
         f"{type(where).__name__}",
         reason="not-a-predicate",
     )

@@ -1,8 +1,10 @@
-"""Translate Polars predicates into pyarrow expressions.
+"""Translate Polars predicates into pyarrow expressions. It imports Polars, and is loaded on first use.
 
-Polars evaluates its predicates itself, so a condition that is not translated costs pages, not rows. But a
-translated condition must have the same value as Polars' in every row, also when it is negated. In Polars,
-NaN equals NaN and is greater than all numbers, and lists with null are FALSE for other values.
+A translated condition has the same value as Polars' in every row, also when it is negated. In Polars, NaN
+equals NaN and is greater than all numbers, and lists with null are FALSE for other values.
+
+For a scan by Polars, which evaluates its predicates itself, a condition that is not translated costs pages,
+not rows. As a ``where``, it is an error.
 """
 
 from __future__ import annotations
@@ -12,12 +14,17 @@ import json
 import math
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+from polars.io.plugins import register_io_source
+
+from intarsia.errors import ColumnNotFoundError, PredicateError
+from intarsia.predicate.expressions import parse_expression
+from intarsia.predicate.nodes import Predicate
 
 _COMPARISONS: Final[dict[str, Callable[[Any, Any], pc.Expression]]] = {
     "Eq": operator.eq,
@@ -44,8 +51,120 @@ _EXACT_FLOATS: Final = 2**53
 _PLAIN_TEXT: Final = re.compile(r"[A-Za-z0-9 _/:,;@=-]*")
 
 
+#: Functions of text and of moments whose results are those of pyarrow.
+_FUNCTIONS: Final[dict[tuple[str, str], tuple[Callable[[pc.Expression], pc.Expression], pa.DataType]]] = {
+    ("TemporalExpr", "Year"): (pc.year, pa.int64()),
+    ("TemporalExpr", "Quarter"): (pc.quarter, pa.int64()),
+    ("TemporalExpr", "Month"): (pc.month, pa.int64()),
+    ("TemporalExpr", "Day"): (pc.day, pa.int64()),
+    ("TemporalExpr", "Hour"): (pc.hour, pa.int64()),
+    ("TemporalExpr", "Minute"): (pc.minute, pa.int64()),
+    ("TemporalExpr", "Date"): (lambda moment: moment.cast(pa.date32()), pa.date32()),
+    ("StringExpr", "LenChars"): (pc.utf8_length, pa.int64()),
+}
+_CLOCK: Final = ("Hour", "Minute")
+
+
 class _UntranslatableError(Exception):
-    """A part of a predicate that is left to Polars."""
+    """A part of a predicate that is left to Polars.
+
+    Attributes:
+        node: The condition that contains it; None if it is not known yet.
+    """
+
+    def __init__(self, node: Any = None) -> None:
+        super().__init__()
+        self.node = node
+
+
+def parse_polars(predicate: pl.Expr, schema: pa.Schema) -> Predicate:
+    """Translate a Polars expression, which selects the same rows as the predicate.
+
+    Args:
+        predicate: The expression.
+        schema: The schema of the rows; dictionaries are categories.
+
+    Raises:
+        ColumnNotFoundError: If a column does not exist.
+        PredicateError: If a part cannot be translated, or Polars refuses the expression.
+
+    Example:
+        >>> schema = pa.schema({"x": pa.int64(), "s": pa.string()})
+        >>> str(parse_polars((pl.col("x") > 3) & pl.col("s").is_in(["a", "b"]), schema))
+        "x > 3 AND s IN ('a', 'b')"
+    """
+    if not isinstance(predicate, pl.Expr):
+        raise PredicateError(
+            f"a predicate must be an expression, not a Polars {type(predicate).__name__}; write it as "
+            "polars.col('a') == 1",
+            reason="polars-expression",
+        )
+    try:
+        tree = _resolved(predicate, schema)
+        return parse_expression(_Translator(schema).condition(tree))
+    except _UntranslatableError as error:
+        raise _refusal(_text(predicate) if error.node is None else _text_of_part(error.node)) from None
+    except (pl.exceptions.PolarsError, RecursionError, pa.ArrowException) as error:
+        raise PredicateError(
+            f"Polars cannot evaluate {_text(predicate)}: {error}", reason="polars-expression"
+        ) from error
+    except (LookupError, TypeError, ValueError) as error:
+        if isinstance(error, (PredicateError, ColumnNotFoundError)):
+            raise
+        raise _refusal(_text(predicate)) from error  # the form of another version of Polars
+
+
+def _resolved(predicate: pl.Expr, schema: pa.Schema) -> Any:
+    """Return the expression as a query of Polars passes it to a source: with the types of its literals.
+
+    Raises:
+        ColumnNotFoundError: If a column does not exist.
+        _UntranslatableError: If Polars does not pass the whole expression, because it needs several rows or
+            names no columns.
+    """
+    if predicate.meta.has_multiple_outputs():  # it selects columns
+        raise _UntranslatableError
+    names = dict.fromkeys(predicate.meta.root_names())
+    for name in names:
+        if schema.get_field_index(name) < 0:
+            raise ColumnNotFoundError(name, schema.names)
+    rows = pl.DataFrame(schema.empty_table().select(list(names) or schema.names[:1]))
+    passed: list[pl.Expr | None] = []
+
+    def read(
+        _columns: list[str] | None, condition: pl.Expr | None, _rows: int | None, _size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        passed.append(condition)
+        yield rows
+
+    query = register_io_source(read, schema=rows.schema).filter(predicate)
+    query.collect()
+    is_whole = query.explain().startswith("PYTHON SCAN")  # else Polars evaluates a part itself
+    if not is_whole or len(passed) != 1 or passed[0] is None:
+        raise _UntranslatableError
+    return json.loads(passed[0].meta.serialize(format="json"))
+
+
+def _text(expression: pl.Expr) -> str:
+    """Render an expression for a message."""
+    text = " ".join(str(expression).split())
+    return text if len(text) <= 120 else f"{text[:119]}…"
+
+
+def _text_of_part(node: Any) -> str:
+    """Render a part of a serialized expression for a message."""
+    try:
+        return _text(pl.Expr.deserialize(io.StringIO(json.dumps(node)), format="json"))
+    except pl.exceptions.PolarsError:  # JSON has no NaN
+        return "a condition with NaN or an infinite number"
+
+
+def _refusal(text: str) -> PredicateError:
+    return PredicateError(
+        f"cannot translate {text} of a Polars expression; write the condition as SQL text, such as "
+        "\"a = 1 AND lower(b) = 'x'\", or use intarsia.polars.scan(path).filter(...)",
+        reason="polars-expression",
+    )
 
 
 def necessary_condition(predicate: pl.Expr, schema: pa.Schema) -> pc.Expression | None:
@@ -95,6 +214,14 @@ class _Translator:
         Raises:
             _UntranslatableError: If there is none.
         """
+        try:
+            return self._condition(node)
+        except _UntranslatableError as error:
+            if error.node is None:
+                raise _UntranslatableError(node) from error
+            raise
+
+    def _condition(self, node: Any) -> pc.Expression:
         kind, body = _parts(node)
         if kind == "BinaryExpr":
             return self._binary(body)
@@ -177,11 +304,13 @@ class _Translator:
         raise _UntranslatableError
 
     def _membership(self, node: Any, values: Any) -> pc.Expression:
-        column, _ = self._column(node)
+        column, data_type = self._column(node)
         literal = _literal(values)
         if not literal.is_valid or not pa.types.is_large_list(literal.type):
             raise _UntranslatableError
         found = literal.values.drop_null()
+        if pa.types.is_integer(found.type) and data_type == pa.int64():  # the results of functions are wider
+            found = found.cast(data_type)
         if pa.types.is_floating(found.type) and pc.any(pc.is_nan(found)).as_py():
             raise _UntranslatableError
         return pc.if_else(column.is_valid(), column.isin(found), pa.scalar(None, pa.bool_()))
@@ -211,7 +340,10 @@ class _Translator:
         raise _UntranslatableError
 
     def _column(self, node: Any) -> tuple[pc.Expression, pa.DataType]:
-        """Return a column or a field of a struct, and its type."""
+        """Return a column, a field of a struct or a function of one, and its type."""
+        called = self._call(node)
+        if called is not None:
+            return called
         path: list[str] = []
         kind, body = _parts(node)
         while kind == "Function":
@@ -228,6 +360,20 @@ class _Translator:
                 raise _UntranslatableError
             data_type = data_type.field(name).type
         return pc.field(body, *path), data_type
+
+    def _call(self, node: Any) -> tuple[pc.Expression, pa.DataType] | None:
+        """Return a function of a column and its type; None if the node is another one."""
+        kind, body = _parts(node)
+        family, name = _function_name(body["function"]) if kind == "Function" else ("", None)
+        if not isinstance(name, str) or (family, name) not in _FUNCTIONS or len(body["input"]) != 1:
+            return None
+        column, data_type = self._column(body["input"][0])
+        is_moment = pa.types.is_timestamp(data_type) or (pa.types.is_date32(data_type) and name not in _CLOCK)
+        is_text = pa.types.is_string(data_type) or pa.types.is_large_string(data_type)
+        if not (is_moment if family == "TemporalExpr" else is_text):
+            raise _UntranslatableError
+        function, result = _FUNCTIONS[family, name]
+        return function(column), result
 
 
 def _parts(node: Any) -> tuple[str, Any]:
