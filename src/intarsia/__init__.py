@@ -6,7 +6,7 @@ tables of files      a `FileSource` lists the files of a table, each a `DataFile
 other engines        `Table.dataset` for DuckDB, Polars and DataFusion; `Table.plan` divides a `Scan` into
                      `Split` objects for the tasks of a cluster
 what was read        `Table.explain`, `Scan.report`: a `ScanReport` of `PageCounts`, `PrunedBy`, `Ignored`
-index                `attach`, `detach`: add indexes to existing files, remove them
+index                `attach`, `detach`: add indexes to existing files, remove them; `advise`: which to add
 write                `write_table`, `Writer`
 examine a file       `inspect` (show its metadata), `verify` (check its metadata against its data)
 standard indexes     `PageIndex`, `Statistics`, `Bloom`: defined by Parquet, so that all readers can use them
@@ -93,6 +93,7 @@ from intarsia.read.counts import PageCounts
 from intarsia.read.report import PrunedBy, ScanReport
 
 if TYPE_CHECKING:
+    from intarsia.advice import Advice, advise
     from intarsia.check.inspection import FileInspection, inspect
     from intarsia.check.verification import Finding, VerifyReport, verify
     from intarsia.embed import (
@@ -111,6 +112,7 @@ if TYPE_CHECKING:
     from intarsia.write import Writer, WriteReport, write_table
 
 __all__ = [
+    "Advice",
     "Aggregate",
     "And",
     "ApproximateCount",
@@ -174,6 +176,7 @@ __all__ = [
     "WriteReport",
     "Writer",
     "ZoneMap",
+    "advise",
     "attach",
     "contains",
     "detach",
@@ -187,6 +190,7 @@ __all__ = [
 
 # Imported on first use, so that programs that only read do not load the code that writes and verifies.
 _LOADED_WHEN_USED = {
+    "Advice": "intarsia.advice",
     "AttachReport": "intarsia.embed",
     "Bloom": "intarsia.embed",
     "DetachReport": "intarsia.embed",
@@ -201,6 +205,7 @@ _LOADED_WHEN_USED = {
     "VerifyReport": "intarsia.check.verification",
     "WriteReport": "intarsia.write",
     "Writer": "intarsia.write",
+    "advise": "intarsia.advice",
     "attach": "intarsia.embed",
     "detach": "intarsia.embed",
     "inspect": "intarsia.check.inspection",

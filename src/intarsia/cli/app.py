@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 from intarsia.cli import (
+    advise_command,
     demo_command,
     explain_command,
     index_command,
@@ -72,6 +73,7 @@ for _function, _short, _examples in (
     (inspect_command.inspect, "Show the contents of files.", inspect_command.EXAMPLES),
     (explain_command.explain, "Show what a query would read, and why.", explain_command.EXAMPLES),
     (query_command.query, "Read the rows that match.", query_command.EXAMPLES),
+    (advise_command.advise, "Measure which indexes would help.", advise_command.EXAMPLES),
     (index_command.index, "Add indexes to existing files.", index_command.INDEX_EXAMPLES),
     (
         lake_index_command.lake_index,

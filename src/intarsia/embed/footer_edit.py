@@ -24,9 +24,9 @@ from intarsia.format.thrift import (
 from intarsia.storage import ByteRange
 
 # FileMetaData
-_ROW_GROUPS, _KEY_VALUES, _COLUMN_ORDERS = 4, 5, 7
+_NUM_ROWS, _ROW_GROUPS, _KEY_VALUES, _COLUMN_ORDERS = 3, 4, 5, 7
 # RowGroup
-_COLUMNS = 1
+_COLUMNS, _ROWS_OF_GROUP = 1, 3
 # ColumnChunk
 _META_DATA, _OFFSET_INDEX, _COLUMN_INDEX = 3, (4, 5), (6, 7)
 # ColumnMetaData
@@ -142,6 +142,20 @@ class FooterEdit:
         kept = [item for item in self._tree.structs(_KEY_VALUES) or [] if item.get(_KEY) != key]
         entry = Struct({_KEY: (BINARY, key), _VALUE: (BINARY, value)})
         self._tree.set(_KEY_VALUES, LIST, List(STRUCT, [*kept, entry]))
+
+    def remove_key_value(self, key: bytes) -> None:
+        """Remove all entries of a key from the key/value metadata."""
+        there = self._tree.structs(_KEY_VALUES)
+        if there is not None:
+            kept = [item for item in there if item.get(_KEY) != key]
+            self._tree.set(_KEY_VALUES, LIST, List(STRUCT, kept))
+
+    def keep_row_groups(self, ordinals: Sequence[int]) -> None:
+        """Remove all other row groups, and correct the number of rows."""
+        there = self._tree.structs(_ROW_GROUPS) or []
+        kept = [there[ordinal] for ordinal in ordinals]
+        self._tree.set(_ROW_GROUPS, LIST, List(STRUCT, kept))
+        self._tree.set(_NUM_ROWS, I64, sum(group.get(_ROWS_OF_GROUP, 0) for group in kept))
 
     def drop_extension(self) -> bool:
         """Drop the extension of `FileMetaData`; extensions of the structs in it stay.

@@ -121,24 +121,60 @@ def _parse_cached(text: str) -> Predicate:
 
 
 def _parse(text: str) -> Predicate:
+    if not text.strip():
+        raise PredicateError("the predicate is empty; omit it to select every row", reason="empty-predicate")
+    return parse_condition(parse_text(text), text)
+
+
+def parse_text(text: str, *, is_condition: bool = True) -> Any:
+    """Parse SQL text to a tree of sqlglot.
+
+    Args:
+        text: The text.
+        is_condition: Whether it is a condition; otherwise it is a statement.
+
+    Raises:
+        PredicateError: The text cannot be parsed, or has more words than `MAX_SQL_WORDS`.
+    """
     import sqlglot
     from sqlglot import exp
     from sqlglot.errors import SqlglotError
 
     _check_size(text)
-    if not text.strip():
-        raise PredicateError("the predicate is empty; omit it to select every row", reason="empty-predicate")
     try:
-        tree = sqlglot.parse_one(text, dialect=dialect(), into=exp.Condition)
+        return sqlglot.parse_one(text, dialect=dialect(), into=exp.Condition if is_condition else None)
+    except SqlglotError as error:
+        raise syntax_error(text, error) from None
+    except RecursionError:
+        raise _nested_too_deeply(text) from None
+
+
+def parse_condition(tree: Any, text: str = "") -> Predicate:
+    """Convert a condition that `parse_text` has parsed.
+
+    Args:
+        tree: The tree.
+        text: Its text, for messages.
+
+    Raises:
+        PredicateError: It is not supported in a predicate.
+    """
+    from sqlglot.errors import SqlglotError
+
+    try:
         return _predicate(tree)
     except SqlglotError as error:
         raise syntax_error(text, error) from None
     except RecursionError:
-        raise PredicateError(
-            f"the predicate {short(text)} is nested too deeply to parse; write it with fewer parentheses, or "
-            "build it from ia.And and ia.Or",
-            reason="nested-too-deeply",
-        ) from None
+        raise _nested_too_deeply(text) from None
+
+
+def _nested_too_deeply(text: str) -> PredicateError:
+    return PredicateError(
+        f"the predicate {short(text)} is nested too deeply to parse; write it with fewer parentheses, or "
+        "build it from ia.And and ia.Or",
+        reason="nested-too-deeply",
+    )
 
 
 def _check_size(text: str) -> None:

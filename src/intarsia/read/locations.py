@@ -40,7 +40,7 @@ def locate_rows(query: FileQuery, plan: FilePlan, column: OutputColumn) -> tuple
         A row of `LOCATIONS` for each row, and the outcome of the query.
     """
     file = query.file
-    rows, outcome = retry_without_wrong_index(file, lambda: _matching_rows(query, current_plan(query, plan)))
+    rows, outcome = matching_rows(query, plan)
     numbers = rows.rows()
     edges = file.footer.row_group_starts
     groups = np.searchsorted(edges, numbers, side="right") - 1
@@ -56,8 +56,17 @@ def locate_rows(query: FileQuery, plan: FilePlan, column: OutputColumn) -> tuple
     return pa.Table.from_arrays(arrays, schema=LOCATIONS), outcome
 
 
+def matching_rows(query: FileQuery, plan: FilePlan) -> tuple[RowSelection, FileOutcome]:
+    """Return the rows of a file that match, and the outcome; rows that are proven to match are not read.
+
+    Args:
+        query: The query, without columns.
+        plan: The plan of the query.
+    """
+    return retry_without_wrong_index(query.file, lambda: _matching_rows(query, current_plan(query, plan)))
+
+
 def _matching_rows(query: FileQuery, plan: FilePlan) -> tuple[RowSelection, FileOutcome]:
-    """Return the rows that match; those that are proven to match are not read."""
     known = plan.proven & plan.candidates
     flat = next((leaf for leaf in query.file.footer.leaves if leaf.is_flat), None)
     for group in query.groups_with(known) if flat is not None else ():

@@ -1,0 +1,22 @@
+"""Advice: which indexes to add to files, measured on a sample in memory.
+
+It is not called `advise`, because a package of that name would hide the function `intarsia.advise`.
+"""
+
+from intarsia.advice.advising import advise
+from intarsia.advice.columns import ColumnShape
+from intarsia.advice.cost import Cost
+from intarsia.advice.obstacles import Obstacle
+from intarsia.advice.report import Advice, MeasuredIndex, NotBuilt, QueryAdvice, SampleSize
+
+__all__ = [
+    "Advice",
+    "ColumnShape",
+    "Cost",
+    "MeasuredIndex",
+    "NotBuilt",
+    "Obstacle",
+    "QueryAdvice",
+    "SampleSize",
+    "advise",
+]

@@ -1,0 +1,154 @@
+"""The indexes that could skip rows for a condition, and their notation on the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from intarsia.embed import Bloom, PageIndex, Statistics
+from intarsia.embed.attach import STANDARD, Attachable
+from intarsia.errors import IntarsiaError
+from intarsia.indexes.base import Index, PicksPredicates
+from intarsia.indexes.bloom_granule import BloomGranule
+from intarsia.indexes.capabilities import ListsValues
+from intarsia.indexes.distinct import Distinct
+from intarsia.indexes.ngram import Ngram
+from intarsia.indexes.registry import find_index_class, known_kinds
+from intarsia.indexes.rowmap import RowMap
+from intarsia.indexes.value_hash import is_lookup
+from intarsia.indexes.zonemap import ZoneMap
+from intarsia.predicate import Condition
+from intarsia.predicate.bound import BoundFunction
+
+#: Built-in indexes of one column. Of those of one kind, the first that can evaluate a condition is built.
+_BUILT_IN: tuple[tuple[str, Callable[[str], Index]], ...] = (
+    ("zone_map", ZoneMap),
+    ("distinct", Distinct),
+    ("ngram", Ngram),
+    ("ngram", partial(Ngram, ignore_case=True)),
+    ("bloom_granule", BloomGranule),
+    ("row_map", RowMap),
+)
+
+#: Names that an option takes as they are.
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+
+
+def indexes_for_every_file() -> list[Attachable]:
+    """Return the indexes that have no column."""
+    return [PageIndex(), Statistics()]
+
+
+def indexes_for(condition: Condition) -> list[Attachable]:
+    """Return the indexes of the condition's column that could skip rows.
+
+    Args:
+        condition: The condition, with the path in the file.
+    """
+    column = ".".join(condition.path)
+    found: dict[str, Attachable] = {}
+    others = [kind for kind in known_kinds() if kind not in dict(_BUILT_IN)]
+    makers: list[tuple[str, Callable[[str], Any]]] = [*_BUILT_IN]
+    makers += [(kind, cls) for kind in others if (cls := find_index_class(kind)) is not None]
+    for kind, make in makers:
+        if kind in found:
+            continue
+        try:
+            index = make(column)
+        except (IntarsiaError, TypeError, ValueError):  # its parameters are not a column
+            continue
+        if isinstance(index, Index) and _can_prune(index, condition):
+            found[kind] = index
+    standard: list[Attachable] = [Bloom(column)] if is_lookup(condition) else []
+    return [*standard, *found.values()]
+
+
+def _can_prune(index: Index, condition: Condition) -> bool:
+    if isinstance(condition, BoundFunction):
+        return isinstance(index, ListsValues) and index.lists_values(condition)
+    return isinstance(index, PicksPredicates) and index.can_prune(condition)
+
+
+def name_of(index: Attachable) -> str:
+    """Return the name of an index in reports, such as ``"row_map(user)"``.
+
+    Example:
+        >>> name_of(Bloom("user")), name_of(RowMap("user")), name_of(PageIndex())
+        ('bloom(user)', 'row_map(user)', 'page_index')
+    """
+    if isinstance(index, STANDARD):
+        return index.name
+    more = "".join(f", {name}={value!r}" for name, value in _parameters(index).items())
+    return f"{index.kind}({', '.join(index.columns)}{more})"
+
+
+def options_of(index: Attachable) -> list[str]:
+    """Return an index as options of ``intarsia index``.
+
+    Example:
+        >>> options_of(PageIndex()), options_of(Bloom("user")), options_of(RowMap("my column"))
+        (['--page-index'], ['--bloom', 'user'], ['--add', "row_map('my column')"])
+        >>> options_of(Ngram("note", ignore_case=True))
+        ['--add', 'ngram(note, ignore_case=True)']
+    """
+    if isinstance(index, (PageIndex, Statistics)):
+        return [f"--{index.kind.replace('_', '-')}"]
+    column = column_of(index) or ""
+    is_plain = _PLAIN_NAME.fullmatch(column) is not None
+    if isinstance(index, (Bloom, Distinct)) and is_plain:
+        return [f"--{index.kind}", column]
+    more = [f"{name}={value!r}" for name, value in _parameters(index).items()]
+    shown = column if is_plain and not _has_keyword(column) else repr(column)
+    return ["--add", f"{index.kind}({', '.join([shown, *more])})"]
+
+
+def _has_keyword(column: str) -> bool:
+    import keyword
+
+    return any(keyword.iskeyword(part) or not part for part in column.split("."))
+
+
+def _parameters(index: Any) -> dict[str, Any]:
+    """Return the parameters that differ from their defaults, without the column."""
+    return {
+        field.name: value
+        for field in dataclasses.fields(index)
+        if field.name != "column" and (value := getattr(index, field.name)) != field.default
+    }
+
+
+def column_of(index: Attachable) -> str | None:
+    """Return the column of an index, dotted; None if it has none."""
+    if isinstance(index, Bloom):
+        return index.column if isinstance(index.column, str) else ".".join(index.column)
+    columns = getattr(index, "columns", ())
+    return columns[0] if columns else None
+
+
+def command_of(paths: Sequence[str], indexes: Iterable[Attachable], *, lake_index: bool) -> str | None:
+    """Return the command that adds indexes.
+
+    Args:
+        paths: The files of the table, as passed to ``intarsia``.
+        indexes: The indexes; may be empty.
+        lake_index: Whether to build the lake index.
+
+    Returns:
+        The command as text for a shell; None if there is nothing to do.
+
+    Example:
+        >>> command_of(["my lake/"], [PageIndex(), Bloom("user")], lake_index=True)
+        "intarsia index 'my lake/' --page-index --bloom user --lake-index cache"
+        >>> command_of(["lake/"], [], lake_index=True)
+        'intarsia lake-index lake/'
+    """
+    options = [option for index in indexes for option in options_of(index)]
+    if not options:
+        return shlex.join(["intarsia", "lake-index", *paths]) if lake_index else None
+    return shlex.join(
+        ["intarsia", "index", *paths, *options, *(["--lake-index", "cache"] if lake_index else [])]
+    )

@@ -1,0 +1,114 @@
+"""The shapes of columns: advice without queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.embed.column_data import FileColumns
+from intarsia.errors import IntarsiaError
+from intarsia.file import ParquetInput
+
+#: A column with at most this many distinct values in the sample has few of them, if each repeats.
+FEW_VALUES = 1_000
+REPEATED = 10
+
+#: A column is sorted if this part of the neighbouring values that differ are in order.
+SORTED_PART = 0.95
+
+#: Values are clustered if pieces of this many rows have at most this part of the distinct values on average.
+PIECE_ROWS = 1_000
+CLUSTERED_PART = 0.5
+
+#: A column is unique if this part of its values are distinct.
+UNIQUE_PART = 0.95
+
+_SUGGESTIONS = {
+    "no-rows": "there are no rows",
+    "all-null": "all values are null: bounds skip every condition but IS NULL",
+    "sorted": "the bounds of its pages skip: PageIndex",
+    "clustered": "few distinct values, which are clustered: Distinct skips pages for any condition",
+    "few-values": "few distinct values, which occur everywhere: sort by it, or nothing skips",
+    "unique": "nearly all values are distinct: if it is looked up by = or IN, RowMap or Bloom",
+    "scattered": "neither sorted nor of few values: if it is looked up by = or IN, BloomGranule or Bloom",
+    "nested": "it is inside a list or a map: conditions cannot use it",
+    "not-comparable": "its values cannot be compared",
+}
+
+
+@dataclass(frozen=True)
+class ColumnShape:
+    """The shape of a column in the sample.
+
+    Attributes:
+        column: The dotted path of the column.
+        shape: A stable code: ``"sorted"``, ``"clustered"``, ``"few-values"``, ``"unique"``, ``"scattered"``,
+            ``"all-null"``, ``"no-rows"``, ``"nested"`` or ``"not-comparable"``.
+        rows: Number of rows in the sample.
+        nulls: Number of nulls among them.
+        distinct: Number of distinct values other than null among them.
+    """
+
+    column: str
+    shape: str
+    rows: int = 0
+    nulls: int = 0
+    distinct: int = 0
+
+    @property
+    def text(self) -> str:
+        """The meaning of the shape, and the index that may help."""
+        return _SUGGESTIONS[self.shape]
+
+    def __str__(self) -> str:
+        return f"{self.column}: {self.text}"
+
+    def to_dict(self) -> dict[str, str | int]:
+        """Return the shape as a JSON object."""
+        return {**vars(self), "text": self.text}
+
+
+def shapes_of(file: ParquetInput) -> list[ColumnShape]:
+    """Return the shape of each leaf column of a file."""
+    columns = FileColumns(file, lambda _: None)
+    return [
+        _shape(columns, leaf.name) if leaf.is_flat else ColumnShape(leaf.name, "nested")
+        for leaf in file.footer.leaves
+    ]
+
+
+def _shape(columns: FileColumns, column: str) -> ColumnShape:
+    if columns.layout.num_rows == 0:
+        return ColumnShape(column, "no-rows")
+    try:
+        values = pa.chunked_array([piece for _, piece in columns.batches(column)])
+        present = values.drop_null()
+        distinct = pc.count_distinct(present).as_py() if len(present) else 0
+        code = _code(present, distinct)
+    except (IntarsiaError, pa.ArrowException):
+        return ColumnShape(column, "not-comparable")
+    return ColumnShape(column, code, len(values), values.null_count, distinct)
+
+
+def _code(present: pa.ChunkedArray, distinct: int) -> str:
+    if distinct == 0:
+        return "all-null"
+    one = pa.concat_arrays(present.chunks)
+    values = one.cast(one.type.value_type) if pa.types.is_dictionary(one.type) else one
+    if _ordered_part(values) >= SORTED_PART:
+        return "sorted"
+    if distinct <= FEW_VALUES and len(values) >= REPEATED * distinct:
+        starts = range(0, len(values), max(PIECE_ROWS, len(values) // 64))
+        pieces = [pc.count_distinct(values[start : start + PIECE_ROWS]).as_py() for start in starts]
+        is_clustered = sum(pieces) / len(pieces) <= CLUSTERED_PART * distinct
+        return "clustered" if is_clustered else "few-values"
+    return "unique" if distinct >= UNIQUE_PART * len(values) else "scattered"
+
+
+def _ordered_part(values: pa.Array) -> float:
+    """Return the part of the neighbouring values that differ which are in order; the better of two orders."""
+    up = pc.sum(pc.less(values[:-1], values[1:])).as_py() or 0
+    down = pc.sum(pc.greater(values[:-1], values[1:])).as_py() or 0
+    return max(up, down) / max(1, up + down)

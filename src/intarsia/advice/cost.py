@@ -1,0 +1,40 @@
+"""The cost of a query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a query reads, measured or estimated. Plans are upper bounds, as in `Table.explain`.
+
+    Attributes:
+        bytes: Bytes of data pages, dictionary pages and indexes, without footers.
+        pages: Number of data pages.
+        row_groups: Number of row groups.
+        rows: Number of rows that might match.
+        files: Number of files of which data pages are read.
+    """
+
+    bytes: float = 0
+    pages: float = 0
+    row_groups: float = 0
+    rows: float = 0
+    files: float = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(*(mine + theirs for mine, theirs in zip(self._values, other._values, strict=True)))
+
+    def scaled(self, factor: float) -> Cost:
+        """Return the cost of this many times the data."""
+        return Cost(*(value * factor for value in self._values))
+
+    @property
+    def _values(self) -> tuple[float, ...]:
+        return self.bytes, self.pages, self.row_groups, self.rows, self.files
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the cost as a JSON object of integers."""
+        names = ("bytes", "pages", "row_groups", "rows", "files")
+        return {name: round(value) for name, value in zip(names, self._values, strict=True)}

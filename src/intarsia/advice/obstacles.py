@@ -1,0 +1,139 @@
+"""Why a query cannot skip more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from intarsia.advice.candidates import indexes_for
+from intarsia.advice.cost import Cost
+from intarsia.advice.measuring import Spread
+from intarsia.predicate import BoundCompare, BoundMatch, BoundNull, BoundPrefix, Condition
+from intarsia.predicate.bound import BoundFunction, BoundIn
+
+#: Reading less than this many bytes takes about as long as a few requests.
+SMALL_BYTES = 1_000_000
+
+#: A condition cannot skip if this part of the pages contain matches.
+MOST_PAGES = 0.8
+
+#: `RowMap` finds the rows of values that at most this many rows have.
+MOST_ROWS_OF_ROW_MAP = 8_192
+
+#: A query that reads at most this many times the least possible has nothing to gain.
+NEAR_LEAST = 1.25
+
+#: The same, as a part of what it reads today beyond the least.
+NEAR_PART = 0.05
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """A reason why rows cannot be skipped.
+
+    Attributes:
+        code: A stable code: ``"no-rows"``, ``"small-file"``, ``"all-rows"``, ``"already-skipped"``,
+            ``"partition-column"``, ``"not-prunable"``, ``"most-rows-match"``, ``"one-page-per-row-group"``,
+            ``"values-on-every-page"``, ``"common-text"``, ``"not-sorted"`` or
+            ``"costs-more-than-it-saves"``.
+        column: The dotted path of the column; None if it is about the whole query.
+        text: The reason in words, and the remedy.
+    """
+
+    code: str
+    column: str | None
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    def to_dict(self) -> dict[str, str | None]:
+        """Return the obstacle as a JSON object."""
+        return {"code": self.code, "column": self.column, "text": self.text}
+
+
+def of_query(total: Cost, now: Cost, advised: Cost, least: Cost) -> Obstacle | None:
+    """Return why a query as a whole has nothing to gain; None if it does."""
+    if now.bytes == 0 or (now.bytes <= least.bytes * NEAR_LEAST and now.bytes < total.bytes / 2):
+        text = "existing metadata already skips nearly everything that can be skipped"
+        return Obstacle("already-skipped", None, text)
+    if total.bytes < SMALL_BYTES and advised.bytes > now.bytes / 2:
+        text = f"the columns have only {total.bytes:,.0f} bytes, so there is little to save"
+        return Obstacle("small-file", None, text)
+    return None
+
+
+def is_explained(now: Cost, advised: Cost, least: Cost, total: Cost) -> bool:
+    """Return whether the advice is close to the least possible, and that is little."""
+    near = max(least.bytes * NEAR_LEAST, least.bytes + now.bytes * NEAR_PART)
+    return advised.bytes <= near and least.bytes < max(now.bytes, total.bytes) / 2
+
+
+def of_condition(condition: Condition, spread: Spread) -> Obstacle:
+    """Return why a condition hardly skips.
+
+    Args:
+        condition: The condition.
+        spread: How its matches are spread.
+    """
+    column = ".".join(condition.path)
+    if not _is_prunable(condition):
+        text = f"no index can evaluate {condition}, unless its column has few distinct values"
+        return Obstacle("not-prunable", column, text)
+    share = spread.rows_matched / max(1, spread.rows)
+    if share > 0.5:
+        text = f"{share:.0%} of the rows match {condition}, so there is little to skip"
+        return Obstacle("most-rows-match", column, text)
+    has_one_page = spread.pages <= spread.row_groups
+    if has_one_page and spread.row_groups_matched > MOST_PAGES * spread.row_groups:
+        text = (
+            f"one page per row group of {column}: nothing finer to skip; rewrite the files with smaller pages"
+        )
+        return Obstacle("one-page-per-row-group", column, text)
+    if spread.pages_matched > MOST_PAGES * spread.pages:
+        is_lookup = _is_equality(condition) and spread.rows_matched <= MOST_ROWS_OF_ROW_MAP
+        row_map = ", or add RowMap, with which counts need not read them" if is_lookup else ""
+        text = (
+            f"values of {column} that match occur on {spread.pages_matched:,} of {spread.pages:,} pages: "
+            f"sort by it{row_map}"
+        )
+        return Obstacle("values-on-every-page", column, text)
+    if isinstance(condition, BoundMatch) and not condition.prefix:
+        text = f"the parts of the text in {condition} occur on most pages of {column}"
+        return Obstacle("common-text", column, text)
+    if spread.pages_kept > MOST_PAGES * spread.pages:
+        text = (
+            f"{spread.pages_matched:,} of {spread.pages:,} pages of {column} have matches, but the bounds of "
+            f"{spread.pages_kept:,} pages contain them: sort by it"
+        )
+        return Obstacle("not-sorted", column, text)
+    return Obstacle(
+        "costs-more-than-it-saves", column, f"an index on {column} would save less than it weighs"
+    )
+
+
+def of_constants(columns: Sequence[str]) -> Iterator[Obstacle]:
+    """Yield an obstacle for each partition column of a query."""
+    for column in columns:
+        text = f"{column} is a partition column: nothing to index, because scans skip files by its values"
+        yield Obstacle("partition-column", column, text)
+
+
+def _is_prunable(condition: Condition) -> bool:
+    """Return whether an index other than `Distinct`, which evaluates all conditions, can evaluate it."""
+    if isinstance(condition, BoundFunction):
+        return False
+    kinds = {index.kind for index in indexes_for(condition)} - {"distinct"}
+    is_bounded = isinstance(condition, (BoundNull, BoundPrefix)) or (
+        isinstance(condition, BoundCompare) and condition.op != "<>"
+    )
+    is_excluding = isinstance(condition, (BoundIn, BoundPrefix, BoundMatch)) and condition.negated
+    return (bool(kinds) or is_bounded) and not is_excluding and not _is_unequal(condition)
+
+
+def _is_unequal(condition: Condition) -> bool:
+    return isinstance(condition, BoundCompare) and condition.op == "<>"
+
+
+def _is_equality(condition: Condition) -> bool:
+    return (isinstance(condition, BoundCompare) and condition.op == "=") or isinstance(condition, BoundIn)

@@ -1,0 +1,162 @@
+"""The queries to advise on: predicates, and files of predicates and SELECT statements."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from intarsia.errors import PredicateError
+from intarsia.predicate import Predicate, Where, parse_predicate, parse_sql
+from intarsia.predicate.select import is_select, parse_select
+
+#: A file of queries with more characters is refused.
+MAX_CHARACTERS = 4_000_000
+
+
+@dataclass(frozen=True)
+class Query:
+    """One query.
+
+    Attributes:
+        predicate: The rows to select; None for all.
+        columns: The columns that it reads; None for all.
+        origin: The file and line of the query, for messages; empty if it was passed as an argument.
+        count: How often it occurs.
+    """
+
+    predicate: Predicate | None
+    columns: tuple[str, ...] | None = None
+    origin: str = ""
+    count: int = 1
+
+    def __str__(self) -> str:
+        return "all rows" if self.predicate is None else str(self.predicate)
+
+
+def queries_of(wheres: Sequence[Where], columns: Sequence[str] | None) -> list[Query]:
+    """Return the queries of predicates.
+
+    Raises:
+        PredicateError: If one of them cannot be parsed.
+    """
+    names = None if columns is None else tuple(columns)
+    return [Query(parse_predicate(where), names) for where in wheres]
+
+
+def read_queries(path: str | os.PathLike[str]) -> list[Query]:
+    """Read a file of queries; see `parse_queries`.
+
+    Raises:
+        OSError: If the file cannot be read.
+        PredicateError: If it is not UTF-8, is too long, or a query cannot be parsed.
+    """
+    name = os.fspath(path)
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise PredicateError(
+            f"{name}: it is not UTF-8 text: {error.reason}", reason="not-utf-8", path=name
+        ) from None
+    return parse_queries(text, name)
+
+
+def parse_queries(text: str, name: str = "queries") -> list[Query]:
+    r"""Parse queries: predicates, or ``SELECT … FROM … WHERE …`` of one table.
+
+    Queries end with semicolons and may then span lines. Without any semicolon each line is a query. Comments
+    are ``-- …`` to the end of the line, and ``/* … */``.
+
+    Args:
+        text: The queries.
+        name: The name of the file, for messages.
+
+    Raises:
+        PredicateError: If a query cannot be parsed. ``path`` is the name of the file, and ``position`` the
+            offset of the wrong word in the file, if it is known, else of the query.
+
+    Example:
+        >>> found = parse_queries("user = 42;  -- a lookup\nSELECT sum(amount) FROM t WHERE day > 3;")
+        >>> [(str(query), query.columns) for query in found]
+        [('user = 42', None), ('day > 3', ('amount',))]
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise PredicateError(
+            f"{name}: it has {len(text):,} characters, and the limit is {MAX_CHARACTERS:,}; split it",
+            reason="too-many-queries",
+            path=name,
+        )
+    found: list[Query] = []
+    for statement in _statements(text):
+        line = text.count("\n", 0, statement.start) + 1
+        try:
+            predicate, columns = _parse(statement.text)
+        except PredicateError as error:
+            inside = error.position or 0
+            line = text.count("\n", 0, statement.start + inside) + 1
+            raise PredicateError(
+                f"{name}, line {line}: {error.message}",
+                reason=error.reason,
+                path=name,
+                column=error.column,
+                near=error.near,
+                position=statement.start + inside,
+            ) from None
+        found.append(Query(predicate, columns, f"{name}, line {line}"))
+    return found
+
+
+def _parse(text: str) -> tuple[Predicate | None, tuple[str, ...] | None]:
+    return parse_select(text) if is_select(text) else (parse_sql(text), None)
+
+
+class _Statement(NamedTuple):
+    """The text of a query, in which comments are blank, and its offset in the file."""
+
+    text: str
+    start: int
+
+
+def _statements(text: str) -> Iterator[_Statement]:
+    plain, ends = _without_comments(text)
+    if not ends:
+        ends = [place for place, character in enumerate(plain) if character == "\n"]
+    start = 0
+    for end in [*ends, len(plain)]:
+        piece = plain[start:end]
+        lead = len(piece) - len(piece.lstrip())
+        if piece.strip():
+            yield _Statement(piece.strip(), start + lead)
+        start = end + 1
+
+
+def _without_comments(text: str) -> tuple[str, list[int]]:
+    """Blank out comments, and return the text and the offsets of semicolons outside quotes."""
+    out, ends = list(text), []
+    place = 0
+    while place < len(text):
+        character = text[place]
+        if character in "'\"`":
+            closing = text.find(character, place + 1)
+            place = len(text) if closing < 0 else closing + 1
+        elif text.startswith(("--", "/*"), place):
+            mark = "\n" if character == "-" else "*/"
+            closing = text.find(mark, place + 2)
+            stop = len(text) if closing < 0 else closing + (0 if mark == "\n" else 2)
+            out[place:stop] = [" " if one != "\n" else one for one in text[place:stop]]
+            place = stop
+        else:
+            if character == ";":
+                ends.append(place)
+            place += 1
+    return "".join(out), ends
+
+
+def merged(queries: Sequence[Query]) -> list[Query]:
+    """Merge equal queries, and count them."""
+    counts: dict[tuple[str, tuple[str, ...] | None], list[Query]] = {}
+    for query in queries:
+        counts.setdefault((str(query), query.columns), []).append(query)
+    return [Query(same[0].predicate, same[0].columns, same[0].origin, len(same)) for same in counts.values()]

@@ -1,0 +1,208 @@
+"""Some row groups of a file, to which indexes are added in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from intarsia.embed.attach import Attachable, Attachment
+from intarsia.embed.blobs import Blob
+from intarsia.embed.chunk_state import ChunkState
+from intarsia.embed.footer_edit import FooterEdit
+from intarsia.embed.original import Original, find_original
+from intarsia.embed.tail import lay_out
+from intarsia.errors import IntarsiaError
+from intarsia.file import ChunkKey, ParquetInput
+from intarsia.format.directory import KEY
+from intarsia.format.footer import MAGIC, chunk_range
+from intarsia.indexes.embedded import find_index
+from intarsia.storage import ByteRange, ByteSource, CountedSource, HeldBytes
+
+
+class ExtendedSource:
+    """The first bytes of another source, and bytes in memory after them.
+
+    Args:
+        source: The other source, which its owner closes.
+        length: The number of its bytes that are kept.
+        tail: The bytes after them.
+    """
+
+    def __init__(self, source: ByteSource | CountedSource, length: int, tail: bytes = b"") -> None:
+        self.path = source.path
+        self.coalesce_bytes = source.coalesce_bytes
+        self.identity = None
+        self._source = source
+        self._length = length
+        self._tail = tail
+
+    def size(self) -> int:
+        """Return the length in bytes."""
+        return self._length + len(self._tail)
+
+    def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
+        """Read the bytes of each range."""
+        inner = [ByteRange(min(start, self._length), min(stop, self._length)) for start, stop in ranges]
+        found = self._source.read_ranges([place for place in inner if place.length])
+        heads = iter(found)
+        return [
+            (next(heads) if place.length else b"")
+            + self._tail[max(0, start - self._length) : max(0, stop - self._length)]
+            for place, (start, stop) in zip(inner, ranges, strict=True)
+        ]
+
+    def close(self) -> None:
+        """Do nothing: the owner of the underlying source closes it."""
+
+
+@dataclass(frozen=True, eq=False)
+class BuiltIndex:
+    """An index that was built in memory.
+
+    Attributes:
+        blobs: The embedded index; empty for a standard structure.
+        states: The chunks that get a standard structure, with it.
+        num_bytes: Its size in bytes.
+        seconds: The time that building it took.
+    """
+
+    blobs: tuple[Blob, ...]
+    states: Mapping[ChunkKey, ChunkState]
+    num_bytes: int
+    seconds: float
+
+
+class SampledFile:
+    """Some row groups of a file, to which indexes are added in memory. The file is not changed.
+
+    The embedded indexes of the file are built again if row groups are left out, because their payloads are of
+    the whole file. Standard structures belong to single chunks, and stay.
+
+    Args:
+        file: The file, which the sample closes.
+        groups: The row groups of the sample, ascending.
+
+    Attributes:
+        file: The file.
+        groups: The row groups of the sample.
+        num_bytes: Size of the sampled row groups in bytes.
+        is_whole: Whether the sample has all row groups.
+    """
+
+    def __init__(self, file: ParquetInput, groups: Sequence[int]) -> None:
+        self.file = file
+        self.groups = tuple(groups)
+        self.is_whole = len(self.groups) == len(file.footer.metadata.row_groups)
+        self.num_bytes = group_bytes(file, self.groups)
+        self._resources = contextlib.ExitStack()
+        self._resources.enter_context(file)
+        held = HeldBytes(file.source)
+        hold = self._resources.enter_context(held.holding())
+        for place, data in self._read_chunks():
+            hold(place.start, data)
+        self._base = self._without_other_groups(held)
+        self._blobs: tuple[Blob, ...] = ()
+        self._states: Mapping[ChunkKey, ChunkState] = {}
+        self._start()
+
+    def close(self) -> None:
+        """Close the file, and release the bytes of the row groups."""
+        self._resources.close()
+
+    def __enter__(self) -> SampledFile:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _read_chunks(self) -> list[tuple[ByteRange, bytes]]:
+        """Read the bytes of each sampled row group; chunks that are far from the others are left out."""
+        places = []
+        for group in self.groups:
+            ranges = [
+                chunk_range(chunk.meta_data)
+                for chunk in self.file.footer.metadata.row_groups[group].columns
+                if chunk.meta_data is not None and not chunk.file_path
+            ]
+            sound = [ByteRange(*found) for found in ranges if self.file.footer.holds(*found)]
+            total = sum(place.length for place in sound)
+            whole = ByteRange(
+                min((p.start for p in sound), default=0), max((p.stop for p in sound), default=0)
+            )
+            if 0 < whole.length <= 2 * total:
+                places.append(whole)
+        return list(zip(places, self.file.source.read_ranges(places), strict=True))
+
+    def _without_other_groups(self, held: HeldBytes) -> Original:
+        footer = self.file.footer
+        if self.is_whole:
+            return find_original(ParquetInput(ExtendedSource(held, footer.file_length)))
+        edit = FooterEdit(footer.raw)
+        edit.keep_row_groups(self.groups)
+        edit.remove_key_value(KEY)
+        raw = edit.to_bytes()
+        tail = raw + len(raw).to_bytes(4, "little") + MAGIC
+        return find_original(ParquetInput(ExtendedSource(held, footer.file_length, tail)))
+
+    def _start(self) -> None:
+        """Build the indexes that the file has, as far as they are of the whole file."""
+        attachment = Attachment(self._base, [])
+        attachment.run()
+        self._blobs, self._states = tuple(attachment.blobs), dict(attachment.structures.states)
+        directory = self.file.directory
+        if self.is_whole or directory is None:
+            return
+        for entry in directory.entries:
+            index = find_index(entry).index
+            if index is not None:
+                with contextlib.suppress(IntarsiaError):  # it would not be used in the whole file, either
+                    self._blobs += self.build(index).blobs
+
+    def build(self, index: Attachable) -> BuiltIndex:
+        """Build an index on the sample.
+
+        Raises:
+            IntarsiaError: If it cannot be built.
+        """
+        started = time.perf_counter()
+        attachment = Attachment(self._base, [index])
+        attachment.run()
+        there = {blob.entry.identity: blob for blob in self._blobs}
+        blobs = tuple(blob for blob in attachment.blobs if blob != there.get(blob.entry.identity))
+        states = {
+            key: state for key, state in attachment.structures.states.items() if state != self._states[key]
+        }
+        return BuiltIndex(blobs, states, sum(attachment.weights.values()), time.perf_counter() - started)
+
+    def with_indexes(self, built: Sequence[BuiltIndex]) -> ParquetInput:
+        """Return the sample as a file that has these indexes beside its own; nothing of it is cached."""
+        states = dict(self._states)
+        blobs = {blob.entry.identity: blob for blob in self._blobs}
+        for one in built:
+            blobs |= {blob.entry.identity: blob for blob in one.blobs}
+            for key, state in one.states.items():
+                states[key] = _merged(states[key], self._states[key], state)
+        tail = b"".join(lay_out(self._base, list(blobs.values()), states).pieces)
+        return ParquetInput(ExtendedSource(self._base.file.source, self._base.length, tail))
+
+
+def _merged(known: ChunkState, before: ChunkState, after: ChunkState) -> ChunkState:
+    """Return the structures of a chunk with those that another index adds to it."""
+    fields = ("offset_index", "column_index", "bloom_filter", "encoding_stats", "statistics")
+    return replace(
+        known,
+        **{name: getattr(after, name) for name in fields if getattr(after, name) != getattr(before, name)},
+    )
+
+
+def group_bytes(file: ParquetInput, groups: Sequence[int]) -> int:
+    """Return the compressed size of some row groups in bytes, as the footer has it."""
+    found = (file.footer.metadata.row_groups[group] for group in groups)
+    return sum(
+        max(0, chunk.meta_data.total_compressed_size)
+        for group in found
+        for chunk in group.columns
+        if chunk.meta_data is not None
+    )

@@ -1,0 +1,143 @@
+"""``intarsia advise``: which indexes to add, measured on a sample."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from intarsia.cli.arguments import AsJson, ColumnNames, Paths, split_names
+from intarsia.cli.failures import UsageError
+from intarsia.cli.terminal import count, duration, line, plain_table, print_json, progress, show, size
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from intarsia.advice import Advice, QueryAdvice
+
+EXAMPLES = """
+intarsia advise flights.parquet --where "tailnum = 'N14228'"
+intarsia advise lake/ --where "dest = 'LEX'" --where "distance > 4900" --columns tailnum
+intarsia advise lake/ --queries queries.sql
+intarsia advise lake/ --where "dest = 'LEX'" --sample 8MB --json | jq -r .command
+intarsia advise flights.parquet
+"""
+
+#: Indexes that save less are listed only by ``--json``.
+MOST_INDEXES = 12
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmg]?)b?", re.IGNORECASE)
+
+
+def parse_size(text: str) -> int:
+    """Parse a number of bytes.
+
+    Example:
+        >>> parse_size("8MB"), parse_size("1.5 gb"), parse_size("4096")
+        (8000000, 1500000000, 4096)
+
+    Raises:
+        UsageError: If it is not a positive size.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    num_bytes = int(float(found[1]) * _UNITS[found[2].lower()]) if found else 0
+    if num_bytes < 1:
+        raise UsageError(f"--sample {text}: it must be a size, such as 64MB", reason="invalid-size")
+    return num_bytes
+
+
+def advise(
+    path: Paths,
+    where: Annotated[
+        list[str] | None,
+        typer.Option("--where", "-w", metavar="SQL", help="A query's predicate; repeatable."),
+    ] = None,
+    queries: Annotated[
+        str | None,
+        typer.Option(
+            "--queries",
+            metavar="FILE",
+            help="A file of predicates or SELECT statements, one per line or separated by semicolons.",
+        ),
+    ] = None,
+    columns: ColumnNames = None,
+    sample: Annotated[
+        str, typer.Option("--sample", metavar="SIZE", help="Measure on row groups of at most this size.")
+    ] = "32MB",
+    json: AsJson = False,
+) -> None:
+    """Measure which indexes would skip how much, and print the command that adds them.
+
+    They are built in memory on a sample; no file is changed. Without queries, the columns are described.
+    """
+    import intarsia
+
+    num_bytes = parse_size(sample)
+    with progress("measuring", 100, "%") as show_done:
+        advice = intarsia.advise(
+            path[0] if len(path) == 1 else path,
+            where or None,
+            queries=queries,
+            columns=split_names(columns),
+            sample_bytes=num_bytes,
+            show=lambda done, total: show_done(100 * done / max(1, total)),
+        )
+    if json:
+        print_json(advice.to_dict())
+    else:
+        show(_view(advice))
+
+
+def _view(advice: Advice) -> Iterator[RenderableType]:
+    yield line(f"{advice.sample}, in {duration(advice.seconds)}", style="dim")
+    if advice.queries:
+        yield line()
+        yield _queries(advice)
+        for query in advice.queries:
+            yield from _obstacles(query)
+    if advice.columns:
+        yield line()
+        table = plain_table("column", ">distinct", "")
+        for column in advice.columns:
+            table.add_row(column.column, count(column.distinct) if column.rows else "", column.text)
+        yield table
+    if advice.measured:
+        yield line()
+        yield _indexes(advice)
+    for failed in advice.not_built:
+        yield line(f"not possible: {failed.name}: {failed.reason}")
+    yield line()
+    yield line(advice.command or "nothing to add", style="bold")
+
+
+def _queries(advice: Advice) -> RenderableType:
+    table = plain_table("query reads", ">now", ">with the advice", ">at least", ">of", "")
+    for query in advice.queries:
+        costs = (query.now, query.advised, query.least, query.total)
+        times = f"{query.count:,} times" if query.count > 1 else ""
+        table.add_row(query.where, *(size(cost.bytes) for cost in costs), times)
+    return table
+
+
+def _obstacles(query: QueryAdvice) -> Iterator[RenderableType]:
+    for obstacle in query.obstacles:
+        yield line(f"{query.where}: {obstacle.text}", style="yellow")
+
+
+def _indexes(advice: Advice) -> RenderableType:
+    table = plain_table("index", ">size", ">of the files", ">to build", ">saves per query", "")
+    shown = [index for index in advice.measured if index.is_advised or index.saved_bytes > 0]
+    for index in (shown or advice.measured)[:MOST_INDEXES]:
+        saved = f"{'-' if index.saved_bytes < 0 else ''}{size(abs(index.saved_bytes))}"
+        table.add_row(
+            index.name,
+            size(index.bytes),
+            f"{index.share:.1%}",
+            duration(index.seconds),
+            saved if advice.queries else "",
+            "advised" if index.is_advised else "",
+        )
+    return table

@@ -1,0 +1,331 @@
+"""`intarsia.advise`: the command that it prints runs, and then the scan reads what was predicted."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia.advice.candidates import command_of
+from intarsia.cli import main
+
+ROWS = 60_000
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Columns of several shapes; ``user`` and ``group`` are not sorted."""
+    random = np.random.default_rng(7)
+    ids = random.permutation(ROWS)
+    return pa.table(
+        {
+            "ts": np.arange(ROWS),
+            "user": ids * 3,
+            "group": ids // 10,
+            "country": np.repeat([f"country {place * 7 % 40}" for place in range(ROWS // 500)], 500),
+            "flag": random.integers(0, 3, ROWS),
+            "note": [f"{value:x}-{value * 7919:x}" for value in ids.tolist()],
+            "nested": [{"a": value // 60, "items": [1, 2]} for value in range(ROWS)],
+            "empty": pa.nulls(ROWS, pa.int32()),
+        }
+    )
+
+
+def write(rows, path, **options):
+    pq.write_table(rows, path, **{"row_group_size": 20_000, "max_rows_per_page": 1_000} | options)
+    return path
+
+
+@pytest.fixture(scope="module")
+def shared(rows, tmp_path_factory):
+    """A file that tests do not change."""
+    return write(rows, tmp_path_factory.mktemp("advice") / "t.parquet")
+
+
+@pytest.fixture
+def file(rows, tmp_path):
+    return write(rows, tmp_path / "t.parquet")
+
+
+@pytest.fixture
+def no_change(shared):
+    before = shared.read_bytes()
+    yield
+    assert shared.read_bytes() == before
+
+
+def names(advice):
+    return {index.name for index in advice.measured if index.is_advised}
+
+
+def codes(query):
+    return [obstacle.code for obstacle in query.obstacles]
+
+
+def run(command):
+    assert main(shlex.split(command)[1:]) == 0
+
+
+#: Predicates, and the indexes one of which is expected.
+QUERIES = {
+    "user = 3021": {"bloom(user)", "bloom_granule(user)", "row_map(user)"},
+    "user IN (3, 33, 333)": {"bloom(user)", "bloom_granule(user)", "row_map(user)"},
+    "ts BETWEEN 100 AND 200": {"page_index"},
+    "country <> 'country 1' AND country > 'country 0' AND country < 'country 11'": {
+        "distinct(country)",
+        "page_index",
+    },
+    "country IN ('country 7', 'country 31')": {"bloom(country)", "distinct(country)"},
+    "note LIKE '%1f3a-%'": {"distinct(note)", "ngram(note)"},
+    "user = 3 OR group = 77": {"bloom_granule(group)", "row_map(group)"},
+    "nested.a = 7": {"page_index"},
+}
+
+
+@pytest.mark.parametrize("where", QUERIES)
+def test_the_predicted_reading_is_what_happens_after_the_command(file, where):
+    advice = ia.advise(file, where, columns=["user", "note"])
+    query = advice.queries[0]
+    assert advice.sample.is_whole
+    assert advice.command is not None
+    assert names(advice) & QUERIES[where]
+    assert query.advised.bytes < query.now.bytes
+    planned = ia.open(file).explain(where, ["user", "note"])
+    assert query.now.pages == sum(counts.read for counts in planned.pages.values())
+    assert query.now.rows == planned.rows_candidate
+    before = file.stat().st_size
+    run(advice.command)
+    table = ia.open(file)
+    planned = table.explain(where, ["user", "note"])
+    assert query.advised.pages == sum(counts.read for counts in planned.pages.values())
+    assert query.advised.rows == planned.rows_candidate
+    assert query.advised.row_groups == planned.row_groups_read
+    assert query.rows_matched == table.count(where)
+    assert query.least.pages <= query.advised.pages
+    # sizes are without the footer
+    weight = sum(index.bytes for index in advice.measured if index.is_advised)
+    assert 0 <= file.stat().st_size - before - weight < 60_000
+
+
+def test_the_advised_indexes_can_be_attached(file):
+    advice = ia.advise(file, "user = 3021")
+    report = ia.attach(file, advice.indexes)
+    assert len(report.built) == len(advice.indexes)
+    # then there is nothing more to gain
+    again = ia.advise(file, "user = 3021")
+    assert (again.command, again.indexes) == (None, ())
+    assert codes(again.queries[0]) == ["already-skipped"]
+    assert again.queries[0].now.bytes == pytest.approx(advice.queries[0].advised.bytes, rel=0.05)
+
+
+def test_existing_indexes_are_measured_in_a_sample_of_row_groups(file):
+    ia.attach(file, [ia.PageIndex(), ia.RowMap("user")])
+    advice = ia.advise(file, "user = 3021", sample_bytes=1)
+    assert (advice.sample.row_groups, advice.sample.is_whole) == (1, False)
+    assert advice.command is None
+    assert "row_map(user)" not in {index.name for index in advice.measured}
+
+
+@pytest.mark.usefixtures("no_change")
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("flag = 1", "values-on-every-page"),
+        ("ts > 100", "most-rows-match"),
+        ("note LIKE '%7%'", "not-prunable"),
+        ("note LIKE '%-e1%'", "values-on-every-page"),
+        ("empty IS NULL", "most-rows-match"),
+        ("empty = 3", "already-skipped"),
+        ("ts = -1", "already-skipped"),
+    ],
+)
+def test_reasons_why_nothing_is_skipped(shared, where, expected):
+    advice = ia.advise(shared, where)
+    assert advice.command is None
+    assert codes(advice.queries[0]) == [expected]
+
+
+def test_one_page_per_row_group(rows, tmp_path):
+    path = write(rows, tmp_path / "t.parquet", max_rows_per_page=1 << 20, data_page_size=1 << 30)
+    query = ia.advise(path, "flag = 1", columns=["flag"]).queries[0]
+    assert codes(query) in (["one-page-per-row-group"], ["small-file"])
+    table = pa.concat_tables([rows.select(["flag", "user"])] * 10)
+    wide = write(table, tmp_path / "u.parquet", max_rows_per_page=1 << 20, data_page_size=1 << 30)
+    query = ia.advise(wide, "flag = 1 AND user > 5").queries[0]
+    assert "one-page-per-row-group" in codes(query)
+
+
+def test_a_query_without_condition(shared):
+    query = ia.advise(shared, ["TRUE"]).queries[0]
+    assert codes(query) in (["all-rows"], ["most-rows-match"], [])
+    assert query.now.bytes == query.total.bytes
+
+
+def test_a_sample_of_row_groups_is_extrapolated(shared):
+    whole = ia.advise(shared, "user = 3021")
+    part = ia.advise(shared, "user = 3021", sample_bytes=1)
+    assert (part.sample.row_groups, part.sample.is_whole) == (1, False)
+    assert part.queries[0].now.bytes == pytest.approx(whole.queries[0].now.bytes, rel=0.05)
+    sizes = {index.name: index.bytes for index in whole.measured}
+    for index in part.measured:
+        assert index.bytes == pytest.approx(sizes[index.name], rel=0.3, abs=10_000)
+
+
+class TestLakes:
+    @pytest.fixture
+    def lake(self, rows, tmp_path):
+        for place in range(20):
+            folder = tmp_path / "lake" / f"part={place % 2}"
+            folder.mkdir(parents=True, exist_ok=True)
+            part = rows.select(["ts", "user"]).slice(place * 3_000, 3_000)
+            write(part, folder / f"{place}.parquet", row_group_size=1_500)
+        return tmp_path / "lake"
+
+    def test_files_are_sampled_and_a_lake_index_is_advised(self, lake):
+        advice = ia.advise(lake, ["user = 3021", "user = 3021", "ts = 4"])
+        assert [query.count for query in advice.queries] == [2, 1]
+        assert advice.lake_index
+        assert advice.command.endswith("--lake-index cache") or advice.command.startswith(
+            "intarsia lake-index"
+        )
+        assert advice.sample.files == 8
+        assert advice.sample.files_total == 20
+
+    def test_partition_columns_need_no_index(self, lake):
+        advice = ia.advise(lake, "part = 1")
+        assert advice.indexes == ()
+        assert "partition-column" in codes(advice.queries[0])
+        assert advice.queries[0].now.files == pytest.approx(10, rel=0.01)
+
+    def test_the_command_of_a_lake_runs(self, lake):
+        advice = ia.advise(str(lake), "user = 3021 AND part >= 0")
+        run(advice.command)
+        assert ia.open(lake).explain("user = 3021").rows_candidate <= 3_000
+
+
+class TestWithoutQueries:
+    def test_columns_are_described(self, shared):
+        advice = ia.advise(shared)
+        assert {column.column: column.shape for column in advice.columns} == {
+            "ts": "sorted",
+            "user": "unique",
+            "group": "scattered",
+            "country": "clustered",
+            "flag": "few-values",
+            "note": "unique",
+            "nested.a": "sorted",
+            "nested.items.list.element": "nested",
+            "empty": "all-null",
+        }
+        assert set(names(advice)) == {"page_index", "distinct(country)"}
+        assert advice.queries == ()
+
+    def test_zero_rows(self, rows, tmp_path):
+        path = write(rows.slice(0, 0), tmp_path / "t.parquet")
+        assert ia.advise(path).command is None
+        query = ia.advise(path, "user = 3").queries[0]
+        assert codes(query) == ["no-rows"]
+
+    def test_a_file_without_row_groups(self, rows, tmp_path):
+        path = tmp_path / "t.parquet"
+        with pq.ParquetWriter(path, rows.schema):
+            pass
+        assert codes(ia.advise(path, "user = 3").queries[0]) == ["no-rows"]
+
+    def test_all_nulls(self, tmp_path):
+        path = tmp_path / "t.parquet"
+        pq.write_table(pa.table({"x": pa.nulls(10_000, pa.string())}), path)
+        assert ia.advise(path).columns[0].shape == "all-null"
+        assert codes(ia.advise(path, "x = 'a'").queries[0]) == ["already-skipped"]
+
+
+def test_names_of_columns_in_commands(tmp_path):
+    names = ["my column", "class", "a.b", "ünï", "a:b", "it's", '"', "true", "-x", "s.t u"]
+    path = tmp_path / "my lake.parquet"
+    columns = {name: [f"text {value}" for value in range(100)] for name in names[:-1]}
+    pq.write_table(pa.table(columns | {"s": [{"t u": str(value)} for value in range(100)]}), path)
+    indexes = [kind(name) for name in names for kind in (ia.Bloom, ia.Distinct, ia.RowMap)]
+    indexes += [ia.Ngram(name, ignore_case=True) for name in names]
+    run(command_of([str(path)], [ia.PageIndex(), *indexes], lake_index=False))
+    again = ia.attach(path, [ia.PageIndex(), *indexes])
+    assert (again.built, len(again.kept)) == ((), 41)
+
+
+class TestErrors:
+    def test_of_arguments(self, shared, tmp_path):
+        with pytest.raises(ia.ColumnNotFoundError) as caught:
+            ia.advise(shared, "usr = 3")
+        assert caught.value.column == "usr"
+        with pytest.raises(ia.PredicateError) as refused:
+            ia.advise(shared, ["user = 3", "user ="])
+        assert refused.value.reason == "syntax-error"
+        with pytest.raises(ValueError, match="sample_bytes"):
+            ia.advise(shared, sample_bytes=0)
+        with pytest.raises(FileNotFoundError):
+            ia.advise(tmp_path / "missing.parquet")
+        (tmp_path / "empty").mkdir()
+        with pytest.raises(FileNotFoundError):
+            ia.advise(tmp_path / "empty")
+
+    def test_of_other_files(self, tmp_path):
+        path = tmp_path / "t.parquet"
+        path.write_bytes(b"not Parquet, but long enough")
+        with pytest.raises(ia.CorruptFileError):
+            ia.advise(path, "x = 1")
+
+
+class TestTheCommand:
+    def test_json_has_stable_keys(self, shared, capsys):
+        where = ["--where", "user = 3021", "--where", "flag = 1"]
+        assert main(["advise", str(shared), *where, "--json"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert set(document) == {
+            "command",
+            "lake_index",
+            "indexes",
+            "queries",
+            "columns",
+            "not_built",
+            "sample",
+            "seconds",
+        }
+        assert set(document["queries"][0]) == {
+            *("where", "columns", "origin", "count", "total", "now", "advised", "least"),
+            *("rows_matched", "obstacles"),
+        }
+        assert set(document["queries"][0]["now"]) == {"bytes", "pages", "row_groups", "rows", "files"}
+        assert set(document["indexes"][0]) == {
+            *("name", "column", "purpose", "bytes", "share", "seconds", "saved_bytes", "is_advised"),
+        }
+        assert document["queries"][1]["obstacles"][0]["code"] == "values-on-every-page"
+        assert set(document["sample"]) == {
+            *("files", "files_total", "row_groups", "bytes", "bytes_total", "is_whole"),
+        }
+
+    def test_text(self, shared, capsys):
+        assert main(["advise", str(shared), "--where", "user = 3021"]) == 0
+        assert capsys.readouterr().out.splitlines()[-1].startswith(f"intarsia index {shared} ")
+        assert main(["advise", str(shared)]) == 0
+        assert "few distinct values" in capsys.readouterr().out
+
+    def test_queries(self, shared, tmp_path, capsys):
+        queries = tmp_path / "q.sql"
+        queries.write_text("SELECT ts FROM t WHERE user = 3021; user = 3021")
+        assert main(["advise", str(shared), "--queries", str(queries), "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)["queries"]
+        assert [(query["where"], query["columns"]) for query in found] == [
+            ("user = 3021", ["ts"]),
+            ("user = 3021", None),
+        ]
+        queries.write_text("user = 3021\nusr = 3\n")
+        assert main(["advise", str(shared), "--queries", str(queries)]) == 2
+        assert "q.sql, line 2" in capsys.readouterr().err
+
+    def test_a_wrong_size(self, shared, capsys):
+        assert main(["advise", str(shared), "--sample", "much"]) == 2
+        assert "--sample much" in capsys.readouterr().err
