@@ -7,7 +7,8 @@ import json
 import pytest
 
 import intarsia as ia
-from intarsia.lake.index.folder import BESIDE_NAME, LakeIndexFolder
+from intarsia.lake.folder import LAKE_INDEX_FOLDER
+from intarsia.lake.index.folder import LakeIndexFolder
 from tests.lake.index.lakes import make_lake, opened_files, rows_of_day, write
 
 
@@ -40,7 +41,7 @@ def test_the_query_of_the_command_uses_it(run, lake):
 
 def test_beside(run, lake):
     found = report(run("lake-index", lake, "--beside", "--json"))
-    assert found["folder"] == str(lake / BESIDE_NAME)
+    assert found["folder"] == str(lake / LAKE_INDEX_FOLDER)
 
 
 def test_remove(run, lake):
@@ -71,9 +72,9 @@ def test_index_builds_it_and_updates_it(run, tmp_path):
     assert report(run("index", lake, "--bloom", "user", "--json"))["lake_index"] is None
     outcome = run("index", lake, "--distinct", "country", "--lake-index", "beside")
     assert (outcome.code, outcome.err) == (0, "")
-    assert f"stored in {lake / BESIDE_NAME}" in outcome.out.splitlines()
+    assert f"stored in {lake / LAKE_INDEX_FOLDER}" in outcome.out.splitlines()
     found = report(run("index", lake, "--add", "zone_map(amount)", "--json"))["lake_index"]
-    assert (found["folder"], found["files"]["added"]) == (str(lake / BESIDE_NAME), 4)
+    assert (found["folder"], found["files"]["added"]) == (str(lake / LAKE_INDEX_FOLDER), 4)
 
 
 def test_index_reports_a_damaged_file_once(run, lake):

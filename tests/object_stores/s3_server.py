@@ -198,7 +198,7 @@ class S3Server:
         """Return the multipart uploads that were neither completed nor aborted."""
         return list(self.backend.buckets[BUCKET].multiparts)
 
-    def keys(self):
+    def list_keys(self):
         """Return the keys of all objects without a request."""
         return sorted(self.backend.buckets[BUCKET].keys)
 

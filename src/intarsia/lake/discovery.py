@@ -9,15 +9,17 @@ import os
 import re
 import stat
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.folder import (
+    LAKE_INDEX_FOLDER,
     PARQUET_SUFFIXES,
+    SEGMENT_SUFFIX,
     NameKind,
     begins_as_parquet,
     is_visible,
@@ -61,12 +63,15 @@ class FoundFiles:
             hidden files and checksums.
         reads: The reads of the first four bytes of files without an extension.
         root: The folder or URL that was searched; None if several were, or files were named.
+        segments: The segments of the lake index beside the data in an object store, by name; None if they
+            were not listed.
     """
 
     files: tuple[DataFile, ...]
     others: tuple[str, ...] = ()
     reads: IoCounts = field(default_factory=IoCounts)
     root: str | None = None
+    segments: Mapping[str, ObjectIdentity] | None = None
 
     @property
     def paths(self) -> list[str]:
@@ -276,14 +281,27 @@ def _find_remote(url: str, stores: Stores) -> FoundFiles:
     except FileNotFoundError:
         if isinstance(store, HTTPStore):
             raise  # if a web server has folders, the request above finds them
-    objects = list_objects(url, store)
-    if not objects:
+    listing = list_objects(url, store)
+    if not listing.files:
         raise FileNotFoundError(f"{url}: no such object or folder")
-    return _choose(url, (), objects, lambda path, _: objects[path])
+    chosen = _choose(url, (), listing.files, lambda path, _: listing.files[path])
+    return replace(chosen, segments=listing.segments)
 
 
-def list_objects(url: str, store: Any = None) -> dict[str, DataFile]:
-    """Return the visible objects in a folder of a store by URL, whatever their names.
+class ObjectListing(NamedTuple):
+    """The objects in a folder of a store.
+
+    Attributes:
+        files: The visible objects by URL, whatever their names.
+        segments: The segments of the lake index beside the data, by name.
+    """
+
+    files: dict[str, DataFile]
+    segments: dict[str, ObjectIdentity]
+
+
+def list_objects(url: str, store: Any = None) -> ObjectListing:
+    """List the objects in a folder of a store.
 
     Args:
         url: The folder.
@@ -300,13 +318,21 @@ def list_objects(url: str, store: Any = None) -> dict[str, DataFile]:
     with object_errors(url):
         listed = [item for batch in obstore.list(store, prefix=prefix or None) for item in batch]
     base = bucket.rstrip("/")
-    objects: dict[str, DataFile] = {}
+    found = ObjectListing({}, {})
     for item in listed:
         name = str(item["path"])
         *folders, last = name[len(prefix) :].lstrip("/").split("/")
         if is_visible(last) and all(map(is_visible_folder, folders)):
-            found, path = ObjectIdentity.of(item), f"{base}/{name}"
-            objects[path] = DataFile(
-                path, found.size_bytes, _partition_values(folders), store, name, found.e_tag, found.modified
+            identity, path = ObjectIdentity.of(item), f"{base}/{name}"
+            found.files[path] = DataFile(
+                path,
+                identity.size_bytes,
+                _partition_values(folders),
+                store,
+                name,
+                identity.e_tag,
+                identity.modified,
             )
-    return objects
+        elif folders == [LAKE_INDEX_FOLDER] and last.endswith(SEGMENT_SUFFIX):
+            found.segments[last] = ObjectIdentity.of(item)
+    return found

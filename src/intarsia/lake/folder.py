@@ -18,6 +18,13 @@ from intarsia.storage import CountedSource, IoCounts
 #: File extensions of Parquet, in lower case.
 PARQUET_SUFFIXES = (".parquet", ".parq", ".pq")
 
+#: The name of the folder with a lake index beside the data. Names that start with ``_`` are hidden from
+#: Spark, Hive, pyarrow and globs.
+LAKE_INDEX_FOLDER = "_intarsia"
+
+#: The end of the name of a segment of a lake index.
+SEGMENT_SUFFIX = ".lake"
+
 #: The first bytes of a Parquet file. Files with an encrypted footer start with the second magic; they are
 #: refused when they are opened.
 _MAGICS = (b"PAR1", b"PARE")

@@ -104,7 +104,15 @@ def open(
             f"{found.root}: this is the folder of a Delta table, and files that the table has dropped are "
             f"read as well; open 'delta+{found.root}' instead"
         )
-    return Table(found.files, found.others, found.reads, found.root, schema, partition_types)
+    return Table(
+        found.files,
+        found.others,
+        found.reads,
+        found.root,
+        schema,
+        partition_types,
+        segments=found.segments,
+    )
 
 
 class Table(TableFiles):

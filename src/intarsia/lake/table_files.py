@@ -25,7 +25,7 @@ from intarsia.predicate import Path
 from intarsia.read.ahead import ahead
 from intarsia.read.file_names import FileNames
 from intarsia.read.report import warn_caller
-from intarsia.storage import ByteSource, CountedSource, IoCounts
+from intarsia.storage import ByteSource, CountedSource, IoCounts, ObjectIdentity
 
 _Result = TypeVar("_Result")
 
@@ -52,6 +52,8 @@ class TableFiles:
         partition_types: Whether the types of partition columns are inferred.
         definition: The definition of the table by a table format, which has these files; None for plain
             files, whose footers determine the schema.
+        segments: The segments of the lake index beside the data in an object store, as listed with the files;
+            None to list them.
 
     Raises:
         FileNotFoundError: If the list is empty, and there is no definition.
@@ -66,6 +68,7 @@ class TableFiles:
         schema_of: SchemaOf = "union",
         partition_types: PartitionTypes = "infer",
         definition: TableDefinition | None = None,
+        segments: Mapping[str, ObjectIdentity] | None = None,
     ) -> None:
         self.files = tuple(files)
         self.other_files = tuple(other_files)
@@ -77,13 +80,14 @@ class TableFiles:
         self._names: dict[FileSchema, FileNames | None] = {}
         self._variants: frozenset[tuple[str, ...]] | None = None
         self._root = root
+        self._segments = segments
         self._schema_of = schema_of
         self._partition_types = partition_types
         self.lake_index = self._new_lake_index()
 
     def __getstate__(self) -> dict[str, object]:
         # copies read the footers and the lake index again
-        return {**self.__dict__, "_metadata": None, "_names": None, "lake_index": None}
+        return {**self.__dict__, "_metadata": None, "_names": None, "lake_index": None, "_segments": None}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
@@ -92,7 +96,9 @@ class TableFiles:
         self.lake_index = self._new_lake_index()
 
     def _new_lake_index(self) -> TableLakeIndex:
-        return TableLakeIndex(self.files, self._root, self.open_file, self.files_at_once)
+        return TableLakeIndex(
+            self.files, self._root, self.open_file, self.files_at_once, segments=self._segments
+        )
 
     @property
     def name(self) -> str:

@@ -9,7 +9,7 @@ import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from obstore.store import MemoryStore
+from obstore.store import HTTPStore, MemoryStore
 
 import intarsia as ia
 
@@ -83,6 +83,8 @@ def test_a_list_of_urls_has_a_lake_index(asked):
     assert asked["get"] <= 4
 
 
-def test_a_lake_index_beside_objects_is_refused(store):
-    with pytest.raises(ValueError, match="local folder"):
-        ia.open("s3://bucket/lake/").build_lake_index("beside")
+def test_a_lake_index_beside_the_files_of_a_web_server_is_refused():
+    store = HTTPStore("https://example.org")
+    files = [ia.DataFile(f"https://example.org/{name}.parquet", 100, (), store, name) for name in "ab"]
+    with pytest.raises(ValueError, match="web server"):
+        ia.Table(files).build_lake_index("beside")

@@ -12,6 +12,7 @@ foreign lake index makes plans slower, but never wrong. ``docs/format.md`` speci
 ``gathered_key``    the kind, columns and parameters of a gathered structure
 ``segment_writer``  writes a segment
 ``folder``          the segments of one lake, in the user's cache or beside the data
+``store_folder``    the segments beside the data in an object store
 ``location``        the root of a lake, and the paths of its files relative to it
 ``build``           segments made from files
 ``of_table``        the lake index of one table: opened on first use, brought up to date, used and built

@@ -12,7 +12,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,17 +20,13 @@ import xxhash
 
 from intarsia.errors import CorruptFileError, FormatError, IntarsiaError
 from intarsia.file import Ignored
+from intarsia.lake.folder import LAKE_INDEX_FOLDER, SEGMENT_SUFFIX
 from intarsia.lake.index.segment import Segment
 from intarsia.storage import CountedSource, LocalFile
-
-#: The name of the folder beside the data. Names that start with ``_`` are hidden from Spark, Hive, pyarrow
-#: and globs.
-BESIDE_NAME = "_intarsia"
 
 #: Sets the cache folder of the user.
 CACHE_VARIABLE = "INTARSIA_CACHE_DIR"
 
-_SUFFIX = ".lake"
 _TEMPORARY = ".tmp-"
 
 #: A temporary file that is older was left by a process that was killed.
@@ -62,14 +58,14 @@ class LakeIndexFolder:
             location: ``"cache"`` or ``"beside"``.
 
         Raises:
-            ValueError: If the location is unknown, or ``"beside"`` in an object store.
+            ValueError: If the location is unknown, or ``"beside"`` for a URL.
         """
         if location == "beside":
             if "://" in root:
                 raise ValueError(
                     f"{root}: a lake index beside the data needs a local folder; use location='cache'"
                 )
-            return cls(os.path.join(root, BESIDE_NAME), root, location)
+            return cls(os.path.join(root, LAKE_INDEX_FOLDER), root, location)
         if location != "cache":
             raise ValueError(f"location is {location!r}; it must be 'cache' or 'beside'")
         return cls(
@@ -95,7 +91,7 @@ class LakeIndexFolder:
     def names(self) -> list[str]:
         """Return the names of the segments in order."""
         try:
-            return sorted(name for name in os.listdir(self.path) if name.endswith(_SUFFIX))
+            return sorted(name for name in os.listdir(self.path) if name.endswith(SEGMENT_SUFFIX))
         except (FileNotFoundError, NotADirectoryError):
             return []
 
@@ -113,6 +109,15 @@ class LakeIndexFolder:
                 source.close()
             return ignored_segment(path, error)
 
+    def open_segments(self, names: Sequence[str]) -> list[Segment | Ignored]:
+        """Open segments, or return why they are ignored."""
+        return [self.open_segment(name) for name in names]
+
+    @staticmethod
+    def name_of(data: bytes) -> str:
+        """Return the name of a segment, which depends on its bytes."""
+        return f"{xxhash.xxh3_64_hexdigest(data)}{SEGMENT_SUFFIX}"
+
     def add(self, data: bytes) -> str:
         """Write a segment, and return its name.
 
@@ -121,16 +126,8 @@ class LakeIndexFolder:
         """
         os.makedirs(self.path, exist_ok=True)
         self._remove_abandoned()
-        name = f"{xxhash.xxh3_64_hexdigest(data)}{_SUFFIX}"
-        temporary = os.path.join(self.path, f"{_TEMPORARY}{os.getpid()}-{time.monotonic_ns()}")
-        try:
-            with open(temporary, "wb") as file:
-                file.write(data)
-            os.replace(temporary, os.path.join(self.path, name))
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
-            raise
+        name = self.name_of(data)
+        write_new_file(self.path, name, data)
         return name
 
     def remove(self, name: str) -> None:
@@ -164,7 +161,33 @@ class LakeIndexFolder:
                     os.unlink(path)
 
 
-def ignored_segment(path: str, error: IntarsiaError | OSError) -> Ignored:
+def write_new_file(folder: str, name: str, data: bytes) -> None:
+    """Write a file that appears under its name when it is complete.
+
+    Raises:
+        OSError: If the folder cannot be written.
+    """
+    temporary = os.path.join(folder, f"{_TEMPORARY}{os.getpid()}-{time.monotonic_ns()}")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+        os.replace(temporary, os.path.join(folder, name))
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def is_own_folder(path: str) -> bool:
+    """Return whether a folder exists and belongs to this user, so that nobody else has written to it."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+
+
+def ignored_segment(path: str, error: IntarsiaError | OSError | ValueError) -> Ignored:
     """Return the note about a segment, or a part of it, that cannot be used."""
     code = error.reason if isinstance(error, IntarsiaError) else None
     message = error.message if isinstance(error, FormatError) else str(error)

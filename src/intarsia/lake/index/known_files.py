@@ -185,22 +185,22 @@ class FamilyFiles:
 
 
 def open_lake_index(
-    location: LakeLocation, files: Sequence[DataFile], folders: Sequence[LakeIndexFolder] | None = None
+    location: LakeLocation, files: Sequence[DataFile], folders: Sequence[LakeIndexFolder]
 ) -> tuple[LakeIndex | None, list[Ignored]]:
     """Open the segments for a table.
 
     Args:
         location: The root of the table, and the paths of the files relative to it.
         files: Its files.
-        folders: The folders of the segments; by default those that exist for the root.
+        folders: The folders of the segments.
 
     Returns:
         The lake index, or None if there is none; and the segments that are ignored.
     """
     segments, notes = [], []
-    for folder in LakeIndexFolder.find(location.root) if folders is None else folders:
-        for name in folder.names():
-            found = folder.open_segment(name)
+    for folder in folders:
+        names = folder.names()
+        for name, found in zip(names, folder.open_segments(names), strict=True):
             if isinstance(found, Ignored):
                 notes.append(found)
             else:

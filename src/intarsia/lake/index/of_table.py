@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -23,6 +24,8 @@ from intarsia.lake.index.folder import LakeIndexFolder, Location
 from intarsia.lake.index.known_files import KnownFiles, LakeIndex, open_lake_index
 from intarsia.lake.index.location import LakeLocation, locate
 from intarsia.lake.index.stamps import wait_until_settled
+from intarsia.lake.index.store_folder import find_folders, folder_at
+from intarsia.storage import ObjectIdentity
 
 #: A lake index is brought up to date without being asked if it lacks at most this many files, or this part.
 MAX_REFRESHED_FILES = 32
@@ -44,6 +47,8 @@ class TableLakeIndex:
         root: The folder or URL below which they were found, as in their paths; None to find a common one.
         open_file: Opens a file.
         files_at_once: Number of files to open concurrently.
+        segments: The segments beside the data in an object store, as listed with the files; None to list
+            them.
 
     Attributes:
         notes: Segments that are ignored, and updates that could not be written.
@@ -55,11 +60,14 @@ class TableLakeIndex:
         root: str | None,
         open_file: Callable[[DataFile], ParquetInput],
         files_at_once: int,
+        *,
+        segments: Mapping[str, ObjectIdentity] | None = None,
     ) -> None:
         self._files = files
         self._root = root
         self._open_file = open_file
         self._files_at_once = files_at_once
+        self._segments = segments
         self._index: LakeIndex | None = None
         self._is_opened = False
         self._known: KnownFiles | None = None
@@ -94,7 +102,10 @@ class TableLakeIndex:
     def _opened(self) -> KnownFiles | None:
         if len(self._files) < 2 or self._location is None:
             return None
-        self._index, self.notes = open_lake_index(self._location, self._files)
+        listed = self._segments if self._location.is_whole else None
+        folders = find_folders(self._location.root, self._files, listed)
+        self._segments = None  # later ones are listed again
+        self._index, self.notes = open_lake_index(self._location, self._files, folders)
         if self._index is None:
             return None
         has_stamps = all(file.times_ns is not None or file.e_tag is not None for file in self._files)
@@ -148,7 +159,7 @@ class TableLakeIndex:
         Raises:
             ValueError: If the location is unknown or impossible, or the files have no common root.
         """
-        return LakeIndexFolder.of(self._required_location.root, location)
+        return folder_at(self._required_location.root, location, self._files)
 
     def update(self, show: ShowDone) -> LakeIndexReport | None:
         """Add all files that an existing lake index of the table, or of a lake around it, does not know.
@@ -163,7 +174,9 @@ class TableLakeIndex:
             OSError: If the folder cannot be written.
         """
         where = self._location
-        folders = [] if where is None else [one for one in LakeIndexFolder.find(where.root) if one.names()]
+        folders = (
+            [] if where is None else [one for one in find_folders(where.root, self._files) if one.names()]
+        )
         if where is None or not folders:
             return None
         return self._add_missing(where, folders[0], show, wait=True, merge=self._is_whole(folders[0]))
@@ -171,9 +184,9 @@ class TableLakeIndex:
     def remove(self) -> tuple[str, ...]:
         """Delete the lake index; see `intarsia.Table.remove_lake_index`."""
         root = self._required_location.root
-        folders = [LakeIndexFolder.of(root, "cache")]
-        if "://" not in root:
-            folders.append(LakeIndexFolder.of(root, "beside"))
+        folders = [folder_at(root, "cache")]
+        with contextlib.suppress(ValueError):  # a web server
+            folders.append(folder_at(root, "beside", self._files))
         self._forget()
         return tuple(folder.path for folder in folders if folder.clear())
 

@@ -102,7 +102,7 @@ class Stamps(NamedTuple):
             ObjectStoreError: If the store cannot be reached or refuses the request.
         """
         if "://" in root:
-            listed = list_objects(root, files[0].store if files else None)
+            listed = list_objects(root, files[0].store if files else None).files
             return cls.listed([listed.get(file.path, _MISSING) for file in files])
         found = [_stat(file.path) for file in files]
         return cls._of([size for size, _ in found], [times for _, times in found], [""] * len(files))
