@@ -15,6 +15,7 @@ from intarsia.spark.detaching import detach
 from intarsia.spark.enabling import ScanSkip, disable, enable, last_skips
 from intarsia.spark.indexing import index
 from intarsia.spark.java import JavaNotFoundError, ensure_java
+from intarsia.spark.locating import locate
 from intarsia.spark.optimize import optimize
 from intarsia.spark.optimize_report import OptimizeReport
 from intarsia.spark.reading import explain, read
@@ -39,6 +40,7 @@ __all__ = [
     "index",
     "last_skips",
     "last_write",
+    "locate",
     "optimize",
     "read",
     "report_frame",
