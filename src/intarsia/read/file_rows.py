@@ -37,6 +37,9 @@ from intarsia.storage import SourceFile
 #: Maximum number of row groups, or runs of small ones, that are decoded concurrently (contract C7).
 RUNS_AT_ONCE = 2
 
+#: To decode fewer bytes of a local file takes less time than to start a thread.
+_CONCURRENT_BYTES = 1 << 20
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -91,7 +94,7 @@ def read_rows(
         return reader.read_run(run, candidates, read_one)
 
     # with a limit the rows of one run determine whether another one is needed
-    at_once = min(runs_at_once, len(runs.groups)) if limit is None else 1
+    at_once = _at_once(query, runs, candidates, runs_at_once) if limit is None else 1
     for piece in _in_order(read, needed_runs(), at_once):
         if left is not None:
             rows = own_rows(piece.rows.slice(0, min(left, piece.rows.num_rows)))
@@ -123,7 +126,14 @@ def read_known_rows(query: FileQuery, plan: FilePlan, rows: RowSelection) -> Ite
         yield from reader.read_run(run, wanted, reader.read)
         reader.refuse_outdated(run.groups)
 
-    yield from _in_order(read, runs, min(RUNS_AT_ONCE, len(runs.groups)))
+    yield from _in_order(read, runs, _at_once(query, runs, wanted, RUNS_AT_ONCE))
+
+
+def _at_once(query: FileQuery, runs: RowGroupRuns, rows: RowSelection, most: int) -> int:
+    """Return the number of runs to read concurrently."""
+    most = min(most, len(runs.groups))
+    is_local = not query.file.source.coalesce_bytes
+    return 1 if most > 1 and is_local and query.estimated_bytes(rows) < _CONCURRENT_BYTES else most
 
 
 def _in_order(read: Callable[[Run], Iterator[Piece]], runs: Iterable[Run], at_once: int) -> Iterator[Piece]:
