@@ -40,6 +40,26 @@ def commit_file(table, path, *, content=None, file_format=None, num_rows=1, part
         append.append_data_file(file)
 
 
+def with_metadata(table, path, change):
+    """Return a table of version 3, which pyiceberg reads but does not write.
+
+    Args:
+        table: A table of version 2.
+        path: The new file of metadata.
+        change: A function that changes the metadata, a JSON object.
+    """
+    from pyiceberg.table import StaticTable
+
+    with open(table.metadata_location.removeprefix("file://")) as file:
+        metadata = json.load(file)
+    metadata |= {"format-version": 3, "next-row-id": 0}
+    for snapshot in metadata["snapshots"]:
+        snapshot |= {"first-row-id": 0, "added-rows": 0}
+    change(metadata)
+    path.write_text(json.dumps(metadata))
+    return StaticTable.from_metadata(f"file://{path}")
+
+
 def commit_position_deletes(table, path, deleted):
     """Delete rows by a position delete file.
 

@@ -15,7 +15,12 @@ import pytest
 import intarsia as ia
 from intarsia.errors import CorruptFileError, UnsupportedFeatureError
 from tests.lake.answers import assert_answers, ordered
-from tests.lake.iceberg_files import commit_deletion_vectors, commit_file, commit_position_deletes
+from tests.lake.iceberg_files import (
+    commit_deletion_vectors,
+    commit_file,
+    commit_position_deletes,
+    with_metadata,
+)
 from tests.lake.index.lakes import age
 
 pytest.importorskip("pyiceberg.catalog.sql")
@@ -328,6 +333,69 @@ def test_the_lake_index_forgets_rewritten_files(catalog):
     assert_answers(ia.open(iceberg), expected(iceberg), CONDITIONS)
     report = ia.open(iceberg).build_lake_index()
     assert len(list(Path(report.folder).iterdir())) == 1
+
+
+DEFAULTS = {
+    "long": 7,
+    "string": "x",
+    "date": "2020-01-01",
+    "timestamptz": "2020-01-01T01:00:00.000000+00:00",
+    "decimal(9,2)": "1.25",
+    "double": 1.5,
+    "uuid": "00000000-0000-0000-0000-000000000005",
+    "fixed[2]": "6162",
+}
+
+
+def test_columns_have_their_initial_defaults_in_older_files(catalog, tmp_path):
+    iceberg = catalog.create_table("db.t", schema=rows_of(0).select(["id", "text"]).schema)
+    iceberg.append(rows_of(0).select(["id", "text"]))
+
+    def change(metadata):
+        fields = metadata["schemas"][0]["fields"]
+        for place, (kind, default) in enumerate(DEFAULTS.items()):
+            field = {"id": 9 + place, "name": f"new {place}", "type": kind, "required": False}
+            fields.append({**field, "initial-default": default})
+        metadata["last-column-id"] = 99
+
+    iceberg = with_metadata(iceberg, tmp_path / "v3.metadata.json", change)
+    conditions = [
+        ('"new 0" = 7 AND id > 3', lambda row: (row["id"] or 0) > 3),
+        ('"new 1" <> \'x\' OR "new 2" IS NULL', lambda row: False),
+    ]
+    assert_answers(ia.open(iceberg), expected(iceberg), conditions)
+
+
+def test_a_default_inside_a_column_is_refused(catalog, tmp_path):
+    iceberg = catalog.create_table("db.t", schema=rows_of(0).schema)
+
+    def change(metadata):
+        nested = next(one for one in metadata["schemas"][0]["fields"] if one["name"] == "nested")
+        nested["type"]["fields"].append(
+            {"id": 99, "name": "new", "type": "long", "required": False, "initial-default": 1}
+        )
+        metadata["last-column-id"] = 99
+
+    with pytest.raises(UnsupportedFeatureError) as caught:
+        ia.open(with_metadata(iceberg, tmp_path / "v3.metadata.json", change))
+    assert (caught.value.reason, caught.value.column) == ("nested-default", "nested")
+
+
+def test_a_partition_column_that_was_promoted_from_a_date_is_refused(catalog, tmp_path):
+    iceberg = catalog.create_table("db.t", schema=pa.schema({"id": pa.int32(), "day": pa.date32()}))
+    with iceberg.update_spec() as update:
+        update.add_field("day", IdentityTransform(), "day")
+    iceberg.append(pa.table({"id": pa.array([1], pa.int32()), "day": [dt.date(2024, 1, 1)]}))
+
+    def change(metadata):
+        (old,) = metadata["schemas"]
+        promoted = [{**one, "type": "timestamp"} if one["name"] == "day" else one for one in old["fields"]]
+        metadata["schemas"].append({**old, "schema-id": 1, "fields": promoted})
+        metadata["current-schema-id"] = 1
+
+    with pytest.raises(UnsupportedFeatureError) as caught:
+        ia.open(with_metadata(iceberg, tmp_path / "v3.metadata.json", change))
+    assert (caught.value.reason, caught.value.column) == ("promoted-partition", "day")
 
 
 def test_all_types(catalog):

@@ -123,7 +123,11 @@ def _listed(tasks: Sequence[FileScanTask], options: StorageOptions | None) -> tu
 def _partitions(
     files: Sequence[DataFile], entries: Sequence[IcebergFile], metadata: TableMetadata, schema: Schema
 ) -> DeclaredPartitions:
-    """Return the values of identity partitions. Other transforms determine no value of a column."""
+    """Return the values of identity partitions. Other transforms determine no value of a column.
+
+    Raises:
+        UnsupportedFeatureError: If a value can be a date or a time.
+    """
     from pyiceberg.transforms import IdentityTransform
 
     specs = metadata.specs()
@@ -136,6 +140,8 @@ def _partitions(
             name = names.get(part.source_id)
             if name is None or not isinstance(part.transform, IdentityTransform):
                 continue
+            if name not in found:
+                _refuse_promoted(metadata, part.source_id, name)
             values = found.setdefault(name, [None] * len(files))
             is_known = known.setdefault(name, np.zeros(len(files), dtype=bool))
             values[ordinal], is_known[ordinal] = entry.partition[place], True
@@ -144,6 +150,23 @@ def _partitions(
     }
     partial = {name: is_known for name, is_known in known.items() if not is_known.all()}
     return DeclaredPartitions(files, columns, partial, replaces_columns=False)
+
+
+def _refuse_promoted(metadata: TableMetadata, field_id: int, name: str) -> None:
+    """Refuse a partition column that was a date: a number in a manifest is one of days or of microseconds."""
+    from pyiceberg.types import DateType
+
+    types = [
+        one.field_type for schema in metadata.schemas for one in schema.fields if one.field_id == field_id
+    ]
+    if len({isinstance(one, DateType) for one in types}) > 1:
+        raise UnsupportedFeatureError(
+            f"the partition column {name!r} was a date before it was promoted to another type; read the "
+            "table with the engine that wrote it",
+            reason="promoted-partition",
+            path=local_name(metadata.location),
+            column=name,
+        )
 
 
 def _partition_values(values: list[Any], data_type: pa.DataType) -> pa.Array:
