@@ -40,6 +40,9 @@ def assert_answers(table, expected, conditions, key="id"):
         assert [one for one in first[key].to_pylist() if one is not None] == values[::-1][:3], where
         assert table.scan(where, limit=2).to_arrow().num_rows == min(2, len(rows)), where
         assert int(table.approx_distinct(key, where)) == len(set(values)), where
+        assert table.count_distinct(key, where) == len(set(values)), where
+        counts = table.value_counts(key, where)
+        assert sum(counts["count"].to_pylist()) == len(rows), where
         explained = table.explain(where)
         assert explained.rows_candidate >= len(rows)
     whole = table.scan().to_arrow()

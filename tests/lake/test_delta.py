@@ -217,6 +217,7 @@ CONDITIONS_OF_MAPPED = [
     ("nested.a < -8 AND part = 2", lambda row: (row["nested"] or {"a": 0})["a"] < -8 and row["part"] == 2),
     ("added IS NULL AND id = 9", lambda row: row["id"] == 9),
     ("added = 'x'", lambda row: False),
+    ("upper(text) = 'T1' AND id + 1 > 12", lambda row: row["text"] == "t1" and (row["id"] or 0) > 11),
 ]
 
 

@@ -197,3 +197,29 @@ def test_an_order_needs_a_limit_and_a_column_of_values(tmp_path):
     with pytest.raises(ia.PredicateError) as caught:
         table.scan(order_by="l", limit=1)
     assert caught.value.reason == "nested-column"
+
+
+class SettlingFile(ia.DataFile):
+    """A file that was just written: its identity is unknown when its schema is read and it is searched."""
+
+    num_opened = 0
+
+    def open(self, *, fresh=False):
+        source = super().open(fresh=fresh)
+        if type(self).num_opened < 2:
+            source.identity = None
+        type(self).num_opened += 1
+        return source
+
+
+def test_a_file_that_was_just_written_is_not_taken_for_another(tmp_path):
+    write(tmp_path / "a.parquet", rows_of(0))
+    path = tmp_path / "a.parquet"
+
+    class One:
+        def list_files(self):
+            return [SettlingFile(str(path), path.stat().st_size)]
+
+    table = ia.open(One())
+    first = table.scan(order_by="id DESC", limit=2, columns=["id", "s"]).to_arrow()
+    assert first["id"].to_pylist() == [NUM_ROWS - 1, NUM_ROWS - 2]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from intarsia.file import ParquetInput
 from intarsia.file.schema import FileSchema
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
+from intarsia.lake.split import file_identity
 from intarsia.lake.survivors import find_survivors
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import And, Path, Predicate
@@ -30,6 +32,25 @@ from intarsia.read.top_rows import file_rank, search_file
 from intarsia.rows.selection import RowSelection
 
 _UNKNOWN: Rank = (0, "", 0)
+
+
+class _Identity(NamedTuple):
+    """The identity of a file when it was searched.
+
+    Attributes:
+        source: The identity of its source; None if that is not known, as of a file that was just written.
+        content: Its length and a hash of its footer.
+    """
+
+    source: Hashable | None
+    content: str
+
+    def is_of(self, file: ParquetInput) -> bool:
+        """Return whether an open file is the same."""
+        now = file.source.identity
+        if self.source is not None and now is not None:
+            return now == self.source
+        return file_identity(file) == self.content
 
 
 class TopScan:
@@ -64,7 +85,7 @@ class TopScan:
         self._report = report
         known = {column.path for column in columns}
         self._searched = [*columns, *([] if key.column.path in known else [key.column])]
-        self._identities: dict[int, object] = {}
+        self._identities: dict[int, _Identity] = {}
         self._opened: set[int] = set()
 
     def rows(self, *, is_current: bool) -> pa.Table:
@@ -113,7 +134,7 @@ class TopScan:
 
             query, outcome = search_file(query_for, file, self._key, self._top)
             self._report.add_file(query, outcome)
-            self._identities[file] = opened.source.identity
+            self._identities[file] = _Identity(opened.source.identity, file_identity(opened))
             self._table.remember(entry, opened)
 
     # --- the order of the files --------------------------------------------------------------------
@@ -185,7 +206,7 @@ class TopScan:
         entry = self._table.files[file]
         wanted = RowSelection.from_rows(np.sort(numbers))
         with self._table.open_file(entry, is_current=True) as opened:
-            if opened.source.identity != self._identities[file]:
+            if not self._identities[file].is_of(opened):
                 raise ReplacedWhileReadError(
                     f"{entry.path}: the file was replaced while it was read; scan again",
                     reason="file-replaced",
