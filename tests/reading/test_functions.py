@@ -239,4 +239,22 @@ def test_a_value_without_a_result(tmp_path):
     pq.write_table(pa.table({"x": [1, 2**40, 3]}), path)
     with pytest.raises(ia.PredicateError) as caught:
         ia.open(path).count("CAST(x AS SMALLINT) > 0")
-    assert caught.value.reason == "function-overflow"
+    assert (caught.value.reason, caught.value.column) == ("function-failed", "x")
+    assert caught.value.path == str(path)
+
+
+def test_text_that_is_not_utf8(tmp_path):
+    path = tmp_path / "t.parquet"
+    buffers = [None, pa.py_buffer(np.array([0, 1, 3], np.int32)), pa.py_buffer(b"\xffab")]
+    pq.write_table(pa.table({"s": pa.Array.from_buffers(pa.string(), 2, buffers)}), path)
+    with pytest.raises(ia.PredicateError) as caught:
+        ia.open(path).count("lower(s) = 'ab'")
+    assert (caught.value.reason, caught.value.column) == ("function-failed", "s")
+    assert ia.open(path).count("s = 'ab'") == 1
+
+
+@pytest.mark.parametrize("where", ["lower(s) = 'a'", "year(t) = 2020", "i % 2 = 0", "abs(f) > 0"])
+def test_a_file_without_rows(tmp_path, where):
+    path = tmp_path / "t.parquet"
+    pq.write_table(rows().slice(0, 0), path)
+    assert ia.open(path).count(where) == 0

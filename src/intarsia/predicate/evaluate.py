@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import comparison_array
+from intarsia.errors import PredicateError
 from intarsia.predicate.bound import (
     Bound,
     BoundAnd,
@@ -103,9 +104,7 @@ def _mask(leaf: Condition, values: pa.Array) -> pa.BooleanArray:
     if isinstance(leaf, BoundNull):
         return pc.is_valid(values) if leaf.negated else pc.is_null(values)
     if isinstance(leaf, BoundFunction):
-        for function in leaf.functions:
-            values = function.apply(values)
-        return condition_mask(leaf.condition, values)
+        return condition_mask(leaf.condition, _applied(leaf, values))
     if isinstance(leaf, BoundCompare):
         return _compare(leaf, values)
     if isinstance(leaf, BoundIn):
@@ -116,6 +115,26 @@ def _mask(leaf: Condition, values: pa.Array) -> pa.BooleanArray:
     else:
         mask = pc.match_substring_regex(values, leaf.regex)
     return pc.invert(mask) if leaf.negated else mask
+
+
+def _applied(leaf: BoundFunction, values: pa.Array) -> pa.Array:
+    """Return the results of the functions of a condition.
+
+    Raises:
+        PredicateError: A value has no result.
+    """
+    try:
+        for function in leaf.functions:
+            values = function.apply(values)
+    except PredicateError as error:
+        column = ".".join(leaf.path)
+        raise PredicateError(
+            f"cannot evaluate {leaf} on column {column!r}: {error}; exclude the value by another query, or "
+            "compare the column itself",
+            reason=error.reason,
+            column=column,
+        ) from error
+    return values
 
 
 def _compare(leaf: BoundCompare, values: pa.Array) -> pa.BooleanArray:

@@ -15,7 +15,8 @@ COMPARISONS: Final[dict[str, Op]] = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "
 """The comparison operators by their class names in sqlglot."""
 
 _SUPPORTED: Final = (
-    "supported are comparisons of a column, or of a function of one column, with a literal, IN, BETWEEN, "
+    "supported are comparisons of a column, or of a function of one column (lower, upper, length, substr, "
+    "abs, year to minute, date, date_trunc, CAST, or + - * / % with a number), with a literal, IN, BETWEEN, "
     "IS NULL, AND, OR, NOT and text search (LIKE, RLIKE, contains, starts_with, ends_with)"
 )
 

@@ -13,7 +13,7 @@ from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.arrow.conforming import conform, rename_fields
 from intarsia.arrow.owned_rows import own_rows
 from intarsia.arrow.struct_fields import field_values
-from intarsia.errors import UnsupportedFeatureError
+from intarsia.errors import PredicateError, UnsupportedFeatureError
 from intarsia.file.claims import check_claims
 from intarsia.file.decode import PageDecoder, PageIndexMismatchError
 from intarsia.file.fetch import PageCache
@@ -79,7 +79,14 @@ class RowReader:
             needed = condition.paths()
             values |= self._predicate_columns(needed - values.keys(), rows)
             columns = {path: self._as_compared(path, values[path]) for path in needed & values.keys()}
-            mask = evaluate(condition, {**self._constant_columns(rows.num_rows), **columns}, rows.num_rows)
+            columns = {**self._constant_columns(rows.num_rows), **columns}
+            try:
+                mask = evaluate(condition, columns, rows.num_rows)
+            except PredicateError as error:  # a function has no result for a value
+                path = query.file.path
+                raise PredicateError(
+                    f"{path}: {error}", reason=error.reason, path=path, column=error.column
+                ) from error
             kept = _keep(rows, mask.to_numpy(zero_copy_only=False))
             if kept.is_empty:
                 return select_columns(query, {}, 0), kept

@@ -97,4 +97,4 @@ def refuse_argument(function: str, argument: object, needs: str) -> NoReturn:
 
 def no_result(function: str, problem: object) -> PredicateError:
     """Return the error for a value that has no result in the type of a function."""
-    return PredicateError(f"{function} has no result for a value: {problem}", reason="function-overflow")
+    return PredicateError(f"{function} has no result for a value: {problem}", reason="function-failed")
