@@ -37,10 +37,10 @@ from intarsia.rows.selection import RowSelection
 VALUE: Final = "value"
 COUNT: Final = "count"
 
-#: Partial results are merged when they have more rows than this, and than twice the distinct values.
+#: Partial results are merged when they have more rows than this, and than twice the distinct values; or when
+#: they are many.
 _MERGED_ROWS: Final = 1 << 20
-#: The parts of one file are merged when there are more of them.
-_MERGED_PIECES: Final = 32
+_MERGED_PIECES: Final = 64
 
 
 class ValueCounts:
@@ -62,11 +62,9 @@ class ValueCounts:
         self._counted = counted
         self._kind = comparison_type(column.type)
         self._key = sortable_type(self._kind)
-        self._pending: list[pa.Table] = []
-        self._num_pending = 0
         try:
             self._nothing = _counts(pa.array([], self._key), pa.array([], pa.int64()))
-            self._found = _grouped([self._nothing])
+            self._found = [_grouped([self._nothing])]
             pc.sort_indices(self._nothing, [(COUNT, "descending"), (VALUE, "ascending")])
         except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise UnsupportedFeatureError(
@@ -83,13 +81,13 @@ class ValueCounts:
             return self._count_file(query, current_plan(query, plan))
 
         found, outcome = retry_without_wrong_index(query.file, attempt)
-        self._add(found)
+        self._found = _condensed([*self._found, found])
         return outcome
 
     def count_distinct(self) -> int:
         """Return the number of distinct values, without null."""
-        self._merge()
-        return int(self._found.num_rows - self._found[VALUE].null_count)
+        found = _grouped(self._found)
+        return int(found.num_rows - found[VALUE].null_count)
 
     def most_common(self, limit: int | None) -> pa.Table:
         """Return the values and their counts, the most frequent first, and equal counts in ascending order.
@@ -97,9 +95,9 @@ class ValueCounts:
         Args:
             limit: The maximum number of values; None for all.
         """
-        self._merge()
-        order = pc.sort_indices(self._found, [(COUNT, "descending"), (VALUE, "ascending")])
-        chosen = self._found.take(order[:limit])
+        found = _grouped(self._found)
+        order = pc.sort_indices(found, [(COUNT, "descending"), (VALUE, "ascending")])
+        chosen = found.take(order[:limit])
         return pa.table({VALUE: self._as_column(chosen[VALUE]), COUNT: chosen[COUNT]})
 
     # --- one file ----------------------------------------------------------------------------------
@@ -125,8 +123,7 @@ class ValueCounts:
                     pieces += map(self._counted_values, piece.rows.column(0).chunks)
                 else:
                     pieces.append(self._repeated(constant, piece.rows.num_rows))
-                if len(pieces) > _MERGED_PIECES:
-                    pieces = [_grouped(pieces)]
+                pieces = _condensed(pieces)
         except pa.ArrowException as error:  # such as decimals of more digits than their type has
             raise CorruptFileError(
                 f"values of {self._column.name!r} cannot be counted: {error}",
@@ -156,10 +153,9 @@ class ValueCounts:
         for entry in query.embedded.enumerators(path):
             left = certain - known
             is_whole = left.num_rows == file.footer.num_rows
-            is_worthwhile = query.embedded.cost_bytes(entry) <= query.for_columns(
-                [self._column]
-            ).estimated_bytes(left)
-            if left.is_empty or not is_worthwhile or (entry.granularity == "file" and not is_whole):
+            if left.is_empty or (entry.granularity == "file" and not is_whole):
+                continue
+            if query.embedded.cost_bytes(entry) > query.for_columns([self._column]).estimated_bytes(left):
                 continue
             index = query.embedded.open_enumeration(entry)
             if index is None:
@@ -227,18 +223,6 @@ class ValueCounts:
         is_encoded = pa.types.is_dictionary(declared) or pa.types.is_run_end_encoded(declared)
         return plain if is_encoded else plain.cast(declared)
 
-    # --- all files ---------------------------------------------------------------------------------
-
-    def _add(self, piece: pa.Table) -> None:
-        self._pending.append(piece)
-        self._num_pending += piece.num_rows
-        if self._num_pending > max(_MERGED_ROWS, 2 * self._found.num_rows):
-            self._merge()
-
-    def _merge(self) -> None:
-        self._found = _grouped([self._found, *self._pending])
-        self._pending, self._num_pending = [], 0
-
 
 def _counts(values: pa.Array | pa.ChunkedArray, counts: pa.Array) -> pa.Table:
     return pa.table({VALUE: values, COUNT: counts})
@@ -248,6 +232,15 @@ def _grouped(pieces: Sequence[pa.Table]) -> pa.Table:
     """Add the counts of equal values."""
     found = pa.concat_tables(pieces).group_by(VALUE).aggregate([(COUNT, "sum")])
     return pa.table({VALUE: found[VALUE], COUNT: found[f"{COUNT}_sum"].cast(pa.int64())})
+
+
+def _condensed(pieces: list[pa.Table]) -> list[pa.Table]:
+    """Merge partial results if they are large or many; the first one only if the others are as large."""
+    if len(pieces) < 2:
+        return pieces
+    if sum(piece.num_rows for piece in pieces) > max(_MERGED_ROWS, 2 * pieces[0].num_rows):
+        return [_grouped(pieces)]
+    return [pieces[0], _grouped(pieces[1:])] if len(pieces) > _MERGED_PIECES else pieces
 
 
 def _check_row_counts(query: FileQuery, rows: RowSelection, leaf: Leaf | None = None) -> None:
