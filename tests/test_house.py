@@ -33,7 +33,18 @@ def test_every_folder_is_a_package():
 
 def test_import_loads_nothing_heavy():
     """What keeps `import intarsia` quick; how quick it is, `make bench` tells."""
-    heavy = ["datasketches", "obstore", "pandas", "pyarrow.dataset", "pyspark", "rich", "sqlglot", "typer"]
+    heavy = [
+        "datasketches",
+        "deltalake",
+        "obstore",
+        "pyiceberg",
+        "pandas",
+        "pyarrow.dataset",
+        "pyspark",
+        "rich",
+        "sqlglot",
+        "typer",
+    ]
     program = f"import sys, intarsia; print(*[name for name in {heavy} if name in sys.modules])"
     assert run_python(program).split() == []
 

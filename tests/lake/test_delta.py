@@ -288,6 +288,26 @@ def test_a_whole_file_can_be_deleted_and_a_vector_may_be_too_short(tmp_path):
     assert [entry.rows for entry in table.explain().pruned_by.values()] == [2]
 
 
+@pytest.mark.parametrize("damage", ["missing", "damaged"])
+def test_a_deletion_vector_that_cannot_be_read_is_not_ignored(tmp_path, damage):
+    rows = pa.table({"id": pa.array(range(5), pa.int64())})
+    vector = vector_in_a_file(tmp_path, [1])
+    write_log(
+        tmp_path,
+        struct_of(column("id", "long")),
+        [("a.parquet", rows, {}, vector)],
+        features=["deletionVectors"],
+    )
+    assert ia.open(f"delta+{tmp_path}").count() == 4
+    if damage == "missing":
+        os.remove(tmp_path / "deletion_vector.bin")
+    else:
+        (tmp_path / "deletion_vector.bin").write_bytes(b"?" * 100)
+    with pytest.raises(CorruptFileError) as caught:
+        ia.open(f"delta+{tmp_path}")
+    assert (caught.value.reason, caught.value.path) == ("unreadable-log", str(tmp_path))
+
+
 def test_unknown_features_are_refused(tmp_path):
     write_log(tmp_path, struct_of(column("id", "long")), [], features=["variantType"])
     with pytest.raises(UnsupportedFeatureError) as caught:

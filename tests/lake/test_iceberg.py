@@ -148,6 +148,22 @@ def test_columns_that_were_renamed_added_dropped_and_widened(catalog):
     assert scan.report.files_opened == 0
 
 
+def test_a_new_column_with_the_name_and_the_type_of_a_dropped_one(catalog):
+    """The schemas of the files differ only in a field id."""
+    rows = rows_of(0).select(["id", "text"])
+    iceberg = catalog.create_table("db.t", schema=rows.schema)
+    iceberg.append(rows)
+    with iceberg.update_schema() as update:
+        update.delete_column("text")
+    with iceberg.update_schema() as update:
+        update.add_column("text", StringType())
+    iceberg.append(rows_of(15).select(["id", "text"]))
+    attach_to_all(ia.open(iceberg))
+    assert_answers(ia.open(iceberg), expected(iceberg), CONDITIONS)
+    ia.open(iceberg).build_lake_index()
+    assert_answers(ia.open(iceberg), expected(iceberg), CONDITIONS)
+
+
 def test_snapshots_have_the_names_of_their_time(catalog):
     iceberg = catalog.create_table("db.t", schema=rows_of(0).schema)
     iceberg.append(rows_of(0))
@@ -162,6 +178,8 @@ def test_snapshots_have_the_names_of_their_time(catalog):
         key = "key" if "key" in scan.projection().column_names else "id"
         conditions = [(f"{key} = 7", lambda row, key=key: row[key] == 7)]
         assert_answers(ia.open(scan), scan.to_arrow().to_pylist(), conditions, key=key)
+    iceberg.manage_snapshots().create_tag(first, "before").commit()
+    assert ia.open(iceberg.scan().use_ref("before")).count() == 15
     some = ia.open(iceberg.scan(selected_fields=("text", "key")))
     assert sorted(some.schema.names) == ["key", "text"]
     with pytest.raises(ValueError, match="filter"):

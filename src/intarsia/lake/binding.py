@@ -192,7 +192,10 @@ class TableBinder:
         partition = self._replacing
         names = self._table.names_in(schema, file_path)
         here = schema.arrow if names is None else names.schema
-        refuse_repeated(here, {path[0] for path in self._paths if path not in partition}, file_path)
+        wanted = [path for path in self._paths if path not in partition]
+        refuse_repeated(here, {path[0] for path in wanted}, file_path)
+        if names is not None:
+            refuse_repeated(names.own, {names.path(path)[0] for path in wanted}, file_path)
         missing = {
             path: data_type
             for path, data_type in self._paths.items()

@@ -73,7 +73,7 @@ def listed_file(
     if "://" not in path:
         try:
             found = os.stat(path)
-        except FileNotFoundError:  # reading it raises the error
+        except OSError:  # reading it raises the error
             return DataFile(path, size_bytes, partition, deletes=deletes)
         times = (found.st_mtime_ns, found.st_ctime_ns)
         return DataFile(

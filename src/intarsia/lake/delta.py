@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -60,19 +61,15 @@ def open_delta_url(url: str, options: StorageOptions | None = None) -> TableDefi
     place = _plain(url)
     if "://" not in place and not os.path.isdir(place):
         raise FileNotFoundError(f"{place}: no such folder")
-    own = {name: str(value) for name, value in (options or {}).items()} or None
+    texts = {name: str(value) for name, value in (options or {}).items() if not isinstance(value, bool)}
+    texts |= {name: str(value).lower() for name, value in (options or {}).items() if isinstance(value, bool)}
     try:
-        table = deltalake.DeltaTable(place, storage_options=own)
+        with _naming_errors(place, "the log of the Delta table"):
+            table = deltalake.DeltaTable(place, storage_options=texts or None)
     except deltalake.exceptions.TableNotFoundError:
         raise FileNotFoundError(
             f"{place}: this is not a Delta table, because it has no _delta_log; open it without delta+"
         ) from None
-    except deltalake.exceptions.DeltaError as error:
-        raise CorruptFileError(
-            f"the log of the Delta table cannot be read: {_cause(error)}", reason="unreadable-log", path=place
-        ) from error
-    except OSError as error:
-        raise ObjectStoreError(f"{place}: {_cause(error)}", reason="store-failed", path=place) from error
     return define_delta_table(table, options)
 
 
@@ -85,6 +82,7 @@ def define_delta_table(table: DeltaTable, options: StorageOptions | None = None)
 
     Raises:
         UnsupportedFeatureError: If the table uses a feature that Intarsia does not implement.
+        CorruptFileError: If its deletion vectors cannot be read.
     """
     root = _plain(table.table_uri).rstrip("/")
     _refuse_unknown_features(root, table)
@@ -93,14 +91,20 @@ def define_delta_table(table: DeltaTable, options: StorageOptions | None = None)
     declared = [name for name in table.metadata().partition_columns if name in schema.names]
     columns = {name: _partition_values(actions, name, schema.field(name).type) for name in declared}
     texts = [[None if one is None else str(one) for one in values.to_pylist()] for values in columns.values()]
-    deleted = _deleted_rows(table)
+    deleted = _deleted_rows(root, table)
     files = []
     for ordinal, (path, size) in enumerate(
         zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True)
     ):
         place = _place(root, path)
         values = tuple((name, column[ordinal]) for name, column in zip(columns, texts, strict=True))
-        files.append(listed_file(place, size, values, deleted.get(place)))
+        files.append(listed_file(place, size, values, deleted.pop(place, None)))
+    if deleted:  # to ignore it would return deleted rows
+        raise CorruptFileError(
+            f"the log has a deletion vector for {next(iter(deleted))}, which is not a file of the table",
+            reason="deletes-of-another-file",
+            path=root,
+        )
     return TableDefinition(
         root,
         tuple(with_stores(files, options or delta_options(getattr(table, "_storage_options", None)))),
@@ -108,6 +112,23 @@ def define_delta_table(table: DeltaTable, options: StorageOptions | None = None)
         DeclaredPartitions(files, columns),
         _names(schema, table.metadata().configuration),
     )
+
+
+@contextlib.contextmanager
+def _naming_errors(place: str, part: str) -> Generator[None, None, None]:
+    """Convert errors of deltalake to those of Intarsia, except that there is no table."""
+    from deltalake.exceptions import DeltaError, TableNotFoundError
+
+    try:
+        yield
+    except TableNotFoundError:
+        raise
+    except DeltaError as error:
+        raise CorruptFileError(
+            f"{part} cannot be read: {_cause(error)}", reason="unreadable-log", path=place
+        ) from error
+    except OSError as error:
+        raise ObjectStoreError(f"{place}: {_cause(error)}", reason="store-failed", path=place) from error
 
 
 def _cause(error: Exception) -> str:
@@ -162,7 +183,7 @@ def _partition_values(actions: pa.Table, name: str, data_type: pa.DataType) -> p
     return values.cast(data_type) if values.type != data_type else values
 
 
-def _deleted_rows(table: DeltaTable) -> dict[str, DeletionVector]:
+def _deleted_rows(root: str, table: DeltaTable) -> dict[str, DeletionVector]:
     """Return the deleted rows of each file that has a deletion vector, by path or URL."""
     if "deletionVectors" not in (table.protocol().reader_features or ()):
         return {}
@@ -171,10 +192,12 @@ def _deleted_rows(table: DeltaTable) -> dict[str, DeletionVector]:
             "the Delta table has deletion vectors, which this version of deltalake does not read; install "
             "deltalake 1.6.6 or newer",
             reason="old-deltalake",
-            path=_plain(table.table_uri),
+            path=root,
         )
+    with _naming_errors(root, "a deletion vector of the Delta table"):
+        batches = list(pa.RecordBatchReader.from_stream(table.deletion_vectors()))
     found: dict[str, DeletionVector] = {}
-    for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
+    for batch in batches:
         for path, kept in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True):
             # rows after the end of the vector are kept
             is_deleted = ~kept.values.to_numpy(zero_copy_only=False)

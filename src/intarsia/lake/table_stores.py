@@ -25,6 +25,9 @@ _OF_ICEBERG = {
     "adls.client-secret": "azure_storage_client_secret",
 }
 
+#: The schemes of URLs in Azure.
+_OF_AZURE = ("abfs", "abfss", "wasb", "wasbs")
+
 
 def delta_options(options: Mapping[str, str] | None) -> StorageOptions | None:
     """Return the options of a ``DeltaTable`` that reading files needs; None if there are none.
@@ -49,7 +52,8 @@ def iceberg_options(location: str, properties: Mapping[str, Any]) -> StorageOpti
         >>> found["aws_endpoint"], found["allow_http"]
         ('http://localhost:9000', 'true')
     """
-    prefix = "adls." if location.startswith(("abfs", "wasb", "az", "adl")) else "s3."
+    scheme = location.partition("://")[0]
+    prefix = "s3." if scheme in ("s3", "s3a", "s3n") else "adls." if scheme in _OF_AZURE else "none"
     found = {
         ours: str(properties[theirs])
         for theirs, ours in _OF_ICEBERG.items()
