@@ -31,6 +31,7 @@ KEYS = [
     "files_failed",
     "ignored",
     "seconds",
+    "advice",
 ]
 
 

@@ -23,6 +23,7 @@ from intarsia.indexes.value_hash import is_lookup
 from intarsia.indexes.zonemap import ZoneMap
 from intarsia.predicate import Condition
 from intarsia.predicate.bound import BoundFunction
+from intarsia.read.hint import Hint
 
 #: Built-in indexes of one column. Of those of one kind, the first that can evaluate a condition is built.
 _BUILT_IN: tuple[tuple[str, Callable[[str], Index]], ...] = (
@@ -152,3 +153,18 @@ def command_of(paths: Sequence[str], indexes: Iterable[Attachable], *, lake_inde
     return shlex.join(
         ["intarsia", "index", *paths, *options, *(["--lake-index", "cache"] if lake_index else [])]
     )
+
+
+def command_for(paths: Sequence[str], hint: Hint) -> str | None:
+    """Return the command that follows the advice of `Table.explain`; None if there is none.
+
+    Example:
+        >>> command_for(["lake/"], Hint("add-lookup-index", "user", "", ("page_index", "bloom_granule")))
+        "intarsia index lake/ --page-index --add 'bloom_granule(user)'"
+        >>> command_for(["lake/"], Hint("one-page-per-row-group", None, ""))
+    """
+    indexes: list[Attachable] = []
+    for kind in hint.kinds:
+        cls: Any = find_index_class(kind)
+        indexes.append(PageIndex() if kind == PageIndex.kind else cls(hint.column))
+    return command_of(paths, indexes, lake_index=hint.code == "add-lake-index")

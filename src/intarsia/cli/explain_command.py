@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from intarsia.cli.arguments import AsJson, ColumnNames, Paths, WhereText, split_names
-from intarsia.cli.terminal import print_json, show
+from intarsia.cli.terminal import line, print_json, show
 
 EXAMPLES = """
 intarsia explain lake/ --where "dest = 'LEX'"
@@ -37,3 +37,9 @@ def explain(
     from intarsia.cli.report_view import tables
 
     show(tables(report, planned=not analyze))
+    if report.advice is not None:
+        from intarsia.advice.candidates import command_for
+
+        show([line(), line(f"advice: {report.advice.text}", style="yellow")])
+        command = command_for(path, report.advice)
+        show([line(f"  {command}")] if command else [])

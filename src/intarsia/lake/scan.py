@@ -32,6 +32,7 @@ from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, count_planned, estimate_rows
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import RUNS_AT_ONCE, Piece, read_rows, read_whole_file
+from intarsia.read.hint import Hints
 from intarsia.read.locations import LOCATIONS, locate_rows
 from intarsia.read.output_columns import (
     OutputColumn,
@@ -215,6 +216,7 @@ class Scan:
             rows_matched=0 if analyze else None,
             bytes_planned=None if analyze else 0,
         )
+        hints = Hints()
         with contextlib.closing(self._planned_files(report, self._binder)) as files:
             for _, query, plan in files:
                 with self._skipping(query.file.path, report):
@@ -226,6 +228,9 @@ class Scan:
                     else:
                         counts += count_planned(query, plan.candidates)
                     report.add_file(query, FileOutcome(plan, counts, rows_estimated=estimate))
+                    hints.add(query, plan)
+        has_lake_index = self._table.known_files(is_current=True) is not None
+        report.advise(hints.best(has_lake_index=has_lake_index))
         report.add_time(started)
         warn_of_failed(report.files_failed)
         return report

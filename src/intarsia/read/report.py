@@ -22,6 +22,7 @@ from intarsia.format.page_index import PageLocations
 from intarsia.read.counts import PageCounts, ReadCounts
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
+from intarsia.read.hint import Hint
 from intarsia.read.prune import PruneStep
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import IoCounts
@@ -103,6 +104,9 @@ class ScanReport:
 
     ``files_failed`` lists the damaged and missing files that were skipped with ``on_error="skip"``.
 
+    ``advice`` is the single best advice for the query, as far as its plan shows. It is part of plans only,
+    and None if there is nothing useful to say. `intarsia.advise` measures.
+
     ``str()`` returns a summary of a few lines.
 
     Example:
@@ -136,11 +140,16 @@ class ScanReport:
     ignored: list[Ignored] = field(default_factory=list)
     files_failed: list[FailedFile] = field(default_factory=list)
     seconds: float = 0.0
+    advice: Hint | None = None
     _failed_paths: set[str] = field(default_factory=set, repr=False)
 
     def add_time(self, started: float) -> None:
         """Add the seconds since ``started``, a value of `time.perf_counter`."""
         self.seconds += time.perf_counter() - started
+
+    def advise(self, hint: Hint | None) -> None:
+        """Set the best advice."""
+        self.advice = hint
 
     def add_failed(self, path: str, error: Exception) -> None:
         """Add a file that is skipped because of an error; of several errors of a file the first counts."""
@@ -303,6 +312,7 @@ class ScanReport:
         lines += [f"answered    {entry}" for entry in self.answered_by.values()]
         lines += [f"skipped     {failed.file}: {failed.reason}" for failed in self.files_failed]
         lines += [f"ignored     {note.file}: {note.index}: {note.reason}" for note in self.ignored]
+        lines += [] if self.advice is None else [f"advice      {self.advice.text}"]
         return "\n".join(lines)
 
     @property
@@ -350,6 +360,7 @@ class ScanReport:
             "files_failed": [vars(failed).copy() for failed in self.files_failed],
             "ignored": [vars(note).copy() for note in self.ignored],
             "seconds": self.seconds,
+            "advice": None if self.advice is None else self.advice.to_dict(),
         }
 
 
