@@ -15,10 +15,10 @@ DEMO_READY := $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.demo)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-fast test-deep check lint fmt jar bench clean
+.PHONY: help venv demo test test-fast test-deep nightly-spark check lint fmt jar bench clean
 
 help:  ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(VENV)/.dev  ## Install the development environment into .venv; run it again after pyproject.toml changes
 
@@ -33,6 +33,9 @@ test-fast: $(VENV)/.dev  ## Run the tests without Spark and without the slow one
 
 test-deep: $(VENV)/.dev  ## Run all tests, with forty times the random examples; takes an hour
 	@HYPOTHESIS_PROFILE=deep $(PYTEST) $(ARGS)
+
+nightly-spark: $(VENV)/.dev  ## Compare 12,000 random predicates and 960 random plans of enabled sessions with plain Spark
+	@HYPOTHESIS_PROFILE=deep $(BIN)/pytest tests/spark/test_skipping_random.py $(ARGS)
 
 check: lint test  ## Run lint and all tests; both must pass before a change lands
 
