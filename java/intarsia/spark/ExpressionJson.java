@@ -123,6 +123,15 @@ final class ExpressionJson {
     return node;
   }
 
+  /** Returns the comparison of a column with a value in Catalyst's form. */
+  static ObjectNode comparison(String op, String name, DataType type, Object value) {
+    ObjectNode comparison = JSON.objectNode().put("op", op).put("type", "boolean");
+    ObjectNode column = node("Column", type);
+    column.putArray("name").add(name);
+    comparison.putArray("args").add(column).add(literal(value, type));
+    return comparison;
+  }
+
   /** Returns whether an expression in JSON can exclude anything but nulls. */
   static boolean canExclude(ObjectNode node) {
     String op = node.get("op").asText();

@@ -19,15 +19,18 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.execution.datasources.DataSourceStrategy$;
 import org.apache.spark.sql.execution.datasources.FileFormat;
+import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.PartitionDirectory;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.DateType;
 import org.apache.spark.sql.types.IntegerType;
 import org.apache.spark.sql.types.LongType;
@@ -66,51 +69,120 @@ final class ScanPlanner {
         && FILE_INDEXES.contains(files.location().getClass().getName());
   }
 
-  /** Returns the relation with a plan for the rows that may match; the relation itself if there is none. */
-  LogicalRelation plan(LogicalRelation relation, Expression condition) {
-    HadoopFsRelation files = (HadoopFsRelation) relation.relation();
-    ObjectNode node = new ExpressionJson(Scala.iterable(relation.output())).write(condition);
-    if (!ExpressionJson.canExclude(node)) {
+  /** Returns a plain relation without the plan that it may have; null if it is not plain. */
+  static LogicalRelation withoutPlan(LogicalRelation relation) {
+    if (isPlain(relation)) {
       return relation;
     }
+    if (relation.relation() instanceof HadoopFsRelation files && files.location() instanceof SkippingIndex index) {
+      LogicalRelation whole = withFiles(relation, files, index.inner(), new ParquetFileFormat());
+      return isPlain(whole) ? whole : null;
+    }
+    return null;
+  }
+
+  /** Returns the relation with a plan for the rows that may match; the relation itself if there is none. */
+  LogicalRelation plan(LogicalRelation relation, Expression condition) {
+    try {
+      return planned(relation, condition);
+    } catch (Exception | LinkageError error) {
+      skipping.failed(error);
+      return relation;
+    }
+  }
+
+  private LogicalRelation planned(LogicalRelation relation, Expression condition) {
+    HadoopFsRelation files = (HadoopFsRelation) relation.relation();
+    ObjectNode node = new ExpressionJson(Scala.iterable(relation.output())).write(condition);
+    boolean isLate = hasScalarSubquery(condition) && !isReadByOthers();
+    FilePlans plans = null;
+    if (ExpressionJson.canExclude(node)) {
+      plans = plans(files, node, condition.sql(), partitionFilters(relation, files, condition));
+    }
+    if (plans == null && !isLate) {
+      return relation;
+    }
+    SkippingIndex index = new SkippingIndex(files.location(), plans, skipping);
+    if (isReadByOthers()) {
+      return withFiles(relation, files, index, files.fileFormat());
+    }
+    SkippingParquetFormat.LatePlan late = null;
+    if (isLate) {
+      Seq<Expression> onPartitions = partitionFilters(relation, files, condition);
+      late = filters -> latePlans(files, node, condition.sql(), onPartitions, filters);
+    }
+    return withFiles(relation, files, index, new SkippingParquetFormat(index, late));
+  }
+
+  private FilePlans latePlans(
+      HadoopFsRelation files, ObjectNode condition, String text, Seq<Expression> onPartitions, Seq<Filter> filters) {
+    try {
+      ObjectNode all = JsonNodeFactory.instance.objectNode().put("op", "And").put("type", "boolean");
+      ArrayNode conjuncts = all.putArray("args").add(condition);
+      LateFilters.add(filters, files.dataSchema(), conjuncts);
+      return conjuncts.size() > 1 && skipping.isOn() ? plans(files, all, text, onPartitions) : null;
+    } catch (Exception | LinkageError error) {
+      skipping.failed(error);
+      return null;
+    }
+  }
+
+  private static boolean hasScalarSubquery(Expression condition) {
+    if (condition instanceof ScalarSubquery) {
+      return true;
+    }
+    for (Expression child : Scala.iterable(condition.children())) {
+      if (hasScalarSubquery(child)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** Returns the plans of the files of a relation; null if there are none, for whatever reason. */
+  private FilePlans plans(
+      HadoopFsRelation files, ObjectNode condition, String text, Seq<Expression> partitionFilters) {
     ObjectNode record = JsonNodeFactory.instance.objectNode().put("query", query.name());
     ArrayNode paths = record.putArray("paths");
     for (Path path : Scala.iterable(files.location().rootPaths())) {
       paths.add(path.toString());
     }
+    record.put("condition", text.substring(0, Math.min(text.length(), MOST_CONDITION_CHARACTERS)));
     try {
-      String text = condition.sql();
-      record.put("condition", text.substring(0, Math.min(text.length(), MOST_CONDITION_CHARACTERS)));
-      return plan(relation, files, condition, node, record);
+      return plans(files, condition, record, partitionFilters);
     } catch (Exception | LinkageError error) {
       skipping.failed(record, error);
-      return relation;
+      return null;
     }
   }
 
-  private LogicalRelation plan(
-      LogicalRelation relation, HadoopFsRelation files, Expression condition, ObjectNode node, ObjectNode record)
+  private FilePlans plans(
+      HadoopFsRelation files, ObjectNode condition, ObjectNode record, Seq<Expression> partitionFilters)
       throws IOException {
     long started = System.nanoTime();
     List<FileStatus> listed = new ArrayList<>();
-    ObjectNode request = request(files, node, listed, partitionFilters(relation, files, condition));
+    ObjectNode request = request(files, condition, listed, partitionFilters);
     if (listed.isEmpty()) {
-      return relation;
+      return null;
     }
-    JsonNode reply = JSON.readTree(skipping.planner().ask(request.toString(), skipping.timeoutMillis()));
+    JsonNode reply = JSON.readTree(skipping.planner().ask(JSON.writeValueAsString(request), skipping.timeoutMillis()));
     long nanos = System.nanoTime() - started;
     record.put("planning_ms", nanos / 1e6);
     record.set("report", reply.path("report"));
     if (reply.hasNonNull("reason")) {
       skipping.notPlanned(record, reply.get("reason").asText());
-      return relation;
+      return null;
     }
     FilePlans plans = new FilePlans(
         listed, reply, nanos, new Freshness(files.sparkSession().sparkContext().hadoopConfiguration()));
     skipping.planned(record.putNull("reason"));
-    FileFormat format = isReadByOthers() ? files.fileFormat() : new SkippingParquetFormat(plans);
-    HadoopFsRelation planned = new HadoopFsRelation(
-        new SkippingIndex(files.location(), plans, skipping),
+    return plans;
+  }
+
+  private static LogicalRelation withFiles(
+      LogicalRelation relation, HadoopFsRelation files, FileIndex location, FileFormat format) {
+    HadoopFsRelation changed = new HadoopFsRelation(
+        location,
         files.partitionSchema(),
         files.dataSchema(),
         files.bucketSpec(),
@@ -118,7 +190,7 @@ final class ScanPlanner {
         files.options(),
         files.sparkSession());
     return relation.copy(
-        planned, relation.output(), relation.catalogTable(), relation.isStreaming(), relation.stream());
+        changed, relation.output(), relation.catalogTable(), relation.isStreaming(), relation.stream());
   }
 
   private ObjectNode request(

@@ -19,8 +19,8 @@ import scala.collection.immutable.Seq;
  */
 public final class SkippingIndex implements FileIndex {
   private final FileIndex inner;
-  private final transient FilePlans plans;
   private final transient Skipping skipping;
+  private transient volatile FilePlans plans;
 
   SkippingIndex(FileIndex inner, FilePlans plans, Skipping skipping) {
     this.inner = inner;
@@ -40,6 +40,15 @@ public final class SkippingIndex implements FileIndex {
       skipping.failed(error);
       return listed;
     }
+  }
+
+  /** Replaces the plan by one that also knows values of the running query. */
+  void setPlans(FilePlans plans) {
+    this.plans = plans;
+  }
+
+  FilePlans plans() {
+    return plans;
   }
 
   FileIndex inner() {

@@ -25,12 +25,24 @@ import scala.runtime.AbstractFunction1;
 public final class SkippingParquetFormat extends ParquetFileFormat {
   private static final long serialVersionUID = 1L;
 
-  private final transient FilePlans plans; // null on executors
+  private final transient SkippingIndex index; // null on executors
+  private final transient LatePlan late;
+  private final transient FilePlans early;
   private final String summary;
 
-  SkippingParquetFormat(FilePlans plans) {
-    this.plans = plans;
-    this.summary = plans.summary();
+  /** Plans a scan again with the filters that it has when it starts; the result is null if nothing is gained. */
+  interface LatePlan {
+    FilePlans plan(Seq<Filter> filters);
+  }
+
+  /**
+   * @param late null if the filters were known before
+   */
+  SkippingParquetFormat(SkippingIndex index, LatePlan late) {
+    this.index = index;
+    this.late = late;
+    this.early = index.plans();
+    this.summary = index.plans() == null ? "when it starts" : index.plans().summary();
   }
 
   @Override
@@ -41,6 +53,7 @@ public final class SkippingParquetFormat extends ParquetFileFormat {
   /** A file is cut into splits by what is read of it, not by its size. */
   @Override
   public boolean isSplitable(SparkSession session, Map<String, String> options, Path path) {
+    FilePlans plans = index == null ? null : index.plans();
     long bytes = plans == null ? -1 : plans.narrowedBytes(path.toString());
     if (bytes >= 0 && bytes <= session.sessionState().conf().filesOpenCostInBytes()) {
       return false;
@@ -57,6 +70,10 @@ public final class SkippingParquetFormat extends ParquetFileFormat {
       Seq<Filter> filters,
       Map<String, String> options,
       Configuration configuration) {
+    if (late != null) { // Spark creates the reader before it lists the files
+      FilePlans plans = late.plan(filters);
+      index.setPlans(plans == null ? early : plans); // never those of an earlier run
+    }
     return new Reader(super.buildReaderWithPartitionValues(
         session, dataSchema, partitionSchema, requiredSchema, filters, options, configuration));
   }

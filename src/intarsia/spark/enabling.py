@@ -102,6 +102,8 @@ def enable(
     rule = _new(gateway, loader, _RULE, skipping)
     disable(spark)
     _set_rules(spark, [*_rules(spark), rule])
+    runtime_rule = _new(gateway, loader, "intarsia.spark.JoinKeyRule", skipping)
+    _set_runtime_rule(spark, loader, runtime_rule)
 
 
 def disable(spark: SparkSession) -> None:
@@ -117,6 +119,7 @@ def disable(spark: SparkSession) -> None:
         rule.skipping().setEnabled(False)
     if own:
         _set_rules(spark, [rule for rule in _rules(spark) if not _is_own(rule)])
+        _set_runtime_rule(spark, _loader(spark), None)
 
 
 def last_skips(spark: SparkSession) -> Sequence[ScanSkip]:
@@ -213,6 +216,21 @@ def _set_rules(spark: SparkSession, rules: Sequence[Any]) -> None:
         items.add(rule)
     sequence = jvm.scala.jdk.javaapi.CollectionConverters.asScala(items).toSeq()
     getattr(spark._jsparkSession.experimental(), "extraOptimizations_$eq")(sequence)
+
+
+def _set_runtime_rule(spark: SparkSession, loader: Any, rule: Any | None) -> None:
+    """Set the rule of adaptive execution, or remove it."""
+    jvm = spark.sparkContext._jvm
+    holder = spark._jsparkSession.sessionState().adaptiveRulesHolder()
+    (method,) = [
+        found
+        for found in loader.loadClass("intarsia.spark.RuntimeRules").getMethods()
+        if found.getName() == "set"
+    ]
+    arguments = jvm.java.util.ArrayList()
+    arguments.add(holder)
+    arguments.add(rule)
+    method.invoke(None, arguments.toArray())
 
 
 def _is_own(rule: Any) -> bool:
