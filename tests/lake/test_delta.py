@@ -26,7 +26,7 @@ CONDITIONS = [
     ("id = 1000", lambda row: False),
 ]
 
-PARTITIONS = ["a b", "c/d", None, "é%", "x=y"]
+PARTITIONS = ["c/d", None, "é% =y"]
 
 
 def rows_of(first, count=20):
@@ -35,7 +35,7 @@ def rows_of(first, count=20):
     return pa.table(
         {
             "id": pa.array([None if one % 9 == 8 else one for one in ids], pa.int32()),
-            "part": [PARTITIONS[one % 5] for one in ids],
+            "part": [PARTITIONS[one % 3] for one in ids],
             "text": [f"t{one % 3}" for one in ids],
             "day": pa.array([dt.date(2024, 1, 1 + one % 2) for one in ids]),
             "time": pa.array([dt.datetime(2024, 1, 1, one % 24, tzinfo=dt.timezone.utc) for one in ids]),
@@ -69,7 +69,7 @@ def history(tmp_path_factory):
 
 
 CONDITIONS_OF_PARTITIONS = [
-    ("part = 'é%'", lambda row: row["part"] == "é%"),
+    ("part = 'é% =y'", lambda row: row["part"] == "é% =y"),
     ("part IS NULL AND id > 3", lambda row: row["part"] is None and (row["id"] or 0) > 3),
     ("day = DATE '2024-01-02'", lambda row: row["day"] == dt.date(2024, 1, 2)),
 ]
@@ -95,11 +95,11 @@ def test_a_url_opens_the_current_version(history):
 def test_partition_values_exclude_files_without_opening_them(history):
     table = ia.open(deltalake.DeltaTable(history, version=0))
     scan = table.scan("part = 'c/d' AND day = DATE '2024-01-01'")
-    assert scan.to_arrow().num_rows == 2
-    assert (len(table.files), scan.report.files_opened) == (10, 1)
+    assert scan.to_arrow().num_rows == 4
+    assert (len(table.files), scan.report.files_opened) == (6, 1)
     listed = table.partitions()
     assert listed.schema.types[:2] == [pa.string(), pa.date32()]
-    assert listed.num_rows == 10
+    assert listed.num_rows == 6
 
 
 def test_attached_indexes_are_used_and_the_log_keeps_the_old_lengths(tmp_path):
@@ -361,15 +361,15 @@ def test_indexes_are_attached_to_the_current_files(tmp_path):
     deltalake.DeltaTable(tmp_path).delete("part = 'c/d'")
     url = f"delta+{tmp_path.as_uri()}"
     report = ia.attach(url, [ia.Bloom("id")])
-    assert report.files_total == 4
+    assert report.files_total == 2
     with pytest.raises(ia.IntarsiaError) as caught:
         ia.attach(url, [ia.Bloom("part")])
     assert caught.value.column == "part"
-    assert ia.detach(url).files_total == 4
+    assert ia.detach(url).files_total == 2
     with pytest.raises(UnsupportedFeatureError) as caught:
         ia.open([url, str(tmp_path)])
     assert caught.value.reason == "several-tables"
-    assert ia.open([url]).count() == 16
+    assert ia.open([url]).count() == 13
 
 
 def test_a_log_that_cannot_be_read(tmp_path):
