@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.errors import PredicateError
 from intarsia.predicate import (
+    Call,
     Comparison,
     In,
     IsNull,
@@ -180,6 +181,7 @@ def _text_questions(column: str, text: str) -> Iterator[Predicate]:
     yield Like(column, f"%{text[1:4].swapcase()}%", escape="", ignore_case=True)
     yield Like(column, f"{text[:2]}_{text[3:5]}%", escape="")
     yield Like(column, f"{text[:1]}%{text[-1:]}", escape="")
+    yield Comparison(Call("lower", column), "=", text.lower())
     plain = re.sub(r"\W", ".", text)[:40]
     yield RegexpLike(column, f"^{plain[:3]}")
     yield RegexpLike(column, f"{plain[1:5]}.*$", ignore_case=True)
