@@ -178,6 +178,22 @@ def test_moments(type_):
     run()
 
 
+@pytest.mark.parametrize("unit", ["week", "month", "hour"])
+@pytest.mark.parametrize("type_", [pa.date32(), pa.timestamp("ns"), pa.timestamp("s")], ids=str)
+def test_the_ends_of_a_type(type_, unit):
+    most = 2 ** (type_.bit_width - 1) - 1
+    node = Comparison(Call("day", Call("date_trunc", "x", (unit,))), "<=", 15)
+    check(node, {"x": strategies.make_array(type_, [most, most - 1, None])})
+    least = strategies.make_array(type_, [-most - 1])
+    bound = bind(node, pa.schema({"x": type_}))
+    if type_ == pa.date32() and unit == "hour":
+        check(node, {"x": least})
+        return
+    with pytest.raises(PredicateError) as caught:
+        evaluate(bound, {("x",): least}, 1)
+    assert caught.value.reason == "function-failed"
+
+
 @pytest.mark.parametrize("zone", ZONES)
 def test_local_time(zone):
     start, stop = dt.datetime(1950, 1, 1), dt.datetime(2036, 1, 1)

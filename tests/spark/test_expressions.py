@@ -99,6 +99,8 @@ def test_explain_takes_expressions(spark, lake):
     "expression",
     [
         pc.match_substring_regex(s, "a+"),
+        pc.utf8_lower(s) == "a",
+        pc.year(w) == 2020,
         w == pa.scalar(1, pa.timestamp("ns")),
         x == dt.timedelta(seconds=1),
         x == dt.time(1),

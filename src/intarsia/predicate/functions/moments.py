@@ -170,13 +170,13 @@ class Truncation:
         else:
             size = max(1, _SIZES_NS[self.unit] * per_day // NS_PER_DAY)
             shift = _DAYS_AFTER_MONDAY * per_day if self.unit == "week" else 0
-            found = (ticks + shift) // size * size - shift
+            found = ticks - (ticks % size + shift) % size
         nulls = _nulls(values)
-        if ((found > ticks) & ~nulls).any():
+        least = np.iinfo(np.int32 if pa.types.is_date32(self.type) else np.int64).min
+        if (((found > ticks) | (found < least)) & ~nulls).any():
             raise no_result("date_trunc", "the start of the unit is out of range")
-        if pa.types.is_date32(self.type):
-            return pa.array(found.astype(np.int32), pa.int32(), mask=nulls).view(self.type)
-        return pa.array(found, pa.int64(), mask=nulls).view(self.type)
+        starts = pa.array(found, pa.int64(), mask=nulls)
+        return (starts.cast(pa.int32()) if pa.types.is_date32(self.type) else starts).view(self.type)
 
     def invert(self, condition: OnResult, operand: Column) -> Inverse:
         """Return the units as intervals."""
