@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import intarsia.spark as ias
+from tests.lake.index.lakes import age
 from tests.spark.comparing import rows, rows_with_matches, settings
 from tests.spark.skipping import (
     FILES,
@@ -248,6 +249,25 @@ def test_tables_of_the_catalog(enabled, lake, days, read):
         for where, files in ((f"user = {U} AND day IN (2, 3)", 1), (f"user = {U}", 1)):
             found = compare(enabled, lambda where=where: enabled.sql(f"SELECT url FROM parts WHERE {where}"))
             assert found.files == files
+
+
+def test_columns_with_defaults(enabled):
+    """Files without the column are read as if it had its default in every row."""
+    with dropped(enabled, "grown"):
+        enabled.sql("CREATE TABLE grown (id bigint) USING parquet")
+        enabled.range(20).repartition(2).write.insertInto("grown")
+        enabled.sql("ALTER TABLE grown ADD COLUMNS (n int DEFAULT 5, t string DEFAULT 'abc')")
+        enabled.sql("INSERT INTO grown VALUES (100, 6, 'x')")
+        for path in enabled.table("grown").inputFiles():
+            age(path.removeprefix("file://"))
+        enabled.sql("REFRESH TABLE grown")
+        for where in (
+            *("n = 5", "n <> 7", "n IN (5, 6)", "n IS NOT NULL", "n IS NULL", "n <=> 5"),
+            *("n = 6 OR id < 3", "t LIKE '%b%'", "t = 'abc' AND id = 7"),
+        ):
+            found = compare(enabled, lambda where=where: enabled.sql(f"SELECT * FROM grown WHERE {where}"))
+            assert ias.read(enabled, "grown", where=where).count() == len(found.rows), where
+        assert compare(enabled, lambda: enabled.sql("SELECT * FROM grown WHERE id = 100")).files == 1
 
 
 def test_bucketed_tables(enabled, read):

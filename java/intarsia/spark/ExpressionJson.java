@@ -44,7 +44,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  * Catalyst's expressions in JSON, as they are: values in Catalyst's internal form, casts and types included.
  *
  * <p>An expression is an object with {@code op}, {@code type} and {@code args}; {@code Column} and {@code Literal} have
- * a {@code name} and a {@code value}. Everything else becomes {@code {"op": "?"}}, which Python takes for TRUE. So only
+ * a {@code name} and a {@code value}. A column that is {@code filled} has a default in files without it. Everything else becomes {@code {"op": "?"}}, which Python takes for TRUE. So only
  * expressions that the list below names can exclude rows.
  *
  * <p>A column is an attribute of the relation itself. Metadata columns such as {@code _metadata.file_name} are not: a
@@ -73,9 +73,12 @@ final class ExpressionJson {
       Map.entry(Cast.class, "Cast"));
 
   private static final String METADATA_COLUMN = "__metadata_col";
+
+  /** The key of the value that Spark returns for the rows of files without the column. */
+  private static final String EXISTS_DEFAULT = "EXISTS_DEFAULT";
   private static final JsonNodeFactory JSON = JsonNodeFactory.instance;
 
-  private final Map<ExprId, String> columns = new HashMap<>();
+  private final Map<ExprId, AttributeReference> columns = new HashMap<>();
 
   /**
    * @param output the attributes of the relation
@@ -83,7 +86,7 @@ final class ExpressionJson {
   ExpressionJson(Iterable<AttributeReference> output) {
     for (AttributeReference attribute : output) {
       if (!attribute.metadata().contains(METADATA_COLUMN)) {
-        columns.put(attribute.exprId(), attribute.name());
+        columns.put(attribute.exprId(), attribute);
       }
     }
   }
@@ -170,12 +173,15 @@ final class ExpressionJson {
       path.add(0, ((StructType) field.child().dataType()).fields()[field.ordinal()].name());
       at = field.child();
     }
-    String name = at instanceof AttributeReference attribute ? columns.get(attribute.exprId()) : null;
-    if (name == null) {
+    AttributeReference found = at instanceof AttributeReference attribute ? columns.get(attribute.exprId()) : null;
+    if (found == null) {
       return unknown();
     }
-    path.add(0, name);
+    path.add(0, found.name());
     ObjectNode node = node("Column", expression.dataType());
+    if (found.metadata().contains(EXISTS_DEFAULT)) {
+      node.put("filled", true);
+    }
     ArrayNode names = node.putArray("name");
     path.forEach(names::add);
     return node;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -54,6 +54,7 @@ class SparkBinder:
         case_sensitive: Whether column names are case sensitive.
         columns: Top-level columns that will be read, for the report; None for all.
         int96_as_moments: Whether Spark reads INT96 as instants without adjustment, for every writer.
+        filled: Names of the columns that have a default in files without them.
     """
 
     def __init__(
@@ -64,12 +65,14 @@ class SparkBinder:
         case_sensitive: bool,
         columns: Sequence[str] | None = None,
         int96_as_moments: bool = True,
+        filled: Collection[str] = (),
     ) -> None:
         self._predicate = predicate
         self._types = types
         self._case_sensitive = case_sensitive
         self._columns = columns
         self._int96_as_moments = int96_as_moments
+        self._filled = {name.lower() for name in filled}
 
     @property
     def predicate(self) -> Predicate:
@@ -150,8 +153,11 @@ class SparkBinder:
     def _file_leaf(self, leaf: Leaf, file_schema: FileSchema, on_int96: Callable[[Leaf], Predicate]) -> Bound:
         """Bind a leaf on a column of a file."""
         schema = file_schema.arrow
-        found = self._find(schema, tuple(innermost(leaf.column)))
-        if found is None:  # Spark reads nulls
+        names = tuple(innermost(leaf.column))
+        found = self._find(schema, names)
+        if found is None:  # Spark reads nulls, or the column's default
+            if names[0].lower() in self._filled:
+                return _ANY
             return BoundConstant(isinstance(leaf, IsNull) and not leaf.negated)
         path, kind = found
         if path is None:

@@ -73,30 +73,43 @@ class Operand(NamedTuple):
     type: str
 
 
-def weaken(condition: Node) -> tuple[Predicate, dict[Path, str]]:
+class Weakened(NamedTuple):
+    """A weakened condition.
+
+    Attributes:
+        predicate: Nodes of the types ``And``, ``Or``, ``Constant``, ``Comparison``, ``In``, ``IsNull`` and
+            ``Like``.
+        types: Spark's types of the columns in them, by path in Spark's schema.
+        filled: Names of the columns that have a default in files without them.
+    """
+
+    predicate: Predicate
+    types: dict[Path, str]
+    filled: frozenset[str]
+
+
+def weaken(condition: Node) -> Weakened:
     """Return nodes that are true for every row for which a condition is true.
 
     Args:
         condition: The condition.
 
-    Returns:
-        Nodes of the types ``And``, ``Or``, ``Constant``, ``Comparison``, ``In``, ``IsNull`` and ``Like``; and
-        Spark's types of the columns in them, by path in Spark's schema.
-
     Example:
         >>> column = {"op": "Column", "type": "bigint", "name": ["user"]}
         >>> literal = {"op": "Literal", "type": "bigint", "value": 42}
-        >>> predicate, types = weaken({"op": "LessThan", "type": "boolean", "args": [literal, column]})
-        >>> print(predicate, types)
+        >>> found = weaken({"op": "LessThan", "type": "boolean", "args": [literal, column]})
+        >>> print(found.predicate, found.types)
         "user" > 42 {('user',): 'bigint'}
     """
     weakener = _Weakener()
-    return weakener.node(condition, negate=False), weakener.types
+    predicate = weakener.node(condition, negate=False)
+    return Weakened(predicate, weakener.types, frozenset(weakener.filled))
 
 
 class _Weakener:
     def __init__(self) -> None:
         self.types: dict[Path, str] = {}
+        self.filled: set[str] = set()
 
     def node(self, node: Node, *, negate: bool) -> Predicate:
         """Convert a condition or its negation."""
@@ -134,6 +147,8 @@ class _Weakener:
             return None
         column = SparkColumn(tuple(node["name"]), node["type"])
         self.types[column.path] = column.type
+        if node.get("filled"):
+            self.filled.add(column.path[0])
         return column
 
     def _operand(self, node: Node) -> Operand | None:

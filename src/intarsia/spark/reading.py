@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 Source: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
 _UTC = frozenset(("UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "UCT", "Etc/UCT", "Zulu", "Etc/Zulu", "+00:00"))
+
+#: The key of the value that Spark returns for the rows of files without a column.
+_EXISTS_DEFAULT = "EXISTS_DEFAULT"
+
 _LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 _LOCAL_HOSTS = frozenset(("localhost", "127.0.0.1", "::1", "0.0.0.0"))
 
@@ -191,6 +195,7 @@ def file_planner(
         case_sensitive=case_sensitive,
         columns=columns,
         int96_as_moments=not _is_on(spark, "spark.sql.parquet.int96TimestampConversion"),
+        filled=[field.name for field in schema if _EXISTS_DEFAULT in field.metadata],
     )
     return FilePlanner(binder, count_pages=count_pages)
 

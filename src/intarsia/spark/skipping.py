@@ -91,7 +91,7 @@ class SkippingPlanner:
         settings = request["settings"]
         if settings["field_ids"]:
             return {"reason": "columns are resolved by field id"}
-        predicate, types = weaken(request["condition"])
+        predicate, types, filled = weaken(request["condition"])
         if is_trivial(predicate):
             return {"reason": "no index can answer the condition"}
         listing = _listed(request)
@@ -114,6 +114,7 @@ class SkippingPlanner:
             types,
             case_sensitive=settings["case_sensitive"],
             int96_as_moments=not settings["int96_conversion"],
+            filled=filled,
         )
         seconds = settings["timeout_ms"] / 1000 / 4 if settings["timeout_ms"] else None
         planner = FilePlanner(binder, count_pages=len(listing.files) <= _COUNTED_FILES, seconds=seconds)
