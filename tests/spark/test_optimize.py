@@ -11,6 +11,7 @@ import pytest
 import intarsia as ia
 from intarsia import spark as ias
 from intarsia.errors import ColumnNotFoundError, UnsupportedFeatureError, WriteError
+from intarsia.spark.checksums import checksums
 from tests.spark import lakes
 from tests.spark.comparing import rows
 from tests.spark.test_indexing import contents, write_lake
@@ -302,3 +303,24 @@ def test_a_task_that_dies_is_retried(packages_host, tmp_path):
     printed = packages_host.run(DIES, lake, tmp_path / "new" / "out", marks)
     assert printed.splitlines() == ["2000 True 2000", "True ['out']"]
     assert len(os.listdir(marks)) > 1
+
+
+def test_checksums_tell_nested_nulls_apart(spark):
+    """Null, an empty list, a list of null and the text of null differ; the order of rows has no influence."""
+    texts = ["NULL", "array()", "array(NULL)", "array('null')", "array('')"]
+    structs = ["NULL", "named_struct('a', NULL)", "named_struct('a', 'null')"]
+    maps = ["NULL", "map()", "map('a', NULL)", "map('a', 'null')"]
+    for values, data_type in (
+        (texts, "array<string>"),
+        (structs, "struct<a:string>"),
+        (maps, "map<string,string>"),
+    ):
+        frames = [spark.sql(f"SELECT CAST({value} AS {data_type}) AS c") for value in values]
+        found = [checksums(spark, frame, lambda *_: None).columns["c"] for frame in frames]
+        if data_type.startswith("map"):
+            assert len(set(found)) == len(values) - 1  # texts of null in maps are not told apart
+        else:
+            assert len(set(found)) == len(values)
+    numbers = spark.range(1000).selectExpr("id", "id % 7 AS m")
+    shuffled = numbers.orderBy("m").repartition(3)
+    assert checksums(spark, numbers, lambda *_: None) == checksums(spark, shuffled, lambda *_: None)

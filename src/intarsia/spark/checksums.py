@@ -14,7 +14,7 @@ from intarsia.spark.job import TaskProgress, collect_rows
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-#: Partial sums per frame. Sums of 32-bit halves cannot overflow below 2**31 rows per group.
+#: Partial sums per frame: sums of 64-bit hashes would overflow. Those of 32 bits do not, below 2**31 rows.
 _GROUPS = 64
 
 
@@ -25,24 +25,24 @@ class Checksums:
     Attributes:
         num_rows: The number of rows.
         rows: The checksum of whole rows.
-        columns: For each column, its number of values that are not null, and its checksum.
+        columns: The checksum of each column.
     """
 
     num_rows: int
     rows: int
-    columns: dict[str, tuple[int, int]]
+    columns: dict[str, int]
 
     def difference(self, other: Checksums) -> str | None:
         """Describe the first difference; None if both are equal.
 
         Example:
-            >>> one = Checksums(2, 7, {"a": (2, 5), "b": (1, 9)})
-            >>> one.difference(one) is None, one.difference(Checksums(2, 8, {"a": (2, 5), "b": (1, 8)}))
+            >>> one = Checksums(2, 7, {"a": 5, "b": 9})
+            >>> one.difference(one) is None, one.difference(Checksums(2, 8, {"a": 5, "b": 8}))
             (True, 'the values of b differ')
         """
         if self.num_rows != other.num_rows:
             return f"{self.num_rows:,} rows became {other.num_rows:,}"
-        changed = [name for name, sums in self.columns.items() if other.columns.get(name) != sums]
+        changed = [name for name, total in self.columns.items() if other.columns.get(name) != total]
         if changed:
             return f"the values of {', '.join(changed)} differ"
         return None if self == other else "values have moved to other rows"
@@ -62,24 +62,20 @@ def checksums(spark: SparkSession, frame: DataFrame, progress: TaskProgress) -> 
     values = [frame[quoted(name)] for name in names]
     hashes = [_hash(sf, value, field.dataType) for value, field in zip(values, frame.schema, strict=True)]
     # hashed once, then used for the checksums of the column and of the row
-    hashed = frame.select(
-        *(sf.isnotnull(value).alias(f"v{place}") for place, value in enumerate(values)),
-        *(value.alias(f"h{place}") for place, value in enumerate(hashes)),
-    )
-    row = sf.xxhash64(*(sf.col(f"h{place}") for place in range(len(names))))
-    sums = [sf.count("*"), *_halves(sf, row)]
-    for place in range(len(names)):
-        sums += [sf.count_if(sf.col(f"v{place}")), *_halves(sf, sf.col(f"h{place}"))]
+    hashed = frame.select(*(value.alias(f"h{place}") for place, value in enumerate(hashes)))
+    columns = [sf.col(f"h{place}") for place in range(len(names))]
+    row = sf.xxhash64(*columns)
+    # one half of the hash of a column, which is faster; the hash of the row has all bits
+    halves = [sf.shiftrightunsigned(row, 32), *(one.bitwiseAND(0xFFFFFFFF) for one in [row, *columns])]
+    sums = [sf.count("*"), *map(sf.sum, halves)]
     # names of their own, because the sums of a name would be ambiguous
     named = [total.alias(f"s{place}") for place, total in enumerate(sums)]
     grouped = hashed.groupBy((sf.spark_partition_id() % _GROUPS).alias("part")).agg(*named)
     totals = [0] * len(sums)
     for found in collect_rows(spark, grouped, progress):
         totals = [total + int(part) for total, part in zip(totals, found[1:], strict=True)]
-    num_rows, *halves = totals
-    of_columns = (halves[place : place + 3] for place in range(2, len(halves), 3))
-    columns = {name: (count, _whole(*found)) for name, (count, *found) in zip(names, of_columns, strict=True)}
-    return Checksums(num_rows, _whole(*halves[:2]), columns)
+    num_rows, high, low, *of_columns = totals
+    return Checksums(num_rows, low + (high << 32), dict(zip(names, of_columns, strict=True)))
 
 
 def quoted(name: str) -> str:
@@ -93,14 +89,9 @@ def quoted(name: str) -> str:
 
 
 def _hash(sf: Any, value: Column, data_type: Any) -> Column:
+    if data_type.typeName() not in ("struct", "array", "map"):
+        return sf.xxhash64(value)
+    # a hash skips nulls, so that null, [] and [null] have the same one, but not the same text
+    text = value.cast("string")
     # Spark refuses to hash maps, because equal maps may differ in the order of entries; a rewrite keeps it
-    return sf.xxhash64(value.cast("string") if "map<" in data_type.simpleString() else value)
-
-
-def _halves(sf: Any, hashed: Column) -> list[Column]:
-    """Return the sums of both halves of 64-bit hashes, because their own sum would overflow."""
-    return [sf.sum(hashed.bitwiseAND(0xFFFFFFFF)), sf.sum(sf.shiftrightunsigned(hashed, 32))]
-
-
-def _whole(low: int, high: int) -> int:
-    return (low + (high << 32)) % (1 << 64)
+    return sf.xxhash64(text) if "map<" in data_type.simpleString() else sf.xxhash64(value, text)

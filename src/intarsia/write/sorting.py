@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -86,7 +87,9 @@ def sorted_rows(table: pa.Table, keys: Sequence[SortKey]) -> pa.Table:
     named = pa.table(columns, names=[name for name, _ in keys])
     try:
         order = pc.sort_indices(named, sort_keys=list(keys))  # nulls at the end
-        return table.take(order)
+        # rows that are sorted already, as by Spark, are not copied; the sort is stable
+        is_sorted = bool(np.array_equal(order.to_numpy(), np.arange(len(order))))
+        return table if is_sorted else table.take(order)
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise WriteError(
             f"rows cannot be sorted by {keys}: {error}; cast the column, or sort the rows yourself",
