@@ -10,10 +10,11 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from benchmarks import lake, lineitem, memory, planning
+from benchmarks import lake, lineitem, memory, object_store, planning
 from benchmarks.attaching import attaching_document, measure_attaching, print_attaching
 from benchmarks.data import make_bare_file, make_files
 from benchmarks.engines import ENGINES, version
@@ -30,6 +31,7 @@ READING: dict[str, tuple[Callable[[Path, int, int], list[Case]], int]] = {
     "totals": (total_cases, 10_000_000),
     "lineitem": (lineitem.lineitem_cases, lineitem.ROWS),
     "lake": (lake.lake_cases, lake.FILES * lake.ROWS_PER_FILE),
+    "s3": (object_store.object_store_cases, lake.FILES * lake.ROWS_PER_FILE),
     "among": (lake.among_cases, lake.AMONG_FILES * lake.ROWS_PER_FILE),
 }
 MEMORY, ATTACH, PLAN = "memory", "attach", "plan"
@@ -45,6 +47,7 @@ benchmarks:
   totals    count and sum of 4,000,000 rows of the same file
   lineitem  l_partkey = k in TPC-H's lineitem, with and without a RowMap (needs tpchgen-cli)
   lake      five queries on 1,000 files of 10,000 rows, without indexes, with indexes, with a lake index
+  s3        two lookups in the same lake behind an S3 server with 20 ms (needs moto; for DuckDB, its httpfs)
   among     IN with 1,000 values on 200 files of 10,000 rows
   memory    memory that a result of 200 wide rows retains
   attach    time to attach each kind of index
@@ -75,8 +78,9 @@ def main() -> int:
         print(f"import intarsia: {document['import_ms']:.0f} ms of CPU time, not including pyarrow.parquet")
     try:
         for name in chosen:
-            if name == "lineitem" and lineitem.find_program() is None and not options.benchmarks:
-                print(f"\n{name} is skipped: it {lineitem.NEEDS}", file=sys.stderr)
+            missing = _missing(name) if not options.benchmarks else None
+            if missing is not None:
+                print(f"\n{name} is skipped: it {missing}", file=sys.stderr)
             else:
                 document[name] = _run(name, folder, engines, options)
     except DisagreementError as error:
@@ -90,6 +94,15 @@ def main() -> int:
     if options.page:
         write_page(document, Path(options.page), f"python -m benchmarks {shlex.join(sys.argv[1:])}")
     return 0
+
+
+def _missing(name: str) -> str | None:
+    """Return what a benchmark needs and this environment lacks; None if it can run."""
+    if name == "lineitem" and lineitem.find_program() is None:
+        return lineitem.NEEDS
+    if name == "s3" and find_spec("moto") is None:
+        return object_store.NEEDS
+    return None
 
 
 def _run(name: str, folder: Path, engines: list[str], options: argparse.Namespace) -> Any:

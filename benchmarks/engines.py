@@ -10,8 +10,17 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.fs
 
 from benchmarks.queries import Query
+
+#: The beginning of the paths that are in the object store that the environment names.
+S3 = "s3://"
+
+
+def _keys(key_id: str, secret: str) -> dict[str, str]:
+    """Return the credentials of the object store under the names that a reader expects."""
+    return {key_id: os.environ["AWS_ACCESS_KEY_ID"], secret: os.environ["AWS_SECRET_ACCESS_KEY"]}
 
 
 class Opened(Protocol):
@@ -48,7 +57,13 @@ class Intarsia:
 
 class Pyarrow:
     def __init__(self, path: str) -> None:
-        self._dataset = ds.dataset(path)
+        filesystem = None
+        if path.startswith(S3):
+            endpoint = os.environ["AWS_ENDPOINT_URL"].removeprefix("http://")
+            filesystem = pa.fs.S3FileSystem(
+                endpoint_override=endpoint, scheme="http", **_keys("access_key", "secret_key")
+            )
+        self._dataset = ds.dataset(path.removeprefix(S3), filesystem=filesystem)
 
     def run(self, query: Query) -> Any:
         chosen, column = None, pc.field(query.column)
@@ -78,7 +93,16 @@ class Polars:
         import polars as pl
 
         self._pl = pl
-        self._frame = pl.scan_parquet(path)
+        options = None
+        if path.startswith(S3):
+            options = {
+                **_keys("aws_access_key_id", "aws_secret_access_key"),
+                "aws_region": os.environ["AWS_REGION"],
+                "aws_endpoint_url": os.environ["AWS_ENDPOINT_URL"],
+                "aws_allow_http": "true",
+            }
+            path = f"{path}*.parquet"
+        self._frame = pl.scan_parquet(path, storage_options=options)
 
     def run(self, query: Query) -> Any:
         frame, column = self._frame, self._pl.col(query.column)
@@ -105,9 +129,18 @@ class DuckDB:
         import duckdb
 
         self._connection = duckdb.connect()
-        self._source = (
-            f"read_parquet('{path}/*.parquet')" if os.path.isdir(path) else f"read_parquet('{path}')"
-        )
+        is_stored = path.startswith(S3)
+        if is_stored:
+            self._connection.load_extension("httpfs")  # fails unless `INSTALL httpfs` has downloaded it
+            keys = _keys("KEY_ID", "SECRET")
+            endpoint = os.environ["AWS_ENDPOINT_URL"].removeprefix("http://")
+            self._connection.execute(
+                f"CREATE SECRET (TYPE s3, ENDPOINT '{endpoint}', URL_STYLE 'path', USE_SSL false, "
+                + ", ".join(f"{name} '{value}'" for name, value in keys.items())
+                + ")"
+            )
+        is_folder = is_stored or os.path.isdir(path)
+        self._source = f"read_parquet('{path}/*.parquet')" if is_folder else f"read_parquet('{path}')"
 
     def run(self, query: Query) -> Any:
         relation = self._connection.sql(query.sql(self._source))
@@ -122,6 +155,15 @@ class DataFusion:
         import datafusion
 
         self._context = datafusion.SessionContext()
+        if path.startswith(S3):
+            store = datafusion.object_store.AmazonS3(
+                path.removeprefix(S3).partition("/")[0],
+                region=os.environ["AWS_REGION"],
+                endpoint=os.environ["AWS_ENDPOINT_URL"],
+                allow_http=True,
+                **_keys("access_key_id", "secret_access_key"),
+            )
+            self._context.register_object_store(S3, store, path.removeprefix(S3).partition("/")[0])
         self._context.register_parquet("t", path)
 
     def run(self, query: Query) -> Any:

@@ -50,19 +50,26 @@ def lake_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
     files = max(1, rows // ROWS_PER_FILE)
     turns = max(2, repetitions // 3)  # each repetition is slow
     random = np.random.default_rng(5)
-    present = (random.integers(0, files * ROWS_PER_FILE, turns) * 2).tolist()
     hours = [
         dt.datetime.fromtimestamp(FIRST_SECOND + 3600 * hour, dt.timezone.utc).replace(tzinfo=None)
         for hour in random.integers(0, files, turns).tolist()
     ]
     queries = {
-        "user = x": [Query("user", user, user + 1) for user in present],
-        "user absent": [Query("user", user + 1, user + 2) for user in present],
+        **lookup_queries(files, turns),
         "rare country": [Query("country", equals=RARE)] * turns,
         "one hour, sum": [Query("ts", hour, hour + dt.timedelta(hours=1), total="amount") for hour in hours],
         "LIKE '%needle%'": [Query("url", contains=NEEDLE)] * turns,
     }
-    return [Case(name, lake, asked) for lake in _make_lakes(folder, files) for name, asked in queries.items()]
+    return [Case(name, lake, asked) for lake in make_lakes(folder, files) for name, asked in queries.items()]
+
+
+def lookup_queries(files: int, turns: int) -> dict[str, list[Query]]:
+    """Return lookups of users that are in one file or in none, which no bounds exclude."""
+    present = (np.random.default_rng(7).integers(0, files * ROWS_PER_FILE, turns) * 2).tolist()
+    return {
+        "user = x": [Query("user", user, user + 1) for user in present],
+        "user absent": [Query("user", user + 1, user + 2) for user in present],
+    }
 
 
 def among_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
@@ -73,10 +80,10 @@ def among_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
         Query("user", among=tuple(random.integers(0, files * ROWS_PER_FILE * 2, AMONG).tolist()))
         for _ in range(max(2, repetitions // 2))
     ]
-    return [Case(f"IN {AMONG:,} values", lake, queries) for lake in _make_lakes(folder, files)]
+    return [Case(f"IN {AMONG:,} values", lake, queries) for lake in make_lakes(folder, files)]
 
 
-def _make_lakes(folder: Path, files: int) -> list[File]:
+def make_lakes(folder: Path, files: int) -> list[File]:
     """Create the same rows three times: with pyarrow's defaults, with indexes, and with a lake index, too."""
     names = ("lake", "lake-attached", "lake-index")
     plain, attached, indexed = (folder / f"{name}-{files}-v{VERSION}" for name in names)

@@ -64,3 +64,23 @@ def test_what_there_is_not(pytestconfig, arguments):
     done = run(pytestconfig.rootpath, *arguments)
     assert done.returncode == 2
     assert "usage:" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_lake_in_an_object_store(pytestconfig, tmp_path):
+    """DuckDB needs an extension that it would download."""
+    done = run(
+        pytestconfig.rootpath,
+        "s3",
+        "--rows=30000",
+        "--repetitions=1",
+        "--engines=intarsia,polars,datafusion",
+        "--json",
+        f"--dir={tmp_path}",
+    )
+    assert done.returncode == 0, done.stderr
+    cases = json.loads(done.stdout)["s3"]
+    assert [(case["query"], case["rows"], case["failures"]) for case in cases] == [
+        ("user = x", 1, {}),
+        ("user absent", 0, {}),
+    ]

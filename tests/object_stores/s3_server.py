@@ -282,4 +282,4 @@ def _range_of(header):
     if not header or not header.startswith("bytes="):
         return None, None
     start, _, last = header.removeprefix("bytes=").partition("-")
-    return int(start), int(last) + 1
+    return (int(start), int(last) + 1) if start and last else (None, None)  # other readers ask for the end

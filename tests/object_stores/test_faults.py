@@ -157,6 +157,16 @@ def test_options_apply_to_the_files_of_a_catalog(lake, monkeypatch):
     assert ia.open(Listed(), storage_options=options).count() == 1000
 
 
+def test_options_of_urls_with_https():
+    url = "https://bucket.s3.eu-west-1.amazonaws.com"
+    options = {"aws_skip_signature": "true", "timeout_seconds": 5}
+    store, key = find_store(f"{url}/lake/x.parquet", options)
+    assert (type(store).__name__, key) == ("S3Store", "lake/x.parquet")
+    with pytest.raises(ia.ObjectStoreError) as caught:
+        find_store("https://example.org/x.parquet", options)
+    assert caught.value.reason == "unknown-option"
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

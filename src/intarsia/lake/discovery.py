@@ -336,3 +336,22 @@ def list_objects(url: str, store: Any = None) -> ObjectListing:
         elif folders == [LAKE_INDEX_FOLDER] and last.endswith(SEGMENT_SUFFIX):
             found.segments[last] = ObjectIdentity.of(item)
     return found
+
+
+def list_segments(root: str, store: Any) -> dict[str, ObjectIdentity]:
+    """List the segments of the lake index beside the data in an object store, without listing the lake.
+
+    Args:
+        root: The URL of the lake.
+        store: Its obstore store.
+
+    Raises:
+        ObjectStoreError: If the store cannot be reached or refuses the request.
+    """
+    listing = list_objects(f"{root.rstrip('/')}/{LAKE_INDEX_FOLDER}", store)
+    names = {file.key.rpartition("/")[2]: file for file in listing.files.values()}
+    return {
+        name: ObjectIdentity(file.size_bytes, file.e_tag, file.modified)
+        for name, file in names.items()
+        if name.endswith(SEGMENT_SUFFIX)
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias, get_args
@@ -45,11 +46,11 @@ _CLIENT_SETTINGS = frozenset(
     }
 )
 
-#: The beginnings of the names of settings and variables, by the schemes of URLs.
+#: The beginnings of the names of settings and variables, by patterns for the beginnings of URLs.
 _PREFIXES = {
-    "aws_": ("s3", "s3a"),
-    "google_": ("gs",),
-    "azure_": ("az", "azure", "adl", "abfs", "abfss"),
+    "aws_": r"s3a?://|https?://[^/]*\.(amazonaws|cloudflarestorage)\.com",
+    "google_": r"gs://",
+    "azure_": r"(az|azure|adl|abfss?)://|https?://[^/]*\.(core\.windows\.net|fabric\.microsoft\.com)",
 }
 
 #: Arguments of `obstore.store.from_url` that are passed on as they are.
@@ -76,7 +77,7 @@ def store_arguments(url: str, options: StorageOptions | None) -> dict[str, Any]:
         {}
     """
     scheme = url.partition("://")[0].lower()
-    prefix = next((found for found, schemes in _PREFIXES.items() if scheme in schemes), "")
+    prefix = next((found for found, start in _PREFIXES.items() if re.match(start, url, re.IGNORECASE)), "")
     left = {str(name).lower(): value for name, value in (options or {}).items()}
     overwrite_of(url, {"overwrite": left.pop("overwrite", "never")})
     client = dict(left.pop("client_options", {}))

@@ -17,7 +17,7 @@ import xxhash
 from intarsia.errors import ObjectStoreError
 from intarsia.file import Ignored
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.discovery import list_objects
+from intarsia.lake.discovery import list_segments
 from intarsia.lake.folder import LAKE_INDEX_FOLDER
 from intarsia.lake.index.folder import (
     LakeIndexFolder,
@@ -66,7 +66,7 @@ class StoreIndexFolder(LakeIndexFolder):
         return sorted(self._segments())
 
     def _segments(self) -> Mapping[str, ObjectIdentity]:
-        return list_objects(self.root, self.store).segments if self.listed is None else self.listed
+        return list_segments(self.root, self.store) if self.listed is None else self.listed
 
     def open_segments(self, names: Sequence[str]) -> list[Segment | Ignored]:
         """Open segments, or return why they are ignored; copies that are no longer needed are removed."""
@@ -134,7 +134,7 @@ class StoreIndexFolder(LakeIndexFolder):
         Raises:
             ObjectStoreError: If the store cannot be reached or refuses the request.
         """
-        segments = list_objects(self.root, self.store).segments
+        segments = list_segments(self.root, self.store)
         for name in segments:
             self.remove(name)
         return sum(identity.size_bytes for identity in segments.values())
@@ -182,7 +182,7 @@ def find_folders(
     if "://" in root:
         with contextlib.suppress(ObjectStoreError, FileNotFoundError, ValueError):
             folder = _in_store(root, _store_of(root, files), listed)
-            segments = list_objects(root, folder.store).segments if listed is None else listed
+            segments = list_segments(root, folder.store) if listed is None else listed
             if segments:
                 found.insert(0, replace(folder, listed=segments))
     return found

@@ -1,0 +1,66 @@
+"""The lake of small files behind an S3 server on this machine that delays each response."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import intarsia as ia
+from benchmarks.data import File
+from benchmarks.lake import ROWS_PER_FILE, lookup_queries, make_lakes
+from benchmarks.measure import Case
+
+#: The delay of each response.
+LATENCY_SECONDS = 0.02
+
+NEEDS = "needs moto: pip install 'moto[s3]' flask flask-cors"
+
+
+class StoredLake(File):
+    """A lake in the bucket of the server."""
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(file.size_bytes for file in ia.open(self.path).files)
+
+
+def object_store_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
+    """Look up rows of the lake with a lake index, as every reader finds it in the bucket."""
+    files = max(1, rows // ROWS_PER_FILE)
+    lake = Path(make_lakes(folder, files)[-1].path)
+    server = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.object_store", str(lake)], stdout=subprocess.PIPE, text=True
+    )
+    atexit.register(server.terminate)
+    assert server.stdout is not None
+    line = server.stdout.readline().split()
+    if not line:
+        raise RuntimeError(f"the server did not start; it {NEEDS}")
+    os.environ.update(pair.split("=", 1) for pair in line)
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        os.environ.pop(name, None)
+    url = "s3://bucket/lake/"
+    ia.open(url).build_lake_index()
+    found = StoredLake("S3", url, f"{files:,} objects with a lake index, 20 ms for each response")
+    return [
+        Case(name, found, asked) for name, asked in lookup_queries(files, max(2, repetitions // 3)).items()
+    ]
+
+
+def serve(lake: Path) -> None:
+    """Serve a folder as ``s3://bucket/lake/``, and print the environment of its clients."""
+    from tests.object_stores.s3_server import S3Server
+
+    server = S3Server()
+    server.reset()
+    for path in sorted(lake.glob("*.parquet")):
+        server.put(f"lake/{path.name}", path.read_bytes())
+    server.latency_seconds = LATENCY_SECONDS
+    print(*(f"{name}={value}" for name, value in server.environment.items()), flush=True)
+
+
+if __name__ == "__main__":
+    serve(Path(sys.argv[1]))
