@@ -20,8 +20,11 @@ from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange, IoCounts, coalesce
 
-#: Limit on the pages of the predicate's columns, which are kept in memory until the file is read.
-MAX_PREDICATE_BYTES = 2 << 20
+#: Limit on the bytes that are read, with the gaps between pages, and kept in memory until the file is read.
+MAX_PREFETCHED_BYTES = 2 << 20
+
+#: Limit on the column chunks: each has an OffsetIndex to parse, which the rows may turn out not to need.
+MAX_CHUNKS = 1_000
 
 
 def prefetch(query: FileQuery, plan: FilePlan) -> FilePlan:
@@ -40,6 +43,8 @@ def prefetch(query: FileQuery, plan: FilePlan) -> FilePlan:
     file = query.file
     if not file.source.coalesce_bytes or query.predicate is None or plan.candidates.is_empty:
         return plan
+    if len(query.groups_with(plan.candidates)) * len(query.leaves) > MAX_CHUNKS:
+        return plan
     # count() does not read certain rows, and a scan does not apply the predicate to proven rows
     known = plan.proven if query.output_leaves else plan.certain
     doubtful, of_predicate = plan.candidates - known, leaves_under(file, query.predicate_paths)
@@ -48,11 +53,13 @@ def prefetch(query: FileQuery, plan: FilePlan) -> FilePlan:
     with contextlib.suppress(FormatError):
         index.add(0, _load_offset_indexes(query, plan.candidates))
         asked = _places(query, of_predicate, doubtful)
-        if sum(place.length for place in asked) <= MAX_PREDICATE_BYTES:
-            others = _places(query, query.output_leaves, plan.candidates)
-            places = coalesce([*asked, *others], 0)
-            is_cheap = sum(place.length for place in places) <= file.source.coalesce_bytes
-            file.source.keep(places if is_cheap else asked)
+        everything = [*asked, *_places(query, query.output_leaves, plan.candidates)]
+        gap_bytes = file.source.coalesce_bytes
+        is_cheap = _num_bytes(everything, 0) <= gap_bytes
+        for places in (everything, asked) if is_cheap else (asked,):
+            if _num_bytes(places, gap_bytes) <= MAX_PREFETCHED_BYTES:
+                file.source.keep(places)
+                break
     return replace(plan, index_bytes=plan.index_bytes + index.bytes)
 
 
@@ -62,6 +69,11 @@ def _load_offset_indexes(query: FileQuery, rows: RowSelection) -> int:
     return query.file.load_page_index(
         [ChunkKey(group, leaf.ordinal) for group in groups for leaf in query.leaves]
     )
+
+
+def _num_bytes(places: Sequence[ByteRange], gap_bytes: int) -> int:
+    """Return the bytes of the requests for some places."""
+    return sum(request.length for request in coalesce(places, gap_bytes))
 
 
 def _places(query: FileQuery, leaves: Sequence[Leaf], rows: RowSelection) -> list[ByteRange]:
