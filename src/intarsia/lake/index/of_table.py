@@ -103,7 +103,7 @@ class TableLakeIndex:
         if len(self._files) < 2 or self._location is None:
             return None
         listed = self._segments if self._location.is_whole else None
-        folders = find_folders(self._location.root, self._files, listed)
+        folders = find_folders(self._location.root, self._files, listed, any_suffices=True)
         self._segments = None  # later ones are listed again
         self._index, self.notes = open_lake_index(self._location, self._files, folders)
         if self._index is None:

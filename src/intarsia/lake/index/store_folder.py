@@ -169,7 +169,11 @@ def folder_at(root: str, location: Location, files: Sequence[DataFile] = ()) -> 
 
 
 def find_folders(
-    root: str, files: Sequence[DataFile], listed: Mapping[str, ObjectIdentity] | None = None
+    root: str,
+    files: Sequence[DataFile],
+    listed: Mapping[str, ObjectIdentity] | None = None,
+    *,
+    any_suffices: bool = False,
 ) -> list[LakeIndexFolder]:
     """Return the existing folders for a lake: its own, and on local disks those of lakes that contain it.
 
@@ -177,9 +181,10 @@ def find_folders(
         root: An absolute path or a URL.
         files: Files below the root.
         listed: The segments that a listing of the root has just found in an object store; None to list them.
+        any_suffices: Do not list segments in an object store if there is a folder in the cache.
     """
     found = LakeIndexFolder.find(root)
-    if "://" in root:
+    if "://" in root and not (any_suffices and found and listed is None):
         with contextlib.suppress(ObjectStoreError, FileNotFoundError, ValueError):
             folder = _in_store(root, _store_of(root, files), listed)
             segments = list_segments(root, folder.store) if listed is None else listed
