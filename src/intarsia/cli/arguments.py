@@ -12,7 +12,11 @@ from intarsia.cli.failures import UsageError
 
 Paths = Annotated[
     list[str],
-    typer.Argument(metavar="PATH", help="Files, folders or globs; local paths or URLs.", show_default=False),
+    typer.Argument(
+        metavar="PATH",
+        help="Files, folders or globs; local paths or URLs. delta+URL is a Delta table.",
+        show_default=False,
+    ),
 ]
 WhereText = Annotated[
     str | None,

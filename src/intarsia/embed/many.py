@@ -46,7 +46,8 @@ def attach(
 
     Args:
         path: A local file, or the URL of an object in a store that supports conditional puts; or a folder, a
-            glob or a list of these. In a folder, it selects the same files as `intarsia.open`.
+            glob or a list of these. In a folder, it selects the same files as `intarsia.open`. The URL of a
+            Delta table, such as ``delta+file:///lake/trips``, selects the files of its current version.
         indexes: One index or several.
         lake_index: For many files, where to build their lake index (see `Table.build_lake_index`):
             ``"cache"`` or ``"beside"``. None updates an existing one, and creates none.
@@ -121,7 +122,8 @@ def detach(
 
     Args:
         path: A local file, or the URL of an object in a store that supports conditional puts; or a folder, a
-            glob or a list of these. In a folder, it selects the same files as `intarsia.open`.
+            glob or a list of these. In a folder, it selects the same files as `intarsia.open`. The URL of a
+            Delta table, such as ``delta+file:///lake/trips``, selects the files of its current version.
         storage_options: Options of the stores of URLs, as for `attach`.
 
     Returns:

@@ -90,7 +90,8 @@ def find_files(
             supports (``s3://``, ``gs://``, ``az://``, ``https://``, ``http://``). Folders are searched
             recursively for ``*.parquet``, ``*.parq`` and ``*.pq``, in any case, and for files without an
             extension that start with ``PAR1``. Names that start with ``.`` or ``_`` are hidden, as in Spark
-            and pyarrow. Files that are named individually or match a glob may have any extension.
+            and pyarrow. Files that are named individually or match a glob may have any extension. Or the
+            URL of a Delta table, such as ``delta+s3://lake/trips``, for the files of its current version.
         storage_options: Options of the stores of URLs.
 
     Raises:
