@@ -43,7 +43,7 @@ class _Command(TyperCommand):
     """A command whose epilog is a list of examples, shown verbatim; Ctrl-C ends it with one line."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        following = [*args[1:], ""]
+        following = [*args, ""][1:]
         args = [
             f"{_SPARK}=" if arg == _SPARK and not _MASTER.fullmatch(after) else arg
             for arg, after in zip(args, following, strict=True)
