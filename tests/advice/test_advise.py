@@ -329,3 +329,14 @@ class TestTheCommand:
     def test_a_wrong_size(self, shared, capsys):
         assert main(["advise", str(shared), "--sample", "much"]) == 2
         assert "--sample much" in capsys.readouterr().err
+
+
+def test_files_beyond_the_size_of_the_sample_are_extrapolated(rows, tmp_path):
+    for place in range(3):
+        write(rows.slice(place * 20_000, 20_000), tmp_path / f"{place}.parquet")
+    whole = ia.advise(tmp_path, "user = 3021")
+    part = ia.advise(tmp_path, "user = 3021", sample_bytes=1)
+    assert (whole.sample.files, part.sample.files) == (3, 1)
+    assert part.queries[0].now.bytes == pytest.approx(whole.queries[0].now.bytes, rel=0.05)
+    assert part.queries[0].total.bytes == pytest.approx(whole.queries[0].total.bytes, rel=0.05)
+    assert part.indexes

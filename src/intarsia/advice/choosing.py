@@ -10,6 +10,9 @@ LEAST_PART = 0.1
 #: Indexes are advised if they save at least this many bytes per query.
 LEAST_BYTES = 32 << 10
 
+#: Part of the benefit that may be lost if lighter indexes take the place of heavier ones.
+LOST_PART = 0.05
+
 #: An index is left out if more runs of each query would be needed to save its size in bytes.
 RUNS_TO_PAY = 20
 
@@ -56,7 +59,29 @@ def choose(
     now = read_bytes(nothing)
     if now - read_bytes(best) < max(LEAST_PART * now, LEAST_BYTES * num_queries):
         return ()
+    best = _lighter(best, weights, read_bytes, now)
     return tuple(sorted(best, key=lambda name: (weights[name], name)))
+
+
+def _lighter(
+    names: frozenset[str],
+    weights: Mapping[str, float],
+    read_bytes: Callable[[frozenset[str]], float],
+    now: float,
+) -> frozenset[str]:
+    """Leave out indexes, the heaviest first, or replace them by lighter ones, at nearly the same benefit."""
+    read = read_bytes(names)
+    allowed = read + LOST_PART * (now - read)
+    for heavy in sorted(names, key=lambda name: (-weights[name], name)):
+        rest = names - {heavy}
+        lighter = sorted(
+            (weights[name], name) for name in weights.keys() - names if weights[name] < weights[heavy]
+        )
+        for changed in (rest, *(rest | {name} for _, name in lighter)):
+            if read_bytes(changed) <= allowed:
+                names = changed
+                break
+    return names
 
 
 def _helps(
@@ -65,8 +90,8 @@ def _helps(
     companions: Collection[str],
     read_bytes: Callable[[frozenset[str]], float],
 ) -> bool:
-    """Return whether an index reduces what is read: alone, with the companions, or beside all others."""
-    others = (frozenset[str](), frozenset(companions), everything)
+    """Return whether an index reduces what is read: with the companions, or beside all others."""
+    others = (frozenset(companions), everything)
     return any(read_bytes(there | {name}) < read_bytes(there - {name}) for there in others)
 
 

@@ -8,6 +8,9 @@ from itertools import zip_longest
 #: The maximum number of files in a sample.
 MAX_FILES = 8
 
+#: The maximum number of column chunks in the sample of a file. Planning takes time for each of them.
+MAX_CHUNKS = 256
+
 #: The size of the sampled row groups in bytes. One row group is always read, whatever its size.
 SAMPLE_BYTES = 32 << 20
 

@@ -1,0 +1,259 @@
+"""Measure indexes on the sample of a table, and extrapolate to all files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+from intarsia.advice.candidates import column_of, indexes_for, indexes_for_every_file, name_of
+from intarsia.advice.choosing import choose
+from intarsia.advice.columns import ColumnShape, shapes_of
+from intarsia.advice.cost import Cost
+from intarsia.advice.measuring import MeasuredFile
+from intarsia.advice.obstacles import Obstacle, is_explained, of_condition, of_constants, of_query
+from intarsia.advice.report import MeasuredIndex, NotBuilt, QueryAdvice, SampleSize
+from intarsia.advice.sampled_file import group_bytes
+from intarsia.advice.sampled_table import BoundQuery, SampledTable
+from intarsia.embed import PageIndex
+from intarsia.embed.attach import Attachable
+from intarsia.indexes.base import HasPurpose
+from intarsia.indexes.distinct import Distinct
+from intarsia.lake.table import Table
+
+#: A lake index is advised for at least this many files, if queries open many of them in vain.
+LEAST_FILES = 16
+VAIN_PART = 0.5
+
+#: Without queries, `Distinct` is advised if it weighs at most this part of the files.
+LIGHT_SHARE = 0.01
+
+#: Called with the number of steps done and their total number.
+Show: TypeAlias = Callable[[int, int], None]
+
+
+class Measurement:
+    """The measurements of all queries and indexes.
+
+    Args:
+        table: The table.
+        bound: The queries.
+        sampled: The sample.
+
+    Attributes:
+        indexes: The indexes to measure, by name.
+        shapes: The shapes of the columns, if there are no queries.
+    """
+
+    def __init__(self, table: Table, bound: Sequence[BoundQuery], sampled: SampledTable) -> None:
+        self._table = table
+        self._bound = bound
+        self._sampled = sampled
+        self._files = sampled.files
+        self.indexes: dict[str, Attachable] = {}
+        self.shapes: list[ColumnShape] = []
+        for file in self._files.values():
+            candidates = indexes_for_every_file()
+            for number in range(len(bound)):
+                if self._reads(number, file):
+                    candidates += [index for c in file.conditions(number) for index in indexes_for(c)]
+            self.indexes |= {name_of(index): index for index in candidates}
+        if not bound and self._files:
+            first = next(iter(self._files.values()))
+            self.shapes = shapes_of(first.sample.with_indexes([]))
+            few = [shape.column for shape in self.shapes if shape.shape == "clustered"]
+            self.indexes |= {name_of(index): index for index in map(Distinct, few)}
+
+    def _reads(self, number: int, file: MeasuredFile) -> bool:
+        return any(
+            found is file and (number, ordinal) in self._sampled.now for ordinal, found in self._files.items()
+        )
+
+    def build(self, show: Show) -> None:
+        """Build all indexes on all files of the sample."""
+        steps = [(file, index) for file in self._files.values() for index in self.indexes.values()]
+        for done, (file, index) in enumerate(steps):
+            show(done, len(steps))
+            file.build(index)
+        built = {name for file in self._files.values() for name in file.built}
+        self._weights = {
+            name: sum(file.built[name].num_bytes for file in self._files.values() if name in file.built)
+            * self._data_scale
+            for name in self.indexes
+            if name in built
+        }
+        show(len(steps), len(steps))
+
+    @property
+    def not_built(self) -> tuple[NotBuilt, ...]:
+        """The indexes that cannot be built in any file."""
+        found = {
+            name: NotBuilt(name, str(error), error.reason or "not-built")
+            for file in self._files.values()
+            for name, error in file.failed.items()
+            if name not in self._weights
+        }
+        return tuple(found.values())
+
+    # --- scales ------------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> SampleSize:
+        """The size of the sample."""
+        files = self._files.values()
+        is_whole = set(self._files) == set(range(len(self._table.files)))
+        return SampleSize(
+            len(self._files),
+            len(self._table.files),
+            sum(len(file.sample.groups) for file in files),
+            sum(file.sample.num_bytes for file in files),
+            int(self._table.file_bytes.sum()),
+            is_whole and all(file.sample.is_whole for file in files),
+        )
+
+    @property
+    def _data_scale(self) -> float:
+        """How many times more data all files have than the sample."""
+        sampled = 0.0
+        for ordinal, file in self._files.items():
+            every = range(len(file.sample.file.footer.metadata.row_groups))
+            part = file.sample.num_bytes / max(1, group_bytes(file.sample.file, every))
+            sampled += part * int(self._table.file_bytes[ordinal])
+        return float(self._table.file_bytes.sum()) / sampled if sampled else 1.0
+
+    def _file_scale(self, number: int) -> float:
+        """How many times more data the files that a query opens have than those that were planned."""
+        sizes = self._table.file_bytes
+        planned = sum(
+            int(sizes[ordinal])
+            for ordinal in self._sampled.ordinals
+            if (number, ordinal) in self._sampled.now
+        )
+        return float(sizes[list(self._bound[number].survivors)].sum()) / planned if planned else 1.0
+
+    # --- costs -------------------------------------------------------------------------------------
+
+    def cost(self, number: int, names: Sequence[str] | frozenset[str]) -> Cost:
+        """Estimate what a query reads of all files with some of the indexes."""
+        found = Cost()
+        for file in self._files_of(number):
+            found += file.cost(number, names)
+        return found.scaled(self._scale(number))
+
+    def _scale(self, number: int) -> float:
+        """How many times more a query reads today than in the files of the sample."""
+        sampled, others = 0.0, 0.0
+        for (query, ordinal), now in self._sampled.now.items():
+            if query == number and ordinal in self._files:
+                sampled += now.bytes
+            elif query == number:
+                others += now.bytes
+        return self._file_scale(number) * (1 + others / sampled if sampled else 1.0)
+
+    def _read_bytes(self, names: frozenset[str]) -> float:
+        return sum(one.query.count * self.cost(number, names).bytes for number, one in enumerate(self._bound))
+
+    @property
+    def _page_index(self) -> list[str]:
+        """The name of the page index, if files lack it."""
+        return [name for name in self._weights if isinstance(self.indexes[name], PageIndex)]
+
+    @property
+    def _num_queries(self) -> int:
+        return sum(one.query.count for one in self._bound)
+
+    def choose(self) -> tuple[str, ...]:
+        """Return the names of the advised indexes."""
+        if not self._bound:
+            most = LIGHT_SHARE * float(self._table.file_bytes.sum())
+            return tuple(
+                name
+                for name, weight in self._weights.items()
+                if isinstance(self.indexes[name], PageIndex)
+                or (isinstance(self.indexes[name], Distinct) and weight <= most)
+            )
+        return choose(self._weights, self._read_bytes, self._num_queries, self._page_index)
+
+    @property
+    def lake_index(self) -> bool:
+        """Whether queries open many files in vain, and there is no lake index."""
+        if len(self._table.files) < LEAST_FILES or not self._bound or self._table.known_files() is not None:
+            return False
+        now = self._sampled.now.values()
+        return sum(cost.files == 0 for cost in now) > VAIN_PART * len(now) or any(
+            self.cost(number, frozenset(self._weights)).files < (1 - VAIN_PART) * len(one.survivors)
+            for number, one in enumerate(self._bound)
+        )
+
+    # --- the report --------------------------------------------------------------------------------
+
+    def measured(self, chosen: Sequence[str]) -> tuple[MeasuredIndex, ...]:
+        """Return the measurements of all indexes: the advised ones, then those that save most."""
+        total = max(1, int(self._table.file_bytes.sum()))
+        before = self._read_bytes(frozenset())
+        found = []
+        for name, weight in self._weights.items():
+            index = self.indexes[name]
+            if name in chosen:
+                saved = self._read_bytes(frozenset(chosen) - {name}) - self._read_bytes(frozenset(chosen))
+            else:
+                saved = before - self._read_bytes(frozenset((name, *self._page_index)))
+            seconds = sum(file.built[name].seconds for file in self._files.values() if name in file.built)
+            found.append(
+                MeasuredIndex(
+                    index,
+                    name,
+                    column_of(index),
+                    index.purpose if isinstance(index, HasPurpose) else "",
+                    round(weight),
+                    weight / total,
+                    seconds * self._data_scale,
+                    round(saved / max(1, self._num_queries)),
+                    name in chosen,
+                )
+            )
+        return tuple(sorted(found, key=lambda one: (not one.is_advised, -one.saved_bytes, one.bytes)))
+
+    def query_advice(self, number: int, chosen: Sequence[str]) -> QueryAdvice:
+        """Return what one query reads, and why it cannot skip more."""
+        one, scale = self._bound[number], self._scale(number)
+        now, advised = self.cost(number, ()), self.cost(number, chosen)
+        least, total, rows_matched = Cost(), Cost(), 0.0
+        pages = self._page_index
+        for file in self._files_of(number):
+            of_file, matched = file.least(number, pages)
+            least, rows_matched = least + of_file, rows_matched + matched
+            total += file.everything(number)
+        least, total = least.scaled(scale), total.scaled(self._data_scale)
+        return QueryAdvice(
+            str(one.query),
+            one.query.columns,
+            one.query.origin,
+            one.query.count,
+            total,
+            now,
+            advised,
+            least,
+            round(rows_matched * scale),
+            tuple(self._obstacles(number, total, now, advised, least, pages)),
+        )
+
+    def _files_of(self, number: int) -> list[MeasuredFile]:
+        return [file for ordinal, file in self._files.items() if (number, ordinal) in self._sampled.now]
+
+    def _obstacles(
+        self, number: int, total: Cost, now: Cost, advised: Cost, least: Cost, pages: Sequence[str]
+    ) -> Iterator[Obstacle]:
+        if self._bound[number].query.predicate is None:
+            yield Obstacle("all-rows", None, "it has no condition, so every row is read")
+            return
+        files = self._files_of(number)
+        yield from of_constants(sorted({column for file in files for column in file.constants(number)}))
+        whole = of_query(total, now, advised, least) if self._sampled.num_rows else None
+        if not self._sampled.num_rows:
+            yield Obstacle("no-rows", None, "the files have no rows")
+        elif whole is not None:
+            yield whole
+        elif files and not is_explained(now, advised, least, total):
+            largest = max(files, key=lambda file: file.sample.num_bytes)
+            for condition in largest.conditions(number):
+                yield of_condition(condition, largest.spread(number, condition, pages))
