@@ -55,7 +55,6 @@ def count(where="a = 57"):
 
 
 def test_the_first_query_takes_four_round_trips_after_the_listing(lake, other_reader):
-    waves = []
     for _ in range(3):  # on a busy machine, concurrent requests may arrive late
         other_reader()
         with lake.recording(LATENCY_SECONDS) as recording:
@@ -63,8 +62,10 @@ def test_the_first_query_takes_four_round_trips_after_the_listing(lake, other_re
         assert (found, report.files_opened) == (1, 1)
         assert recording.methods["LIST"] == 1
         assert len(recording.gets("lake/_intarsia/*")) == 1
-        waves.append(recording.after_listing()[1])
-    assert min(waves) <= 4
+        waves = recording.after_listing()[1]
+        if waves <= 4:
+            return
+    pytest.fail(f"{waves} round trips")
 
 
 def test_later_queries_use_a_copy(lake, other_reader):

@@ -59,9 +59,9 @@ def look_up(server, **options):
     return recording.after_listing()
 
 
-def fewest_waves(measure, *rest, **options):
-    """Return the fewest waves of three attempts: on a busy machine, concurrent requests may arrive late."""
-    return min(measure(*rest, **options)[1] for _ in range(3))
+def takes_at_most(waves, server, **options):
+    """Return whether one of three lookups does: on a busy machine, concurrent requests may arrive late."""
+    return any(look_up(server, **options)[1] <= waves for _ in range(3))
 
 
 def test_a_lookup_takes_four_round_trips_after_the_listing(lake):
@@ -69,8 +69,8 @@ def test_a_lookup_takes_four_round_trips_after_the_listing(lake):
     requests, _ = look_up(lake)
     assert {request.key for request in requests} == {f"lake/{TARGET:04}.parquet"}
     assert len(requests) <= 8
-    assert fewest_waves(look_up, lake) <= 4
-    assert fewest_waves(look_up, lake, columns=["amount"]) <= 4
+    assert takes_at_most(4, lake)
+    assert takes_at_most(4, lake, columns=["amount"])
 
 
 def test_footers_are_read_32_at_a_time(lake):
