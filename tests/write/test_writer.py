@@ -235,7 +235,7 @@ def test_object_that_is_refused(put_behind_urls, monkeypatch):
     store = MemoryStore()
     put_behind_urls(store)
 
-    def refuse(*rest):
+    def refuse(*rest, **options):
         raise PermissionError("no")
 
     monkeypatch.setattr(obstore, "put", refuse)

@@ -10,6 +10,7 @@ Only this package imports pyspark, and only inside functions that take a session
 from __future__ import annotations
 
 from intarsia.embed.index_report import IndexedFile, IndexReport
+from intarsia.spark.data_source import register
 from intarsia.spark.describing import describe, report_frame
 from intarsia.spark.detaching import detach
 from intarsia.spark.enabling import ScanSkip, disable, enable, last_skips
@@ -43,6 +44,7 @@ __all__ = [
     "locate",
     "optimize",
     "read",
+    "register",
     "report_frame",
     "verify",
     "write_options",

@@ -1,0 +1,77 @@
+"""``spark.read.format("intarsia")``, compared with `Table.scan`."""
+
+import pyarrow as pa
+import pytest
+
+import intarsia as ia
+from intarsia import spark as ias
+from intarsia.errors import UnsupportedFeatureError
+from intarsia.spark.data_source import spark_schema
+from tests.spark import lakes
+from tests.spark.comparing import rows
+
+
+@pytest.fixture(scope="module")
+def lake(spark, tmp_path_factory):
+    folder = lakes.write_with_pyarrow(tmp_path_factory.mktemp("source") / "lake", row_group_size=20)
+    ia.attach(folder, [ia.PageIndex(), ia.Distinct("s")])
+    ias.register(spark)
+    return folder
+
+
+def source(spark, lake, **options):
+    return spark.read.format("intarsia").options(**options).load(lake)
+
+
+def test_all_types(spark, lake):
+    plain = spark.read.parquet(lake)
+    found = source(spark, lake)
+    assert [field.dataType for field in found.schema] == [field.dataType for field in plain.schema]
+    assert rows(found) == rows(plain)
+
+
+def test_frames_of_several_predicates_in_one_query(spark, lake):
+    """Spark's own pushdown to sources in Python loses rows here."""
+    first = source(spark, lake, where="i = 20000", columns="i,s")
+    second = source(spark, lake, where="s LIKE 'k1%'", columns=" i , s ")
+    expected = [ia.open(lake).count(where) for where in ("i = 20000", "s LIKE 'k1%'")]
+    assert all(expected)
+    assert (first.count(), second.count()) == tuple(expected)
+    assert first.union(second).count() == sum(expected)
+    whole = source(spark, lake, columns="i,s")
+    assert whole.where("i = 20000").union(whole.where("i = 10000")).count() == (
+        ia.open(lake).count("i IN (10000, 20000)")
+    )
+    assert first.columns == ["i", "s"]
+    assert source(spark, lake, where="i = -1").count() == 0
+
+
+def test_errors_reach_the_caller(spark, lake):
+    with pytest.raises(Exception, match="nowhere"):
+        source(spark, lake, where="nowhere = 1")
+    with pytest.raises(Exception, match="path"):
+        spark.read.format("intarsia").load()
+
+
+def test_types_of_other_writers():
+    given = pa.schema(
+        [
+            ("a", pa.uint64()),
+            ("b", pa.dictionary(pa.int8(), pa.large_string())),
+            ("c", pa.timestamp("ns", "Europe/Berlin")),
+            ("d", pa.struct([("x", pa.large_list(pa.uint8()))])),
+            ("e", pa.map_(pa.string_view(), pa.date64())),
+            ("f", pa.binary(16)),
+        ]
+    )
+    assert spark_schema(given).types == [
+        pa.decimal128(20, 0),
+        pa.string(),
+        pa.timestamp("us", "UTC"),
+        pa.struct([("x", pa.list_(pa.int16()))]),
+        pa.map_(pa.string(), pa.date32()),
+        pa.binary(),
+    ]
+    with pytest.raises(UnsupportedFeatureError) as caught:
+        spark_schema(pa.schema([("t", pa.time64("us"))]))
+    assert (caught.value.reason, caught.value.column) == ("unsupported-type", "t")
