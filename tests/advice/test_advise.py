@@ -340,3 +340,18 @@ def test_files_beyond_the_size_of_the_sample_are_extrapolated(rows, tmp_path):
     assert part.queries[0].now.bytes == pytest.approx(whole.queries[0].now.bytes, rel=0.05)
     assert part.queries[0].total.bytes == pytest.approx(whole.queries[0].total.bytes, rel=0.05)
     assert part.indexes
+
+
+def test_a_row_map_of_the_whole_file_omits_frequent_values(tmp_path):
+    values = np.repeat(np.random.default_rng(2).permutation(400) % 20, 500)  # 10,000 rows have each value
+    path = tmp_path / "t.parquet"
+    other = np.random.default_rng(5).random(200_000)
+    pq.write_table(pa.table({"x": values, "y": other}), path, row_group_size=20_000, max_rows_per_page=2_000)
+    advice = ia.advise(path, "x = 7", sample_bytes=1)
+    assert (advice.sample.is_whole, advice.sample.row_groups) == (False, 1)
+    by_name = {index.name: index for index in advice.measured}
+    assert by_name["row_map(x)"].saved_bytes < by_name["bloom_granule(x)"].saved_bytes
+    assert "row_map(x)" not in names(advice)
+    ia.attach(path, advice.indexes)
+    planned = ia.open(path).explain("x = 7")
+    assert planned.rows_candidate == pytest.approx(advice.queries[0].advised.rows, rel=0.5)

@@ -10,6 +10,8 @@ from intarsia.advice.cost import Cost
 from intarsia.advice.sampled_file import BuiltIndex, SampledFile
 from intarsia.embed.attach import Attachable
 from intarsia.errors import IntarsiaError
+from intarsia.indexes.rowmap import MAX_BUCKET_ENTRIES, RowMap
+from intarsia.indexes.value_hash import is_lookup, num_looked_up
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
 from intarsia.predicate import Bound, Condition, conditions
@@ -17,6 +19,9 @@ from intarsia.read.file_plan import FilePlan, count_planned, plan_file
 from intarsia.read.file_query import FileQuery
 from intarsia.read.locations import matching_rows
 from intarsia.rows.selection import RowSelection
+
+#: Numbers of rows that are extrapolated from a sample may be too small by this factor.
+SAFETY = 4
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,8 @@ class MeasuredFile:
         self.sample = sample
         self.built: dict[str, BuiltIndex] = {}
         self.failed: dict[str, IntarsiaError] = {}
-        self._columns_of_index: dict[str, str | None] = {}
+        self._indexes: dict[str, Attachable] = {}
+        self._outgrown: dict[tuple[int, str], bool] = {}
         self._columns = {
             ordinal: {".".join(condition.path) for condition in self.conditions(ordinal)}
             for ordinal in binders
@@ -135,7 +141,7 @@ class MeasuredFile:
             return
         if built.blobs or built.states:
             self.built[name] = built
-            self._columns_of_index[name] = column_of(index)
+            self._indexes[name] = index
 
     def cost(self, ordinal: int, names: Iterable[str]) -> Cost:
         """Estimate what a query reads of the file with some of the built indexes."""
@@ -190,8 +196,25 @@ class MeasuredFile:
             query.close()
 
     def _is_relevant(self, ordinal: int, name: str) -> bool:
-        column = self._columns_of_index[name]
-        return column is None or column in self._columns[ordinal]
+        column = column_of(self._indexes[name])
+        return column is None or (column in self._columns[ordinal] and not self._outgrows(ordinal, name))
+
+    def _outgrows(self, ordinal: int, name: str) -> bool:
+        """Return whether the index of the whole file may omit frequent values that the sample's one has."""
+        if self.sample.is_whole or not isinstance(self._indexes[name], RowMap):
+            return False
+        key = (ordinal, name)
+        if key not in self._outgrown:
+            column = column_of(self._indexes[name])
+            base = self._measured(ordinal, frozenset())
+            scale = self._now[ordinal].rows / max(1, base.rows)
+            most = MAX_BUCKET_ENTRIES / SAFETY
+            self._outgrown[key] = any(
+                self.spread(ordinal, condition, ()).rows_matched * scale > most * num_looked_up(condition)
+                for condition in self.conditions(ordinal)
+                if ".".join(condition.path) == column and is_lookup(condition)
+            )
+        return self._outgrown[key]
 
     def _measured(self, ordinal: int, names: frozenset[str]) -> Cost:
         """Return what a query reads of the sample."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from intarsia.advice.candidates import indexes_for
 from intarsia.advice.cost import Cost
 from intarsia.advice.measuring import Spread
+from intarsia.indexes.rowmap import MAX_BUCKET_ENTRIES
 from intarsia.predicate import BoundCompare, BoundMatch, BoundNull, BoundPrefix, Condition
 from intarsia.predicate.bound import BoundFunction, BoundIn
 
@@ -16,9 +17,6 @@ SMALL_BYTES = 1_000_000
 
 #: A condition cannot skip if this part of the pages contain matches.
 MOST_PAGES = 0.8
-
-#: `RowMap` finds the rows of values that at most this many rows have.
-MOST_ROWS_OF_ROW_MAP = 8_192
 
 #: A query that reads at most this many times the least possible has nothing to gain.
 NEAR_LEAST = 1.25
@@ -91,7 +89,7 @@ def of_condition(condition: Condition, spread: Spread) -> Obstacle:
         )
         return Obstacle("one-page-per-row-group", column, text)
     if spread.pages_matched > MOST_PAGES * spread.pages:
-        is_lookup = _is_equality(condition) and spread.rows_matched <= MOST_ROWS_OF_ROW_MAP
+        is_lookup = _is_equality(condition) and spread.rows_matched <= MAX_BUCKET_ENTRIES
         row_map = ", or add RowMap, with which counts need not read them" if is_lookup else ""
         text = (
             f"values of {column} that match occur on {spread.pages_matched:,} of {spread.pages:,} pages: "
