@@ -355,3 +355,13 @@ def test_a_row_map_of_the_whole_file_omits_frequent_values(tmp_path):
     ia.attach(path, advice.indexes)
     planned = ia.open(path).explain("x = 7")
     assert planned.rows_candidate == pytest.approx(advice.queries[0].advised.rows, rel=0.5)
+
+
+def test_one_query_is_helped_beside_one_that_cannot_be(shared):
+    advice = ia.advise(shared, ["user = 3021", "flag = 1", "flag = 2"])
+    assert names(advice) & QUERIES["user = 3021"]
+    assert [codes(query) for query in advice.queries] == [
+        [],
+        ["values-on-every-page"],
+        ["values-on-every-page"],
+    ]

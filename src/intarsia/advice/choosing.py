@@ -4,12 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-#: Indexes are advised if they save at least this part of what the queries read.
-LEAST_PART = 0.1
-
-#: Indexes are advised if they save at least this many bytes per query.
-LEAST_BYTES = 32 << 10
-
 #: Part of the benefit that may be lost if lighter indexes take the place of heavier ones.
 LOST_PART = 0.05
 
@@ -57,8 +51,6 @@ def choose(
     found = [_descend(start, helping, companions, price) for start in (nothing, helping)]
     best = min(found, key=lambda names: (price(names), len(names)))
     now = read_bytes(nothing)
-    if now - read_bytes(best) < max(LEAST_PART * now, LEAST_BYTES * num_queries):
-        return ()
     best = _lighter(best, weights, read_bytes, now)
     return tuple(sorted(best, key=lambda name: (weights[name], name)))
 

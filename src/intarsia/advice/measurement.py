@@ -20,6 +20,10 @@ from intarsia.indexes.base import HasPurpose
 from intarsia.indexes.distinct import Distinct
 from intarsia.lake.table import Table
 
+#: Indexes are advised if at least one query saves this part of what it reads, and this many bytes.
+LEAST_PART = 0.1
+LEAST_BYTES = 32 << 10
+
 #: A lake index is advised for at least this many files, if queries open many of them in vain.
 LEAST_FILES = 16
 VAIN_PART = 0.5
@@ -171,7 +175,13 @@ class Measurement:
                 if isinstance(self.indexes[name], PageIndex)
                 or (isinstance(self.indexes[name], Distinct) and weight <= most)
             )
-        return choose(self._weights, self._read_bytes, self._num_queries, self._page_index)
+        chosen = choose(self._weights, self._read_bytes, self._num_queries, self._page_index)
+        return chosen if any(self._helps(number, chosen) for number in range(len(self._bound))) else ()
+
+    def _helps(self, number: int, names: Sequence[str]) -> bool:
+        """Return whether indexes save enough for one query."""
+        now = self.cost(number, ()).bytes
+        return now - self.cost(number, names).bytes >= max(LEAST_PART * now, LEAST_BYTES)
 
     @property
     def lake_index(self) -> bool:
