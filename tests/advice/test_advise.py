@@ -365,3 +365,12 @@ def test_one_query_is_helped_beside_one_that_cannot_be(shared):
         ["values-on-every-page"],
         ["values-on-every-page"],
     ]
+
+
+def test_a_column_that_some_files_lack_is_not_a_partition_column(rows, tmp_path):
+    write(rows.select(["ts", "user"]), tmp_path / "a.parquet")
+    write(rows.select(["ts"]), tmp_path / "b.parquet")
+    advice = ia.advise(tmp_path, "user = 3021")
+    assert advice.sample.is_whole
+    assert "partition-column" not in codes(advice.queries[0])
+    assert advice.queries[0].advised.row_groups == 1

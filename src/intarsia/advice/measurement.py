@@ -257,7 +257,8 @@ class Measurement:
             yield Obstacle("all-rows", None, "it has no condition, so every row is read")
             return
         files = self._files_of(number)
-        yield from of_constants(sorted({column for file in files for column in file.constants(number)}))
+        constants = {column for file in files for column in file.constants(number)}
+        yield from of_constants(sorted(constants & self._table.partition_types.keys()))
         whole = of_query(total, now, advised, least) if self._sampled.num_rows else None
         if not self._sampled.num_rows:
             yield Obstacle("no-rows", None, "the files have no rows")
