@@ -25,6 +25,7 @@ os.environ["INTARSIA_CACHE_DIR"] = tempfile.mkdtemp(prefix="intarsia-cache-")
 
 #: Modules whose tests take more than about two seconds together, so that `make test-fast` leaves them out.
 SLOW_MODULES = (
+    "advice/test_advise.py",
     "authoring/test_hosts.py",
     "cli/test_aggregate.py",
     "cli/test_demo.py",
