@@ -122,6 +122,20 @@ def test_tables(spark, lake, tmp_path):
         spark.sql("DROP TABLE jobs_table")
 
 
+def test_a_table_with_special_characters_in_its_location(spark, lake, tmp_path):
+    place = tmp_path / "a%20b c"
+    spark.read.parquet(lake).write.option("path", str(place)).saveAsTable("jobs_place")
+    try:
+        report = ias.index(spark, "jobs_place", INDEXES, progress=False)
+        assert report.files_indexed == len(list(place.glob("*.parquet"))) > 0
+        assert rows(ias.read(spark, "jobs_place", "x = 150")) == rows(
+            spark.table("jobs_place").where("x = 150")
+        )
+        assert len(ias.read(spark, "jobs_place", "x = 150").inputFiles()) < report.files_total
+    finally:
+        spark.sql("DROP TABLE jobs_place")
+
+
 def test_other_relations_are_refused(spark, lake):
     spark.sql("CREATE TABLE jobs_text (x INT) USING csv")
     spark.read.parquet(lake).createOrReplaceTempView("jobs_view")

@@ -185,13 +185,20 @@ def test_destinations(spark, grid, tmp_path):
         (Path(grid) / "new", "destination-in-source"),
         (link / "new", "destination-in-source"),
         (Path(grid).parent, "destination-in-source"),
+        (Path(grid) / "p=new", "destination-in-source"),
         ("s3://bucket/new", "destination-not-local"),
     ]:
         with pytest.raises((WriteError, UnsupportedFeatureError)) as caught:
             quietly(spark, grid, destination)
         assert caught.value.reason == reason
+    with pytest.raises(WriteError) as caught:
+        quietly(spark, f"{grid}/*/*.parquet", Path(grid) / "new")
+    assert caught.value.reason == "destination-in-source"
     assert quietly(spark, grid, f"file://{tmp_path}/empty").num_rows == 6000
     assert {"full", "empty", "link"} == set(os.listdir(tmp_path))
+    strange = tmp_path / "a%20b [new] {x}*é"
+    assert quietly(spark, f"{grid}/*/*.parquet", strange, sort_by="y").num_rows == 6000
+    assert ia.open(strange).count() == 6000
 
 
 @pytest.mark.parametrize("name", ["_delta_log/", ".hoodie/", "metadata/v1.metadata.json"])
@@ -202,9 +209,10 @@ def test_tables_of_other_formats_are_refused(spark, tmp_path, name):
         (tmp_path / "lake" / name).mkdir()
     else:
         (tmp_path / "lake" / name).touch()
-    with pytest.raises(UnsupportedFeatureError) as caught:
-        quietly(spark, tmp_path / "lake", tmp_path / "out")
-    assert caught.value.reason == "managed-table"
+    for source in ("lake", "lake/p=0", "lake/*/*.parquet"):
+        with pytest.raises(UnsupportedFeatureError) as caught:
+            quietly(spark, str(tmp_path / source), tmp_path / "out")
+        assert caught.value.reason == "managed-table"
 
 
 def test_types_that_files_cannot_keep_are_refused(spark, tmp_path):

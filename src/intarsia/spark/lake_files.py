@@ -77,7 +77,7 @@ def _paths_of(spark: SparkSession, item: str | os.PathLike[str]) -> list[str | o
     table = find_table(spark, item)
     if table is None:
         return [item]
-    folder = python_path(table.location).rstrip("/")
+    folder = python_path(table.location, decode=False).rstrip("/")
     files = [python_path(uri) for uri in spark.table(table.name).inputFiles()]
     return [folder, *(path for path in files if not path.startswith(f"{folder}/"))]
 

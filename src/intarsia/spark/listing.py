@@ -80,7 +80,28 @@ def list_files(frame: DataFrame, paths: Sequence[str]) -> Listing | None:
 
 def spark_path(file: DataFile) -> str:
     """Return the argument for ``spark.read.parquet`` that selects exactly this file."""
-    return _GLOB.sub(r"\\\g<0>", file.uri)
+    return exact_path(file.uri)
+
+
+def exact_path(path: str) -> str:
+    r"""Return a path for Spark without the meaning of wildcards.
+
+    Example:
+        >>> print(exact_path("/lake/[new]"))
+        /lake/\[new\]
+    """
+    return _GLOB.sub(r"\\\g<0>", path)
+
+
+def fixed_folder(path: str) -> str:
+    """Return the part of a path before the first folder or file with a wildcard.
+
+    Example:
+        >>> fixed_folder("/lake/month=*/*.parquet"), fixed_folder("/lake/a.parquet")
+        ('/lake', '/lake/a.parquet')
+    """
+    found = _GLOB.search(path)
+    return path if found is None else path[: found.start()].rpartition("/")[0] or "/"
 
 
 def _data_file(uri: str, folders: Sequence[str]) -> DataFile:

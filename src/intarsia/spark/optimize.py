@@ -17,7 +17,7 @@ from intarsia.errors import UnsupportedFeatureError, WriteError
 from intarsia.spark.checksums import Checksums, checksums, quoted
 from intarsia.spark.clustering import Clustering, arranged, check_partition_columns
 from intarsia.spark.job import TaskProgress, collect_rows
-from intarsia.spark.listing import list_files, python_path, uncached
+from intarsia.spark.listing import exact_path, fixed_folder, list_files, python_path, uncached
 from intarsia.spark.optimize_report import OptimizeReport
 from intarsia.spark.part_files import OUTCOME, PartForm, report_of, write_parts
 from intarsia.spark.progress_line import reporter
@@ -194,7 +194,7 @@ def _source(spark: SparkSession, source: Source) -> tuple[DataFrame, list[str], 
     reader = uncached(spark).option("ignoreCorruptFiles", "false").option("ignoreMissingFiles", "false")
     table = find_table(spark, source)
     if table is not None:
-        folder = local_path(python_path(table.location))
+        folder = local_path(python_path(table.location, decode=False))
         folders = [] if folder is None else [folder]
         for folder in folders:
             refuse_managed_folder(folder)
@@ -202,13 +202,14 @@ def _source(spark: SparkSession, source: Source) -> tuple[DataFrame, list[str], 
     paths = (
         [os.fspath(source)] if isinstance(source, str | os.PathLike) else [os.fspath(item) for item in source]
     )
-    folders = [folder for path in paths if (folder := local_path(python_path(path))) is not None]
+    names = [local_path(python_path(path)) for path in paths]
+    folders = [fixed_folder(name) for name in names if name is not None]
     for folder in folders:
         refuse_managed_folder(folder)
     frame = reader.option("mergeSchema", "true").parquet(*paths)
     listing = list_files(frame, paths)
-    names = dict.fromkeys(name for file in (listing.files if listing else ()) for name, _ in file.partition)
-    return frame, folders, [name for name in frame.columns if name in names]
+    found = {name for file in (listing.files if listing else ()) for name, _ in file.partition}
+    return frame, folders, [name for name in frame.columns if name in found]
 
 
 def _refuse_overlap(target: str, folders: Sequence[str]) -> None:
@@ -332,7 +333,7 @@ def _written(spark: SparkSession, folder: str, source: DataFrame, partitions: Se
     """
     # partition columns as in the source, because Spark infers their types from the names of folders
     reader = uncached(spark).option("mergeSchema", "false")
-    found = {field.name: field.dataType for field in reader.parquet(folder).schema}
+    found = {field.name: field.dataType for field in reader.parquet(exact_path(folder)).schema}
     for field in source.schema:
         if field.name not in partitions and field.dataType != found.get(field.name):
             raise WriteError(
@@ -344,7 +345,7 @@ def _written(spark: SparkSession, folder: str, source: DataFrame, partitions: Se
     return (
         uncached(spark)
         .schema(source.schema)
-        .parquet(folder)
+        .parquet(exact_path(folder))
         .select(*(quoted(name) for name in source.columns))
     )
 

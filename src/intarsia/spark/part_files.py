@@ -95,6 +95,7 @@ class _Parts:
         self.reports: list[WriteReport] = []
 
     def __enter__(self) -> _Parts:
+        os.mkdir(self._attempt)  # fails if the driver has given up and removed the folder above
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

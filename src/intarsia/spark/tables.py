@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from intarsia.errors import UnsupportedFeatureError
@@ -25,7 +27,7 @@ class CatalogTable:
 
     Attributes:
         name: The name as the caller wrote it.
-        location: The URI of its folder.
+        location: The URI of its folder, in which no character is encoded.
         partition_columns: The names of its partition columns.
     """
 
@@ -75,18 +77,27 @@ def refuse_managed_folder(folder: str) -> None:
     Raises:
         UnsupportedFeatureError: If it is the folder of a Delta, Hudi or Iceberg table.
     """
+    place = os.path.realpath(folder)
+    for parent in (place, *map(str, Path(place).parents)):  # the folder may be a part of the table
+        found = _format_of(parent)
+        if found is not None:
+            raise UnsupportedFeatureError(
+                f"{folder}: the files belong to a {found} table, whose log specifies which of them are "
+                f"current; rewrite the table with the commands of {found}",
+                reason="managed-table",
+                path=folder,
+            )
+
+
+def _format_of(folder: str) -> str | None:
+    """Return the name of the format of the table in a folder."""
     found = next((kind for name, kind in _LOGS.items() if os.path.isdir(os.path.join(folder, name))), None)
     metadata = os.path.join(folder, "metadata")
     if found is None and os.path.isdir(metadata):
-        is_iceberg = any(name.endswith(".metadata.json") for name in os.listdir(metadata))
-        found = "Iceberg" if is_iceberg else None
-    if found is not None:
-        raise UnsupportedFeatureError(
-            f"{folder}: the files belong to a {found} table, whose log specifies which of them are current; "
-            f"rewrite the table with the commands of {found}",
-            reason="managed-table",
-            path=folder,
-        )
+        with suppress(OSError):
+            if any(name.endswith(".metadata.json") for name in os.listdir(metadata)):
+                return "Iceberg"
+    return found
 
 
 def _exists(spark: SparkSession, name: str) -> bool:

@@ -15,7 +15,8 @@ from intarsia.storage.source import ByteSource
 class PrivateFile:
     """A temporary file of another writer; implements `intarsia.storage.target.Target`.
 
-    Its Hadoop sidecar is kept up to date, because the writer moves both.
+    Its Hadoop sidecar is kept up to date, because the writer moves both. Whether it is synced to the disk is
+    the writer's decision.
 
     Args:
         temporary: Its current path.
@@ -45,7 +46,6 @@ class PrivateFile:
                 os.lseek(fd, keep_bytes, os.SEEK_SET)
                 for piece in tail:
                     write_all(fd, piece)
-                os.fsync(fd)
                 if sidecar is not None:
                     self._write_sidecar(updated_sidecar(sidecar, self.size, fd, keep_bytes))
             except OSError:
