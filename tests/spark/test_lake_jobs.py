@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
@@ -148,3 +150,23 @@ def test_other_relations_are_refused(spark, lake):
         spark.sql("DROP TABLE jobs_text")
     with pytest.raises(FileNotFoundError):
         ias.index(spark, "no_such_table", INDEXES)
+
+
+def test_distinct_values_are_estimated(spark, lake):
+    """From sketches of the files, or from their values; equal values in several files count once."""
+    for column, expected in (("x", 400), ("s", 20)):
+        assert (
+            abs(int(ias.approx_distinct(spark, lake, column, progress=False)) - expected) <= expected * 0.05
+        )
+    ias.index(spark, lake, ia.Hll("x"), progress=False)
+    found = ias.approx_distinct(spark, lake, "x", progress=False)
+    assert found.lower <= 400 <= found.upper
+    assert (found.files, round(found.estimate)) == (4, int(ia.open(lake).approx_distinct("x")))
+    with pytest.raises(FilesFailedError) as caught:
+        ias.approx_distinct(spark, lake, "nowhere", progress=False)
+    assert {error.reason for error in caught.value.errors.values()} == {"no-such-column"}
+    table = pa.table({"x": pa.array(["1"])})
+    pq.write_table(table, Path(lake) / "p=0" / "text.parquet")
+    with pytest.raises(UnsupportedFeatureError) as refused:
+        ias.approx_distinct(spark, lake, "x", progress=False)
+    assert (refused.value.reason, refused.value.column) == ("mixed-types", "x")

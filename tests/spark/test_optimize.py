@@ -12,6 +12,8 @@ import intarsia as ia
 from intarsia import spark as ias
 from intarsia.errors import ColumnNotFoundError, UnsupportedFeatureError, WriteError
 from intarsia.spark.checksums import checksums
+from intarsia.spark.part_files import PartForm, report_of, write_parts
+from intarsia.spark.staging import Staging
 from tests.spark import lakes
 from tests.spark.comparing import rows
 from tests.spark.test_indexing import contents, write_lake
@@ -332,3 +334,24 @@ def test_checksums_tell_nested_nulls_apart(spark):
     numbers = spark.range(1000).selectExpr("id", "id % 7 AS m")
     shuffled = numbers.orderBy("m").repartition(3)
     assert checksums(spark, numbers, lambda *_: None) == checksums(spark, shuffled, lambda *_: None)
+
+
+def test_attempts_that_spark_does_not_report_leave_nothing(tmp_path):
+    """As under speculation: two attempts finish, one counts, and a third one still runs afterwards."""
+    schema = pa.schema([("x", pa.int64())])
+    batch = pa.record_batch({"x": range(10), "p": ["a"] * 4 + [None] * 6})
+    with Staging(str(tmp_path / "out")) as staging:
+        form = PartForm(staging.attempts, schema, ("p",), 3, 4096, "zstd", None, ())
+        attempts = [next(write_parts([batch], form, 7)).column(0).to_pylist() for _ in range(2)]
+        kept = [staging.accept(report_of(text).path) for text in attempts[1]]
+        staging.publish()
+    assert sorted(contents(tmp_path / "out")) == sorted(map(staging.published, kept))
+    assert [Path(path).parent.name for path in sorted(kept)] == (
+        ["p=__HIVE_DEFAULT_PARTITION__"] * 2 + ["p=a"] * 2
+    )
+    assert sorted(pq.read_table(tmp_path / "out")["x"].to_pylist()) == list(range(10))
+    (outcome,) = next(write_parts([batch], form, 7)).column(0).to_pylist()
+    with pytest.raises(WriteError) as caught:
+        report_of(outcome)
+    assert caught.value.reason == "no-such-folder"
+    assert os.listdir(tmp_path) == ["out"]

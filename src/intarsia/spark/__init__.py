@@ -10,6 +10,7 @@ Only this package imports pyspark, and only inside functions that take a session
 from __future__ import annotations
 
 from intarsia.embed.index_report import IndexedFile, IndexReport
+from intarsia.spark.approximate import DistinctEstimate, approx_distinct
 from intarsia.spark.data_source import register
 from intarsia.spark.describing import describe, report_frame
 from intarsia.spark.detaching import detach
@@ -24,12 +25,14 @@ from intarsia.spark.verifying import LakeVerifyReport, verify
 from intarsia.spark.writes import disable_writes, enable_writes, last_write, write_options
 
 __all__ = [
+    "DistinctEstimate",
     "IndexReport",
     "IndexedFile",
     "JavaNotFoundError",
     "LakeVerifyReport",
     "OptimizeReport",
     "ScanSkip",
+    "approx_distinct",
     "describe",
     "detach",
     "disable",

@@ -95,7 +95,14 @@ class _Parts:
         self.reports: list[WriteReport] = []
 
     def __enter__(self) -> _Parts:
-        os.mkdir(self._attempt)  # fails if the driver has given up and removed the folder above
+        try:
+            os.mkdir(self._attempt)
+        except FileNotFoundError:
+            raise WriteError(
+                f"{self._form.folder}: the folder is gone, because the job has ended; run it again",
+                reason="no-such-folder",
+                path=self._form.folder,
+            ) from None
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
