@@ -102,7 +102,9 @@ final class ScanPlanner {
     if (plans == null && !isLate) {
       return relation;
     }
-    SkippingIndex index = new SkippingIndex(files.location(), plans, skipping);
+    // expressions that are not understood have the same JSON, but also no effect; values of subqueries have one
+    String identity = isLate ? node + condition.canonicalized().toString() : node.toString();
+    SkippingIndex index = new SkippingIndex(files.location(), identity, plans, skipping);
     if (isReadByOthers()) {
       return withFiles(relation, files, index, files.fileFormat());
     }

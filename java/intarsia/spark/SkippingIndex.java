@@ -14,16 +14,22 @@ import scala.collection.immutable.Seq;
  * <p>Spark lists the files of a scan through its {@code FileIndex}. So this is the place where files can be left out
  * while everything else stays Spark's own: the native reader, column pruning, dynamic partition pruning.
  *
- * <p>It equals every other one over the same list. Spark reuses an exchange if two plans are equal; the filters, which
- * are a part of the plans, say what was excluded.
+ * <p>It equals another one over the same list with the same condition. Spark reuses exchanges, and merges subqueries, if
+ * the relations in them are equal.
  */
 public final class SkippingIndex implements FileIndex {
   private final FileIndex inner;
+  private final String condition;
   private final transient Skipping skipping;
   private transient volatile FilePlans plans;
 
-  SkippingIndex(FileIndex inner, FilePlans plans, Skipping skipping) {
+  /**
+   * @param condition the condition that was planned
+   * @param plans null if the scan is planned when it starts
+   */
+  SkippingIndex(FileIndex inner, String condition, FilePlans plans, Skipping skipping) {
     this.inner = inner;
+    this.condition = condition;
     this.plans = plans;
     this.skipping = skipping;
   }
@@ -96,7 +102,9 @@ public final class SkippingIndex implements FileIndex {
 
   @Override
   public boolean equals(Object other) {
-    return other instanceof SkippingIndex index && inner.equals(index.inner);
+    return other instanceof SkippingIndex index
+        && inner.equals(index.inner)
+        && condition.equals(index.condition);
   }
 
   @Override

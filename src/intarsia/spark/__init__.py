@@ -14,7 +14,7 @@ from intarsia.spark.approximate import DistinctEstimate, approx_distinct
 from intarsia.spark.data_source import register
 from intarsia.spark.describing import describe, report_frame
 from intarsia.spark.detaching import detach
-from intarsia.spark.enabling import ScanSkip, disable, enable, last_skips
+from intarsia.spark.enabling import ScanSkip, disable, enable, last_skips, spark_conf
 from intarsia.spark.indexing import index
 from intarsia.spark.java import JavaNotFoundError, ensure_java
 from intarsia.spark.locating import locate
@@ -49,6 +49,7 @@ __all__ = [
     "read",
     "register",
     "report_frame",
+    "spark_conf",
     "verify",
     "write_options",
 ]

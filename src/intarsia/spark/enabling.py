@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -72,7 +73,8 @@ def enable(
     streams) reads only the files, row groups, pages and rows that the indexes leave. Results do not change:
     Spark still evaluates every condition. If anything is unknown or fails, Spark reads as always.
 
-    Other sessions of the application are not changed.
+    Other sessions of the application are not changed. For sessions that are configured at start, see
+    `spark_conf`.
 
     Args:
         spark: A classic session. On Spark Connect, use `intarsia.spark.read`.
@@ -104,6 +106,27 @@ def enable(
     _set_rules(spark, [*_rules(spark), rule])
     runtime_rule = _new(gateway, loader, "intarsia.spark.JoinKeyRule", skipping)
     _set_runtime_rule(spark, loader, runtime_rule)
+
+
+def spark_conf() -> dict[str, str]:
+    """Return the settings with which all sessions of an application skip from the start.
+
+    They are for applications that `enable` cannot reach: a Spark Connect server, ``spark-sql``, the Thrift
+    server, Scala programs, and sessions made by ``newSession()``. The planner is a process of the Python that
+    runs this function, started by the driver. So the driver's machine needs this environment.
+
+    Example:
+        >>> conf = spark_conf()
+        >>> conf["spark.sql.extensions"]
+        'intarsia.spark.Extensions'
+        >>> print(*(f"--conf {key}={value}" for key, value in conf.items()))
+        --conf spark.jars=.../intarsia-spark.jar --conf spark.sql.extensions=... --conf ...
+    """
+    return {
+        "spark.jars": str(JAR),
+        "spark.sql.extensions": "intarsia.spark.Extensions",
+        "spark.intarsia.python": sys.executable,
+    }
 
 
 def disable(spark: SparkSession) -> None:
@@ -164,7 +187,8 @@ class _Callback:
 def _is_supported(spark: SparkSession) -> bool:
     if is_connect(spark):
         raise IntarsiaError(
-            "a Spark Connect client cannot reach the optimizer; use intarsia.spark.read",
+            "a Spark Connect client cannot reach the optimizer; use intarsia.spark.read, or start the server "
+            "with intarsia.spark.spark_conf()",
             reason="connect-session",
         )
     version = re.match(r"\d+\.\d+", spark.version)

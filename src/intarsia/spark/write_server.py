@@ -9,13 +9,9 @@ because the settings of a session apply to all of its tables.
 
 from __future__ import annotations
 
-import os
-import struct
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import BinaryIO
 
 from intarsia.embed import Bloom
 from intarsia.embed.attach import STANDARD, Attachable, attach_file, attach_to
@@ -26,13 +22,12 @@ from intarsia.file import ParquetInput
 from intarsia.predicate.columns import find_column
 from intarsia.predicate.nodes import dotted
 from intarsia.spark.listing import python_path
+from intarsia.spark.serving import serve_standard_streams
 from intarsia.spark.shipping import indexes_from_text
 from intarsia.storage import local_path
 from intarsia.storage.private_file import PrivateFile
 from intarsia.storage.source import ByteSource
 from intarsia.storage.target import find_target
-
-_LENGTH = struct.Struct(">i")
 
 
 def index_before_commit(request: str) -> str:
@@ -94,21 +89,5 @@ def _for_columns(source: ByteSource, asked: Sequence[Attachable]) -> tuple[list[
     return chosen, notes
 
 
-def serve(requests: BinaryIO, replies: BinaryIO) -> None:
-    """Answer requests until their stream ends; see ``PythonProcess``."""
-    while len(head := requests.read(_LENGTH.size)) == _LENGTH.size:
-        request = requests.read(_LENGTH.unpack(head)[0]).decode()
-        try:
-            kind, text = b"A", index_before_commit(request)
-        except Exception as error:  # noqa: BLE001  reported to the task, which decides whether it fails
-            kind, text = b"E", f"{type(error).__name__}: {error}"
-        data = text.encode()
-        replies.write(kind + _LENGTH.pack(len(data)) + data)
-        replies.flush()
-
-
 if __name__ == "__main__":
-    # whatever prints must not get between the replies
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    serve(sys.stdin.buffer, out)
+    serve_standard_streams(index_before_commit)
