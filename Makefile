@@ -15,7 +15,7 @@ DEMO_READY := $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.demo)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-fast test-deep nightly-spark check lint fmt jar bench clean
+.PHONY: help venv demo test test-fast test-deep nightly-spark check lint fmt jar bench bench-spark clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ jar: $(VENV)/.dev  ## Compile java/ into the jar of the package; needs a JDK 17 
 
 bench: $(VENV)/.dev  ## Run the benchmarks against other readers (ARGS="lookup totals" to select)
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+bench-spark: $(VENV)/.dev  ## Time plain Spark SQL on a lake of 1,000 files, before and after ias.enable
+	@$(BIN)/python -m benchmarks.spark $(ARGS)
 
 clean:  ## Remove .venv, caches and build output
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from intarsia.spark import spark_conf
 from intarsia.spark.java import ensure_java
 from tests.authoring.conftest import EXAMPLE
 from tests.spark.hosts import SparkHost, install
@@ -44,9 +45,10 @@ def spark(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def connect_host(tmp_path_factory):
-    """A process with a Spark Connect session."""
+    """A process with a Spark Connect session, whose server skips."""
     pytest.importorskip("grpc")
-    host = SparkHost(tmp_path_factory.mktemp("connect"), {"spark.remote": "local[2]"})
+    settings = {"spark.remote": "local[2]", **spark_conf()}
+    host = SparkHost(tmp_path_factory.mktemp("connect"), settings)
     yield host
     host.stop()
 

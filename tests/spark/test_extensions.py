@@ -6,19 +6,9 @@ import sys
 import pytest
 
 import intarsia.spark as ias
-from tests.spark.hosts import SparkHost
 from tests.spark.skipping import make_lake, user_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
-
-
-@pytest.fixture(scope="module")
-def host(tmp_path_factory):
-    pytest.importorskip("grpc")
-    settings = {"spark.remote": "local[2]", "spark.ui.enabled": "false", **ias.spark_conf()}
-    host = SparkHost(tmp_path_factory.mktemp("extensions"), settings)
-    yield host
-    host.stop()
 
 
 def test_the_settings():
@@ -27,9 +17,9 @@ def test_the_settings():
     assert conf["spark.intarsia.python"] == sys.executable
 
 
-def test_a_connect_server_skips(host, tmp_path):
+def test_a_connect_server_skips(connect_host, tmp_path):
     lake = make_lake(tmp_path / "lake")
-    found = json.loads(host.run(QUERIES, lake, user_of(3, 77)))
+    found = json.loads(connect_host.run(QUERIES, lake, user_of(3, 77)))
     assert found["rows"] == [1, 0]
     assert "1/8 files" in found["plans"][0]
     assert "0/8 files" in found["plans"][1]

@@ -264,9 +264,11 @@ def test_columns_with_defaults(enabled):
         for where in (
             *("n = 5", "n <> 7", "n IN (5, 6)", "n IS NOT NULL", "n IS NULL", "n <=> 5"),
             *("n = 6 OR id < 3", "t LIKE '%b%'", "t = 'abc' AND id = 7"),
+            *("n = (SELECT 5)", "t = (SELECT 'abc')", "n IN (SELECT 5)"),
         ):
             found = compare(enabled, lambda where=where: enabled.sql(f"SELECT * FROM grown WHERE {where}"))
-            assert ias.read(enabled, "grown", where=where).count() == len(found.rows), where
+            if "SELECT" not in where:
+                assert ias.read(enabled, "grown", where=where).count() == len(found.rows), where
         assert compare(enabled, lambda: enabled.sql("SELECT * FROM grown WHERE id = 100")).files == 1
 
 

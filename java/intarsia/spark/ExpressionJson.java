@@ -37,6 +37,7 @@ import org.apache.spark.sql.catalyst.expressions.StartsWith;
 import org.apache.spark.sql.types.BinaryType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
@@ -44,8 +45,9 @@ import org.apache.spark.unsafe.types.UTF8String;
  * Catalyst's expressions in JSON, as they are: values in Catalyst's internal form, casts and types included.
  *
  * <p>An expression is an object with {@code op}, {@code type} and {@code args}; {@code Column} and {@code Literal} have
- * a {@code name} and a {@code value}. A column that is {@code filled} has a default in files without it. Everything else becomes {@code {"op": "?"}}, which Python takes for TRUE. So only
- * expressions that the list below names can exclude rows.
+ * a {@code name} and a {@code value}. A column that is {@code filled} has a default in files without it. Everything
+ * else becomes {@code {"op": "?"}}, which Python takes for TRUE. So only expressions that the list below names can exclude
+ * rows.
  *
  * <p>A column is an attribute of the relation itself. Metadata columns such as {@code _metadata.file_name} are not: a
  * file has no such column, and a missing column is null in every row.
@@ -127,11 +129,14 @@ final class ExpressionJson {
   }
 
   /** Returns the comparison of a column with a value in Catalyst's form. */
-  static ObjectNode comparison(String op, String name, DataType type, Object value) {
+  static ObjectNode comparison(String op, StructField field, Object value) {
     ObjectNode comparison = JSON.objectNode().put("op", op).put("type", "boolean");
-    ObjectNode column = node("Column", type);
-    column.putArray("name").add(name);
-    comparison.putArray("args").add(column).add(literal(value, type));
+    ObjectNode column = node("Column", field.dataType());
+    if (field.metadata().contains(EXISTS_DEFAULT)) {
+      column.put("filled", true);
+    }
+    column.putArray("name").add(field.name());
+    comparison.putArray("args").add(column).add(literal(value, field.dataType()));
     return comparison;
   }
 

@@ -10,7 +10,6 @@ import org.apache.spark.sql.sources.GreaterThan;
 import org.apache.spark.sql.sources.GreaterThanOrEqual;
 import org.apache.spark.sql.sources.LessThan;
 import org.apache.spark.sql.sources.LessThanOrEqual;
-import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.Seq;
@@ -50,8 +49,7 @@ final class LateFilters {
   private static ObjectNode comparison(String op, String name, Object value, StructType schema) {
     for (StructField field : schema.fields()) {
       if (field.name().equals(name)) {
-        DataType type = field.dataType();
-        return ExpressionJson.comparison(op, name, type, CatalystTypeConverters.convertToCatalyst(value));
+        return ExpressionJson.comparison(op, field, CatalystTypeConverters.convertToCatalyst(value));
       }
     }
     return null; // a field of a struct
