@@ -1,4 +1,4 @@
-"""Notes on indexes that weigh more than a tenth of a file."""
+"""Notes on indexes that are larger than a tenth of a file."""
 
 import numpy as np
 import pyarrow as pa

@@ -27,13 +27,13 @@ UNIQUE_PART = 0.95
 
 _SUGGESTIONS = {
     "no-rows": "there are no rows",
-    "all-null": "all values are null: bounds skip every condition but IS NULL",
-    "sorted": "the bounds of its pages skip: PageIndex",
-    "clustered": "few distinct values, which are clustered: Distinct skips pages for any condition",
-    "few-values": "few distinct values, which occur everywhere: sort by it, or nothing skips",
-    "unique": "nearly all values are distinct: if it is looked up by = or IN, RowMap or Bloom",
-    "scattered": "neither sorted nor of few values: if it is looked up by = or IN, BloomGranule or Bloom",
-    "nested": "it is inside a list or a map: conditions cannot use it",
+    "all-null": "all values are null: bounds exclude all rows, except for IS NULL",
+    "sorted": "sorted: PageIndex skips pages by their bounds",
+    "clustered": "few distinct values, clustered: Distinct skips pages for any condition",
+    "few-values": "few distinct values, not clustered: indexes skip pages only if the files are sorted by it",
+    "unique": "nearly all values are distinct: RowMap or Bloom for lookups by = or IN",
+    "scattered": "many values, not sorted: BloomGranule or Bloom for lookups by = or IN",
+    "nested": "inside a list or a map: conditions cannot use it",
     "not-comparable": "its values cannot be compared",
 }
 

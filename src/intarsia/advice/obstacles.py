@@ -85,19 +85,20 @@ def of_condition(condition: Condition, spread: Spread) -> Obstacle:
     has_one_page = spread.pages <= spread.row_groups
     if has_one_page and spread.row_groups_matched > MOST_PAGES * spread.row_groups:
         text = (
-            f"one page per row group of {column}: nothing finer to skip; rewrite the files with smaller pages"
+            f"each row group has one page of {column}, so it is read as a whole; rewrite the files with "
+            "smaller pages"
         )
         return Obstacle("one-page-per-row-group", column, text)
     if spread.pages_matched > MOST_PAGES * spread.pages:
         is_lookup = _is_equality(condition) and spread.rows_matched <= MAX_BUCKET_ENTRIES
-        row_map = ", or add RowMap, with which counts need not read them" if is_lookup else ""
+        row_map = ", or add RowMap, which answers counts without reading pages" if is_lookup else ""
         text = (
             f"values of {column} that match occur on {spread.pages_matched:,} of {spread.pages:,} pages: "
             f"sort by it{row_map}"
         )
         return Obstacle("values-on-every-page", column, text)
     if isinstance(condition, BoundMatch) and not condition.prefix:
-        text = f"the parts of the text in {condition} occur on most pages of {column}"
+        text = f"most pages of {column} contain the n-grams of the text in {condition}"
         return Obstacle("common-text", column, text)
     if spread.pages_kept > MOST_PAGES * spread.pages:
         text = (
@@ -106,14 +107,14 @@ def of_condition(condition: Condition, spread: Spread) -> Obstacle:
         )
         return Obstacle("not-sorted", column, text)
     return Obstacle(
-        "costs-more-than-it-saves", column, f"an index on {column} would save less than it weighs"
+        "costs-more-than-it-saves", column, f"an index on {column} would save fewer bytes than its size"
     )
 
 
 def of_constants(columns: Sequence[str]) -> Iterator[Obstacle]:
     """Yield an obstacle for each partition column of a query."""
     for column in columns:
-        text = f"{column} is a partition column: nothing to index, because scans skip files by its values"
+        text = f"{column} is a partition column, which needs no index: scans skip files by its values"
         yield Obstacle("partition-column", column, text)
 
 

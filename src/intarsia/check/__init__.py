@@ -1,1 +1,1 @@
-"""What a file says of itself, and whether that is true."""
+"""Inspection of the metadata of files, and its verification against the data."""

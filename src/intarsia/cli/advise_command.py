@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from intarsia.cli.arguments import AsJson, ColumnNames, Paths, split_names
+from intarsia.cli.arguments import AsJson, Paths, split_names
 from intarsia.cli.failures import UsageError
 from intarsia.cli.terminal import count, duration, line, plain_table, print_json, progress, show, size
 
@@ -53,7 +53,7 @@ def advise(
     path: Paths,
     where: Annotated[
         list[str] | None,
-        typer.Option("--where", "-w", metavar="SQL", help="A query's predicate; repeatable."),
+        typer.Option("--where", "-w", metavar="SQL", help="The predicate of a query; repeatable."),
     ] = None,
     queries: Annotated[
         str | None,
@@ -63,15 +63,20 @@ def advise(
             help="A file of predicates or SELECT statements, one per line or separated by semicolons.",
         ),
     ] = None,
-    columns: ColumnNames = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--columns", "-c", metavar="A,B", help="Columns that the queries of --where read; all by default."
+        ),
+    ] = None,
     sample: Annotated[
-        str, typer.Option("--sample", metavar="SIZE", help="Measure on row groups of at most this size.")
+        str, typer.Option("--sample", metavar="SIZE", help="Maximum total size of the sampled row groups.")
     ] = "32MB",
     json: AsJson = False,
 ) -> None:
     """Measure which indexes would skip how much, and print the command that adds them.
 
-    They are built in memory on a sample; no file is changed. Without queries, the columns are described.
+    Indexes are built in memory on a sample; files are not changed. Without queries, each column is described.
     """
     import intarsia
 

@@ -77,7 +77,7 @@ for _function, _short, _examples in (
     (index_command.index, "Add indexes to existing files.", index_command.INDEX_EXAMPLES),
     (
         lake_index_command.lake_index,
-        "Find the files of a query without opening all.",
+        "Build or update the lake index of a lake.",
         lake_index_command.EXAMPLES,
     ),
     (index_command.detach, "Remove attached indexes.", index_command.DETACH_EXAMPLES),

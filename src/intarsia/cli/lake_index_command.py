@@ -45,8 +45,8 @@ def lake_index(
 ) -> None:
     """Build or update the lake index of a lake, so that queries open only the files that can match.
 
-    It is built from the footers and indexes of the files, and is never needed: it can be deleted at any time,
-    and files that have changed are planned without it. The exit code is 1 if a file cannot be read.
+    The lake index is built from footers and indexes. It is a cache: it can be deleted at any time, and files
+    that have changed are planned without it. The exit code is 1 if a file cannot be read.
     """
     import intarsia
 

@@ -69,7 +69,7 @@ CountedColumn = Annotated[
         "--value-counts",
         metavar="COLUMN",
         help="Print the values of a column and how often each occurs, the most frequent first; with --limit, "
-        "only these.",
+        "only the first ones.",
     ),
 ]
 SampleRows = Annotated[
@@ -125,7 +125,7 @@ def query(
     report: Report = None,
     skip_bad_files: SkipBadFiles = False,
 ) -> None:
-    """Read the rows that match; only pages that might contain them are read."""
+    """Print the rows that match, aggregates of them, or a sample, reading only pages that might match."""
     import intarsia
     from intarsia.cli import answers
     from intarsia.cli.aggregate_calls import parse_calls

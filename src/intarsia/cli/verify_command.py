@@ -55,7 +55,7 @@ def verify(
             "--list-rules",
             callback=_print_rules,
             is_eager=True,
-            help="List the rules, and the effect of each fault on readers.",
+            help="List the rules with their severity, and the consequences for readers.",
         ),
     ] = False,
     quick: Annotated[

@@ -24,7 +24,7 @@ from intarsia.storage import ByteRange
 NO_ORDER = Reason("no-order", "its type has no defined order")
 
 _WRONG_ORDER = Reason("wrong-column-order", "the declared column order does not apply to its type")
-_UNKNOWN_ORDER = Reason("unknown-column-order", "this version does not know its column order")
+_UNKNOWN_ORDER = Reason("unknown-column-order", "its column order is unknown to this version")
 
 #: Logical types whose decoded form differs from the stored one.
 _CONVERTED_KINDS = frozenset(("DECIMAL", "UNKNOWN"))

@@ -1,4 +1,4 @@
-"""Notes on indexes that weigh more than a tenth of the file."""
+"""Notes on indexes that are larger than a tenth of the file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEAST_FILE_BYTES = 1_000_000
 def heavy_notes(
     indexes: Mapping[str, object], weights: Mapping[str, int], original_bytes: int
 ) -> Iterator[Note]:
-    """Yield a note for each index that weighs more than a tenth of the file.
+    """Yield a note for each index that is larger than a tenth of the file.
 
     Args:
         indexes: The indexes that were built, by name.
@@ -32,7 +32,7 @@ def heavy_notes(
         if share > HEAVY_SHARE:
             index = indexes[name]
             purpose = f"; it serves to {index.purpose}" if isinstance(index, HasPurpose) else ""
-            reason = f"weighs more than a tenth of the file{purpose}"
+            reason = f"it is larger than a tenth of the file{purpose}"
             yield Note(_columns(index), None, name, reason, "heavy", share)
 
 

@@ -63,7 +63,7 @@ class AttachReport:
         built: Names of the indexes that this run built; a standard structure if any chunk got it.
         kept: Names of the indexes that the file already had.
         notes: Columns without an index, or with one that will hardly exclude anything, and why; indexes that
-            weigh more than a tenth of the file.
+            are larger than a tenth of the file.
         stale: Why the existing directory was ignored, if it belonged to another file; otherwise None.
         seconds: Time taken.
         weights: Size in bytes of each index that this run built, by name.

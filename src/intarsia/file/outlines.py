@@ -20,7 +20,7 @@ Int64s = npt.NDArray[np.int64]
 #: Types of data pages.
 DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 
-#: Stands for a number of pages that the writer did not record.
+#: Replaces a number of pages that the writer did not record.
 UNKNOWN = -1
 
 

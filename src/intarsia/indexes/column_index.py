@@ -58,7 +58,7 @@ class ColumnIndexes:
             if reach.any():
                 (outlines,) = self._file.metadata.outlines([leaf])
                 bounds = RowGroupStatistics(self._file).bounds(condition)
-                if bounds is not None:  # where they are complete, they say the same of a single page
+                if bounds is not None:  # if they are complete, they are also the bounds of a single page
                     complete = bounds.known & (bounds.null_counts >= 0) & (bounds.nan_counts >= 0)
                     reach = reach & ~(complete & (outlines.data_pages == 1))
             self._reach[leaf.ordinal] = reach

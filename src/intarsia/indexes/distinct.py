@@ -209,7 +209,7 @@ class Distinct:
 
     def digest(self, payload: bytes, layout: Layout) -> bytes | None:
         """Reduce the payload to the distinct values of the file; None if they are incomplete or too large."""
-        if self._is_datafusion:  # it does not tell whether there are nulls
+        if self._is_datafusion:  # it does not record whether there are nulls
             return None
         opened = self._open_granules(payload, layout)
         if len(opened.unlisted) or opened.values.nbytes > MAX_GATHERED_BYTES:

@@ -166,16 +166,16 @@ class Table(TableFiles):
         wait: bool = True,
         show: Callable[[float], None] = lambda _: None,
     ) -> LakeIndexReport:
-        """Build the lake index of the table, or add the files that it does not know.
+        """Build the lake index of the table, or add new files to it.
 
-        A lake index answers for all files at once which of them a query has to open. It contains footers,
-        bounds, and the membership filters of `Bloom`, `Distinct`, `Ngram` and `RowMap`, and is built from
-        footers and indexes, not from data. It is a cache: it can be deleted at any time, and files that have
-        changed are planned as without it. Tables use it if it exists when they are first queried, and then
-        add up to 32 new files, or a tenth of the files, by themselves.
+        A lake index determines which files a query has to open, without opening any of them. It contains
+        footers, bounds, and the filters of `Bloom`, `Distinct`, `Ngram`, `RowMap` and `ZoneMap`, and is built
+        from footers and indexes, not from data. It is a cache: it can be deleted at any time, and files that
+        have changed are planned as without it. A table uses a lake index that exists at its first query. That
+        query also adds up to 32 new files, or a tenth of the files.
 
-        A file that was written in the last two seconds may change again without a change of its time, so it
-        cannot be recognized later.
+        A file that was written in the last two seconds can change again with the same time of modification,
+        so it is not added.
 
         Args:
             location: ``"cache"`` for the cache folder of the user, ``"beside"`` for the folder ``_intarsia``

@@ -151,7 +151,7 @@ class TableFiles:
         return np.array([file.size_bytes for file in self.files], dtype=np.int64)
 
     def known_files(self, *, is_current: bool = False) -> KnownFiles | None:
-        """Return the files that a lake index knows; see `TableLakeIndex.known_files`."""
+        """Return the files that a lake index contains; see `TableLakeIndex.known_files`."""
         return self.lake_index.known_files(is_current=is_current)
 
     def remember(self, entry: DataFile, file: ParquetInput) -> None:

@@ -79,7 +79,8 @@ class Hints:
             and not has_lake_index
         ):
             text = (
-                f"{self._num_excluded:,} of {self._num_files:,} files were opened in vain: build a lake index"
+                f"{self._num_excluded:,} of {self._num_files:,} opened files have no candidate rows: "
+                "build a lake index"
             )
             return Hint("add-lake-index", None, text)
         best = max(self._bytes, key=lambda hint: self._bytes[hint], default=None)
@@ -104,13 +105,13 @@ def _hint_of(query: FileQuery, plan: FilePlan) -> Hint | None:
         for found in missing:
             column = ".".join(found.path)
             if is_lookup(found):
-                text = f"{column} is looked up, and has no index for that: add BloomGranule or RowMap"
+                text = f"{column} has no index for lookups: add BloomGranule or RowMap"
                 return Hint("add-lookup-index", column, text, (*page_index, "bloom_granule"))
             if isinstance(found, BoundMatch) and Ngram(column).can_prune(found):
-                text = f"{column} is searched for text, and has no index for that: add Ngram"
+                text = f"{column} has no index for text search: add Ngram"
                 return Hint("add-ngram", column, text, (*page_index, "ngram"))
     if _has_one_page(query, groups):
-        text = "one page per row group: nothing finer to skip; rewrite the files with smaller pages"
+        text = "each row group has one page, so it is read as a whole; rewrite the files with smaller pages"
         return Hint("one-page-per-row-group", None, text)
     if page_index and (is_clustered or query.num_row_groups < MANY_ROW_GROUPS):
         text = "there is no page index, so whole row groups are read: add PageIndex"

@@ -90,7 +90,7 @@ class ScanReport:
     """The report of a scan or a plan: what is read and skipped, and why.
 
     Totals of row groups and rows include the files whose footers were read, and those that a lake index
-    knows. Files that are excluded by their partition values are not opened. Totals of pages include only
+    contains. Files that are excluded by their partition values are not opened. Totals of pages include only
     opened files. A page total is None if a file does not record its number of pages. ``rows_estimated`` is
     the number of matching rows, estimated by indexes; it is part of plans only, and None if a file has no
     index for it. ``bytes_planned`` is the number of bytes that a scan would read in addition to the plan; it

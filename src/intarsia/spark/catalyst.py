@@ -3,7 +3,7 @@
 The nodes are true for every row for which the condition is true.
 
 The JVM sends the condition as `ExpressionJson` writes it: each expression has an ``op``, a ``type`` and
-``args``. Values are in Catalyst's internal form, so days and microseconds since 1970 stand for dates and
+``args``. Values are in Catalyst's internal form, so days and microseconds since 1970 represent dates and
 timestamps, and no text has to be parsed. Casts are explicit, and both sides of a comparison have the same
 type. A condition that is not fully understood becomes TRUE.
 """

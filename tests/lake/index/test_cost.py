@@ -60,7 +60,7 @@ def test_what_was_read_of_the_lake_index_is_not_read_again(lake):
     assert (second.report.bytes_read, second.report.requests) == (0, 0)
 
 
-def test_totals_of_files_that_surely_match_open_no_file(lake):
+def test_totals_of_files_in_which_all_rows_match_open_no_file(lake):
     table = ia.open(lake)
     functions = {"amount": ["sum", "min", "max", "count", "avg"], "user": ["min", "max"], "*": "count"}
     assert table.count() == 4000

@@ -16,7 +16,7 @@ foreign lake index makes plans slower, but never wrong. ``docs/format.md`` speci
 ``location``        the root of a lake, and the paths of its files relative to it
 ``build``           segments made from files
 ``of_table``        the lake index of one table: opened on first use, brought up to date, used and built
-``known_files``     the files of a table that a lake index knows
+``known_files``     the files of a table that a lake index contains
 ``prune``           a predicate evaluated on the files of a segment
 ``answers``         aggregates of files in which all rows match
 ==================  ======================================================================================

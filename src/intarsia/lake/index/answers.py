@@ -1,4 +1,4 @@
-"""Aggregates of whole files that surely match, from a lake index."""
+"""Aggregates of whole files in which all rows match, from a lake index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Build a lake index, or add the files that it does not know, from footers and payloads."""
+"""Build a lake index, or add new files to it, from footers and payloads."""
 
 from __future__ import annotations
 

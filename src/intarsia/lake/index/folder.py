@@ -179,7 +179,7 @@ def write_new_file(folder: str, name: str, data: bytes) -> None:
 
 
 def is_own_folder(path: str) -> bool:
-    """Return whether a folder exists and belongs to this user, so that nobody else has written to it."""
+    """Return whether a folder exists and belongs to this user, so that no other user has written to it."""
     try:
         found = os.stat(path)
     except OSError:
@@ -210,7 +210,7 @@ def cache_folder() -> str:
 def _is_trusted(folder: LakeIndexFolder, root: str) -> bool:
     """Whether a folder exists, and belongs to this user, to the owner of the lake or to the administrator.
 
-    Anybody may create a folder in a shared parent folder such as ``/tmp``, and a forged lake index hides
+    Any user may create a folder in a shared parent folder such as ``/tmp``, and a forged lake index hides
     rows.
     """
     try:

@@ -112,7 +112,7 @@ class KnownFiles:
 
     Attributes:
         index: The lake index.
-        segment_of: For each file, the ordinal of a segment that knows it, or `UNKNOWN_SEGMENT`.
+        segment_of: For each file, the ordinal of a segment that contains it, or `UNKNOWN_SEGMENT`.
         place_in: For each file, its place in that segment.
     """
 

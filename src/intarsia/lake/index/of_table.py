@@ -83,9 +83,9 @@ class TableLakeIndex:
         return {file.path: ordinal for ordinal, file in enumerate(self._files)}
 
     def known_files(self, *, is_current: bool = False) -> KnownFiles | None:
-        """Return the files that the lake index knows; None without a lake index.
+        """Return the files that the lake index contains; None without a lake index.
 
-        The first call opens the lake index. If it does not know a few of the files, their footers and indexes
+        The first call opens the lake index. If it lacks a few of the files, their footers and indexes
         are read, and it is brought up to date.
 
         Args:
@@ -117,7 +117,7 @@ class TableLakeIndex:
         return known
 
     def _refreshed(self, index: LakeIndex, known: KnownFiles, missing: npt.NDArray[np.int64]) -> KnownFiles:
-        """Add files to the lake index, and return the files that it knows then."""
+        """Add files to the lake index, and return the files that it then contains."""
         folder = index.segments[0].folder
         replaced: list[str] = []
         if len(index.segments) >= MAX_SEGMENTS and self._is_whole(folder):
@@ -162,7 +162,7 @@ class TableLakeIndex:
         return folder_at(self._required_location.root, location, self._files)
 
     def update(self, show: ShowDone) -> LakeIndexReport | None:
-        """Add all files that an existing lake index of the table, or of a lake around it, does not know.
+        """Add all files that an existing lake index of the table, or of a lake around it, lacks.
 
         Args:
             show: Called with the number of files that are done.

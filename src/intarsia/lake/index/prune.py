@@ -89,7 +89,7 @@ def prune_family(
 
 
 class _Pruner:
-    """The state: for each condition the files that might match, and those that surely match."""
+    """The state: for each condition the files that might match, and those in which all rows match."""
 
     def __init__(self, family: Family, predicate: Bound, relevant: Bools, file_bytes: np.ndarray) -> None:
         self._family = family

@@ -18,7 +18,7 @@ from intarsia.read.report import ScanReport
 #: The functions of a column.
 FUNCTIONS = ("count", "sum", "min", "max", "avg")
 
-#: Stands for rows, in place of a column.
+#: Represents rows, in place of a column.
 ROWS = "*"
 
 #: An average of decimals has this many more decimal digits than the column.
