@@ -1,6 +1,7 @@
 """Sessions that are configured at start: a Connect server skips, with the planner as a process."""
 
 import json
+import os
 import sys
 
 import pytest
@@ -27,6 +28,36 @@ def test_a_connect_server_skips(connect_host, tmp_path):
     assert found["off"] == 1
     assert "Intarsia" not in found["off_plan"]
 
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="finds the planner in /proc")
+def test_a_planner_that_is_killed_is_started_again(connect_host, tmp_path):
+    lake = make_lake(tmp_path / "lake")
+    assert connect_host.run(KILLED, lake, user_of(3, 77)).split() == ["1", "1", "1"]
+
+
+KILLED = """
+import os, signal, sys
+
+lake, user = sys.argv[1:]
+
+def parent(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        return int(file.read().rsplit(")", 1)[1].split()[1])
+
+def planners():
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline") as file:
+                if "intarsia.spark.planner_process" in file.read() and parent(parent(pid)) == os.getpid():
+                    yield int(pid)
+        except OSError:
+            pass
+
+for _ in range(3):
+    print(spark.read.parquet(lake).where(f"user = {user}").count())
+    for pid in planners():
+        os.kill(pid, signal.SIGKILL)
+"""
 
 QUERIES = """
 import json, sys

@@ -31,11 +31,16 @@ from intarsia.spark.conditions import is_trivial
 from intarsia.spark.listing import python_path
 from intarsia.spark.planning import FilePlanner, PlannedFile
 
-#: Listings whose footers and lake index are kept.
-_TABLES: Final = 16
+#: Listings whose footers and lake index are kept; each has a limit for its footers.
+_TABLES: Final = 4
 
-#: Plans that are kept.
+#: Plans that are kept, if they and their conditions are small.
 _PLANS: Final = 256
+_MOST_KEPT_CHARACTERS: Final = 1 << 16
+_MOST_KEPT_NUMBERS: Final = 1 << 14
+
+#: Notes about ignored indexes that are part of a report.
+_MOST_NOTES: Final = 20
 
 #: Maximum number of row ranges of a file; the smallest gaps between them are closed.
 _MOST_RANGES: Final = 4096
@@ -97,9 +102,10 @@ class SkippingPlanner:
         listing = _listed(request)
         if not listing.files:
             return {"reason": "no file could be planned: they are remote, changed, or newer than two seconds"}
+        condition = json.dumps(request["condition"])
         # the answer has the places of the files in the request
         key = (
-            json.dumps(request["condition"]),
+            condition,
             tuple(settings.items()),
             listing.key,
             listing.places,
@@ -121,8 +127,10 @@ class SkippingPlanner:
         planned = planner.planned(self._table(listing))
         planner.report.add_time(started)
         answer = _answer_of(listing, planned, planner.report)
-        with self._lock:
-            _keep(self._plans, key, answer, _PLANS)
+        numbers = sum(map(len, answer.get("kept", ())))
+        if len(condition) <= _MOST_KEPT_CHARACTERS and numbers <= _MOST_KEPT_NUMBERS:
+            with self._lock:
+                _keep(self._plans, key, answer, _PLANS)
         return answer
 
     def _table(self, listing: _Listing) -> TableFiles:
@@ -184,7 +192,9 @@ def _answer_of(listing: _Listing, planned: Sequence[PlannedFile], report: ScanRe
     known = set(listing.places)
     # files that were not planned are read as a whole
     unplanned = [place for place in range(listing.total) if place not in known]
-    answer: dict[str, Any] = {"files": listing.total, "report": report.to_dict()}
+    facts = report.to_dict()
+    facts["ignored"] = facts["ignored"][:_MOST_NOTES]
+    answer: dict[str, Any] = {"files": listing.total, "report": facts}
     if is_whole:
         return {**answer, "reason": "indexes exclude nothing"}
     return {**answer, "kept": kept, "unplanned": unplanned, "summary": _summary(listing, planned, report)}
