@@ -70,3 +70,52 @@ def test_spark_connect(tmp_path, connect_host):
     }
     assert all(data.startswith(before[path]) for path, data in contents(lake).items())
     assert ia.open(lake).scan(where="x = 1995").to_arrow().num_rows == 1
+
+
+JOBS = """
+import json, sys
+import intarsia as ia
+from intarsia import spark as ias
+
+lake, out = sys.argv[1:]
+rows = lambda path: sorted(map(str, spark.read.parquet(path).collect()))
+report = ias.optimize(
+    spark, lake, out, zorder_by=["x", "y"], indexes=[ia.Distinct("s")], progress=False
+)
+ias.register(spark)
+source = spark.read.format("intarsia").option("where", "x BETWEEN 5 AND 8")
+keys = spark.createDataFrame([("s3",), ("none",)], ["s"])
+try:
+    refused = ias.enable_writes(spark, [ia.PageIndex()])
+except ia.UnsupportedFeatureError as error:
+    refused = error.reason
+print(json.dumps({
+    "rows": report.num_rows,
+    "verified": ias.verify(spark, out, progress=False).ok,
+    "indexes": ias.describe(spark, out, progress=False).first()["indexes"],
+    "same": rows(out) == rows(lake),
+    "located": ias.locate(spark, keys, lake, key="s").count(),
+    "paged": [row.x for row in source.load(lake).orderBy("x").collect()],
+    "distinct": int(ias.approx_distinct(spark, lake, "s", progress=False)),
+    "refused": refused,
+    "detached": ias.detach(spark, out, progress=False).files_detached,
+}))
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_jobs_over_spark_connect(tmp_path, connect_host):
+    lake = write_lake(tmp_path / "lake", rows_of_each=100)
+    answer = json.loads(connect_host.run(JOBS, lake, tmp_path / "out"))
+    assert answer == {
+        "rows": 400,
+        "verified": True,
+        "indexes": ["distinct(s):page"],
+        "same": True,
+        "located": 20,
+        "paged": [5, 6, 7, 8],
+        "distinct": 20,
+        "refused": "connect",
+        "detached": 2,
+    }
