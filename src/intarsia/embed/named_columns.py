@@ -62,7 +62,7 @@ def partition_error_of(path: str, error: ColumnNotFoundError) -> IndexBuildError
     if not error.column or not any(folder.startswith(f"{error.column}=") for folder in folders):
         return None
     return IndexBuildError(
-        f"{path}: column {error.column!r} is a partition column: nothing to index, because scans skip files "
+        f"{path}: column {error.column!r} is a partition column, which needs no index: scans skip files "
         "by the names of their folders; omit the index",
         reason="partition-column",
         path=path,
