@@ -72,7 +72,7 @@ app = typer.Typer(
 for _function, _short, _examples in (
     (inspect_command.inspect, "Show the contents of files.", inspect_command.EXAMPLES),
     (explain_command.explain, "Show what a query would read, and why.", explain_command.EXAMPLES),
-    (query_command.query, "Read the rows that match.", query_command.EXAMPLES),
+    (query_command.query, "Print the rows that match.", query_command.EXAMPLES),
     (advise_command.advise, "Measure which indexes would help.", advise_command.EXAMPLES),
     (index_command.index, "Add indexes to existing files.", index_command.INDEX_EXAMPLES),
     (

@@ -57,8 +57,9 @@ class PrunedBy:
     rows: int = 0
 
     def __str__(self) -> str:
-        pages, groups = f"{self.pages:,} pages", f"{self.row_groups:,} row groups"
-        return f"{self.rows:,} rows, {pages}, {groups}, {self.files:,} files by {self.index} of {self.column}"
+        counts = {"row": self.rows, "page": self.pages, "row group": self.row_groups, "file": self.files}
+        excluded = ", ".join(f"{number:,} {noun}{'s' * (number != 1)}" for noun, number in counts.items())
+        return f"{excluded} by {self.index} of {self.column}"
 
 
 @dataclass(frozen=True)
