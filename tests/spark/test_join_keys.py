@@ -97,6 +97,9 @@ ALL_FILES = {
     "SELECT f.v FROM fact f JOIN dim d ON f.i = d.l + 1099511627776 OR f.i = d.i AND f.v = 3",
     "SELECT f.v FROM fact f JOIN dim d ON f.i + 1 = d.i + 1",
     "SELECT /*+ MERGE(d) */ f.v FROM fact f JOIN dim d ON f.i = d.i",
+    # the numbers would be others
+    """SELECT x.v, x.r FROM (SELECT v, i, monotonically_increasing_id() AS r FROM fact) x
+       JOIN dim d ON x.i = d.i""",
 }
 
 

@@ -238,7 +238,7 @@ public final class JoinKeyRule extends Rule<LogicalPlan> {
       return planned(relation, condition, filter.condition());
     }
     boolean passes = plan instanceof Filter filter && filter.condition().deterministic()
-        || plan instanceof Project
+        || plan instanceof Project projection && isDeterministic(projection)
         || plan instanceof Join join
             && (join.joinType() == Inner$.MODULE$ || join.joinType() == LeftSemi$.MODULE$);
     if (!passes) {
@@ -256,6 +256,16 @@ public final class JoinKeyRule extends Rule<LogicalPlan> {
       children.add(narrowed == null ? child : narrowed);
     }
     return isNarrowed ? plan.withNewChildren(Scala.seq(children)) : null;
+  }
+
+  /** Returns whether a projection has no values that depend on which rows are read. */
+  private static boolean isDeterministic(Project project) {
+    for (NamedExpression named : Scala.iterable(project.projectList())) {
+      if (!((Expression) named).deterministic()) {
+        return false;
+      }
+    }
+    return true;
   }
 
   /** Returns the column that a projection renames. */

@@ -207,6 +207,8 @@ def _loader(spark: SparkSession) -> Any:
     """Return a class loader with the jar, and make the jar known to executors."""
     context = spark.sparkContext
     gateway, jvm = context._gateway, context._jvm
+    # each context of a JVM has its own jars; adding one again changes nothing
+    context._jsc.addJar(str(JAR))
     found = _LOADERS.get(gateway)
     if found is not None:
         return found
@@ -215,7 +217,6 @@ def _loader(spark: SparkSession) -> Any:
     urls[0] = jvm.java.io.File(str(JAR)).toURI().toURL()
     # the parent comes first: with spark.jars, the classes are there already
     loader = jvm.java.net.URLClassLoader(urls, parent)
-    context._jsc.addJar(str(JAR))
     _LOADERS[gateway] = loader
     return loader
 

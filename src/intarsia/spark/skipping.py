@@ -17,7 +17,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -71,12 +71,19 @@ class _Listing:
     key: Hashable
 
 
+class _Table(NamedTuple):
+    """The files of a listing, and the lock of the thread that plans them."""
+
+    files: TableFiles
+    lock: threading.Lock
+
+
 class SkippingPlanner:
     """Plans scans for the JVM; its methods may be called by several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._tables: OrderedDict[Hashable, TableFiles] = OrderedDict()
+        self._tables: OrderedDict[Hashable, _Table] = OrderedDict()
         self._plans: OrderedDict[Hashable, dict[str, Any]] = OrderedDict()
 
     def answer(self, text: str) -> str:
@@ -124,7 +131,9 @@ class SkippingPlanner:
         )
         seconds = settings["timeout_ms"] / 1000 / 4 if settings["timeout_ms"] else None
         planner = FilePlanner(binder, count_pages=len(listing.files) <= _COUNTED_FILES, seconds=seconds)
-        planned = planner.planned(self._table(listing))
+        table = self._table(listing)
+        with table.lock:
+            planned = planner.planned(table.files)
         planner.report.add_time(started)
         answer = _answer_of(listing, planned, planner.report)
         numbers = sum(map(len, answer.get("kept", ())))
@@ -133,11 +142,11 @@ class SkippingPlanner:
                 _keep(self._plans, key, answer, _PLANS)
         return answer
 
-    def _table(self, listing: _Listing) -> TableFiles:
+    def _table(self, listing: _Listing) -> _Table:
         with self._lock:
             table = self._tables.get(listing.key)
             if table is None:
-                table = TableFiles(listing.files)
+                table = _Table(TableFiles(listing.files), threading.Lock())
             _keep(self._tables, listing.key, table, _TABLES)
         return table
 
