@@ -32,7 +32,7 @@ def test_every_folder_is_a_package():
 
 
 def test_import_loads_nothing_heavy():
-    """What keeps `import intarsia` quick; how quick it is, `make bench` tells."""
+    """`import intarsia` is quick because it loads few modules; `make bench` measures it."""
     heavy = [
         "datasketches",
         "deltalake",
@@ -68,7 +68,7 @@ def run_python(program):
 
 #: Attributes of classes of other modules that may be assigned, and why.
 ASSIGNED_FROM_OUTSIDE = {
-    # an error is told what it is about where that is known: the file, the place in it, the struct
+    # context is added to an error where it is known: the file, the place in it, the struct
     ("file/metadata.py", "error.path"),
     ("file/decode.py", "error.path"),
     ("file/decode.py", "error.column"),
@@ -79,7 +79,7 @@ ASSIGNED_FROM_OUTSIDE = {
     ("format/thrift.py", "error.offset"),
     # a cursor is moved by who parses
     ("format/row_groups.py", "reader.position"),
-    # other libraries' ways of being told
+    # interfaces of other libraries
     ("cli/app.py", "ctx.find_root().obj.debug"),
     ("cli/app.py", "option.expose_value"),
     ("cli/app.py", "option.hidden"),
@@ -106,7 +106,7 @@ def test_no_module_assigns_attributes_of_the_classes_of_another():
 def test_a_wrong_page_index_is_recovered_from_in_one_place():
     """Each of the two errors is caught once: where it is given a row group, and where work is done again.
 
-    A dictionary page that cannot be decoded is no answer, and says nothing of any row.
+    A dictionary page that cannot be decoded proves nothing about any row.
     """
     places = {"PageIndexMismatchError": [], "WrongPageIndexError": []}
     for path, tree in parsed_modules():

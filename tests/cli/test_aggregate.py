@@ -1,4 +1,4 @@
-"""`intarsia query --aggregate` and `--sample`: what other engines say, in every format, and from indexes."""
+"""`intarsia query --aggregate` and `--sample`: compared with other engines, in all formats, from indexes."""
 
 from __future__ import annotations
 

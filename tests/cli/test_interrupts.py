@@ -1,4 +1,4 @@
-"""Ctrl-C in long runs: files are whole, the rest is said, and another run continues."""
+"""Ctrl-C in long runs: files are whole, the remaining work is reported, and another run continues."""
 
 from __future__ import annotations
 

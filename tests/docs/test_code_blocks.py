@@ -1,4 +1,4 @@
-"""What the documents show runs: Python blocks as they stand, and every line that calls the command."""
+"""The code in the documents runs: Python blocks unchanged, and every line that calls the command."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ def run(code, names):
     with contextlib.redirect_stdout(out):
         exec(
             compile(code, "<document>", "exec", dont_inherit=True), names
-        )  # as it stands, without our futures
-    for promised in re.findall(r"^print\(.*\)  # (.*)$", code, re.MULTILINE):
-        assert promised in out.getvalue().splitlines()
+        )  # unchanged, without the futures of this module
+    for expected in re.findall(r"^print\(.*\)  # (.*)$", code, re.MULTILINE):
+        assert expected in out.getvalue().splitlines()
 
 
 @pytest.mark.parametrize("text", [*blocks("sh"), *blocks("console")])

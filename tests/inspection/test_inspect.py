@@ -1,4 +1,4 @@
-"""`inspect`: what it says of files of several writers, and that it reads no data page."""
+"""`inspect`: its results for files of several writers; it does not read data pages."""
 
 import datetime as dt
 import json

@@ -1,4 +1,4 @@
-"""Rows that a source of files reports as deleted are in no answer, whatever indexes say."""
+"""Rows that a source of files reports as deleted are in no result, even if indexes contain them."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ def _step(layout, position, stop, pages, dictionaries, indexes):
         if place.start <= position < place.stop:  # a Bloom filter is probed block by block
             indexes.add(name)
             return min(stop, place.stop)
-    raise AssertionError(f"bytes {position} to {stop} are no page and no index")
+    raise AssertionError(f"bytes {position} to {stop} are neither a page nor an index")
 
 
 def footer_bytes(path) -> int:

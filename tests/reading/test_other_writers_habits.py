@@ -279,7 +279,7 @@ def test_nan_counts(tmp_path, counted):
 
 
 def test_zeros_of_either_sign(tmp_path):
-    """A bound of +0.0 may stand for -0.0, and vice versa."""
+    """A bound of +0.0 may represent -0.0, and vice versa."""
     for low, high in [(0.0, 0.0), (-0.0, -0.0), (0.0, -0.0)]:
         path = write(tmp_path / "a.parquet", pa.table({"x": [0.0, -0.0] * 10}), use_dictionary=False)
         patient = Patient.read(path)

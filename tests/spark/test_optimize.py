@@ -328,7 +328,7 @@ def test_checksums_tell_nested_nulls_apart(spark):
         frames = [spark.sql(f"SELECT CAST({value} AS {data_type}) AS c") for value in values]
         found = [checksums(spark, frame, lambda *_: None).columns["c"] for frame in frames]
         if data_type.startswith("map"):
-            assert len(set(found)) == len(values) - 1  # texts of null in maps are not told apart
+            assert len(set(found)) == len(values) - 1  # texts of null in maps are not distinguished
         else:
             assert len(set(found)) == len(values)
     numbers = spark.range(1000).selectExpr("id", "id % 7 AS m")

@@ -70,7 +70,7 @@ class Damage:
                 meta.get(12).set(ids[name], kind, value)
 
     def append(self, data):
-        """Put bytes behind the others, and say where."""
+        """Put bytes behind the others, and return their place."""
         offset = len(self.body)
         self.body += data
         return offset

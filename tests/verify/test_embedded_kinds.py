@@ -72,7 +72,7 @@ def test_correct_indexes(path, index):
 
 @pytest.mark.parametrize("index", KINDS, ids=str)
 def test_indexes_of_other_values(path, tmp_path, index):
-    """The payload is whole and of the same shape, but says what is not in this file."""
+    """The payload is whole and of the same shape, but describes values that are not in this file."""
     attach(path, [index])
     other = write(tmp_path / "other.parquet", turn=617)
     attach(other, [index])

@@ -1,4 +1,4 @@
-"""What verify says of bounds and NaN counts under IEEE 754's total order."""
+"""Findings of verify about bounds and NaN counts under IEEE 754's total order."""
 
 import struct
 

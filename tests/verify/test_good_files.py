@@ -150,7 +150,7 @@ def test_written_with_indexes(tmp_path, table):
 
 
 def test_checksums_and_sizes_of_many_pages(tmp_path):
-    """Dictionaries that get full, pages of both versions, rows sorted and said to be."""
+    """Dictionaries that get full, pages of both versions, rows sorted and declared as sorted."""
     rng = np.random.default_rng(3)
     table = pa.table(
         {
@@ -178,7 +178,7 @@ def test_the_corpus(corpus):
         "int32_with_null_pages", "int96_from_spark", "nested_decimals", "nested_lists.snappy",
         "nullable.impala", "old_list_structure", "sort_columns",
         "test-file-with-no-column-indexes-1",
-        # pages that readers had trouble with; no index says anything wrong of them
+        # pages that readers had trouble with; no index describes them wrongly
         "ARROW-GH-43605",
     ]  # fmt: skip
     found = {name: lines(next(corpus.rglob(f"{name}.parquet"))) for name in good}

@@ -1,4 +1,4 @@
-"""What page headers, and the footer about pages, say wrongly: checksums, statistics, encodings, sizes."""
+"""Wrong claims of page headers, and of the footer about pages: checksums, statistics, encodings, sizes."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -131,7 +131,7 @@ class TestDistinctCounts:
 
 
 class TestEncodings:
-    """What the footer says of the encodings of pages."""
+    """The encodings of pages according to the footer."""
 
     @pytest.fixture
     def path(self, tmp_path):

@@ -20,7 +20,7 @@ NAN = float("nan")
 
 
 def write(path, columns, *order, **options):
-    """A file that says that it is sorted by ``(column, descending, nulls first)``."""
+    """A file that declares that it is sorted by ``(column, descending, nulls first)``."""
     table = columns if isinstance(columns, pa.Table) else pa.table(columns)
     sorting = [pq.SortingColumn(*claim) for claim in order]
     pq.write_table(table, path, sorting_columns=sorting, **options)

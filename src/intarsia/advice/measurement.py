@@ -24,7 +24,7 @@ from intarsia.lake.table import Table
 LEAST_PART = 0.1
 LEAST_BYTES = 32 << 10
 
-#: A lake index is advised for at least this many files, if queries open many of them in vain.
+#: A lake index is advised for at least this many files, if queries open many of them without matches.
 LEAST_FILES = 16
 VAIN_PART = 0.5
 
@@ -185,7 +185,7 @@ class Measurement:
 
     @property
     def lake_index(self) -> bool:
-        """Whether queries open many files in vain, and there is no lake index."""
+        """Whether queries open many files without matches, and there is no lake index."""
         if len(self._table.files) < LEAST_FILES or not self._bound or self._table.known_files() is not None:
             return False
         now = self._sampled.now.values()

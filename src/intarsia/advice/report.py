@@ -137,7 +137,7 @@ class Advice:
     Attributes:
         command: The command that adds the advised indexes; None if there is nothing to add.
         indexes: The advised indexes, for `intarsia.attach`.
-        lake_index: Whether a lake index is advised, because queries open many files in vain.
+        lake_index: Whether a lake index is advised, because queries open many files without matches.
         measured: All indexes that were measured, the advised ones first.
         queries: What each query reads; empty if there were none.
         columns: The shape of each column, if there were no queries.

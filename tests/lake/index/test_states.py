@@ -348,7 +348,7 @@ def test_many_small_updates_are_merged(tmp_path, location):
     assert opened_files(table, "user = 31") == 1
 
 
-def test_updates_that_nobody_asked_for_are_merged(tmp_path, location):
+def test_automatic_updates_are_merged(tmp_path, location):
     lake = make_lake(tmp_path / "lake", 2, [])
     ia.open(lake).build_lake_index(location)
     for day in range(10, 34):
