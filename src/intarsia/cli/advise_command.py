@@ -10,7 +10,17 @@ import typer
 
 from intarsia.cli.arguments import AsJson, Paths, split_names
 from intarsia.cli.failures import UsageError
-from intarsia.cli.terminal import count, duration, line, plain_table, print_json, progress, show, size
+from intarsia.cli.terminal import (
+    command_line,
+    count,
+    duration,
+    line,
+    plain_table,
+    print_json,
+    progress,
+    show,
+    size,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -115,7 +125,7 @@ def _view(advice: Advice) -> Iterator[RenderableType]:
     for failed in advice.not_built:
         yield line(f"not possible: {failed.name}: {failed.reason}")
     yield line()
-    yield line(advice.command or "nothing to add", style="bold")
+    yield command_line(advice.command or "nothing to add", style="bold")
 
 
 def _queries(advice: Advice) -> RenderableType:

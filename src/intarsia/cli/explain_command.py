@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from intarsia.cli.arguments import AsJson, ColumnNames, Paths, WhereText, split_names
-from intarsia.cli.terminal import line, print_json, show
+from intarsia.cli.terminal import command_line, line, print_json, show
 
 EXAMPLES = """
 intarsia explain lake/ --where "dest = 'LEX'"
@@ -42,4 +42,4 @@ def explain(
 
         show([line(), line(f"advice: {report.advice.text}", style="yellow")])
         command = command_for(path, report.advice)
-        show([line(f"  {command}")] if command else [])
+        show([command_line(f"  {command}")] if command else [])

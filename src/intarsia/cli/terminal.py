@@ -55,7 +55,7 @@ def show(parts: Iterable[RenderableType]) -> None:
     out = console()
     for part in parts:
         with out.capture() as captured:
-            out.print(part)
+            out.print(part, soft_wrap=getattr(part, "no_wrap", None) is True)
         print("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
@@ -76,6 +76,13 @@ def line(text: str = "", style: str = "") -> Text:
     from rich.text import Text
 
     return Text(printable(text), style=style)
+
+
+def command_line(text: str, style: str = "") -> Text:
+    """Return a command for `show`, which is not wrapped, so that it can be copied."""
+    from rich.text import Text
+
+    return Text(printable(text), style=style, no_wrap=True)
 
 
 def plain_table(*columns: str) -> Table:

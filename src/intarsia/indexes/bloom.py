@@ -143,7 +143,7 @@ class BloomFilters:
     def _ranges(self, probe: _Probe, bits: ByteRange) -> list[ByteRange]:
         """Return the location of the block of each hash, or of all blocks if one request costs less."""
         gap_bytes = max(self._file.source.coalesce_bytes, LOCAL_REQUEST_BYTES)
-        if bits.length <= len(probe.hashes) * (BLOCK_BYTES + gap_bytes):
+        if bits.length <= BLOCK_BYTES + (len(probe.hashes) - 1) * (BLOCK_BYTES + gap_bytes):
             return [bits]
         starts = bits.start + BLOCK_BYTES * block_ordinals(probe.hashes, bits.length // BLOCK_BYTES)
         return [ByteRange(start, start + BLOCK_BYTES) for start in starts.tolist()]
