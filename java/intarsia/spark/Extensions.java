@@ -19,7 +19,7 @@ import scala.runtime.BoxedUnit;
 /**
  * The entry point for sessions that are configured at start: {@code spark.sql.extensions=intarsia.spark.Extensions}.
  *
- * <p>Every session of the application skips, whoever made it: a Connect server, spark-sql, a Scala program, {@code
+ * <p>Every session of the application skips: those of a Connect server, spark-sql, a Scala program, and {@code
  * newSession()}. The planner is a Python process, started with the first scan.
  *
  * <p>{@link SkipRule} has to run after all rules of Spark. Extensions cannot add such a rule. So a check of analyzed

@@ -21,7 +21,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * Spark's own commit protocol, which also indexes the Parquet files of a task before the task commits.
  *
  * <p>It exists because only a commit protocol sees the files of {@code df.write} between the end of a task and the
- * commit, while they are private to the attempt: nobody can read a file without its indexes, and an attempt that is
+ * commit, while they are private to the attempt: no reader sees a file without its indexes, and an attempt that is
  * not committed leaves nothing. How files are named, moved and removed is unchanged.
  *
  * <p>A Python process of the executor builds the indexes. If that fails, the file is left as Spark wrote it, and the
