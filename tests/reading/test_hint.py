@@ -7,6 +7,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.cli import main
+from tests.lake.index.lakes import age
 
 ROWS = 160_000
 
@@ -20,6 +21,7 @@ def file(tmp_path_factory):
     )
     path = tmp_path_factory.mktemp("hint") / "t.parquet"
     pq.write_table(rows, path, row_group_size=20_000, max_rows_per_page=1_000, use_dictionary=False)
+    age(path)  # the metadata of a new file is not kept, because the file may still change
     return path
 
 

@@ -37,7 +37,8 @@ from intarsia.storage import SourceFile
 #: Maximum number of row groups, or runs of small ones, that are decoded concurrently (contract C7).
 RUNS_AT_ONCE = 2
 
-#: To decode fewer bytes of a local file takes less time than to start a thread.
+#: To decode a page of each of so few row groups, or fewer bytes, takes less time than to start a thread.
+_FEW_ROW_GROUPS = 2
 _CONCURRENT_BYTES = 1 << 20
 
 
@@ -132,8 +133,9 @@ def read_known_rows(query: FileQuery, plan: FilePlan, rows: RowSelection) -> Ite
 def _at_once(query: FileQuery, runs: RowGroupRuns, rows: RowSelection, most: int) -> int:
     """Return the number of runs to read concurrently."""
     most = min(most, len(runs.groups))
-    is_local = not query.file.source.coalesce_bytes
-    return 1 if most > 1 and is_local and query.estimated_bytes(rows) < _CONCURRENT_BYTES else most
+    if most < 2 or query.file.source.coalesce_bytes or len(runs.groups) > _FEW_ROW_GROUPS:
+        return most
+    return most if query.estimated_bytes(rows) >= _CONCURRENT_BYTES else 1
 
 
 def _in_order(read: Callable[[Run], Iterator[Piece]], runs: Iterable[Run], at_once: int) -> Iterator[Piece]:
