@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+import intarsia.spark as ias
 from intarsia.spark import spark_conf
 from intarsia.spark.java import ensure_java
 from tests.authoring.conftest import EXAMPLE
 from tests.spark.hosts import SparkHost, install
+from tests.spark.skipping import SWITCH
 
 
 @pytest.fixture(scope="session")
@@ -41,6 +43,16 @@ def spark(tmp_path_factory):
     session = builder.getOrCreate()
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def enabled(spark):
+    """The session, enabled for the tests of a module; `SWITCH` turns skipping off for a query."""
+    spark.conf.set(SWITCH, "true")
+    ias.enable(spark)
+    yield spark
+    ias.disable(spark)
+    spark.conf.unset(SWITCH)
 
 
 @pytest.fixture(scope="session")

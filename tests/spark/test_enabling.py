@@ -14,7 +14,6 @@ from tests.spark.skipping import (
     FILES,
     INDEXES,
     ROWS,
-    SWITCH,
     compare,
     make_lake,
     rows_of_file,
@@ -26,15 +25,6 @@ from tests.spark.skipping import (
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 U = user_of(3, 77)
-
-
-@pytest.fixture(scope="module")
-def enabled(spark):
-    spark.conf.set(SWITCH, "true")
-    ias.enable(spark)
-    yield spark
-    ias.disable(spark)
-    spark.conf.unset(SWITCH)
 
 
 @pytest.fixture(scope="module")

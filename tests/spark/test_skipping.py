@@ -11,7 +11,6 @@ from tests.spark.comparing import rows, rows_with_matches, settings
 from tests.spark.skipping import (
     FILES,
     ROWS,
-    SWITCH,
     code_of,
     compare,
     dropped,
@@ -24,15 +23,6 @@ from tests.spark.skipping import (
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 U, V = user_of(3, 77), user_of(5, 13)
-
-
-@pytest.fixture(scope="module")
-def enabled(spark):
-    spark.conf.set(SWITCH, "true")
-    ias.enable(spark)
-    yield spark
-    ias.disable(spark)
-    spark.conf.unset(SWITCH)
 
 
 @pytest.fixture(scope="module")

@@ -10,12 +10,11 @@ import random
 import pytest
 
 import intarsia as ia
-import intarsia.spark as ias
 from tests.effort import examples
 from tests.lake.index.lakes import age
 from tests.spark import lakes
 from tests.spark.comparing import settings
-from tests.spark.skipping import SWITCH, compare, scans
+from tests.spark.skipping import compare, scans
 from tests.spark.test_lake_index import attach
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -43,15 +42,6 @@ def lake_paths(spark, tmp_path_factory):
         age(path)
     ia.open(paths["spark"]).build_lake_index()
     return paths
-
-
-@pytest.fixture(scope="module")
-def enabled(spark):
-    spark.conf.set(SWITCH, "true")
-    ias.enable(spark)
-    yield spark
-    ias.disable(spark)
-    spark.conf.unset(SWITCH)
 
 
 PLACE = ("_metadata.file_name AS f", "_metadata.row_index AS r", "xxhash64(*) AS h")

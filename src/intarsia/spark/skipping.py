@@ -30,6 +30,7 @@ from intarsia.spark.catalyst import weaken
 from intarsia.spark.conditions import is_trivial
 from intarsia.spark.listing import python_path
 from intarsia.spark.planning import FilePlanner, PlannedFile
+from intarsia.storage import CLOCK_TICK_SECONDS
 
 #: Listings whose footers and lake index are kept; each has a limit for its footers.
 _TABLES: Final = 4
@@ -44,9 +45,6 @@ _MOST_NOTES: Final = 20
 
 #: Maximum number of row ranges of a file; the smallest gaps between them are closed.
 _MOST_RANGES: Final = 4096
-
-#: A file that was written in this time may change again without a change of its time.
-_UNSETTLED_SECONDS: Final = 2.0
 
 #: The pages of up to this many files are counted for `explain()`.
 _COUNTED_FILES: Final = 16
@@ -165,7 +163,7 @@ def _listed(request: Mapping[str, Any]) -> _Listing:
     places: list[int] = []
     files: list[DataFile] = []
     stamps: list[tuple[int, int, int]] = []
-    latest = time.time_ns() - int(_UNSETTLED_SECONDS * 1e9)
+    latest = time.time_ns() - int(CLOCK_TICK_SECONDS * 1e9)  # a younger file may change unnoticed
     entries = zip(
         request["paths"], request["sizes"], request["times_ms"], request["partition_of"], strict=True
     )
