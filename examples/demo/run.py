@@ -9,11 +9,12 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from examples.demo.lakes import Folder, Lake, Spark, load_flights, stderr_to, write_files, write_lake
+from examples.demo.plain_sql import RUNS, ask_sql
 from examples.demo.questions import (
     Question,
     ask_intarsia,
@@ -34,12 +35,18 @@ if TYPE_CHECKING:
 
     Ask = Callable[[str, Question], pa.Table]
 
+#: The title of the answers of plain Spark SQL.
+SQL_TITLE = "lake, Spark SQL after ias.enable"
+
 NOTES = """\
 7/175 pages: 7 of 175 pages were read; pages of unopened files are not counted.
 same: Spark (in the second folder: pyarrow) returned the same rows as Intarsia,
 both {before} and afterwards. In the lake, so did
 Spark with ias.read. Spark writes time_hour as INT96, which has no order, so in
-the lake, only the partition column month excludes files in query 3."""
+the lake, only the partition column month excludes files in query 3.
+Spark SQL: the same text before and after ias.enable(spark), the best of {runs} runs.
+Its pages and bytes are those of all columns, as planned. In query 3, Spark's
+own partition filter leaves one file."""
 
 
 def run(folder: Folder, *, keep: bool) -> bool:
@@ -56,7 +63,7 @@ def run(folder: Folder, *, keep: bool) -> bool:
     keep = keep and folder.is_complete
     if not keep:
         folder.clear()
-    steps = Steps(5 if keep else 8)
+    steps = Steps(6 if keep else 9)
     with _spark(steps) as spark:
         if not keep:
             _make_files(folder, spark, steps)
@@ -70,16 +77,22 @@ def run(folder: Folder, *, keep: bool) -> bool:
             }
         reports = {lake: _index(spark, lake, steps) for lake in plain}
         others: dict[Lake, dict[str, Ask]] = {
-            lake: {"plainly, afterwards": ask} for lake, ask in plain.items()
+            folder.lake: {
+                "Spark through Intarsia": lambda path, question: ask_spark_through_intarsia(
+                    spark, path, question
+                )
+            },
+            folder.files: {"plainly, afterwards": ask_pyarrow},
         }
-        others[folder.lake]["Spark through Intarsia"] = lambda path, question: ask_spark_through_intarsia(
-            spark, path, question
-        )
         with steps.step("running queries with Intarsia"):
             answers = {lake: _answers(lake, expected[lake], others[lake]) for lake in plain}
-    _show(answers, reports)
-    print(f"\n{NOTES.format(before='without indexes' if keep else 'before any index was added')}\n")
-    same = not any(answer.differs for asked in answers.values() for answer in asked)
+        with steps.step("running Spark SQL before and after enable"):
+            in_sql = _sql_answers(spark, folder.lake, expected[folder.lake])
+    sections = {"lake": answers[folder.lake], SQL_TITLE: in_sql, "files": answers[folder.files]}
+    _show(sections, reports)
+    before = "without indexes" if keep else "before any index was added"
+    print(f"\n{NOTES.format(before=before, runs=RUNS)}\n")
+    same = not any(answer.differs for asked in sections.values() for answer in asked)
     print(f"Total time: {duration(time.perf_counter() - started)}. To try next:\n")
     for command in suggestions(folder):
         print(f"  {command}")
@@ -136,11 +149,26 @@ def _answers(lake: Lake, expected: list[pa.Table], others: dict[str, Ask]) -> li
         found, report = ask_intarsia(lake.path, question)
         tables = {"Intarsia": found, **{name: ask(lake.path, question) for name, ask in others.items()}}
         differs = tuple(name for name, table in tables.items() if not same_rows(plain, table))
-        answers.append(Answer(question, plain.num_rows, differs, report))
+        answers.append(Answer(question, plain.num_rows, differs, report.to_dict()))
     return answers
 
 
-def _show(answers: dict[Lake, list[Answer]], reports: dict[Lake, IndexReport]) -> None:
+def _sql_answers(spark: Spark, lake: Lake, expected: list[pa.Table]) -> list[Answer]:
+    """Run the queries as SQL texts before and after `ias.enable`."""
+    answers = []
+    for question, plain, found in zip(
+        questions(), expected, ask_sql(spark, lake.path, questions()), strict=True
+    ):
+        tables = {"plain SQL": found.before, "SQL after enable": found.after}
+        differs = tuple(name for name, table in tables.items() if not same_rows(plain, table))
+        before, after = map(duration, found.seconds)
+        answers.append(
+            Answer(question, plain.num_rows, differs, found.skip.report, f"{before}, then {after}")
+        )
+    return answers
+
+
+def _show(sections: Mapping[str, Sequence[Answer]], reports: dict[Lake, IndexReport]) -> None:
     for lake, report in reports.items():
         done = f"{report.files_indexed} of {report.files_total} files indexed in {duration(report.seconds)}"
         if report.files_unchanged:
@@ -148,7 +176,7 @@ def _show(answers: dict[Lake, list[Answer]], reports: dict[Lake, IndexReport]) -
         added = f"{size(report.bytes_added)} added to {size(report.bytes_before)}"
         print(f"{lake.path}: {lake.title}\n  {done}, {added}")
     print()
-    show([answers_table(answers)])
+    show([answers_table(sections)])
 
 
 def suggestions(folder: Folder) -> list[str]:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from examples.demo.lakes import Lake
 from examples.demo.questions import Question
 from intarsia.cli.terminal import count, size
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-    from intarsia.read.report import ScanReport
 
 
 @dataclass(frozen=True)
@@ -24,16 +21,18 @@ class Answer:
         question: The query.
         rows: Number of rows without Intarsia.
         differs: The ways to run the query that returned other rows; empty if all agree.
-        report: What Intarsia read.
+        facts: What was read, with the keys of `intarsia.ScanReport.to_dict`.
+        times: The times of plain Spark SQL before and after `ias.enable`, for people; empty without them.
     """
 
     question: Question
     rows: int
     differs: tuple[str, ...]
-    report: ScanReport
+    facts: Mapping[str, Any]
+    times: str = ""
 
 
-def answers_table(answers: dict[Lake, list[Answer]]) -> Table:
+def answers_table(sections: Mapping[str, Sequence[Answer]]) -> Table:
     """Return the table; it fits into 80 columns."""
     from rich import box
     from rich.table import Table
@@ -45,34 +44,38 @@ def answers_table(answers: dict[Lake, list[Answer]]) -> Table:
     table.add_column("same")
     for name in ("files", "row\ngroups", "pages", "bytes"):
         table.add_column(name, justify="right", no_wrap=True)
-    for lake, asked in answers.items():
-        table.add_row(os.path.basename(lake.path), style="bold")
+    for title, asked in sections.items():
+        table.add_row(title, style="bold")
         for place, answer in enumerate(asked, start=1):
             table.add_row(f"{place} {answer.question.title}", *_cells(answer))
-            table.add_row("\n".join(f"  {line}" for line in skipped(answer.report)), style="dim")
+            lines = [answer.times, *skipped(answer.facts)] if answer.times else skipped(answer.facts)
+            table.add_row("\n".join(f"  {line}" for line in lines), style="dim")
         table.add_section()
     return table
 
 
 def _cells(answer: Answer) -> list[str]:
-    report = answer.report
-    pages = report.to_dict()["pages"]
+    files, groups, pages, num_bytes = (answer.facts[key] for key in ("files", "row_groups", "pages", "bytes"))
+    # a plan of Spark's reader has only an estimate
+    bytes_read = num_bytes["read"] if num_bytes["planned"] is None else num_bytes["planned"]
     return [
         f"{answer.rows:,}",
         f"NO: {', '.join(answer.differs)}" if answer.differs else "yes",
-        f"{report.files_read}/{report.files_total}",
-        f"{report.row_groups_read}/{report.row_groups_total}",
+        f"{files['read']}/{files['total']}",
+        f"{groups['read']}/{groups['total']}",
         f"{pages['read']}/{'?' if pages['total'] is None else pages['total']}",
-        f"{size(report.bytes_read)}/{size(report.bytes_total)}",
+        f"{size(bytes_read)}/{size(num_bytes['total'])}",
     ]
 
 
-def skipped(report: ScanReport) -> list[str]:
+def skipped(facts: Mapping[str, Any]) -> list[str]:
     """Return what each index excluded, in the largest units that it excluded as a whole."""
     lines = []
-    for entry in report.pruned_by.values():
-        amounts = ((entry.files, "file"), (entry.row_groups, "row group"), (entry.pages, "page"))
-        amount, noun = next(((amount, noun) for amount, noun in amounts if amount), (entry.rows, "row"))
-        name = entry.index.removesuffix(":page") if "(" in entry.index else f"{entry.index}({entry.column})"
-        lines.append(f"{count(amount, noun)}: {name}")
+    for entry in facts["pruned_by"]:
+        amounts = ((entry["files"], "file"), (entry["row_groups"], "row group"), (entry["pages"], "page"))
+        amount, noun = next(((amount, noun) for amount, noun in amounts if amount), (entry["rows"], "row"))
+        index, column = entry["index"], entry["column"]
+        lines.append(
+            f"{count(amount, noun)}: {index.removesuffix(':page') if '(' in index else f'{index}({column})'}"
+        )
     return lines or ["nothing"]

@@ -129,7 +129,7 @@ def test_demo(run, tmp_path, monkeypatch):
     done = ask("-m", "intarsia", "demo", "--dir", folder)
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stderr == ""
-    assert re.findall(r" (\d+) yes ", done.stdout) == ["1", "27", "56", "9", "0"] * 2
+    assert re.findall(r" (\d+) yes ", done.stdout) == ["1", "27", "56", "9", "0"] * 3
     assert " NO" not in done.stdout
     assert "13 of 13 files indexed" in done.stdout
     assert "4 of 4 files indexed" in done.stdout
