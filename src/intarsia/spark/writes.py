@@ -21,6 +21,10 @@ OnError: TypeAlias = Literal["note", "fail"]
 _PROTOCOL: Final = "intarsia.spark.IndexingCommitProtocol"
 _PROTOCOL_KEY: Final = "spark.sql.sources.commitProtocolClass"
 _SPARK_PROTOCOL: Final = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
+_STREAM_PROTOCOL: Final = "intarsia.spark.IndexingStreamCommitProtocol"
+_STREAM_PROTOCOL_KEY: Final = "spark.sql.streaming.commitProtocolClass"
+_SPARK_STREAM_PROTOCOL: Final = "org.apache.spark.sql.execution.streaming.ManifestFileCommitProtocol"
+_FILES: Final = "intarsia.spark.WrittenFiles"
 _SETTINGS: Final = "spark.intarsia.write."
 
 
@@ -28,8 +32,12 @@ def enable_writes(spark: SparkSession, indexes: Attachables = (), *, on_error: O
     """Let the Parquet files that this session writes have indexes from the start.
 
     From now on, ``df.write.parquet``, ``insertInto``, ``saveAsTable``, CTAS and INSERT write indexed files,
-    also with ``partitionBy`` and dynamic overwrite. Each task adds the indexes to its files before it
-    commits, so no reader sees a file without them. Spark's own protocol commits the files.
+    also with ``partitionBy`` and dynamic overwrite, and so do streams to Parquet files
+    (``df.writeStream.format("parquet")``). Each task adds the indexes to its files before it commits. Spark's
+    own protocols commit the files.
+
+    A stream has the indexes with which it was started. Another commit protocol of streams is left as it is,
+    without indexes.
 
     Args:
         spark: A classic session. Other sessions of the application are not changed.
@@ -68,6 +76,8 @@ def enable_writes(spark: SparkSession, indexes: Attachables = (), *, on_error: O
         spark.conf.set(_SETTINGS + name.partition(".")[2], value)
     spark.conf.set(f"{_SETTINGS}python", spark.sparkContext.pythonExec)
     spark.conf.set(_PROTOCOL_KEY, _PROTOCOL)
+    if spark.conf.get(_STREAM_PROTOCOL_KEY) == _SPARK_STREAM_PROTOCOL and _has_class(spark, _STREAM_PROTOCOL):
+        spark.conf.set(_STREAM_PROTOCOL_KEY, _STREAM_PROTOCOL)
 
 
 def disable_writes(spark: SparkSession) -> None:
@@ -78,6 +88,8 @@ def disable_writes(spark: SparkSession) -> None:
     """
     if not is_connect(spark) and spark.conf.get(_PROTOCOL_KEY) == _PROTOCOL:
         spark.conf.unset(_PROTOCOL_KEY)
+        if spark.conf.get(_STREAM_PROTOCOL_KEY) == _STREAM_PROTOCOL:
+            spark.conf.unset(_STREAM_PROTOCOL_KEY)
         for name in ("indexes", "on_error", "python"):
             spark.conf.unset(_SETTINGS + name)
 
@@ -109,12 +121,14 @@ def write_options(indexes: Attachables, *, on_error: OnError = "note") -> dict[s
 def last_write(spark: SparkSession) -> IndexReport | None:
     """Return the outcome for each file of the last job that wrote indexed files; None before the first.
 
+    Each micro-batch of a stream is a job.
+
     Args:
         spark: A session of an application in which `enable_writes` was called.
     """
     if is_connect(spark):
         return None
-    jobs = _protocol(spark).getMethod("jobs", _no_classes(spark)).invoke(None, None)
+    jobs = _class(spark, _FILES).getMethod("jobs", _no_classes(spark)).invoke(None, None)
     if not jobs:
         return None
     files = sorted(map(_outcome, jobs[0]), key=lambda file: file.path)
@@ -136,21 +150,27 @@ def _no_classes(spark: SparkSession) -> Any:
 
 def _load_jar(spark: SparkSession) -> None:
     """Add the jar to the class loaders of the driver and of the executors, once per application."""
-    try:
-        _protocol(spark)
-    except IntarsiaError:
+    if not _has_class(spark, _FILES):
         spark.sql(f"ADD JAR '{JAR}'")
-        _protocol(spark)
+        _class(spark, _FILES)
 
 
-def _protocol(spark: SparkSession) -> Any:
-    """Return the class of the protocol as the driver finds it.
+def _has_class(spark: SparkSession, name: str) -> bool:
+    try:
+        _class(spark, name)
+    except IntarsiaError:
+        return False
+    return True
+
+
+def _class(spark: SparkSession, name: str) -> Any:
+    """Return a class of the jar as the driver finds it.
 
     Raises:
-        IntarsiaError: If it does not.
+        IntarsiaError: If it does not, or if this version of Spark lacks a class that it extends.
     """
     jvm: Any = spark.sparkContext._jvm
     try:
-        return jvm.org.apache.spark.util.Utils.classForName(_PROTOCOL, True, False)
+        return jvm.org.apache.spark.util.Utils.classForName(name, True, False)
     except Exception as error:
-        raise IntarsiaError(f"Spark cannot load {_PROTOCOL} from {JAR}", reason="jar-not-loaded") from error
+        raise IntarsiaError(f"Spark cannot load {name} from {JAR}", reason="jar-not-loaded") from error

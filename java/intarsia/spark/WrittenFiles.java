@@ -1,0 +1,149 @@
+package intarsia.spark;
+
+import java.io.IOException;
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentLinkedDeque;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.internal.io.FileCommitProtocol.TaskCommitMessage;
+import scala.Option;
+import scala.Tuple2;
+import scala.collection.immutable.Seq;
+
+/**
+ * The Parquet files of one attempt of a task, which get indexes before the task commits.
+ *
+ * <p>It is apart from the commit protocols because Spark has one for {@code df.write} and another one for streams,
+ * without a common class that has files.
+ *
+ * <p>A Python process of the executor builds the indexes. If that fails, the file is left as Spark wrote it, and the
+ * outcome is recorded, unless the writer asked for a failure.
+ */
+public final class WrittenFiles {
+  /** Options of a writer, and the settings of the session for writers without them. */
+  private static final String[] INDEXES = {"intarsia.indexes", "spark.intarsia.write.indexes"};
+
+  private static final String[] ON_ERROR = {"intarsia.on_error", "spark.intarsia.write.on_error"};
+
+  private static final String PYTHON = "spark.intarsia.write.python";
+  private static final long TIMEOUT_MILLIS = 3_600_000;
+  private static final int MOST_JOBS = 100;
+
+  /** The idle processes of this JVM by their Python: tasks that commit at the same time need one each. */
+  private static final ConcurrentHashMap<String, ConcurrentLinkedDeque<PythonProcess>> IDLE =
+      new ConcurrentHashMap<>();
+
+  /** The outcomes of the last jobs of this driver, the latest first. */
+  private static final ConcurrentLinkedDeque<List<String>> JOBS = new ConcurrentLinkedDeque<>();
+
+  private final String folder;
+
+  /** Each file of the attempt: where it is now, and where it will be. */
+  private final List<String[]> files = new ArrayList<>();
+
+  WrittenFiles(String folder) {
+    this.folder = folder;
+  }
+
+  /** Returns the outcomes of the files of the last jobs, as texts; the latest job first. */
+  public static List<List<String>> jobs() {
+    return List.copyOf(JOBS);
+  }
+
+  /** Notes a file that the task will write into a folder below that of the table. */
+  void add(String file, Option<String> directory) {
+    add(file, directory.isEmpty() ? folder : folder + "/" + directory.get());
+  }
+
+  /** Notes a file that the task will write, and the folder in which it will be. */
+  void add(String file, String directory) {
+    if (file.endsWith(".parquet")) {
+      files.add(new String[] {file, directory + "/" + new Path(file).getName()});
+    }
+  }
+
+  /**
+   * Adds indexes to the files.
+   *
+   * @param options options of the writer that precede those in the settings
+   * @return the outcomes of the files, as texts
+   */
+  ArrayList<String> index(Configuration settings, Map<String, String> options) {
+    ArrayList<String> outcomes = new ArrayList<>();
+    String indexes = setting(settings, options, INDEXES);
+    if (!indexes.isEmpty()) {
+      boolean fails = setting(settings, options, ON_ERROR).equals("fail");
+      String python = settings.get(PYTHON, "python3");
+      for (String[] file : files) {
+        outcomes.add(indexed(file, indexes, python, fails));
+      }
+    }
+    return outcomes;
+  }
+
+  private static String setting(Configuration settings, Map<String, String> options, String[] names) {
+    String option = options.get(names[0]);
+    return option != null ? option : settings.get(names[0], settings.get(names[1], ""));
+  }
+
+  /** Returns the outcome for a file: {@code A} and the answer, or {@code E} and its final path and an error. */
+  private static String indexed(String[] file, String indexes, String python, boolean fails) {
+    try {
+      ConcurrentLinkedDeque<PythonProcess> idle =
+          IDLE.computeIfAbsent(python, key -> new ConcurrentLinkedDeque<>());
+      PythonProcess process = idle.poll();
+      if (process == null) {
+        process = new PythonProcess(List.of(python, "-m", "intarsia.spark.write_server"));
+      }
+      try {
+        return "A" + process.ask(String.join("\0", indexes, file[0], file[1]), TIMEOUT_MILLIS);
+      } finally {
+        idle.push(process); // one that has died starts again
+      }
+    } catch (IOException | RuntimeException error) {
+      if (fails) {
+        throw new IllegalStateException(file[1] + ": cannot be indexed: " + error.getMessage(), error);
+      }
+      return "E" + file[1] + "\0" + error.getMessage();
+    }
+  }
+
+  /** Returns the message of a task with the outcomes of its files. */
+  static TaskCommitMessage message(TaskCommitMessage own, ArrayList<String> outcomes) {
+    // only classes that every class loader has: the driver reads the message before it has any of ours
+    return new TaskCommitMessage(new Tuple2<Object, Serializable>(own.obj(), outcomes));
+  }
+
+  /** Returns the message of Spark's own protocol in a message. */
+  static TaskCommitMessage own(TaskCommitMessage message) {
+    return new TaskCommitMessage(((Tuple2<?, ?>) message.obj())._1());
+  }
+
+  static Seq<TaskCommitMessage> own(Seq<TaskCommitMessage> messages) {
+    List<TaskCommitMessage> own = new ArrayList<>();
+    for (TaskCommitMessage message : Scala.iterable(messages)) {
+      own.add(own(message));
+    }
+    return Scala.seq(own);
+  }
+
+  /** Records the outcomes of a job that was committed. */
+  static void record(Seq<TaskCommitMessage> messages) {
+    List<String> outcomes = new ArrayList<>();
+    for (TaskCommitMessage message : Scala.iterable(messages)) {
+      for (Object outcome : (List<?>) ((Tuple2<?, ?>) message.obj())._2()) {
+        outcomes.add((String) outcome);
+      }
+    }
+    if (!outcomes.isEmpty()) {
+      JOBS.push(outcomes);
+      while (JOBS.size() > MOST_JOBS) {
+        JOBS.pollLast();
+      }
+    }
+  }
+}
