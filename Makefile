@@ -49,7 +49,7 @@ fmt: $(VENV)/.dev  ## Format the code, and fix what ruff can fix
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-jar: $(VENV)/.dev  ## Compile java/ into the jar of the package; needs a JDK 17 or newer, which users do not
+jar: $(VENV)/.dev  ## Compile java/ into the jar of the package (needs JDK 17 or newer; users do not)
 	@$(BIN)/python -m tools.build_jar $(ARGS)
 
 bench: $(VENV)/.dev  ## Run the benchmarks against other readers (ARGS="lookup totals" to select)

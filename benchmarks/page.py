@@ -16,10 +16,10 @@ Written by `{command}`.
 {cpus} CPUs, Python {python}; {versions}.
 `import intarsia` takes {import_ms:.0f} ms of CPU time beyond pyarrow.
 
-All readers run each query in turns, in one process, and return the same results. Times are medians in
+All readers run each query in turn, in one process, and return the same results. Times are medians in
 milliseconds: *cold* with a new object for each query, *warm* with the same object again. The page cache of
-the operating system is warm. The ratio is Intarsia's time relative to the fastest other reader of the same
-query; below 1, Intarsia is faster.
+the operating system is warm. The ratio is Intarsia's time divided by that of the fastest other reader of the
+same query; below 1, Intarsia is faster.
 
 ![Intarsia's time relative to the fastest other reader]({plot})
 """
@@ -79,14 +79,16 @@ def write_page(document: dict[str, Any], path: Path, command: str) -> None:
         **{key: document[key] for key in ("cpus", "python", "import_ms")},
     )
     for name in dict.fromkeys(row.benchmark for row in rows):
-        text += f"\n## {name}\n\n{_HEAD}\n"
+        about = {case["file"]: case["about"] for case in document[name]}
+        files = "".join(f"- `{file}`: {written}\n" for file, written in about.items())
+        text += f"\n## {name}\n\n{files}\n{_HEAD}\n"
         text += "".join(_line(row) for row in rows if row.benchmark == name)
     if "plan" in document:
         found = document["plan"]
         text += (
             f"\n## plan\n\n{found['files']:,} files with a lake index: listing takes "
             f"{found['list_ms']:.0f} ms. Planning a lookup then takes {found['cold_ms']:.0f} ms with a new "
-            f"table, and {found['warm_ms']:.0f} ms with the same again.\n"
+            f"table, and {found['warm_ms']:.0f} ms with the same table again.\n"
         )
     path.write_text(text, encoding="utf-8")
 
@@ -118,7 +120,7 @@ def _line(row: Row) -> str:
     cells = [row.file, row.query]
     for own, (engine, other), ratio in zip(row.own, row.best, row.ratios, strict=True):
         cells += [_ms(own), f"{engine} {_ms(other)}", f"**{ratio:.2f}**"]
-    cells.append(f"{row.num_bytes / 1e6:,.2f} MB in {row.requests:,} requests")
+    cells.append(f"{row.num_bytes / 1e6:,.2f} MB in {row.requests:,} request{'s' * (row.requests != 1)}")
     return f"| {' | '.join(cells)} |\n"
 
 

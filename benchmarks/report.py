@@ -18,6 +18,7 @@ def _document(case: Case) -> dict[str, Any]:
     base = medians["intarsia"]
     return {
         "file": case.file.name,
+        "about": case.file.about,
         "file_bytes": case.file.size_bytes,
         "query": case.name,
         "rows": case.rows,

@@ -1,4 +1,4 @@
-"""Plain Spark SQL on a lake: bare files, indexed files, and an enabled session; ``make bench-spark``.
+"""Time plain Spark SQL on a lake: bare files, indexed files, and an enabled session.
 
 All queries of a repetition run in one session, in turn, so that none of them has a warmer JVM.
 """
@@ -78,10 +78,20 @@ def show(found: dict[str, dict[str, list[float]]], write: Callable[[str], None])
 
 def main() -> int:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--files", type=int, default=FILES, help="number of files of 10,000 rows")
-    parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--data", type=Path, help="folder that keeps the data; default: a temporary one")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.spark",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--files", type=int, default=FILES, help="number of files of 10,000 rows (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--repetitions", type=int, default=5, help="repetitions of each query (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--data", type=Path, help="folder for the files, which are reused (default: a temporary one)"
+    )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = arguments.data or Path(scratch)

@@ -40,13 +40,13 @@ SQL_TITLE = "lake, Spark SQL after ias.enable"
 
 NOTES = """\
 7/175 pages: 7 of 175 pages were read; pages of unopened files are not counted.
-same: Spark (in the second folder: pyarrow) returned the same rows as Intarsia,
-both {before} and afterwards. In the lake, so did
-Spark with ias.read. Spark writes time_hour as INT96, which has no order, so in
-the lake, only the partition column month excludes files in query 3.
-Spark SQL: the same text before and after ias.enable(spark), the best of {runs} runs.
-Its pages and bytes are those of all columns, as planned. In query 3, Spark's
-own partition filter leaves one file."""
+same: Intarsia returned the same rows as Spark (in the second folder, pyarrow),
+{before} and afterwards. In the lake, ias.read did, too.
+Query 3: Spark writes time_hour as INT96, which has no order. So in the lake,
+only the partition column month excludes files.
+Spark SQL: the same text before and after ias.enable(spark); the times are the
+best of {runs} runs. Pages and bytes are those of all columns, as planned. In query
+3, Spark's own partition filter leaves one file."""
 
 
 def run(folder: Folder, *, keep: bool) -> bool:

@@ -97,11 +97,23 @@ def test_commands(files, text, capsys):
         assert main(words[1:]) == 0, f"{line}: {capsys.readouterr().err}"
 
 
+def headings(page):
+    """Return the anchors of a page, as GitHub derives them from its headings."""
+    text = BLOCK.sub("", page.read_text(encoding="utf-8"))
+    titles = [
+        re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title)
+        for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    ]
+    return {re.sub(r"[^\w\- ]", "", title).lower().replace(" ", "-") for title in titles}
+
+
 def test_links_lead_somewhere():
-    for page in PAGES:
-        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:
+        for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)]*))?\)", page.read_text(encoding="utf-8")):
             if "://" not in target:
-                assert (page.parent / target).exists(), f"{page.name}: {target}"
+                file = page.parent / target if target else page
+                assert file.exists(), f"{page.name}: {target}"
+                assert not anchor or anchor in headings(file), f"{page.name}: {target}#{anchor}"
 
 
 def test_named_files_exist():
