@@ -1,6 +1,6 @@
 """Programs that run in a process of their own, so that it can be killed.
 
-Importing Intarsia takes half a second.  A server process imports it once and forks for each program.
+Importing Intarsia takes half a second. A server process imports it once and forks for each program.
 """
 
 import atexit

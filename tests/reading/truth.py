@@ -1,6 +1,6 @@
 """Checks that the metadata which Intarsia trusts matches the data of a file.
 
-The data come from `pyarrow.parquet.read_table`.  The checks cover the bounds and counts that scans use, Bloom
+The data come from `pyarrow.parquet.read_table`. The checks cover the bounds and counts that scans use, Bloom
 filters, and the results of COUNT, MIN and MAX.
 """
 

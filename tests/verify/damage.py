@@ -194,7 +194,7 @@ def one_bit_levels(levels):
 def write_lists(path, pages, *, with_offset_index=True, first_rows=None):
     """A file of one column, ``repeated int32 x``, from pages ``(repetition levels, header changes)``.
 
-    A page's values are all there (definition level 1), and count through the chunk.  Pages are of version 1,
+    A page's values are all there (definition level 1), and count through the chunk. Pages are of version 1,
     or 2 where header changes are given.
     """
     body = bytearray(MAGIC)

@@ -1,4 +1,4 @@
-"""Convert Arrow values to JSON, for people and for programs that read JSON or CSV."""
+"""Convert Arrow values to JSON, for tables and for programs that read JSON or CSV."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def lake_index(
         typer.Option(
             "--beside",
             help="Store it in the lake, in the folder _intarsia, for all readers; by default it is in the "
-            "cache folder of the user.",
+            "user's cache folder.",
         ),
     ] = False,
     remove: Annotated[

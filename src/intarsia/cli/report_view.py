@@ -1,4 +1,4 @@
-"""Format a scan's report for people."""
+"""Format a scan's report as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Terminal output: styles, widths, progress, sizes and counts for people."""
+"""Terminal output: styles, widths, progress, human-readable sizes and counts."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Blob:
             found = index.difference(self.payload, file)
             if found is None:
                 return
-            detail = f"its value leads to a different index: {found}"
+            detail = f"its value points to a different index: {found}"
         raise IndexBuildError(
             f"{self.entry.name} needs the footer key {key.decode()!r}, which the original file has; {detail}",
             reason="footer-key-taken",

@@ -38,14 +38,14 @@ class Bloom:
     """Parquet's own Bloom filter, one per row group of a column.
 
     It excludes row groups for ``=`` and ``IN`` on columns with many distinct values that are not sorted, such
-    as identifiers, where bounds exclude nothing.  Each filter is sized by the number of distinct values in
-    its row group.  Spark, DuckDB, DataFusion, Trino and Intarsia skip row groups with it.
+    as identifiers, where bounds exclude nothing. Each filter is sized by the number of distinct values in
+    its row group. Spark, DuckDB, DataFusion, Trino and Intarsia skip row groups with it.
 
-    A filter by the file's own writer is kept.  An attached filter is replaced if another ``fpp`` requires
+    A filter by the file's own writer is kept. An attached filter is replaced if another ``fpp`` requires
     another size.
 
     Attributes:
-        column: The column: a name, dotted if nested, or a path.  All values of a list are added.
+        column: The column: a name, dotted if nested, or a path. All values of a list are added.
         fpp: False-positive rate, at least 0.000001 and below 1.
 
     Example:

@@ -34,7 +34,7 @@ _CONVERTED_KINDS = frozenset(("DECIMAL", "UNKNOWN"))
 class Chunk:
     """A column chunk of the original file.
 
-    Costly properties are computed on first use and then cached.  They raise `FormatError` if the chunk is
+    Costly properties are computed on first use and then cached. They raise `FormatError` if the chunk is
     damaged.
 
     Attributes:

@@ -25,7 +25,7 @@ from intarsia.rows.ordering import Ordering
 
 Counts = npt.NDArray[np.int64]
 
-#: The specification excludes NaN from bounds, and current readers ignore ``nan_counts``.  Spark, DuckDB and
+#: The specification excludes NaN from bounds, and current readers ignore ``nan_counts``. Spark, DuckDB and
 #: DataFusion order NaN above every number, so with these bounds they would skip pages whose NaN match
 #: ``x > 5``.  parquet-java omits the column index in this case, too.
 HOLDS_NAN = Reason(

@@ -101,7 +101,7 @@ def locate_pages(
         two = page.header.data_page_header_v2
         if two is not None and two.num_rows != counted:
             raise IndexBuildError(
-                f"a page header claims {two.num_rows} rows, but its levels {counted}",
+                f"a page header claims {two.num_rows} rows, but its levels have {counted}",
                 reason="row-count-mismatch",
             )
     if sum(rows) != num_rows:

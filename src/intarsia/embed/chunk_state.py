@@ -26,7 +26,7 @@ class ChunkState:
     Attributes:
         offset_index: The OffsetIndex.
         column_index: The ColumnIndex.
-        bloom_filter: Header and bits of the Bloom filter.  A range extends to the end of the body if the
+        bloom_filter: Header and bits of the Bloom filter. A range extends to the end of the body if the
             footer does not give the filter's length.
         encoding_stats: Encodings of the pages; empty if the original footer has them.
         statistics: Statistics that replace those of the original footer; None to keep those.

@@ -7,7 +7,7 @@ import pyarrow as pa
 from intarsia.errors import CorruptFileError, UnsupportedFeatureError
 from intarsia.format.enums import CompressionCodec
 
-#: pyarrow's codec names.  LZ4 is handled separately because its framing varies by writer; LZO is unsupported.
+#: pyarrow's codec names. LZ4 is handled separately because its framing varies by writer; LZO is unsupported.
 _CODECS = {
     CompressionCodec.SNAPPY: "snappy",
     CompressionCodec.GZIP: "gzip",

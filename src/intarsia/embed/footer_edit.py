@@ -1,6 +1,6 @@
 """Edit a footer without losing fields that this version does not know (contract C8).
 
-The footer is edited as a generic tree of fields.  The field numbers are from ``parquet.thrift``.
+The footer is edited as a generic tree of fields. The field numbers are from ``parquet.thrift``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ORDERED_BOUNDS = (5, 6, 7, 8)
 _KEY, _VALUE = 1, 2
 # ColumnOrder
 _TYPE_ORDER, _INT96_TIMESTAMP_ORDER = 1, 3
-# any struct: the field that the specification leaves to extensions.  Thrift writes field ids as zigzag
+# any struct: the field that the specification leaves to extensions. Thrift writes field ids as zigzag
 # integers; the specification's example has 32767 as a plain one (08 FF FF 01), which Thrift reads as -16384.
 _EXTENSIONS = 32767, -16384
 
@@ -106,7 +106,7 @@ class FooterEdit:
     def add_column_orders(self, num_leaves: int) -> None:
         """Declare the type's order for every leaf, if the footer declares no orders.
 
-        Existing bounds in the chunks' statistics were written without a declared order.  They are removed,
+        Existing bounds in the chunks' statistics were written without a declared order. They are removed,
         because the declaration would give them a meaning.
         """
         if self._tree.structs(_COLUMN_ORDERS) is not None:
@@ -160,7 +160,7 @@ class FooterEdit:
     def drop_extension(self) -> bool:
         """Drop the extension of `FileMetaData`; extensions of the structs in it stay.
 
-        It may be a second footer, such as the FlatBuffers one, and would not show what is added.  No reader
+        It may be a second footer, such as the FlatBuffers one, and would not show what is added. No reader
         needs it: the specification asks that readers may ignore extensions.
 
         Returns:

@@ -30,7 +30,7 @@ class IndexedFile:
         notes: Columns without an index, or with one that will hardly exclude anything: ``index``, ``reason``,
             ``code`` and, where they apply, ``column`` and ``row_group``.
         error: Why the file was not changed; None after success.
-        code: The same for programs, as in `FileFailure.code`; None after success.
+        code: A stable code for the error, such as ``"wrong-magic"``; None after success.
         seconds: Time taken.
     """
 
@@ -82,7 +82,7 @@ class IndexedFile:
 
 @dataclass(frozen=True)
 class IndexReport(FileTotals[IndexedFile]):
-    """The report of `attach` over many files, or of `intarsia.spark.index`; ``str(report)`` is for people.
+    """The report of `attach` over many files, or of `intarsia.spark.index`; ``str()`` returns a summary.
 
     Attributes:
         per_file: Every file, ordered by path.
@@ -178,7 +178,7 @@ class IndexReport(FileTotals[IndexedFile]):
         return self._shown([*self._notes(), *failures])
 
     def summary(self) -> str:
-        """Return the same text with only the number of failed files, without their errors."""
+        """Return the text of ``str()`` with the number of failed files instead of their errors."""
         return self._shown(self._notes())
 
     def _notes(self) -> list[str]:

@@ -1,7 +1,7 @@
 """Decode the values of one leaf from the bytes of one column chunk.
 
 The decoding schema contains only the path to this leaf, without names and annotations that do not affect its
-order.  So bounds are computed from the stored values, not from those of an Arrow schema or extension type.
+order. So bounds are computed from the stored values, not from those of an Arrow schema or extension type.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class LeafReader:
             as_dictionary: Return dictionary arrays, so that strings are not copied for every row.
 
         Returns:
-            One value per row for a flat leaf.  For a leaf in a list or map all values of the innermost lists;
+            One value per row for a flat leaf. For a leaf in a list or map all values of the innermost lists;
             empty and null lists have none.
 
         Raises:

@@ -75,9 +75,9 @@ def find_original(current: ParquetInput) -> Original:
     try:
         file = ParquetInput(FirstBytes(current.source, directory.original_length))
     except FormatError as error:
-        return Original(current, current, None, f"it does not lead to the original footer: {error.message}")
+        return Original(current, current, None, f"it does not point to the original footer: {error.message}")
     if layout_fingerprint(file.footer.metadata) != directory.fingerprint:
-        return Original(current, current, None, "it leads to the footer of another file")
+        return Original(current, current, None, "it points to the footer of another file")
     return Original(current, file, directory)
 
 

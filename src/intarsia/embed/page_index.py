@@ -28,13 +28,13 @@ from intarsia.storage import ByteRange
 class PageIndex:
     """Parquet's own page index: a ColumnIndex and an OffsetIndex for every chunk that can have them.
 
-    A trusted page index is kept.  All readers that use page indexes benefit: Spark, DataFusion, Trino, Impala
+    A trusted page index is kept. All readers that use page indexes benefit: Spark, DataFusion, Trino, Impala
     and Intarsia.
 
     Args:
         int96: ``"order"`` gives INT96 columns bounds in the ColumnIndex and in the statistics, and declares
-            ``INT96_TIMESTAMP_ORDER`` for them.  Readers that do not support this order
-            ignore the bounds.  None gives them an OffsetIndex only.
+            ``INT96_TIMESTAMP_ORDER`` for them. Readers that do not support this order
+            ignore the bounds. None gives them an OffsetIndex only.
 
     Raises:
         IndexBuildError: ``int96`` has another value.

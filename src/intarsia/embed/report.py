@@ -24,7 +24,7 @@ class Reason(NamedTuple):
 
 @dataclass(frozen=True)
 class Note:
-    """A part of a file without an index or outside the new footer, or an index of little use or great weight.
+    """A column without an index, an index of little use or large size, or a dropped extension of the footer.
 
     Attributes:
         column: The column; None if it is about the footer.
@@ -32,8 +32,8 @@ class Note:
         index: The name of the index, or ``"footer_extension"``.
         reason: Why, in words.
         code: Why, as a stable code such as ``"contains-nan"``; see `IntarsiaError.reason`.
-        share: The weight of the index as a part of the original file, such as 0.18; None if the note is not
-            about it.
+        share: Size of the index divided by that of the original file, such as 0.18; None if the note is not
+            about its size.
     """
 
     column: str | None

@@ -49,7 +49,7 @@ class RestoreReport(FileTotals[DetachReport]):
 
     @property
     def bytes_removed(self) -> int:
-        """By how many bytes the files became shorter."""
+        """Total number of bytes removed from the files."""
         return self.bytes_before - self.bytes_after
 
     def __str__(self) -> str:

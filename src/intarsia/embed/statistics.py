@@ -25,8 +25,8 @@ from intarsia.rows.ordering import Ordering
 class Statistics:
     """Parquet's own statistics: minimum, maximum and number of nulls of every column chunk.
 
-    Trusted statistics are kept.  The deprecated form, which many readers ignore, is kept and completed by the
-    current form.  Bounds of strings are truncated to 64 bytes.  Every reader skips row groups by statistics,
+    Trusted statistics are kept. The deprecated form, which many readers ignore, is kept and completed by the
+    current form. Bounds of strings are truncated to 64 bytes. Every reader skips row groups by statistics,
     and they cost no request because they are in the footer.
 
     Example:

@@ -52,7 +52,7 @@ def check_row_count(footer: Footer, row_group: int, leaf: Leaf) -> None:
 def check_value_count(leaf: Leaf, num_rows: int, num_values: int) -> None:
     """Refuse a row count that disagrees with the value count of a column.
 
-    A flat column has one value or null per row.  A column in a list or map has at least one entry per row,
+    A flat column has one value or null per row. A column in a list or map has at least one entry per row,
     because empty and null lists have an entry, too.
 
     Args:

@@ -1,6 +1,6 @@
 """Decoding of selected pages, and selection of rows in them.
 
-Leaves whose pages cover the same rows are decoded together.  Leaves of one nested column whose pages cover
+Leaves whose pages cover the same rows are decoded together. Leaves of one nested column whose pages cover
 different rows are decoded separately, reduced to the selected rows, and joined.
 """
 

@@ -1,6 +1,6 @@
 """Decoding of pages by pyarrow under a synthetic footer, which supports all encodings and codecs of pyarrow.
 
-Only this module creates synthetic footers and has pyarrow decode pages.  Callers select the pages and check
+Only this module creates synthetic footers and has pyarrow decode pages. Callers select the pages and check
 the number of decoded rows.
 """
 

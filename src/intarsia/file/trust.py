@@ -1,10 +1,10 @@
 """The rules that decide which metadata of a file is trusted.
 
-Footers and indexes are trusted unless a rule applies.  `RULES` lists errors of writers, each with the
-evidence in its reason.  Rules that follow from the format itself are in the methods of `Trust`: the types for
+Footers and indexes are trusted unless a rule applies. `RULES` lists errors of writers, each with the
+evidence in its reason. Rules that follow from the format itself are in the methods of `Trust`: the types for
 which deprecated bounds are valid, the known column orders, and contradictory null counts.
 
-Ignoring correct metadata makes scans slower, and trusting wrong metadata loses rows.  `intarsia.verify` has
+Ignoring correct metadata makes scans slower, and trusting wrong metadata loses rows. `intarsia.verify` has
 its own rules for comparing metadata with data.
 """
 

@@ -1,9 +1,9 @@
 r"""The layout of distinct values in DataFusion's example.
 
 A block in the file's body, after the data, consists of ``IDX1``, the length of the payload as eight bytes,
-and the payload: the values in UTF-8, separated by newlines.  ``distinct_index_offset`` in the footer's
-key/value metadata is the block's offset in decimal.  The block does not name its column, and it is not bound
-to its file: writers that copy footer keys copy this key, too.  This module checks as much as possible.
+and the payload: the values in UTF-8, separated by newlines. ``distinct_index_offset`` in the footer's
+key/value metadata is the block's offset in decimal. The block does not name its column, and it is not bound
+to its file: writers that copy footer keys copy this key, too. This module checks as much as possible.
 
 Source: https://datafusion.apache.org/blog/2025/07/14/user-defined-parquet-indexes
 """

@@ -1,7 +1,7 @@
 """The directory of embedded indexes, and the checks that it belongs to its file.
 
 The footer key ``intarsia`` contains a JSON document (`Directory`) with the location of each index's blob and
-the fingerprint of the layout from which the indexes were built.  Other writers copy footer keys to new files,
+the fingerprint of the layout from which the indexes were built. Other writers copy footer keys to new files,
 so a directory is used only if `belongs` finds no contradiction (contract C2); `find_directory` checks that.
 ``docs/format.md`` specifies the bytes.
 """
@@ -351,7 +351,7 @@ def find_directory(footer: Footer) -> FoundDirectory | None:
 def belongs(directory: Directory, footer: Footer) -> str | None:
     """Return the reason why a directory does not belong to the file of a footer; None if it does.
 
-    A directory that another writer copied with the footer keys fails two checks.  The layout differs, and
+    A directory that another writer copied with the footer keys fails two checks. The layout differs, and
     even if it is the same, the footer does not start where the added bytes end.
     """
     if directory.original_length > footer.start:

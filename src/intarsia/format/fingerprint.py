@@ -13,7 +13,7 @@ from intarsia.format.structs import ColumnMetaData, FileMetaData, LogicalType, S
 def layout_fingerprint(metadata: FileMetaData) -> str:
     """Return the XXH3-128 hash of the fields that locate a file's values, as 32 hexadecimal digits.
 
-    `intarsia.attach` does not change these fields, so a file keeps its fingerprint.  ``docs/format.md``
+    `intarsia.attach` does not change these fields, so a file keeps its fingerprint. ``docs/format.md``
     specifies the order of the bytes.
     """
     digest = xxhash.xxh3_128()

@@ -1,7 +1,7 @@
 """Repetition and definition levels of a data page, counted without expanding them.
 
-Levels are encoded as a hybrid of runs: one level repeated, or levels packed bit by bit.  Indexing a page
-requires only the number of occurrences of each level and the first level.  Only these are computed, so a few
+Levels are encoded as a hybrid of runs: one level repeated, or levels packed bit by bit. Indexing a page
+requires only the number of occurrences of each level and the first level. Only these are computed, so a few
 bytes that claim a billion levels take neither memory nor time.
 
 Source: ``Encodings.md`` (RLE/bit-packing hybrid) and ``README.md`` (data pages) of parquet-format.

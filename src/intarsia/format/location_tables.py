@@ -1,6 +1,6 @@
 """Vectorized decoding of the page locations of many OffsetIndexes.
 
-A row group of 1,000 columns has 1,000 OffsetIndexes.  Decoding one takes 0.1 ms, mostly for Python calls.
+A row group of 1,000 columns has 1,000 OffsetIndexes. Decoding one takes 0.1 ms, mostly for Python calls.
 Decoding many together takes little more time than reading their bytes.
 """
 

@@ -1,6 +1,6 @@
 """The row groups of a footer, whose column chunks are parsed on first access.
 
-A footer of 500 row groups and 50 columns has 25,000 chunks, and a lookup needs a few of them.  Skipping a
+A footer of 500 row groups and 50 columns has 25,000 chunks, and a lookup needs a few of them. Skipping a
 chunk takes a tenth of the time of parsing it.
 """
 

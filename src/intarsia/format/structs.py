@@ -1,7 +1,7 @@
 """The structs of ``parquet.thrift`` that Intarsia reads, with Parquet's own names.
 
 Each class is a named tuple with the Thrift field ids and types in its annotations; see
-`intarsia.format.declaration`.  Fields that Intarsia does not read are omitted.  The codec skips them, and
+`intarsia.format.declaration`. Fields that Intarsia does not read are omitted. The codec skips them, and
 `intarsia.format.thrift.parse_tree` keeps them for rewriting.
 """
 

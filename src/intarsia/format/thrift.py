@@ -1,7 +1,7 @@
 """Two codecs for Thrift's compact protocol: a fast one for declared structs, and one for generic trees.
 
-`parse` and `serialize` use Apache Thrift's C codec with the classes of `intarsia.format.structs`.  They drop
-fields that a class does not declare.  `parse_tree` and `serialize_tree` keep every field, so that a footer
+`parse` and `serialize` use Apache Thrift's C codec with the classes of `intarsia.format.structs`. They drop
+fields that a class does not declare. `parse_tree` and `serialize_tree` keep every field, so that a footer
 can be edited without losing fields of later versions of Parquet (contract C8).
 
 Source: the Thrift compact protocol specification; field ids and types from ``parquet.thrift``.

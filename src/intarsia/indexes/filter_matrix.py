@@ -74,7 +74,7 @@ def gather_filters(filters: Iterable[tuple[int, bytes]]) -> list[GatheredPart]:
 
 @dataclass(frozen=True)
 class FilterMatrix:
-    """Matrices of filters, opened.
+    """Opened matrices of Bloom filters.
 
     Args:
         parts: The result of `gather_filters`.

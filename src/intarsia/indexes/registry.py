@@ -1,6 +1,6 @@
-"""Look up the class of an index kind, built in or announced by a package.
+"""Look up the class of an index kind, built in or registered by a package.
 
-A package announces a kind by an entry point of the same name in the group ``intarsia.indexes``. A class is
+A package registers a kind by an entry point of the same name in the group ``intarsia.indexes``. A class is
 imported when a file or a caller names its kind.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-#: The entry-point group in which packages announce their index classes.
+#: The entry-point group in which packages register their index classes.
 GROUP = "intarsia.indexes"
 
 #: The built-in kinds and the locations of their classes.
@@ -36,14 +36,14 @@ def _announced() -> dict[str, EntryPoint]:
 
 @lru_cache(maxsize=1)
 def _entry_points(search_path: tuple[str, ...]) -> dict[str, EntryPoint]:  # noqa: ARG001
-    """Return the announced kinds. The cache is keyed by ``sys.path``, because it may change."""
+    """Return the registered kinds. The cache is keyed by ``sys.path``, because it may change."""
     from importlib import metadata  # slow to import and rarely needed
 
     return {entry.name: entry for entry in metadata.entry_points(group=GROUP)}
 
 
 def known_kinds() -> tuple[str, ...]:
-    """Return the built-in and announced kinds in alphabetical order.
+    """Return the built-in and registered kinds in alphabetical order.
 
     Example:
         >>> "distinct" in known_kinds()
@@ -87,7 +87,7 @@ def _load(kind: str) -> type[Any] | str:
 
 @cache
 def _load_announced(entry: EntryPoint) -> type[Any] | str:
-    announced = f"indexes of kind {entry.name!r} are announced by {entry.value!r}, which "
+    announced = f"indexes of kind {entry.name!r} are registered by {entry.value!r}, which "
     try:
         found = entry.load()
     except Exception as error:  # noqa: BLE001  a broken package must not prevent a file from being read

@@ -37,7 +37,7 @@ from intarsia.rows.bounds import Bools
 #: Maximum memory for the expanded indexes of all files that one scan has open.
 MAX_SCAN_EXPANDED_BYTES = 2 << 30
 
-#: Most lakes have one schema, or a few.  In a lake with a schema per file, not all bindings are cached.
+#: Most lakes have one schema, or a few. In a lake with a schema per file, not all bindings are cached.
 _MAX_BINDINGS = 64
 
 

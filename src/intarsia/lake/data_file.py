@@ -39,9 +39,9 @@ class DataFile:
         e_tag: The store's ETag when it was listed; None if unknown.
         modified: Time of the last write, in seconds since 1970; None if unknown.
         uri: Its name in another engine, such as Spark; empty if unknown.
-        times_ns: When a local file was last written, and when it last changed in any way, in nanoseconds
-            since 1970; None if unknown.
-        deletes: Rows of the file that the table does not have; None if it has all of them.
+        times_ns: Modification time and change time (ctime) of a local file, in nanoseconds since 1970; None
+            if unknown.
+        deletes: Rows of the file that are deleted in the table; None if there are none.
     """
 
     path: str
@@ -74,7 +74,7 @@ class DataFile:
         return ObjectStoreFile(store, key, self.path, known)
 
     def deleted_rows(self) -> RowSelection:
-        """Return the rows of the file that the table does not have."""
+        """Return the rows of the file that are deleted in the table."""
         return RowSelection.none() if self.deletes is None else self.deletes.rows()
 
     def as_opened(self, identity: Hashable | None) -> DataFile:

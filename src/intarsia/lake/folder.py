@@ -128,7 +128,7 @@ def refuse_loop(path: str, root: str) -> None:
 def loop_error(path: str) -> ListingError:
     """Return the error for a symbolic link to one of its parent folders."""
     return ListingError(
-        f"{path}: this symbolic link leads to one of its parent folders, or to itself; remove it, or name "
+        f"{path}: this symbolic link points to one of its parent folders, or to itself; remove it, or name "
         "the folders to read",
         reason="symbolic-link-loop",
         path=path,

@@ -61,8 +61,8 @@ class Partitions:
             found = [name for name, _ in partition]
             if found != names:
                 raise FormatError(
-                    f"its folders have the partition columns {found}, but those of other files {names}; open "
-                    "them as separate tables",
+                    f"its folders have the partition columns {found}, but the folders of other files have "
+                    f"{names}; open them as separate tables",
                     reason="mixed-partition-columns",
                     path=files[codes.index(place)].path,
                 )

@@ -192,9 +192,9 @@ class Scan:
         return _to_batches(self._tables(whole_files=False, runs_at_once=1))
 
     def read_ahead(self) -> Generator[pa.RecordBatch, None, None]:
-        """Run the scan, and yield batches as iterating does, but read the next row group meanwhile.
+        """Run the scan, and yield batches as iterating does, while the next row group is being read.
 
-        Engines usually take all batches.
+        This is for engines, which usually take all batches.
         """
         yield from _to_batches(self._tables(whole_files=False, runs_at_once=RUNS_AT_ONCE))
 

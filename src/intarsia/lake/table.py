@@ -174,14 +174,14 @@ class Table(TableFiles):
         have changed are planned as without it. A table uses a lake index that exists at its first query. That
         query also adds up to 32 new files, or a tenth of the files.
 
-        A file that was written in the last two seconds can change again with the same time of modification,
-        so it is not added.
+        A file that was written in the last two seconds can change again without a change of its modification
+        time, so it is not added.
 
         Args:
-            location: ``"cache"`` for the cache folder of the user, ``"beside"`` for the folder ``_intarsia``
+            location: ``"cache"`` for the user's cache folder, ``"beside"`` for the folder ``_intarsia``
                 in the lake, which other readers ignore.
             wait: Wait up to two seconds, once, if files were written in the last two seconds. Files that are
-                written meanwhile are left out.
+                written during this time are left out.
             show: Called with the number of files that are done.
 
         Returns:
@@ -440,8 +440,8 @@ class Table(TableFiles):
     def locate(self, where: Where = None, column: str | None = None) -> pa.Table:
         """Locate the rows that match: their files, row groups, pages and row numbers.
 
-        This is the first step to erase a person's rows, and shows how the matches are spread. Only columns
-        of the predicate are read, and only where indexes do not prove that all rows match.
+        This is the first step to erase a person's rows, and shows how the matches are distributed. Only
+        columns of the predicate are read, and only where indexes do not prove that all rows match.
 
         Args:
             where: As for `scan`.
@@ -546,7 +546,7 @@ class Table(TableFiles):
     ) -> pa.Table:
         """Count how often each value of a column occurs in the rows that match, exactly.
 
-        Null is a value of its own. All NaN are one value, and -0.0 is 0.0. Granules that contain only one
+        Null is a separate value. All NaN are one value, and -0.0 is 0.0. Granules that contain only one
         value are not read, if a `Distinct` index lists it and all of their rows are proven to match. Memory
         grows with the number of distinct values.
 

@@ -272,7 +272,7 @@ def sample_rows(
 ) -> Iterator[pa.Table]:
     """Draw rows of a table uniformly without replacement.
 
-    Ordinals of rows are drawn from the whole table, which determines the number of rows from each file.  In a
+    Ordinals of rows are drawn from the whole table, which determines the number of rows from each file. In a
     file with a `Sample`, the same number of sampled rows replaces the drawn rows, which is equally uniform.
 
     Args:

@@ -49,7 +49,7 @@ class Estimates:
     def share(self, node: Bound) -> float | None:
         """Estimate the share of the file's rows that match, from 0 to 1; None if no index gives an estimate.
 
-        The two ends of a range of one column are combined exactly.  Other conditions are assumed to be
+        The two ends of a range of one column are combined exactly. Other conditions are assumed to be
         independent (Selinger et al., SIGMOD 1979).
         """
         if isinstance(node, BoundConstant):
@@ -110,8 +110,8 @@ def order_conditions(
 ) -> list[Bound]:
     """Order the conditions of an AND so that reading their columns is cheapest.
 
-    A condition that keeps few rows and is cheap to read comes first, by ``size / (1 - share)``.  The columns
-    of later conditions are then read only for the remaining rows.  Conditions that save nothing are combined,
+    A condition that keeps few rows and is cheap to read comes first, by ``size / (1 - share)``. The columns
+    of later conditions are then read only for the remaining rows. Conditions that save nothing are combined,
     and so are conditions without estimates, which come last.
 
     Args:

@@ -1,6 +1,6 @@
 """Reading the rows of a plan: the predicate's columns first, then the other columns of the matching rows.
 
-The predicate's columns are read together, unless an index estimates that one condition keeps few rows.  Then
+The predicate's columns are read together, unless an index estimates that one condition keeps few rows. Then
 its columns are read first, and those of the other conditions only for the remaining rows.
 """
 

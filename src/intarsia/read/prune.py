@@ -1,8 +1,8 @@
 """Pruning with all indexes of a file: which rows might match, and which index excluded the others.
 
 Every index that can exclude rows is a `Proof`, which has a cost and the row groups where it could disprove a
-condition.  Statistics are free and are used first.  A loop then uses the cheapest proof that can still
-exclude rows worth more than its cost, until there is none.  Each condition keeps the rows that no proof has
+condition. Statistics are free and are used first. A loop then uses the cheapest proof that can still
+exclude rows worth more than its cost, until there is none. Each condition keeps the rows that no proof has
 excluded.
 AND intersects these rows and OR unites them, so that pruning works across columns.
 """

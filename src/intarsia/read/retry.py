@@ -1,6 +1,6 @@
 """Recovery from a wrong page index, by repeating the work without it.
 
-Counting the rows in pages reveals that a page index is wrong.  Only this module handles that.
+Counting the rows in pages reveals that a page index is wrong. Only this module handles that.
 """
 
 from __future__ import annotations

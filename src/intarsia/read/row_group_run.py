@@ -1,6 +1,6 @@
 """Runs of small row groups that are read as one.
 
-Planning and decoding a row group takes at least about a millisecond.  Files of streaming writers may have
+Planning and decoding a row group takes at least about a millisecond. Files of streaming writers may have
 thousands of small row groups, so pyarrow decodes up to a few megabytes of them in one call.
 """
 

@@ -46,7 +46,7 @@ _MERGED_PIECES: Final = 64
 class ValueCounts:
     """The values of a column in the matching rows, with their counts; file by file.
 
-    NaN is one value, -0.0 is 0.0, and null is a value of its own.
+    NaN is one value, -0.0 is 0.0, and null is a separate value.
 
     Args:
         column: The column; the only one that the scans read.

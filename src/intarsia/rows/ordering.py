@@ -15,7 +15,7 @@ strings, binary, fixed binary, UUID    ``bytes``, compared as unsigned bytes
 =====================================  ==========================================
 
 Types without a defined order (INT96, INTERVAL, VARIANT, GEOMETRY, GEOGRAPHY, unknown logical types) have no
-`Ordering`.  Source: ``ColumnOrder`` in ``parquet.thrift``, ``LogicalTypes.md``.
+`Ordering`. Source: ``ColumnOrder`` in ``parquet.thrift``, ``LogicalTypes.md``.
 """
 
 from __future__ import annotations

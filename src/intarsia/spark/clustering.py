@@ -60,7 +60,7 @@ class Clustering:
         given = [name for name, value in asked.items() if value is not None]
         if len(given) > 1:
             raise WriteError(
-                f"{' and '.join(given)} exclude each other; pass one of them", reason="conflicting-orders"
+                f"{' and '.join(given)} cannot be combined; pass one of them", reason="conflicting-orders"
             )
         if not given or given == ["sort_by"]:
             return cls(keys=tuple(sort_keys(sort_by, schema)))

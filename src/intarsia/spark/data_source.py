@@ -137,8 +137,8 @@ def _spark_type(data_type: pa.DataType, column: str) -> pa.DataType:
         return pa.list_(_spark_type(data_type.value_type, column))
     if pa.types.is_time(data_type) or pa.types.is_duration(data_type) or pa.types.is_null(data_type):
         raise UnsupportedFeatureError(
-            f"column {column!r} has type {data_type}, which Spark cannot take from Python; leave it out with "
-            "option('columns', …)",
+            f"column {column!r} has type {data_type}, which Spark cannot accept from Python; leave it out "
+            "with option('columns', …)",
             reason="unsupported-type",
             column=column,
         )

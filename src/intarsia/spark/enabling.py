@@ -71,7 +71,8 @@ def enable(
 
     From now on, every query of the session (``spark.read.parquet``, SQL on tables and views, subqueries,
     streams) reads only the files, row groups, pages and rows that the indexes leave. Results do not change:
-    Spark still evaluates every condition. If anything is unknown or fails, Spark reads as always.
+    Spark still evaluates every condition. If Intarsia fails or does not support a query, Spark reads without
+    skipping.
 
     Other sessions of the application are not changed. For sessions that are configured at start, see
     `spark_conf`.

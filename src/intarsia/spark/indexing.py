@@ -72,8 +72,8 @@ def index(
         UnsupportedFeatureError: If a name is that of a view, or of a table of another format.
         FileNotFoundError: If the path does not exist.
         IndexBuildError: If an element of ``indexes`` is not an index or names a partition column, or if no
-            installed package declares its class as an entry point.
-        ValueError: If a lake index cannot be there, such as ``"beside"`` in an object store.
+            installed package registers its class as an entry point.
+        ValueError: If a lake index cannot be stored there, such as ``"beside"`` on a web server.
         ColumnNotFoundError: If none of the files that were read has a column of an index. These are the first
             file, the last and up to 62 others. Nothing is indexed then.
         RunInterrupted: At Ctrl-C. The job is cancelled, and another run skips the files that are done.

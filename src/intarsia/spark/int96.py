@@ -1,8 +1,8 @@
 """Conditions on INT96 timestamps: instants for Spark, nanoseconds that may have overflowed for Arrow.
 
-Spark truncates INT96 to whole microseconds.  Arrow, and so every index, has nanoseconds in 64 bits, which end
-in 2262.  A later value (often 9999-12-31) overflows to another time.  Equality still works, because equal
-instants overflow to equal values.  Order works only if no value has overflowed.  Indexes record that for
+Spark truncates INT96 to whole microseconds. Arrow, and so every index, has nanoseconds in 64 bits, which end
+in 2262. A later value (often 9999-12-31) overflows to another time. Equality still works, because equal
+instants overflow to equal values. Order works only if no value has overflowed. Indexes record that for
 their column when they are built.
 """
 

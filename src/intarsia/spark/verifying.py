@@ -25,7 +25,7 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class LakeVerifyReport:
-    """The report of `intarsia.spark.verify`; ``str(report)`` is for people.
+    """The report of `intarsia.spark.verify`; ``str(report)`` returns a summary.
 
     Attributes:
         per_file: The report of each file that could be read, ordered by path.

@@ -48,7 +48,7 @@ def enable_writes(spark: SparkSession, indexes: Attachables = (), *, on_error: O
 
     Raises:
         UnsupportedFeatureError: If the session is a Connect client, or has another commit protocol.
-        IndexBuildError: If an element of ``indexes`` is not an index, or no installed package declares its
+        IndexBuildError: If an element of ``indexes`` is not an index, or no installed package registers its
             class as an entry point.
 
     Example:

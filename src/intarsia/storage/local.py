@@ -19,7 +19,7 @@ _URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.\-]+)://([^/]*)(/?.*)", re.DOTALL)
 class LocalFile:
     """A file on a local disk, read with ``pread``, which has no file position and so is thread-safe.
 
-    The file is opened once. If it is replaced meanwhile, reads continue in the old file.
+    The file is opened once. If it is replaced later, reads continue in the old file.
 
     Args:
         path: The file.

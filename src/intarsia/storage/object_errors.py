@@ -68,7 +68,7 @@ _KNOWN = (
         "wrong-region",
         "set AWS_REGION to the region of the bucket",
     ),
-    _Known(r"RequestTimeTooSkewed", "wrong-clock", "set the clock of this machine"),
+    _Known(r"RequestTimeTooSkewed", "wrong-clock", "correct the clock of this machine"),
     _Known(
         r"NoSuchBucket|ContainerNotFound",
         "no-such-bucket",
@@ -87,7 +87,7 @@ _KNOWN = (
         "no-range-requests",
         "this server cannot return parts of a file; download the file, or use a server with range requests",
     ),
-    _Known(r"code: 412", "object-replaced", "the object was replaced meanwhile; run again"),
+    _Known(r"code: 412", "object-replaced", "the object was replaced during the request; run again"),
     _Known(r"code: 416", "range-refused", "open the object again"),
     _Known(r"Configuration key: ", "unknown-option", "check the names in storage_options"),
 )

@@ -1,9 +1,9 @@
 """Atomic replacement of a local file (contract C4), by its own first bytes and a new tail or by a new file.
 
 The new file is written next to the old one, synced and renamed over it, so that the path always refers to
-either the old file or the new one.  A process locks its temporary file, and the lock ends with the process.
-The next run can therefore distinguish a leftover from work in progress, and removes it.  Temporary names are
-numbered, so that leftovers are found without listing the folder, which may have 10,000 files.  On file
+either the old file or the new one. A process locks its temporary file, and the lock ends with the process.
+The next run can therefore distinguish a leftover from work in progress, and removes it. Temporary names are
+numbered, so that leftovers are found without listing the folder, which may have 10,000 files. On file
 systems without locks, leftovers remain.
 """
 
@@ -68,7 +68,7 @@ def replace_tail(path: str, identity: FileIdentity, keep_bytes: int, tail: Itera
     """Replace a file by its first bytes and a new tail.
 
     Mode, owner, extended attributes and times are kept as far as the system allows, and a Hadoop sidecar is
-    rewritten.  The target of a symbolic link is replaced, not the link.  Other hard links to the file keep
+    rewritten. The target of a symbolic link is replaced, not the link. Other hard links to the file keep
     the old bytes.
 
     Args:
@@ -175,8 +175,8 @@ class Replacement:
 class NewFile:
     """A temporary file that is renamed to its path when it is complete.
 
-    An existing file at the path is replaced.  Its mode, owner and extended attributes are kept as far as the
-    system allows.  The target of a symbolic link is replaced, not the link.
+    An existing file at the path is replaced. Its mode, owner and extended attributes are kept as far as the
+    system allows. The target of a symbolic link is replaced, not the link.
 
     Args:
         path: The path of the file when it is complete.

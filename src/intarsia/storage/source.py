@@ -1,6 +1,6 @@
 """Byte sources: a size and byte ranges, coalesced and counted.
 
-A source is independent of Parquet.  Callers request many ranges at once (`read_ranges`), so that a
+A source is independent of Parquet. Callers request many ranges at once (`read_ranges`), so that a
 local file can read them in sequence and an object store can fetch them concurrently.
 """
 

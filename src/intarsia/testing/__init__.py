@@ -6,7 +6,7 @@ The same checks are available as functions, for other test runners::
 
     check_index(Hosts("url"), pa.array(["https://example.org/", None, "ftp://mirror.example.net/"]))
 
-The package has no further dependencies.  If `Hypothesis <https://hypothesis.works>`_ is installed, it chooses
+The package has no further dependencies. If `Hypothesis <https://hypothesis.works>`_ is installed, it chooses
 the layouts of files and minimizes failures.
 """
 

@@ -39,7 +39,7 @@ Values: TypeAlias = "pa.Array | pa.Table"
 
 Item = TypeVar("Item")
 
-#: The number of random layouts.  Hypothesis profiles with more or fewer examples than usual change it.
+#: The number of random layouts. Hypothesis profiles with more or fewer examples than usual change it.
 RANDOM_LAYOUTS = 50
 
 _GRANULARITIES = ("file", "row_group", "page", 5)

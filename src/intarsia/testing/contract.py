@@ -22,8 +22,8 @@ from intarsia.testing.gathered import check_gathered, check_gathered_damage
 class IndexContract:
     """The tests that an index has to pass; subclass it in a pytest file.
 
-    Above all, the index must not exclude a matching row, in any layout of row groups and pages.  The tests
-    add nulls, NaN, empty strings and other awkward values to yours.  They also damage payloads, restore the
+    Above all, the index must not exclude a matching row, in any layout of row groups and pages. The tests
+    add nulls, NaN, empty strings and other awkward values to yours. They also damage payloads, restore the
     parameters from a file, and use the index in a real file, from `intarsia.attach` to `intarsia.detach`.
 
     Example:

@@ -40,8 +40,8 @@ _DAMAGE_RULE = "open() and the open index may only raise IndexPayloadError; a sc
 def check_damage(index: Index, values: Values) -> None:
     """Check that a damaged payload raises nothing but IndexPayloadError.
 
-    A scan verifies the checksum of a payload before it opens it.  An index may therefore return anything if
-    bytes are changed.  A truncated payload has to be refused or to give correct answers.
+    A scan verifies the checksum of a payload before it opens it. An index may therefore return anything if
+    bytes are changed. A truncated payload has to be refused or to give correct answers.
     """
     for variant, case, payload in _damage_cases(index, values):
         layout = case.columns.layout_when_opened

@@ -1,7 +1,7 @@
 """Repairs of the page index that pyarrow wrote, before the file is visible to readers.
 
-pyarrow does not truncate bounds, and writes none if values exceed a length limit.  It omits NaN from bounds,
-so that readers that sort NaN above every number lose rows.  This module truncates long bounds, computes
+pyarrow does not truncate bounds, and writes none if values exceed a length limit. It omits NaN from bounds,
+so that readers that sort NaN above every number lose rows. This module truncates long bounds, computes
 missing bounds, and removes the bounds of chunks that contain NaN, as `PageIndex` does for existing files.
 """
 

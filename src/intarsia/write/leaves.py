@@ -50,7 +50,7 @@ def _leaves(array: pa.Array) -> Iterator[pa.Array]:
 def writable_schema(schema: pa.Schema) -> pa.Schema:
     """Replace views and dictionaries within nested types by plain types.
 
-    pyarrow 26 cannot split nested views into pages.  For nested dictionaries it does not count the nulls of
+    pyarrow 26 cannot split nested views into pages. For nested dictionaries it does not count the nulls of
     the surrounding struct or list, so that readers that trust ``null_count`` lose rows.
 
     Example:

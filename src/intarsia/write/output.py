@@ -26,7 +26,7 @@ from intarsia.write.leaves import contains_nan, leaf_arrays, repeats, writable_s
 from intarsia.write.report import WriteReport
 from intarsia.write.sorting import SortBy, sort_keys, sorting_columns
 
-#: Maximum number of rows per data page, the unit that a lookup reads.  For 2,000,000 rows of six columns,
+#: Maximum number of rows per data page, the unit that a lookup reads. For 2,000,000 rows of six columns,
 #: compared with pages of 20,000 rows: 10,000 rows halve the bytes of a lookup and add 0.7% to the file;
 #: 2,000 rows add 4.4%.
 ROWS_PER_PAGE = 10_000

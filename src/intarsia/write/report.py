@@ -11,7 +11,7 @@ from intarsia.embed.report import Note
 
 @dataclass(frozen=True)
 class WriteReport:
-    """The report of `write_table` or a `Writer`; ``str(report)`` is for people.
+    """The report of `write_table` or a `Writer`; ``str(report)`` returns a summary.
 
     Attributes:
         path: The file.

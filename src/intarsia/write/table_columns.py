@@ -16,7 +16,7 @@ from intarsia.predicate.nodes import ColumnName
 class TableColumns(FileColumns):
     """The columns of a file, taken from the table that was written to it.
 
-    Indexes describe the values that readers get.  A column is therefore read back from the file if Parquet
+    Indexes describe the values that readers get. A column is therefore read back from the file if Parquet
     changes its type or could change its values.
 
     Args:

@@ -39,20 +39,20 @@ def write_table(
 ) -> WriteReport:
     """Write a table and its indexes to a Parquet file.
 
-    pyarrow writes the rows.  Every chunk gets Parquet's page index, with bounds of at most 64 bytes.
+    pyarrow writes the rows. Every chunk gets Parquet's page index, with bounds of at most 64 bytes.
     ``indexes`` are built from the table in memory and embedded after the rows, as the same bytes that
-    `attach` writes.  The file appears, or replaces an existing one, when it is complete.
+    `attach` writes. The file appears, or replaces an existing one, when it is complete.
 
     Args:
         data: A `pyarrow.Table`, or anything that `pyarrow.table` accepts: a pandas or Polars
             DataFrame, an object with ``__arrow_c_stream__``, a dictionary of columns.
         path: A local path, or the URL of an object.
         indexes: The indexes to embed, such as ``Distinct("country")``.
-        rows_per_page: Maximum number of rows per data page, the unit that a lookup reads.  A page is also
+        rows_per_page: Maximum number of rows per data page, the unit that a lookup reads. A page is also
             limited to 1 MiB.
-        row_group_size: Number of rows per row group.  By default 1,048,576, or as many as fit into 128 MiB.
-        sort_by: A column, or several with optional directions, as in ``["a", ("b", "descending")]``.  Nulls
-            are last.  The footer records the order, up to the first floating-point column.
+        row_group_size: Number of rows per row group. By default 1,048,576, or as many as fit into 128 MiB.
+        sort_by: A column, or several with optional directions, as in ``["a", ("b", "descending")]``. Nulls
+            are last. The footer records the order, up to the first floating-point column.
         compression: ``"zstd"``, ``"snappy"``, ``"gzip"``, ``"brotli"``, ``"lz4"`` or ``"none"``.
         compression_level: The codec's level.
         dictionary: True or False for all columns, or the dotted paths of the leaves that get a dictionary.
@@ -66,7 +66,7 @@ def write_table(
         WriteError: If the rows cannot be written as requested.
         ColumnNotFoundError: If an index, ``sort_by`` or ``dictionary`` names a column that does not exist.
         IndexBuildError: If an index cannot be built on its columns.
-        ReplaceError: If the file cannot be created.  After any error, an existing file is untouched.
+        ReplaceError: If the file cannot be created. After any error, an existing file is untouched.
 
     Example:
         >>> import pyarrow as pa, intarsia as ia, tempfile, os
@@ -97,8 +97,8 @@ class Writer:
     """A writer of batches to a Parquet file, which builds the indexes when it is closed.
 
     Rows are collected into row groups, so memory grows with the size of a row group, not of the file.
-    Indexes are built from the written rows, one row group at a time.  The file appears, or replaces an
-    existing one, when the ``with`` block ends.  If the block raises, the file is discarded.
+    Indexes are built from the written rows, one row group at a time. The file appears, or replaces an
+    existing one, when the ``with`` block ends. If the block raises, the file is discarded.
 
     Args:
         path: A local path, or the URL of an object.

@@ -1,6 +1,6 @@
 """Describe a file: rows, columns, pages, bounds, indexes and sizes.
 
-Only the footer and indexes are read, no data pages.  Metadata that scans ignore is included, with the reason.
+Only the footer and indexes are read, no data pages. Metadata that scans ignore is included, with the reason.
 """
 
 from __future__ import annotations

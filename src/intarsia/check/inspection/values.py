@@ -1,4 +1,4 @@
-"""Convert stored bounds to values for people and for JSON."""
+"""Convert stored bounds to values for text and JSON output."""
 
 from __future__ import annotations
 

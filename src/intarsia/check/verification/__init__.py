@@ -1,7 +1,7 @@
 """Check a file's metadata and indexes against its data, reading all of it once.
 
-All rules for a row group are checked in one pass.  Only one column is in memory at a time, except for sorting
-columns and columns with embedded indexes, which are in memory together.  Damage is a finding; only a footer
+All rules for a row group are checked in one pass. Only one column is in memory at a time, except for sorting
+columns and columns with embedded indexes, which are in memory together. Damage is a finding; only a footer
 that cannot be read is an error.
 """
 

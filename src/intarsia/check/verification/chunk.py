@@ -221,7 +221,7 @@ def read_chunk(
             findings.add("unchecked", f"repetition and definition levels cannot be read: {error.message}")
     rows = _rows(leaf, pages, counted)
     if rows is not None and rows.sum() != num_rows:
-        findings.add("row-count", f"the pages have {rows.sum()} rows, but the row group {num_rows}")
+        findings.add("row-count", f"the pages have {rows.sum()} rows, but the row group has {num_rows}")
     column: pa.ChunkedArray | None = None
     ordering: Ordering | None = None
     try:

@@ -45,7 +45,7 @@ def find_entries(file: ParquetInput, findings: Findings) -> tuple[Entry, ...]:
 class EntryCheck:
     """The check of one embedded index against the data, during a pass over the row groups.
 
-    The index is queried and rebuilt while the pass has the pages in memory.  The pages are read again only if
+    The index is queried and rebuilt while the pass has the pages in memory. The pages are read again only if
     the rebuilt index differs, to find out whether the index excludes as much.
 
     Args:

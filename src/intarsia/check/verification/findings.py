@@ -164,7 +164,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """The report of `intarsia.verify`; ``str(report)`` is for people.
+    """The report of `intarsia.verify`; ``str(report)`` returns a summary.
 
     Attributes:
         path: The file.

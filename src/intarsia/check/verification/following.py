@@ -1,7 +1,7 @@
 """Run several functions that read row group after row group along one pass, so that pages are read once.
 
-An index is built by code that reads the rows of a column from first to last.  Several builds and queries take
-turns with the pass: each runs until it needs a row group that the pass has not reached.  Only one of them
+An index is built by code that reads the rows of a column from first to last. Several builds and queries take
+turns with the pass: each runs until it needs a row group that the pass has not reached. Only one of them
 runs at any time.
 """
 

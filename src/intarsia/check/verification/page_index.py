@@ -153,7 +153,7 @@ def _has_shape(chunk: CheckedChunk, index: ColumnIndex, findings: Findings) -> b
     for name in ("min_values", "max_values", "null_counts", "nan_counts"):
         values = getattr(index, name)
         if values is not None and len(values) != num_pages:
-            message = f"{name} has {len(values)} entries, but null_pages {num_pages}"
+            message = f"{name} has {len(values)} entries, but null_pages has {num_pages}"
             findings.add("column-index-unreadable", message, index=_COLUMN_INDEX)
             return False
     if num_pages != len(chunk.pages):

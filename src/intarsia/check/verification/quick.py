@@ -81,7 +81,7 @@ def _check_locations(index: OffsetIndex, meta: ColumnMetaData, num_rows: int, fi
             findings.add("pages-overlap", f"{message}at {stop_before}", index=_OFFSET_INDEX, page=page)
         row = location.first_row_index
         if not row_before < row < max(1, num_rows) or (page == 0 and row != 0):
-            message = f"the page starts at row {row} of {num_rows}, but the previous page at row {row_before}"
+            message = f"the page starts at row {row} of {num_rows}, the previous page at row {row_before}"
             if page == 0:
                 message = f"the first page starts at row {row}, not 0"
             findings.add("first-row-index", message, index=_OFFSET_INDEX, page=page)
@@ -139,13 +139,13 @@ def _check_column_index(
         message = "there is no OffsetIndex, so the locations of the pages are unknown"
         findings.add("column-index-without-offset-index", message, index=_COLUMN_INDEX)
     elif len(index.null_pages) != num_pages:
-        message = f"it describes {len(index.null_pages)} data pages, but the OffsetIndex {num_pages}"
+        message = f"it describes {len(index.null_pages)} data pages, but the OffsetIndex lists {num_pages}"
         findings.add("column-index-page-count", message, index=_COLUMN_INDEX)
         return
     for name in ("min_values", "max_values", "null_counts", "nan_counts"):
         values = getattr(index, name)
         if values is not None and len(values) != len(index.null_pages):
-            message = f"{name} has {len(values)} entries, but null_pages {len(index.null_pages)}"
+            message = f"{name} has {len(values)} entries, but null_pages has {len(index.null_pages)}"
             findings.add("column-index-unreadable", message, index=_COLUMN_INDEX)
             return
     _check_null_counts(index.null_counts, meta, findings)
@@ -179,7 +179,7 @@ def _check_null_counts(counts: Sequence[int] | None, meta: ColumnMetaData, findi
             return
     stated = meta.statistics.null_count if meta.statistics is not None else None
     if stated is not None and 0 <= stated != sum(counts):
-        message = f"it counts {sum(counts)} nulls in all pages, but the chunk's statistics {stated}"
+        message = f"it counts {sum(counts)} nulls in all pages, but the chunk's statistics have {stated}"
         findings.add("null-count", message, index=_COLUMN_INDEX)
 
 

@@ -1,6 +1,6 @@
 """The lake index: a disposable cache that excludes files of a lake without opening them.
 
-The files stay the truth. A file is known only if its length and time of modification (or its ETag) are those
+The files are authoritative. A file is known only if its length and modification time (or its ETag) are those
 with which it was indexed. Other files are planned as without a lake index, so a stale, partial, damaged or
 foreign lake index makes plans slower, but never wrong. ``docs/format.md`` specifies the format.
 

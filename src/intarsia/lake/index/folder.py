@@ -24,7 +24,7 @@ from intarsia.lake.folder import LAKE_INDEX_FOLDER, SEGMENT_SUFFIX
 from intarsia.lake.index.segment import Segment
 from intarsia.storage import CountedSource, LocalFile
 
-#: Sets the cache folder of the user.
+#: Sets the user's cache folder.
 CACHE_VARIABLE = "INTARSIA_CACHE_DIR"
 
 _TEMPORARY = ".tmp-"
@@ -85,7 +85,7 @@ class LakeIndexFolder:
 
     @property
     def is_on_this_machine(self) -> bool:
-        """Whether only this machine reads it, so that times of change can be compared."""
+        """Whether only this machine reads it, so that change times can be compared."""
         return self.location == "cache"
 
     def names(self) -> list[str]:
@@ -195,7 +195,7 @@ def ignored_segment(path: str, error: IntarsiaError | OSError | ValueError) -> I
 
 
 def cache_folder() -> str:
-    """Return the cache folder of the user, which need not exist.
+    """Return the user's cache folder, which need not exist.
 
     It is ``$INTARSIA_CACHE_DIR``; by default ``intarsia`` in ``$XDG_CACHE_HOME``, ``~/Library/Caches`` on
     macOS, or ``~/.cache``.

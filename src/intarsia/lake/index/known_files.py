@@ -142,10 +142,10 @@ class KnownFiles:
     def metadata(self, file: int, path: str, identity: object) -> FileMetadata | None:
         """Return the footer of a file; None if it is not known, or has changed.
 
-        The rows of a file determine what else is known about it. But other indexes can be attached to the
-        same rows without a change of the file's length and time of modification, and its footer has their
-        locations. So the time of change is compared, too, also beside the data: a copied lake index has the
-        stamps of the copied files, but not their times of change.
+        Everything else that is known about a file depends only on its rows. But other indexes can be attached
+        to the same rows without a change of the file's length and modification time, and the footer has their
+        locations. So the change time is compared, too, also beside the data: a copied lake index has the
+        stamps of the copied files, but not their change times.
 
         Args:
             file: The ordinal of the file in the table.

@@ -216,7 +216,7 @@ def _checked(structure: Gathered, answer: Bools | None) -> Bools | None:
         return None
     if answer.dtype != np.bool_ or answer.shape != structure.files.shape:
         raise IndexPayloadError(
-            f"{structure.name} answers for {answer.shape} files, not {structure.files.shape}",
+            f"{structure.name} returned {answer.shape} files, not {structure.files.shape}",
             reason="other-files",
         )
     return answer

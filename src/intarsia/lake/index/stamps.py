@@ -121,7 +121,7 @@ class Stamps(NamedTuple):
 
         Args:
             others: As many stamps.
-            same_machine: Also compare the time of change, which a copy of the folder does not keep.
+            same_machine: Also compare the change time, which a copy of the folder does not keep.
         """
         equal = (self.size_bytes == others.size_bytes) & (self.size_bytes >= 0)
         equal &= (self.modified_ns == others.modified_ns) & (self.e_tag == others.e_tag)

@@ -3,7 +3,7 @@
 A granule whose rows are all certain is summarized by the cheapest of: row-group statistics, embedded indexes
 with summaries (such as zone maps), and column indexes (null counts only).
 
-A page index may be wrong about the rows of a page, which only reading the page reveals (contract C1).  A page
+A page index may be wrong about the rows of a page, which only reading the page reveals (contract C1). A page
 that is not read must therefore not border on rows that are neither read nor summarized, because an extra or a
 missing row would go unnoticed there.
 """
