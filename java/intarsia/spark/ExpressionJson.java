@@ -46,7 +46,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  *
  * <p>An expression is an object with {@code op}, {@code type} and {@code args}; {@code Column} and {@code Literal} have
  * a {@code name} and a {@code value}. A column that is {@code filled} has a default in files without it. Everything
- * else becomes {@code {"op": "?"}}, which Python takes for TRUE. So only expressions that the list below names can exclude
+ * else becomes {@code {"op": "?"}}, which Python treats as TRUE. So only expressions in the list below can exclude
  * rows.
  *
  * <p>A column is an attribute of the relation itself. Metadata columns such as {@code _metadata.file_name} are not: a

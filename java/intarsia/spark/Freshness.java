@@ -11,7 +11,7 @@ import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 
 /**
- * Whether files are still those that were planned, when a query starts.
+ * Checks at the start of a query whether its files are still those that were planned.
  *
  * <p>Spark lists the files of a frame once. A file that is replaced later keeps its old length and time in that
  * list, and plain Spark reads its new rows. So an excluded file is compared with the file system before it is left

@@ -45,13 +45,12 @@ import scala.runtime.AbstractPartialFunction;
 /**
  * The rule of adaptive execution: the join keys of a finished broadcast become an IN condition on the other side.
  *
- * <p>A join on the keys of a small table is a needle in a haystack that the optimizer cannot see: the keys are known
- * only when the small table has been read. Adaptive execution then plans the rest of the query again. This rule plans
- * the scan of the other side with the keys. If that excludes anything, it adds the condition to the plan. So two scans
- * with different keys differ, and Spark never mistakes one for the other.
+ * <p>The optimizer cannot use the keys of a small table, because they are known only when the table has been read.
+ * Adaptive execution then plans the rest of the query again. This rule plans the scan of the other side with the keys.
+ * If that excludes anything, it adds the condition to the plan, so that scans with different keys are not equal.
  *
  * <p>Rows are removed only from a side whose rows without a match the join drops: both sides of an inner join, and the
- * left side of a semi join, which is also IN and EXISTS. An outer join, NOT IN and a sort-merge join are left alone.
+ * left side of a semi join, which is also IN and EXISTS. Outer joins, NOT IN and sort-merge joins are not changed.
  */
 public final class JoinKeyRule extends Rule<LogicalPlan> {
   private static final String MOST_KEYS = "spark.intarsia.maxJoinKeys";
@@ -154,7 +153,7 @@ public final class JoinKeyRule extends Rule<LogicalPlan> {
     return seen.add((long) System.identityHashCode(built.physicalPlan()) << 32 | probe.semanticHash() & 0xffffffffL);
   }
 
-  /** Returns the values of one key of a broadcast; null if there are too many, or if they are not understood. */
+  /** Returns the values of one key of a broadcast; null if there are too many, or if they are not supported. */
   private static scala.collection.immutable.Set<Object> keys(LogicalQueryStage built, Expression key, int count)
       throws Exception {
     BroadcastQueryStageExec stage = (BroadcastQueryStageExec) built.physicalPlan();

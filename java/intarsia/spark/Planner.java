@@ -5,7 +5,7 @@ import java.io.IOException;
 /**
  * The planner in Python: it answers a request for a plan, in JSON, with the plan, in JSON.
  *
- * <p>All decisions about indexes are made in Python, by the code that also plans tables. The JVM asks and applies.
+ * <p>All decisions about indexes are made in Python, by the code that also plans tables. The JVM only applies them.
  */
 public interface Planner {
   /**

@@ -33,7 +33,7 @@ import scala.collection.Iterator;
  *
  * <p>Spark's reader asks a package-private object for the next row group. There is no public way to give it row
  * ranges. So this class replaces that object, before the first batch, by one that reads the planned rows of each row
- * group, which parquet-java can. The rest of the reader, and {@code _metadata.row_index}, work as always.
+ * group, which parquet-java supports. The rest of the reader, and {@code _metadata.row_index}, work as usual.
  *
  * <p>If anything is not as expected, the reader is left as it is and reads all rows, which Spark filters.
  */
@@ -213,7 +213,7 @@ final class RowNarrowing {
     }
   }
 
-  /** Stands in for the source of row groups of Spark's reader, whose interface is package-private. */
+  /** Replaces the source of row groups of Spark's reader, whose interface is package-private. */
   private static final class Rows implements java.lang.reflect.InvocationHandler {
     private final Object whole;
     private final ParquetFileReader file;

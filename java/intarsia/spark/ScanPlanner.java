@@ -39,7 +39,7 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.Seq;
 
-/** Asks the planner about one relation and the condition above it, and puts the answer into the relation. */
+/** Requests a plan for one relation and the condition above it, and stores the plan in the relation. */
 final class ScanPlanner {
   /** The exact classes of Spark whose behaviour is known. Tables of Delta, Hudi and others have their own. */
   private static final Set<String> FILE_INDEXES = Set.of(
@@ -102,7 +102,7 @@ final class ScanPlanner {
     if (plans == null && !isLate) {
       return relation;
     }
-    // expressions that are not understood have the same JSON, but also no effect; values of subqueries have one
+    // unsupported expressions have the same JSON, but also no effect; values of subqueries have one
     String identity = isLate ? node + condition.canonicalized().toString() : node.toString();
     SkippingIndex index = new SkippingIndex(files.location(), identity, plans, skipping);
     if (isReadByOthers()) {
@@ -141,7 +141,7 @@ final class ScanPlanner {
     return false;
   }
 
-  /** Returns the plans of the files of a relation; null if there are none, for whatever reason. */
+  /** Returns the plans of the files of a relation; null if there are none, for any reason. */
   private FilePlans plans(
       HadoopFsRelation files, ObjectNode condition, String text, Seq<Expression> partitionFilters) {
     ObjectNode record = JsonNodeFactory.instance.objectNode().put("query", query.name());
@@ -270,7 +270,7 @@ final class ScanPlanner {
     return found;
   }
 
-  /** Returns partition values as text; Python decides by the column's type whether it understands them. */
+  /** Returns partition values as text; Python decides by the column's type whether it supports them. */
   private static ArrayNode values(InternalRow row, StructType schema) {
     ArrayNode values = JsonNodeFactory.instance.arrayNode();
     for (int place = 0; place < schema.length(); place++) {

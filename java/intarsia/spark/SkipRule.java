@@ -12,7 +12,7 @@ import scala.runtime.AbstractPartialFunction;
  * The optimizer rule: every filter on plain Parquet files is planned, those in subqueries included.
  *
  * <p>It runs after all of Spark's own rules, so filters have been pushed down and partitions pruned. It plans at once,
- * not when the query runs. So {@code explain()} shows the plan, and the size of what is left can change a join.
+ * not when the query runs. So {@code explain()} shows the plan, and the size of the remaining data can change a join.
  */
 public final class SkipRule extends Rule<LogicalPlan> {
   private final Skipping skipping;

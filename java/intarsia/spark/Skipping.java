@@ -10,11 +10,11 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * What the rules of a session share: the planner, its limits, the record of the last scans.
+ * The state that the rules of a session share: the planner, its limits, the record of the last scans.
  *
- * <p>Every failure ends here. The query goes on without skipping, the failure is recorded, and the first one of its
- * kind is logged as a warning. After several failures in a row nothing is planned for a while, so that a planner that
- * hangs does not delay every query.
+ * <p>All failures are handled here. The query continues without skipping, the failure is recorded, and the first one of
+ * its kind is logged as a warning. After several failures in a row, scans are not planned for a minute, so that a
+ * planner that hangs does not delay every query.
  */
 public final class Skipping {
   private static final Logger LOG = LoggerFactory.getLogger(Skipping.class);

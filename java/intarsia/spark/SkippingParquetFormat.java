@@ -50,7 +50,7 @@ public final class SkippingParquetFormat extends ParquetFileFormat {
     return "Parquet, Intarsia: " + summary;
   }
 
-  /** A file is cut into splits by what is read of it, not by its size. */
+  /** A file is cut into splits by the bytes to read, not by its size. */
   @Override
   public boolean isSplitable(SparkSession session, Map<String, String> options, Path path) {
     FilePlans plans = index == null ? null : index.plans();
