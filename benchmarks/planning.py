@@ -32,7 +32,7 @@ def measure_planning(
         folder: The folder for the lake, which is reused.
         files: Number of files.
         repetitions: Number of plans.
-        progress: Called with what is being done.
+        progress: Called with a description of the current step.
 
     Returns:
         ``files``, and medians: ``list_ms`` of `intarsia.open`, ``cold_ms`` of the first plan of a table, and

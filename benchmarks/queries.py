@@ -17,7 +17,7 @@ class Query:
         columns: Columns of the result; None for all.
         equals: A text that the column is equal to.
         contains: A text that the column contains.
-        among: Numbers, one of which the column is equal to.
+        among: The numbers of an IN list.
         total: Instead of rows, ``"*"`` for their count, or a column for its sum.
     """
 

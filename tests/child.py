@@ -1,4 +1,4 @@
-"""Programs that run in a process of their own, so that it can be killed.
+"""Programs that run in separate processes, which tests can kill.
 
 Importing Intarsia takes half a second. A server process imports it once and forks for each program.
 """

@@ -129,7 +129,7 @@ def corpus():
 
 @pytest.fixture(scope="session")
 def large_corpus():
-    """The folder that has the larger files of the same writers as well."""
+    """The folder that also has the larger files of the same writers."""
     return _shared_folder("corpus")
 
 

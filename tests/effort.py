@@ -1,10 +1,10 @@
-"""How many examples Hypothesis tries: the profile scales the numbers that tests ask for."""
+"""The number of examples of Hypothesis: the profile scales the numbers that tests request."""
 
 import os
 
 from hypothesis import settings
 
-#: The number of examples of a test that does not ask for one.
+#: The number of examples of a test that does not request one.
 _USUAL = 100
 _LEAST = 8
 

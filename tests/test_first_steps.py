@@ -1,4 +1,4 @@
-"""What people try first: mistakes are one line with the remedy, and a file's URL is as good as its path."""
+"""The first steps of a new user: an error is one line with the remedy, and a file URL works like its path."""
 
 from __future__ import annotations
 

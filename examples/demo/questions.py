@@ -25,7 +25,7 @@ class Question:
     Attributes:
         title: A description for people.
         where: The condition in SQL, for both Spark and Intarsia.
-        plainly: The same condition for pyarrow, written by hand to be independent of Intarsia.
+        plainly: The same condition for pyarrow, written separately to be independent of Intarsia.
         columns: Columns of the result.
     """
 
@@ -36,7 +36,7 @@ class Question:
 
 
 def questions() -> tuple[Question, ...]:
-    """Return the queries, each of which is answered by another kind of index."""
+    """Return the queries; each is answered by another kind of index."""
     dest, tailnum, month, time_hour = map(pc.field, ("dest", "tailnum", "month", "time_hour"))
     start, stop = (dt.datetime(2013, 7, 4, hour, tzinfo=dt.timezone.utc) for hour in (12, 13))
     return (

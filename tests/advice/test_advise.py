@@ -71,7 +71,7 @@ def run(command):
     assert main(shlex.split(command)[1:]) == 0
 
 
-#: Predicates, and the indexes one of which is expected.
+#: Predicates, and the indexes; one of them is expected.
 QUERIES = {
     "user = 3021": {"bloom(user)", "bloom_granule(user)", "row_map(user)"},
     "user IN (3, 33, 333)": {"bloom(user)", "bloom_granule(user)", "row_map(user)"},

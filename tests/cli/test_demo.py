@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def ask(*arguments, **options):
-    """Run Python in a process of its own."""
+    """Run Python in a separate process."""
     return subprocess.run(
         [sys.executable, *map(str, arguments)], capture_output=True, check=False, text=True, **options
     )

@@ -1,4 +1,4 @@
-"""What goes wrong is one line on stderr, and an exit code: 1 for files, 2 for usage, 130 for Ctrl-C."""
+"""An error is one line on stderr, and an exit code: 1 for files, 2 for usage, 130 for Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only a process of its own shows: exit codes, pipes, terminals, what is imported."""
+"""Tests that need a separate process: exit codes, pipes, terminals, imported modules."""
 
 from __future__ import annotations
 

@@ -295,7 +295,7 @@ def test_characters_that_a_terminal_would_obey_are_escaped(run, tmp_path):
 
 
 class TestBadFiles:
-    """``--skip-bad-files``: the rows of the other files, and an exit code of its own."""
+    """``--skip-bad-files``: the rows of the other files, and a separate exit code."""
 
     @pytest.fixture
     def damaged(self, lake):

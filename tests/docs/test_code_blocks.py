@@ -77,7 +77,7 @@ def test_python_with_spark(files, spark, code):  # noqa: F811
 
 
 def run(code, names):
-    """Run a block; where a line ends in a comment that is the value it prints, that is what it prints."""
+    """Run a block, and check that ``print(...)  # value`` prints the value."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         exec(

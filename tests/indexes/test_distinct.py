@@ -22,7 +22,7 @@ from tests.verify.damage import change_payload
 
 
 class Values:
-    """One column in memory, given in pieces, as an index being built sees it."""
+    """One column in memory, returned in pieces, as in `Index.build`."""
 
     def __init__(self, array: pa.Array, edges: list[int], group_edges: list[int]) -> None:
         self.array = array

@@ -1,4 +1,4 @@
-"""Delta tables whose logs are written by hand, for features that deltalake reads but does not write."""
+"""Delta tables with hand-written logs, for features that deltalake reads but does not write."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def inline_vector(rows):
 
 
 def vector_in_a_file(folder, rows):
-    """Write a deletion vector to a file of its own."""
+    """Write a deletion vector to a separate file."""
     data = _bitmap(rows)
     path = folder / "deletion_vector.bin"
     path.write_bytes(b"\1" + struct.pack(">I", len(data)) + data + struct.pack(">I", zlib.crc32(data)))

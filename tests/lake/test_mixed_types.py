@@ -179,7 +179,7 @@ def renamed(tmp_path):
 
 
 def test_renamed_columns_cause_a_warning(renamed):
-    """Both names are columns, of which each row has one."""
+    """Both names are columns, and each row has a value in one of them."""
     table = ia.open(renamed)
     with pytest.warns(ia.IntarsiaWarning, match=r"1 of 4 .*'old'.*'new'") as caught:
         rows = table.scan().to_arrow()

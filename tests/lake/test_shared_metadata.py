@@ -118,7 +118,7 @@ def test_a_scan_that_was_planned_before_another_found_the_index_wrong(lying, tmp
 
 
 def test_every_result_warns(lying):
-    """The second result ignores the index from the start, and warns as well."""
+    """The second result ignores the index from the start, and warns, too."""
     table = ia.open(lying)
     for _ in range(2):
         with pytest.warns(ia.IntarsiaWarning, match="row group 0"):

@@ -32,7 +32,8 @@ class Request:
         query: The query string.
         start: The first byte of the requested range; None without a range.
         stop: The end of the requested range, exclusive.
-        wave: The number of requests, this one included, of which each began after the previous one ended.
+        wave: The length of the longest chain of requests, up to this one, in which each began after the
+            previous one ended.
     """
 
     method: str
@@ -99,7 +100,7 @@ class Recording:
 
     @property
     def waves(self):
-        """The length of the longest chain of requests, of which each began after the previous one ended."""
+        """The length of the longest chain of requests in which each began after the previous one ended."""
         return max((request.wave for request in self.requests), default=0)
 
     @property

@@ -57,7 +57,7 @@ def files_of_columns(tmp_path_factory):
 
 
 def calls_of(run, path):
-    """How many Python functions a call of ``run`` calls; imports and caches of the first time left out."""
+    """Return the number of Python calls of ``run``, without those of imports and cold caches."""
     run(path)
     return python_calls(lambda: run(path))[1]
 

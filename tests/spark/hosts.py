@@ -1,4 +1,4 @@
-"""Spark sessions in processes of their own, for sessions that cannot share a process with the classic one."""
+"""Spark sessions in separate processes, for sessions that cannot share a process with the classic one."""
 
 import json
 import os

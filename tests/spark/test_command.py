@@ -1,4 +1,4 @@
-"""``intarsia index --spark``, in processes of its own, because a process has one session."""
+"""``intarsia index --spark``, in separate processes, because a process has one session."""
 
 import json
 import os

@@ -85,7 +85,7 @@ ONE_FILE = {
     "SELECT f.v FROM fact f JOIN dim d ON f.i = d.i JOIN dim e ON f.s = e.s",
 }
 
-#: These keep rows without a match, or cannot be understood.
+#: These keep rows without a match, or are not supported.
 ALL_FILES = {
     "SELECT f.v, d.v FROM fact f LEFT JOIN dim d ON f.i = d.i",
     "SELECT f.v, d.v FROM dim d RIGHT JOIN fact f ON f.i = d.i",

@@ -79,7 +79,7 @@ def test_a_stream_writes_indexed_files_exactly_once(spark, indexing, tmp_path):
         assert ia.verify(path).ok
     assert {Path(file.path) for file in ias.last_write(spark).per_file} == set(first)
 
-    # a query that starts again at the checkpoint, with indexes of its own
+    # a query that restarts from the checkpoint, with its own indexes
     stream.add(50)
     stream.run(**ias.write_options(ia.ZoneMap("id")))
     stream.check()

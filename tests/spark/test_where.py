@@ -1,4 +1,4 @@
-"""Spark SQL predicates that are understood, and those that are left to Spark; needs no Java."""
+"""Spark SQL predicates that are supported, and those that are left to Spark; needs no Java."""
 
 import datetime as dt
 

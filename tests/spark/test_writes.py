@@ -112,7 +112,7 @@ def test_options_replace_the_indexes_of_the_session(spark, source, indexing, tmp
 
 
 def test_other_tables_and_formats(spark, indexing, tmp_path):
-    """An index on a column that a table lacks is noted; other formats are written as always."""
+    """An index on a column that a table lacks is noted; other formats are written as usual."""
     spark.range(5).selectExpr("id AS l").coalesce(1).write.parquet(str(tmp_path / "out"))
     (file,) = ias.last_write(spark).per_file
     assert (set(file.built), [note["column"] for note in file.notes]) == ({"bloom(l)"}, ["s"])

@@ -15,7 +15,7 @@ def part_of(n):
 
 @pytest.fixture(scope="session")
 def table():
-    """Every type whose bounds are ordered in a way of its own; nulls, NaN, zeros of both signs, lists."""
+    """Every type with its own order of bounds; nulls, NaN, zeros of both signs, lists."""
     rng = np.random.default_rng(7)
     numbers = rng.integers(-(10**6), 10**6, ROWS).tolist()
     some = [None if n % 10 == 0 else n for n in numbers]

@@ -1,4 +1,4 @@
-"""Damage a file: rewrite footers and indexes, make pages by hand, replace embedded indexes."""
+"""Damage a file: rewrite footers and indexes, build pages, replace embedded indexes."""
 
 import os
 from dataclasses import replace
@@ -181,7 +181,7 @@ def _write_directory(damage, directory):
     damage.write()
 
 
-# --- pages by hand ---------------------------------------------------------------------------------------
+# --- pages -----------------------------------------------------------------------------------------------
 
 
 def one_bit_levels(levels):

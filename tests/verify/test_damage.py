@@ -251,7 +251,7 @@ class TestColumnIndex:
 
 
 class TestOffsetIndex:
-    """An OffsetIndex that lies."""
+    """An OffsetIndex with wrong locations."""
 
     def test_first_rows(self, path):
         change_location(path, 3, first_row_index=lambda old: old + 1)

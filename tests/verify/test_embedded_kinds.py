@@ -135,7 +135,7 @@ def attached(path, announce_class):
 
 
 def text_of(report, rule):
-    """What a rule found; nothing else may be found."""
+    """Return the findings of a rule; other findings fail the test."""
     assert {finding.rule for finding in report.findings} == {rule}
     return " ".join(finding.message for finding in report.findings)
 

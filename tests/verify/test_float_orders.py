@@ -24,7 +24,7 @@ def write(path, values, order=2):
 
 
 def rules(path):
-    """What is found, but that the directory is not about a file that was damaged after attaching."""
+    """Return the findings, except that the directory belongs to the file before it was damaged."""
     found = {(finding.rule, finding.index, finding.page) for finding in ia.verify(path).findings}
     return {finding for finding in found if finding[0] != "directory-stale"}
 

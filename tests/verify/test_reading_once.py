@@ -62,7 +62,7 @@ class Recorded(LocalFile):
 
 @pytest.fixture
 def opened(monkeypatch):
-    """The files that `verify` opens; the counts are of what is asked of the storage."""
+    """The files that `verify` opens; the counts are those of requests to the storage."""
     found = []
 
     def open_source(path):
@@ -87,7 +87,7 @@ def test_each_byte_is_read_once(full, opened):
 
 
 def test_each_byte_is_read_once_of_a_remote_file(full, opened, monkeypatch):
-    """Where ranges that lie close together are fetched in one request."""
+    """On a storage that fetches adjacent ranges in one request."""
     monkeypatch.setattr(Recorded, "coalesce_bytes", 1 << 20)
     assert verification.verify(full).findings == ()
     ((recorded, counted),) = opened
@@ -186,7 +186,7 @@ def test_work_that_catches_everything_is_left_all_the_same():
 
 
 def chunks(path):
-    """Where the chunks of a file lie, by row group and column."""
+    """Return the locations of the chunks of a file, by row group and column."""
     metadata = pq.read_metadata(path)
     found = {}
     for row_group in range(metadata.num_row_groups):
@@ -199,7 +199,7 @@ def chunks(path):
 
 
 def readings(places, chunks):
-    """How often each chunk was read."""
+    """Return the number of reads of each chunk."""
     return {
         key: sum(place.start < chunk.stop and place.stop > chunk.start for place in places)
         for key, chunk in chunks.items()

@@ -106,7 +106,7 @@ def test_a_column_that_is_not_there(tmp_path):
 
 
 def test_every_type(tmp_path, table):
-    """What is sorted in Arrow is found sorted, and what is turned around is not."""
+    """Rows that are sorted by Arrow are found sorted, and reversed rows are not."""
     for ordinal, name in enumerate(("id", "n", "u64", "u8", "word", "long", "raw", "fixed", "price", "huge")):
         rows = table.select([name]).sort_by(name)
         path = write(tmp_path / f"{ordinal}.parquet", rows, (0, False, False))

@@ -122,7 +122,7 @@ def columns_read(monkeypatch):
 
 
 def test_indexes_are_built_from_memory(path, columns_read):
-    """Where Parquet keeps the types, no data page is read."""
+    """If Parquet preserves the types, no data page is read."""
     table = pa.table(
         {
             "word": pa.array(["a", "b", None] * 100).dictionary_encode(),

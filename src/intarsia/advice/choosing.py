@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-#: Part of the benefit that may be lost if lighter indexes take the place of heavier ones.
+#: Part of the benefit that may be lost if smaller indexes replace larger ones.
 LOST_PART = 0.05
 
 #: An index is left out if more runs of each query would be needed to save its size in bytes.

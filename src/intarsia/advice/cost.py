@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cost:
-    """What a query reads, measured or estimated. Plans are upper bounds, as in `Table.explain`.
+    """The reads of a query, measured or estimated. Plans are upper bounds, as in `Table.explain`.
 
     Attributes:
         bytes: Bytes of data pages, dictionary pages and indexes, without footers.

@@ -116,7 +116,7 @@ class Measurement:
 
     @property
     def _data_scale(self) -> float:
-        """How many times more data all files have than the sample."""
+        """The size of all files divided by that of the sample."""
         sampled = 0.0
         for ordinal, file in self._files.items():
             every = range(len(file.sample.file.footer.metadata.row_groups))
@@ -125,7 +125,7 @@ class Measurement:
         return float(self._table.file_bytes.sum()) / sampled if sampled else 1.0
 
     def _file_scale(self, number: int) -> float:
-        """How many times more data the files that a query opens have than those that were planned."""
+        """The size of the files that a query opens divided by that of the files that were planned."""
         sizes = self._table.file_bytes
         planned = sum(
             int(sizes[ordinal])

@@ -26,7 +26,7 @@ SAFETY = 4
 
 @dataclass(frozen=True)
 class Spread:
-    """How the rows that match one condition are spread over the sampled row groups of a file.
+    """The distribution of the rows that match one condition over the sampled row groups of a file.
 
     Attributes:
         condition: The condition.

@@ -1,4 +1,4 @@
-"""Why a query cannot skip more."""
+"""Find the reasons why a query cannot skip more."""
 
 from __future__ import annotations
 

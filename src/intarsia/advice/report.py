@@ -49,7 +49,7 @@ class MeasuredIndex:
         index: The index, as `intarsia.attach` takes it.
         name: Its name, such as ``"row_map(user)"``.
         column: Its column, dotted; None if it has none.
-        purpose: What it serves to do.
+        purpose: Its purpose.
         bytes: Its estimated size in all files, in bytes.
         share: The same as a part of the files.
         seconds: The estimated time to build it, in seconds, without copying the files.
@@ -75,17 +75,17 @@ class MeasuredIndex:
 
 @dataclass(frozen=True)
 class QueryAdvice:
-    """What one query reads.
+    """The cost of one query, now and with the advice.
 
     Attributes:
         where: The predicate as SQL text.
         columns: The columns that the query reads; None for all.
         origin: The file and line of the query; empty if it was passed as an argument.
         count: How often the query was given.
-        total: What reading all rows takes.
-        now: What it reads today.
-        advised: What it would read with the advised indexes.
-        least: What it would read if every page without matches were skipped.
+        total: The cost of reading all rows.
+        now: The cost today.
+        advised: The cost with the advised indexes.
+        least: The cost if every page without matches were skipped.
         rows_matched: The estimated number of rows that match.
         obstacles: Why it cannot skip more.
     """
@@ -139,7 +139,7 @@ class Advice:
         indexes: The advised indexes, for `intarsia.attach`.
         lake_index: Whether a lake index is advised, because queries open many files without matches.
         measured: All indexes that were measured, the advised ones first.
-        queries: What each query reads; empty if there were none.
+        queries: The cost of each query; empty if there were none.
         columns: The shape of each column, if there were no queries.
         not_built: Indexes that cannot be built.
         sample: The data that was measured.

@@ -39,7 +39,7 @@ intarsia detach lake/
 
 
 class LakeIndexPlace(str, Enum):
-    """Where a lake index is stored."""
+    """The location of a lake index."""
 
     CACHE = "cache"
     BESIDE = "beside"

@@ -161,7 +161,7 @@ class FooterEdit:
         """Drop the extension of `FileMetaData`; extensions of the structs in it stay.
 
         It may be a second footer, such as the FlatBuffers one, and would not show what is added. No reader
-        needs it: the specification asks that readers may ignore extensions.
+        needs it: the specification requires that readers may ignore extensions.
 
         Returns:
             Whether there was one.

@@ -11,7 +11,7 @@ from intarsia.errors import IntarsiaError
 
 
 class Reason(NamedTuple):
-    """Why a structure is missing or incomplete: a stable code, and the words."""
+    """The reason why a structure is missing or incomplete: a stable code and a text."""
 
     code: str
     text: str

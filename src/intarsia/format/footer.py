@@ -365,7 +365,7 @@ def schema_leaves(schema: Sequence[SchemaElement]) -> tuple[Leaf, ...]:
         element = schema[position]
         position += 1
         path = (*path, element.name)
-        # if it is absent, Thrift and therefore pyarrow take it as "required"
+        # if it is absent, Thrift and therefore pyarrow treat it as "required"
         if element.repetition_type not in (None, FieldRepetitionType.REQUIRED):
             definition += 1
         if element.repetition_type == FieldRepetitionType.REPEATED:

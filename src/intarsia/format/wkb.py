@@ -33,7 +33,7 @@ DIMENSIONS = ("XY", "XYZ", "XYM", "XYZM")
 #: Collections in collections are refused beyond this depth.
 MAX_WKB_DEPTH = 16
 
-#: The least bytes of a part: of a geometry its byte order, type and count; of a ring its count.
+#: The minimum size of a part in bytes: the byte order, type and count of a geometry, or the count of a ring.
 _GEOMETRY_BYTES, _RING_BYTES = 9, 4
 
 

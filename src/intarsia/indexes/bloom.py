@@ -38,7 +38,7 @@ from intarsia.storage import ByteRange
 #: looks too small for its chunk, because the number of distinct values is unknown.
 _USUAL_FPP = 0.01
 
-#: The number of lookups whose hashes are cached, for all files that they are asked of.
+#: The number of lookups whose hashes are cached; all files use the same hashes.
 _REMEMBERED = 64
 
 

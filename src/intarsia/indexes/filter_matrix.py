@@ -199,5 +199,5 @@ class GatheredFilters:
 
 
 def one_of(hashes: Hashes) -> list[Hashes]:
-    """Return each hash as an alternative of its own."""
+    """Return each hash as a separate alternative."""
     return [hashes[place : place + 1] for place in range(len(hashes))]

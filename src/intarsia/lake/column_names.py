@@ -70,7 +70,7 @@ def _children(data_type: pa.DataType) -> list[pa.Field]:
 
 @dataclass(frozen=True)
 class ColumnNames:
-    """How the files of a table name its columns.
+    """The names of the columns of a table in its files.
 
     Attributes:
         fields: The columns.

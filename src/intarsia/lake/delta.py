@@ -99,7 +99,7 @@ def define_delta_table(table: DeltaTable, options: StorageOptions | None = None)
         place = _place(root, path)
         values = tuple((name, column[ordinal]) for name, column in zip(columns, texts, strict=True))
         files.append(listed_file(place, size, values, deleted.pop(place, None)))
-    if deleted:  # to ignore it would return deleted rows
+    if deleted:  # ignoring it would return deleted rows
         raise CorruptFileError(
             f"the log has a deletion vector for {next(iter(deleted))}, which is not a file of the table",
             reason="deletes-of-another-file",

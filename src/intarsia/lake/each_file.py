@@ -42,7 +42,7 @@ class FileFailure:
 
     @property
     def code(self) -> str:
-        """What programs compare: the error's ``reason`` code, or the name of its class if it has none."""
+        """A stable code: the error's ``reason``, or the name of its class if it has none."""
         return getattr(self.error, "reason", None) or type(self.error).__name__
 
     def to_dict(self) -> dict[str, str]:

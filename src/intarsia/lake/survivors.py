@@ -45,7 +45,7 @@ class TableQuery(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Survivors:
-    """The files to open, and what a lake index answers for the others.
+    """The files to open, and the answers of a lake index for the others.
 
     Attributes:
         files: Ordinals of the files to open, ascending.

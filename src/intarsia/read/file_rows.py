@@ -37,7 +37,8 @@ from intarsia.storage import SourceFile
 #: Maximum number of row groups, or runs of small ones, that are decoded concurrently (contract C7).
 RUNS_AT_ONCE = 2
 
-#: To decode a page of each of so few row groups, or fewer bytes, takes less time than to start a thread.
+#: At most this many row groups, with fewer than this many bytes, are decoded serially, because starting a
+#: thread takes longer.
 _FEW_ROW_GROUPS = 2
 _CONCURRENT_BYTES = 1 << 20
 

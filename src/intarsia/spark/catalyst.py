@@ -5,7 +5,7 @@ The nodes are true for every row for which the condition is true.
 The JVM sends the condition as `ExpressionJson` writes it: each expression has an ``op``, a ``type`` and
 ``args``. Values are in Catalyst's internal form, so days and microseconds since 1970 represent dates and
 timestamps, and no text has to be parsed. Casts are explicit, and both sides of a comparison have the same
-type. A condition that is not fully understood becomes TRUE.
+type. A condition that is not fully supported becomes TRUE.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ def _listed(operand: Operand, value: Any) -> Any:
 
 
 def _literal(operand: Operand, value: Any) -> Literal | None:
-    """Return a value in Catalyst's internal form as a literal; None if it is not understood."""
+    """Return a value in Catalyst's internal form as a literal; None if it is not supported."""
     spark_type = operand.type
     if spark_type in INTEGER_BITS:
         return Literal("int", value) if type(value) is int else None

@@ -68,7 +68,7 @@ def checksums(spark: SparkSession, frame: DataFrame, progress: TaskProgress) -> 
     # one half of the hash of a column, which is faster; the hash of the row has all bits
     halves = [sf.shiftrightunsigned(row, 32), *(one.bitwiseAND(0xFFFFFFFF) for one in [row, *columns])]
     sums = [sf.count("*"), *map(sf.sum, halves)]
-    # names of their own, because the sums of a name would be ambiguous
+    # unique names, because the sums of a name would be ambiguous
     named = [total.alias(f"s{place}") for place, total in enumerate(sums)]
     grouped = hashed.groupBy((sf.spark_partition_id() % _GROUPS).alias("part")).agg(*named)
     totals = [0] * len(sums)

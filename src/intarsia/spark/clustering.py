@@ -50,7 +50,7 @@ class Clustering:
         zorder_by: str | Sequence[str] | None,
         hilbert_by: str | Sequence[str] | None,
     ) -> Clustering:
-        """Return the order that a caller asks for.
+        """Return the requested order.
 
         Raises:
             WriteError: If more than one order is given, or a column cannot be sorted.

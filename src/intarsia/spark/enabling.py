@@ -33,7 +33,7 @@ _LOADERS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class ScanSkip:
-    """What one scan of the last query did not read.
+    """The files, row groups, pages and rows that one scan of the last query skipped.
 
     Attributes:
         paths: The paths of the scanned relation.
@@ -180,7 +180,7 @@ class _Callback:
         return self._planner(request)
 
     class Java:
-        """What py4j reads."""
+        """The attributes that py4j reads."""
 
         implements = ("java.util.function.Function",)
 

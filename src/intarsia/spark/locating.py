@@ -64,7 +64,7 @@ def locate(spark: SparkSession, keys: DataFrame, path: Source, *, key: Key) -> D
         rows.metadataColumn("_metadata")["file_path"].alias("path"),
         rows.metadataColumn("_metadata")["row_index"].alias("row"),
     )
-    # names of their own, because the names of keys may be those of places
+    # unique names, because the names of keys may be those of places
     named = asked.toDF(*(f"_asked{place}" for place in range(len(pairs))))
     equal = [named[f"_asked{place}"] == places[f"_key{place}"] for place in range(len(pairs))]
     return named.join(places, equal).select(

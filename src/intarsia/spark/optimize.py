@@ -299,7 +299,7 @@ def _write(
     spark: SparkSession, rows: DataFrame, form: PartForm, staging: Staging, show: TaskProgress
 ) -> list[WriteReport]:
     """Write the rows; return the reports of the files in `Staging.data`."""
-    # names of their own, because these may be equal
+    # unique names, because these may be equal
     columns = [rows[quoted(name)].alias(f"c{place}") for place, name in enumerate(form.schema.names)]
     # Spark formats the values, as it does in the names of its own folders
     texts = [

@@ -30,10 +30,10 @@ _ESCAPED = {chr(code) for code in range(1, 0x20)} | set("\"#%'*/:=?\\\x7f{[]^")
 
 @dataclass(frozen=True)
 class PartForm:
-    """How a task writes its rows.
+    """The form in which a task writes its rows.
 
     Attributes:
-        folder: The folder below which each attempt writes into a folder of its own.
+        folder: The folder below which each attempt writes to its own folder.
         schema: The schema of the files.
         partition_by: Names of the partition columns, whose texts follow the columns of the files.
         rows_per_file: A file with this many rows is closed, and another one is begun.

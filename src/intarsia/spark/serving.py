@@ -32,7 +32,7 @@ def serve(answer: Callable[[str], str], requests: BinaryIO, replies: BinaryIO) -
 
 def serve_standard_streams(answer: Callable[[str], str]) -> None:
     """Answer the requests in the standard input, in a process that does nothing else."""
-    # whatever prints must not get between the replies
+    # other output must not get between the replies
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     serve(answer, sys.stdin.buffer, replies)

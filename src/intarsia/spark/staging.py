@@ -1,6 +1,6 @@
 """A folder that appears under its path with all of its files, or not at all.
 
-Tasks write below a hidden folder beside the destination, each attempt into a folder of its own, because Spark
+Tasks write below a hidden folder beside the destination, each attempt to its own folder, because Spark
 may run a task twice, and may stop waiting for an attempt that still runs. The driver moves the files of the
 attempts that count, and renames the folder of these files to the destination.
 """

@@ -1,7 +1,7 @@
 """Convert a predicate in Spark SQL to predicate nodes that are true for every row that Spark selects.
 
 Spark decides which rows match; these nodes only decide which files can be excluded. So they may be weaker
-than the SQL text, but never stronger: conditions that are not fully understood become TRUE. NOT is pushed
+than the SQL text, but never stronger: conditions that are not fully supported become TRUE. NOT is pushed
 down to the conditions, and the result contains none, so that TRUE is always the weaker answer.
 
 `intarsia.spark.conditions` has the conditions themselves, which are the same for Catalyst's expressions.

@@ -45,7 +45,7 @@ _SLOWEST_BYTES_PER_SECOND = 1 << 20
 
 @dataclass(frozen=True)
 class UploadLimits:
-    """How objects of different sizes are replaced.
+    """The way in which objects of different sizes are replaced.
 
     Attributes:
         memory_bytes: Objects up to this size are assembled in memory.

@@ -244,7 +244,7 @@ def remove_leftovers(path: str) -> list[str]:
         The paths that were removed.
     """
     target = os.path.realpath(path)
-    # a symbolic link has a sidecar of its own, which is written under the name of the target, too
+    # a symbolic link has its own sidecar, which is written under the name of the target, too
     beside_link = os.path.join(os.path.dirname(os.path.abspath(path)), os.path.basename(target))
     leftovers = [
         _temporary_path(place, number)
@@ -360,7 +360,7 @@ def _keep_attributes(source: int, destination: int) -> None:
     """Copy the attributes of the old file; those that the system refuses are skipped, except the mode."""
     found = os.fstat(source)
     mine = os.fstat(destination)
-    # group and owner separately: a user who cannot change the owner can still set a group of their own
+    # group and owner separately: a user who cannot change the owner can still set one of their own groups
     if found.st_gid != mine.st_gid:
         with suppress(OSError):
             os.fchown(destination, -1, found.st_gid)

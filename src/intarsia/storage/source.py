@@ -142,7 +142,7 @@ class CountedSource:
             return self._fetch(ranges, also)
         missing = self.missing(ranges)
         if self._begins_in_zone(missing):
-            # with the zone, in concurrent requests, but many bytes are not kept
+            # in the same concurrent requests as the zone; ranges outside it are kept only if they are small
             is_small = sum(place.length for place in missing) <= MAX_GAP_BYTES
             self.keep(
                 missing if is_small else [place for place in missing if self._begins_in_zone([place])], also

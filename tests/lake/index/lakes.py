@@ -18,7 +18,7 @@ _SECONDS = itertools.count(1_600_000_000, 10)
 
 
 def age(path):
-    """Set the time of modification of a file to one in the past that no other file has."""
+    """Set the modification time of a file to one in the past that no other file has."""
     seconds = next(_SECONDS)
     os.utime(path, (seconds, seconds))
 

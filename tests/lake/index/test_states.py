@@ -114,7 +114,7 @@ def test_a_replaced_file_is_read_again(lake):
 
 
 def test_other_indexes_of_the_same_length(tmp_path, location):
-    """The file keeps its length and time of modification, but its footer locates other Bloom filters."""
+    """The file keeps its length and modification time, but its footer locates other Bloom filters."""
     lake = tmp_path / "lake"
     for place in range(3):
         values = {
@@ -409,7 +409,7 @@ def test_a_location_that_does_not_exist(tmp_path):
 
 @dataclass(frozen=True)
 class FailsToGather(Distinct):
-    """Distinct values, of which many files cannot be gathered."""
+    """Distinct values that cannot be gathered for many files."""
 
     kind: ClassVar[str] = "fails_to_gather"
 
@@ -419,7 +419,7 @@ class FailsToGather(Distinct):
 
 @dataclass(frozen=True)
 class AnswersForOtherFiles(Distinct):
-    """Distinct values, with answers for one file more."""
+    """Distinct values, with results for one more file than there are."""
 
     kind: ClassVar[str] = "answers_for_other_files"
 

@@ -1,4 +1,4 @@
-"""What a lake index keeps of one file: its footer, bounds of its columns, and digests of its indexes.
+"""The facts of one file in a lake index: its footer, bounds of its columns, and digests of its indexes.
 
 Everything comes from the footer and from indexes. No data page is read.
 """
@@ -59,15 +59,14 @@ class ColumnFacts(NamedTuple):
 
 @dataclass(frozen=True)
 class FileFacts:
-    """What a lake index keeps of one file.
+    """The facts of one file in a lake index.
 
     Attributes:
         stamp: The identity of the file from which the facts were read.
         file: The closed file; its metadata remains readable.
         columns: The facts of each column, by the ordinal of its leaf.
         filters: The bits of the Bloom filter of each row group, by the ordinal of the leaf; only columns that
-            have a
-            filter in each row group.
+            have a filter in each row group.
         digests: The digest of each embedded index that can be gathered.
     """
 

@@ -1,4 +1,4 @@
-"""What the payloads of one gathered structure have in common: their kind, columns and parameters."""
+"""The key of a gathered structure: the kind, columns and parameters that its payloads have in common."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from intarsia.indexes.gathering import Gathers
 
 
 class GatheredKey(NamedTuple):
-    """What the payloads of one structure have in common.
+    """The kind, columns and parameters that the payloads of one structure have in common.
 
     Attributes:
         kind: The kind of the index.

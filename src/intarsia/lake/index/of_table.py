@@ -27,11 +27,12 @@ from intarsia.lake.index.stamps import wait_until_settled
 from intarsia.lake.index.store_folder import find_folders, folder_at
 from intarsia.storage import ObjectIdentity
 
-#: A lake index is brought up to date without being asked if it lacks at most this many files, or this part.
+#: A lake index is updated automatically if it lacks at most this many files, or this part of them.
 MAX_REFRESHED_FILES = 32
 REFRESHED_PART = 10
 
-#: Files with larger payloads are not added without being asked, and no more files are read to merge segments.
+#: Files with larger payloads are not added automatically, and at most this many files are read to merge
+#: segments.
 MAX_REFRESHED_BYTES = 16 << 20
 MAX_MERGED_FILES = 512
 
@@ -129,7 +130,7 @@ class TableLakeIndex:
             names = [folder.add(data) for data in segments]
             for name in set(replaced) - set(names):
                 folder.remove(name)
-        except OSError as error:  # the segments in memory serve this table
+        except OSError as error:  # this table uses the segments in memory
             reason = f"it cannot be updated: {error}"
             self.notes.append(Ignored(folder.path, "lake index", reason, "not-writable"))
         for data in segments:

@@ -47,7 +47,7 @@ class Exclusion:
 
 @dataclass(frozen=True)
 class FamilyVerdict:
-    """What a lake index proves about the files of a family.
+    """The proofs of a lake index about the files of a family.
 
     Attributes:
         possible: For each file, False only if no row matches.
