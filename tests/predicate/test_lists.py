@@ -16,6 +16,8 @@ from intarsia.errors import PredicateError
 from intarsia.predicate import BoundIn, Comparison, In, Or, bind, parse_sql
 from intarsia.predicate.coercion import locate
 from intarsia.predicate.sql import MAX_SQL_WORDS
+from intarsia.predicate.sql_lists import cut_lists
+from intarsia.predicate.sql_literals import literal
 from tests.counting import calls
 from tests.effort import examples
 from tests.predicate import strategies
@@ -123,3 +125,56 @@ def test_a_list_in_text_has_a_limit(monkeypatch):
             parse_sql(long)
         assert caught.value.reason == "predicate-too-long"
     assert not parsed
+
+
+#: Lists in SQL text, and the values that they have.
+WRITTEN = {
+    "integers": (", ".join(map(str, range(-50, 50))), tuple(range(-50, 50))),
+    "decimals": (" ,\n".join(["-1.50", "7"] * 20), (Decimal("-1.50"), 7) * 20),
+    "texts": (",".join(["'it''s'", "'x IN (1, 2)'", "''", "'ö'"] * 9), ("it's", "x IN (1, 2)", "", "ö") * 9),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_the_literals_of_a_long_list_are_not_parsed_one_by_one(name):
+    written, values = WRITTEN[name]
+    found = []
+    assert calls(lambda: found.append(parse_sql(f"a.b IN ({written})")), of=literal) == 0
+    assert found == [In("a.b", values)]
+    both = parse_sql(f'y > 1 AND not (a.b in({written} )) OR "c in (1" = 2')
+    assert both.children[0].children[1].child == In("a.b", values)
+    assert parse_sql(f"a.b NOT IN ({written})") == In("a.b", values, negated=True)
+
+
+def test_a_list_inside_text_names_or_comments_is_not_a_list():
+    written = f"x in ({', '.join(map(str, range(30)))})"
+    values = tuple(range(30))
+    assert parse_sql(f"s = '{written}'") == Comparison("s", "=", written)
+    assert parse_sql(f'"{written}" = 1').op == "="
+    assert parse_sql(f"y = 1 -- {written}") == parse_sql(f"y = 1 /* {written} /* */ {written} */")
+    marked = parse_sql(f"{written} OR s IN ('list 1, of 30 literals')")
+    assert marked == Or((In("x", values), In("s", ("list 1, of 30 literals",))))
+
+
+@pytest.mark.parametrize("text", ["{0} AND AND y = 1", "y = 1 OR {0}) OR z = 2", "'{0}", "{0} OR z ="])
+def test_errors_after_a_long_list_have_their_place_in_the_text(text):
+    short, long = (text.format(f"x IN ({', '.join(map(str, range(count)))})") for count in (2, 300))
+    errors = []
+    for one in (short, long):
+        with pytest.raises(PredicateError) as caught:
+            parse_sql(one)
+        errors.append(caught.value)
+    assert errors[0].reason == errors[1].reason
+    assert errors[0].near == errors[1].near
+    from_the_end = [len(one) - error.position for one, error in zip((short, long), errors, strict=True)]
+    assert from_the_end[0] == from_the_end[1] or errors[0].position == errors[1].position
+
+
+def test_cutting_lists_is_linear():
+    for text in (
+        "x IN (" * 5_000,
+        "/* " * 20_000,
+        "x IN (" + "'a''" * 20_000,
+        "IN (" + "1," * 14 + "x) " * 9,
+    ):
+        assert cut_lists(text).lists == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import operator
@@ -38,6 +39,7 @@ from intarsia.predicate.sql_dialect import (
     unsupported,
 )
 from intarsia.predicate.sql_functions import operand
+from intarsia.predicate.sql_lists import attach_lists, attached_values, cut_lists
 from intarsia.predicate.sql_literals import literal, literal_or_none
 from intarsia.predicate.sql_syntax import syntax_error
 
@@ -141,8 +143,16 @@ def parse_text(text: str, *, is_condition: bool = True) -> Any:
     from sqlglot.errors import SqlglotError
 
     _check_size(text)
+    into = exp.Condition if is_condition else None
+    cut = cut_lists(text)
+    if cut.lists:
+        # text that cannot be parsed without its lists is parsed as a whole, so that errors have its positions
+        with contextlib.suppress(SqlglotError, RecursionError):
+            tree = sqlglot.parse_one(cut.text, dialect=dialect(), into=into)
+            if attach_lists(tree, cut.lists):
+                return tree
     try:
-        return sqlglot.parse_one(text, dialect=dialect(), into=exp.Condition if is_condition else None)
+        return sqlglot.parse_one(text, dialect=dialect(), into=into)
     except SqlglotError as error:
         raise syntax_error(text, error) from None
     except RecursionError:
@@ -217,7 +227,10 @@ def _predicate(node: Any) -> Predicate:
                 reason="syntax-error",
                 near="IN",
             )
-        return In(operand(node.this), tuple(literal(value) for value in node.expressions))
+        values = attached_values(node)
+        if values is None:
+            values = tuple(literal(value) for value in node.expressions)
+        return In(operand(node.this), values)
     if kind == "Between" and not node.args.get("symmetric"):
         column = operand(node.this)
         low, high = literal(node.args["low"]), literal(node.args["high"])
