@@ -16,13 +16,13 @@ from tests.spark.comparing import check, rows, settings
 
 
 def same_as_plain(spark, path, where, columns=None):
-    """Compare with plain Spark without skipping, and return the number of files kept."""
+    """Compare the mode "files" with plain Spark without skipping, and return the number of files kept."""
     paths = path if isinstance(path, list) else [path]
     with settings(spark, {"spark.sql.parquet.filterPushdown": "false"}):
         plain = spark.read.parquet(*paths).where(where)
         plain = plain if columns is None else plain.select(*columns)
         expected = rows(plain)
-        frame = ias.read(spark, path, where=where, columns=columns)
+        frame = ias.read(spark, path, where=where, columns=columns, mode="files")
         assert frame.schema == plain.schema
         assert rows(frame) == expected
     return len(frame.inputFiles())
@@ -82,10 +82,10 @@ def test_columns(spark, lake):
     assert ias.read(spark, lake).count() == 1200
 
 
-def test_a_column_object_prunes_nothing(spark, lake):
+def test_a_column_object_prunes_no_files(spark, lake):
     import pyspark.sql.functions as sf
 
-    frame = ias.read(spark, lake, where=(sf.col("x") == 150) & (sf.col("year") == 2019))
+    frame = ias.read(spark, lake, where=(sf.col("x") == 150) & (sf.col("year") == 2019), mode="files")
     assert frame.count() == 2
     assert len(frame.inputFiles()) == 12
 

@@ -56,7 +56,7 @@ def check(spark, path, *, there=(5, 250, 399), absent=(-1, 400)):
     """Check that each id is found in one file of four, and an absent one in none."""
     for number in there:
         where = f"id = {number}"
-        frame = ias.read(spark, path, where=where)
+        frame = ias.read(spark, path, where=where, mode="files")
         assert [row.id for row in frame.collect()] == [number]
         assert len(frame.inputFiles()) == 1
         assert ias.explain(spark, path, where).files_read == 1

@@ -6,6 +6,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.hadoop.fs.FileStatus;
+import org.apache.spark.paths.SparkPath;
 import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
 import org.apache.spark.sql.execution.datasources.PartitionDirectory;
 import scala.collection.immutable.Seq;
@@ -23,6 +24,7 @@ final class FilePlans {
   /** The planner's decision about one file; {@code rows} are pairs of start and stop, null for all rows. */
   private record Decision(long length, long modified, boolean isExcluded, long[] rows, long bytes) {}
 
+  private final List<FileStatus> files;
   private final Map<String, Decision> decisions = new HashMap<>();
   private final String summary;
   private final long planningNanos;
@@ -36,6 +38,7 @@ final class FilePlans {
    * @throws IllegalArgumentException if the answer is not about these files
    */
   FilePlans(List<FileStatus> files, JsonNode reply, long planningNanos, Freshness freshness) {
+    this.files = files;
     this.summary = reply.path("summary").asText();
     this.planningNanos = planningNanos;
     this.freshness = freshness;
@@ -78,6 +81,17 @@ final class FilePlans {
   /** The estimated number of bytes to read. */
   long keptBytes() {
     return keptBytes;
+  }
+
+  /** Returns the URIs of the planned files that are not excluded. */
+  String[] inputFiles() {
+    return files.stream()
+        .filter(file -> {
+          Decision decision = decisions.get(key(file));
+          return decision == null || !decision.isExcluded();
+        })
+        .map(file -> SparkPath.fromFileStatus(file).urlEncoded())
+        .toArray(String[]::new);
   }
 
   /** The bytes to read of a file of which only some rows are read; -1 for other files. */

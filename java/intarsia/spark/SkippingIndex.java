@@ -66,9 +66,11 @@ public final class SkippingIndex implements FileIndex {
     return inner.rootPaths();
   }
 
+  /** The files that are left, so that {@code frame.inputFiles()} does not list excluded ones. */
   @Override
   public String[] inputFiles() {
-    return inner.inputFiles();
+    FilePlans known = plans;
+    return known == null ? inner.inputFiles() : known.inputFiles();
   }
 
   @Override

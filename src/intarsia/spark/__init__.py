@@ -14,13 +14,15 @@ from intarsia.spark.approximate import DistinctEstimate, approx_distinct
 from intarsia.spark.data_source import register
 from intarsia.spark.describing import describe, report_frame
 from intarsia.spark.detaching import detach
-from intarsia.spark.enabling import ScanSkip, disable, enable, last_skips, spark_conf
+from intarsia.spark.enabling import disable, enable, last_skips, spark_conf
 from intarsia.spark.indexing import index
 from intarsia.spark.java import JavaNotFoundError, ensure_java
 from intarsia.spark.locating import locate
 from intarsia.spark.optimize import optimize
 from intarsia.spark.optimize_report import OptimizeReport
+from intarsia.spark.read_choice import ReadChoice, last_read
 from intarsia.spark.reading import explain, read
+from intarsia.spark.rules import ScanSkip
 from intarsia.spark.verifying import LakeVerifyReport, verify
 from intarsia.spark.writes import disable_writes, enable_writes, last_write, write_options
 
@@ -31,6 +33,7 @@ __all__ = [
     "JavaNotFoundError",
     "LakeVerifyReport",
     "OptimizeReport",
+    "ReadChoice",
     "ScanSkip",
     "approx_distinct",
     "describe",
@@ -42,6 +45,7 @@ __all__ = [
     "ensure_java",
     "explain",
     "index",
+    "last_read",
     "last_skips",
     "last_write",
     "locate",

@@ -1,4 +1,4 @@
-"""`read`: Spark's own reader over the files that are not excluded; `explain`: which files, and why."""
+"""`read`: Spark's own reader over what is not excluded; `explain`: which files, and why."""
 
 from __future__ import annotations
 
@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow.compute as pc
 
+from intarsia.errors import IntarsiaError
+from intarsia.file import Ignored
 from intarsia.predicate import Constant, Path, Predicate, parse_expression
 from intarsia.read.report import ScanReport, warn_of_ignored
 from intarsia.spark.binding import SparkBinder
 from intarsia.spark.conditions import is_trivial
 from intarsia.spark.job import is_connect
 from intarsia.spark.listing import Listing, list_files, spark_path, uncached
+from intarsia.spark.native import plan_natively
 from intarsia.spark.planning import FilePlanner
+from intarsia.spark.read_choice import MODES, Mode, ReadChoice, remember
+from intarsia.spark.rules import refuse_unplannable
 from intarsia.spark.spark_types import SparkColumn, resolve
 from intarsia.spark.sql_text import spark_sql
 from intarsia.spark.tables import find_table
@@ -41,11 +46,13 @@ def read(
     path: Source,
     where: str | Column | pc.Expression | None = None,
     columns: Sequence[str] | None = None,
+    *,
+    mode: Mode = "auto",
 ) -> DataFrame:
     """Return a DataFrame over a lake that reads only the files that might contain matching rows.
 
-    It has the same rows as ``spark.read.parquet(path).where(where)``. This call selects the files by
-    partition values and by all their indexes. Spark's native reader reads them and applies ``where``.
+    It has the same rows as ``spark.read.parquet(path).where(where)``, in every mode. This call plans what to
+    read by partition values and by all indexes. Spark applies ``where`` to the rows that are read.
 
     The DataFrame neither uses nor changes the session's cache. It returns the current rows, even where
     ``spark.read.parquet(path)`` would return cached rows of files that other programs have replaced. The
@@ -56,9 +63,15 @@ def read(
         path: A path as for ``spark.read.parquet``: a folder, a file, a glob, or a list of these; or the name
             of a table in the catalog.
         where: A predicate in Spark SQL. Conditions that Intarsia does not support prune nothing, but other
-            conditions in the same AND still do. A ``Column`` prunes nothing. A pyarrow expression (see
-            docs/python.md) becomes Spark SQL, and Spark compares by its own rules.
+            conditions in the same AND still do. A ``Column`` prunes only in the mode ``"native"``. A pyarrow
+            expression (see docs/python.md) becomes Spark SQL, and Spark compares by its own rules.
         columns: Columns of the result; None for all.
+        mode: What reads the rows. `last_read` has the choice, and the reason for it.
+
+            - ``"native"``: Spark's vectorised reader reads the row groups, pages and rows that might match.
+              It needs a classic session, and files on a local or shared file system.
+            - ``"files"``: Spark's reader reads the files that might contain matching rows.
+            - ``"auto"``: ``"native"`` where it is possible, otherwise ``"files"``.
 
     Returns:
         A lazy DataFrame. It does not contain files that are written later.
@@ -66,27 +79,75 @@ def read(
     Raises:
         AnalysisException: If Spark rejects ``path``, ``where`` or ``columns``.
         PredicateError: If a part of a pyarrow expression cannot be translated.
+        IntarsiaError: If the mode is ``"native"`` and the session is a Connect client.
+        UnsupportedFeatureError: If the mode is ``"native"`` and this version of Spark is unknown.
+        ValueError: If the mode is unknown.
 
     Example:
         >>> from intarsia import spark as ias
         >>> flights = ias.read(spark, "lake/", where="tailnum = 'N14228'")  # doctest: +SKIP
         >>> flights.groupBy("dest").count().show()  # doctest: +SKIP
     """
+    if mode not in MODES:
+        raise ValueError(f"mode is {mode!r}; use {', '.join(map(repr, MODES))}")
     where = _as_spark_sql(where)
     whole, paths = _whole(spark, path)
-    frame = whole if where is None else whole.where(where)
-    if isinstance(where, str):
-        listing = plannable_listing(spark, whole, paths)
-        if listing is not None:
-            planner = file_planner(spark, whole, where)
-            kept = planner.surviving(listing.files) if planner is not None else list(listing.files)
-            if planner is not None:
-                warn_of_ignored(planner.report.ignored)
-            if listing.files and not kept:  # every file is excluded
-                frame = frame.limit(0)
-            elif len(kept) < len(listing.files):
-                frame = _over(spark, whole, listing, [spark_path(file) for file in kept]).where(where)
+    if where is None:
+        frame, choice = whole, ReadChoice("files", "there is no condition")
+    else:
+        frame, choice = _planned(spark, whole, paths, where, mode)
+    remember(spark, choice)
     return frame if columns is None else frame.select(*_quoted(whole, columns))
+
+
+def _planned(
+    spark: SparkSession, whole: DataFrame, paths: Sequence[str], where: str | Column, mode: Mode
+) -> tuple[DataFrame, ReadChoice]:
+    """Return the matching rows of all rows, and the way in which they are read."""
+    frame = whole.where(where)
+    why = None
+    if mode in ("native", "auto"):
+        why = _native_obstacle(spark, required=mode == "native")
+        if why is None:
+            plan = plan_natively(spark, frame)
+            warn_of_ignored([Ignored(**note) for note in plan.report.get("ignored", ())])
+            if plan.frame is not None or mode == "native":
+                return plan.frame or frame, ReadChoice("native", plan.reason, plan.report)
+            why = plan.reason
+    return _files_left(spark, whole, paths, where, why)
+
+
+def _native_obstacle(spark: SparkSession, *, required: bool) -> str | None:
+    """Return why the rules cannot run in a session; None if they can."""
+    try:
+        refuse_unplannable(spark)
+    except IntarsiaError as error:
+        if required:
+            raise
+        return str(error)
+    return None
+
+
+def _files_left(
+    spark: SparkSession, whole: DataFrame, paths: Sequence[str], where: str | Column, why: str | None
+) -> tuple[DataFrame, ReadChoice]:
+    """Return the matching rows, read by Spark from the files that are not excluded."""
+    frame = whole.where(where)
+    if not isinstance(where, str):
+        return frame, ReadChoice("files", why or "the condition is a Column")
+    listing = plannable_listing(spark, whole, paths)
+    if listing is None:
+        return frame, ReadChoice("files", why or "the files cannot be listed here")
+    planner = file_planner(spark, whole, where)
+    if planner is None:
+        return frame, ReadChoice("files", why or "no index can answer the condition")
+    kept = planner.surviving(listing.files)
+    warn_of_ignored(planner.report.ignored)
+    if listing.files and not kept:  # every file is excluded
+        frame = frame.limit(0)
+    elif len(kept) < len(listing.files):
+        frame = _over(spark, whole, listing, [spark_path(file) for file in kept]).where(where)
+    return frame, ReadChoice("files", why, planner.report.to_dict())
 
 
 def explain(
@@ -97,8 +158,8 @@ def explain(
 ) -> ScanReport:
     """Report what `read` would read, and what each index excludes, without reading data pages.
 
-    Row groups and pages are counted as if Intarsia read the remaining files. Spark itself skips by
-    statistics, page indexes and Bloom filters, but not by embedded indexes.
+    Row groups and pages are counted as the mode ``"native"`` reads them. In the mode ``"files"``, Spark skips
+    within files by statistics, page indexes and Bloom filters, but not by embedded indexes.
 
     Args:
         spark: The session.

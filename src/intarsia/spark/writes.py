@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from intarsia.embed.attach import Attachables, checked_indexes
 from intarsia.embed.index_report import IndexedFile, IndexReport
 from intarsia.errors import IntarsiaError, UnsupportedFeatureError
-from intarsia.spark.enabling import JAR
 from intarsia.spark.job import is_connect
 from intarsia.spark.listing import python_path
+from intarsia.spark.rules import JAR
 from intarsia.spark.shipping import indexes_to_text
 
 if TYPE_CHECKING:

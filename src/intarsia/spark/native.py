@@ -1,0 +1,107 @@
+"""One frame whose files Spark's own reader reads by single pages, in a session that is not enabled.
+
+The rule of enabled sessions plans the relation of the frame, and the frame gets the planned relation. The
+session is not changed, and other frames are not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
+
+from intarsia.spark.enabling import last_skips
+from intarsia.spark.rules import SKIP_RULE, RuleLoader, skips_of
+from intarsia.spark.skipping import SkippingPlanner
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_RELATION: Final = "LogicalRelation"
+_INDEX: Final = "intarsia.spark.SkippingIndex"
+
+#: One planner for each session, whose reads share its caches.
+_PLANNERS: WeakKeyDictionary[Any, SkippingPlanner] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class NativePlan:
+    """A frame with a plan for its files.
+
+    Attributes:
+        frame: The frame; None if nothing was planned.
+        reason: Why nothing was planned; None if something was.
+        report: The report of the plan, with the keys of `intarsia.ScanReport.to_dict`; empty without one.
+    """
+
+    frame: DataFrame | None
+    reason: str | None
+    report: dict[str, Any] = field(default_factory=dict)
+
+
+def plan_natively(spark: SparkSession, frame: DataFrame) -> NativePlan:
+    """Plan the files of a frame with one condition.
+
+    Args:
+        spark: A classic session of a known version.
+        frame: A frame on a path or a table of Parquet files, with a condition on it.
+    """
+    jvm: Any = spark.sparkContext._jvm
+    execution = frame._jdf.queryExecution()
+    analyzed = execution.analyzed()
+    patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+    if analyzed.containsPattern(patterns.CURRENT_LIKE()):
+        return NativePlan(None, "the condition depends on the time at which the frame runs")
+    if analyzed.containsPattern(patterns.PLAN_EXPRESSION()):
+        return NativePlan(None, "the condition contains a subquery")
+    loader = RuleLoader(spark)
+    skipping = loader.new_skipping(0, _PLANNERS.setdefault(spark, SkippingPlanner()).answer)
+    planned = loader.new(SKIP_RULE, skipping).apply(execution.optimizedPlan())
+    # the rule of an enabled session has planned before
+    skips = skips_of(skipping) or last_skips(spark)
+    report = skips[-1].report if skips else {}
+    relation = _planned_relation(planned)
+    narrowed = None if relation is None else _with_relation(jvm, analyzed, relation)
+    if narrowed is None:
+        why = skips[-1].reason if skips else None
+        return NativePlan(None, why or "no index can answer the condition", report)
+    from pyspark.sql import DataFrame
+
+    rows = jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, narrowed)
+    return NativePlan(DataFrame(rows, spark), None, report)
+
+
+def _planned_relation(plan: Any) -> Any | None:
+    """Return the relation of a plan that is a condition on it; None if its files have no plan."""
+    if _name(plan) != "Filter" or _name(plan.child()) != _RELATION:
+        return None
+    relation = plan.child()
+    return relation if relation.relation().location().getClass().getName() == _INDEX else None
+
+
+def _with_relation(jvm: Any, plan: Any, relation: Any) -> Any | None:
+    """Return a plan with another relation, which has the same columns; None for other kinds of plans.
+
+    The condition is that of the analyzed plan. In the optimized plan, Spark has replaced parts by values.
+    """
+    if _name(plan) == _RELATION:
+        same = [column.exprId() for column in _items(plan.output())] == [
+            column.exprId() for column in _items(relation.output())
+        ]
+        return relation if same else None
+    if _name(plan) not in ("Filter", "SubqueryAlias"):
+        return None
+    child = _with_relation(jvm, plan.child(), relation)
+    if child is None:
+        return None
+    children = jvm.java.util.ArrayList()
+    children.add(child)
+    return plan.withNewChildren(jvm.scala.jdk.javaapi.CollectionConverters.asScala(children).toSeq())
+
+
+def _items(sequence: Any) -> list[Any]:
+    return [sequence.apply(place) for place in range(sequence.size())]
+
+
+def _name(plan: Any) -> str:
+    return str(plan.getClass().getSimpleName())

@@ -1,0 +1,161 @@
+"""The optimizer rules in the JVM: how they are loaded and made, and what they recorded."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
+
+from intarsia.errors import IntarsiaError, UnsupportedFeatureError
+from intarsia.spark.job import is_connect
+from intarsia.spark.skipping import SkippingPlanner
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: The versions of Spark whose internal interfaces are known.
+SUPPORTED_SPARK: Final = ("4.1", "4.2", "4.3")
+
+#: The jar with the classes that run inside Spark.
+JAR: Final = Path(__file__).parent / "jars" / "intarsia-spark.jar"
+
+#: The class of the rule of the optimizer.
+SKIP_RULE: Final = "intarsia.spark.SkipRule"
+
+#: The class loader of the jar in each JVM, so that enabling again gives the same classes.
+_LOADERS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class ScanSkip:
+    """The files, row groups, pages and rows that one scan of the last query skipped.
+
+    Attributes:
+        paths: The paths of the scanned relation.
+        condition: The condition, in Spark SQL.
+        reason: Why nothing was skipped; None if something was.
+        report: The report of the plan, with the keys of `intarsia.ScanReport.to_dict`; empty without one.
+        planning_ms: The time of planning in milliseconds.
+    """
+
+    paths: tuple[str, ...]
+    condition: str
+    reason: str | None
+    report: dict[str, Any]
+    planning_ms: float
+
+    def __str__(self) -> str:
+        if self.reason is not None:
+            return f"{', '.join(self.paths)}: nothing skipped: {self.reason}"
+        files, groups, rows = (self.report[key] for key in ("files", "row_groups", "rows"))
+        by = ", ".join(f"{entry['index']} of {entry['column']}" for entry in self.report["pruned_by"])
+        return (
+            f"{', '.join(self.paths)}: {files['read']} of {files['total']} files, "
+            f"{groups['read']} of {groups['total']} row groups, "
+            f"{rows['candidates']} of {rows['total']} rows; by {by}"
+        )
+
+
+def skips_of(skipping: Any) -> Sequence[ScanSkip]:
+    """Return what an object of the class ``Skipping`` recorded of the last query."""
+    return [
+        ScanSkip(
+            tuple(record.get("paths", ())),
+            record.get("condition", ""),
+            record["reason"],
+            record.get("report") or {},
+            record.get("planning_ms", 0.0),
+        )
+        for record in json.loads(skipping.lastSkips())
+    ]
+
+
+def refuse_unplannable(spark: SparkSession) -> None:
+    """Raise an error if the rules cannot run in this session.
+
+    Raises:
+        IntarsiaError: If it is a Connect client.
+        UnsupportedFeatureError: If this version of Spark is unknown.
+    """
+    if is_connect(spark):
+        raise IntarsiaError(
+            "a Spark Connect client cannot reach the optimizer; use intarsia.spark.read with mode='auto' or "
+            "'pages', or start the server with intarsia.spark.spark_conf()",
+            reason="connect-session",
+        )
+    version = re.match(r"\d+\.\d+", spark.version)
+    if version is None or version[0] not in SUPPORTED_SPARK:
+        raise UnsupportedFeatureError(
+            f"Spark {spark.version} is unknown to this version of Intarsia, which supports "
+            f"{', '.join(SUPPORTED_SPARK)}",
+            reason="unknown-spark",
+        )
+
+
+class RuleLoader:
+    """Makes objects of the jar's classes, which the JVM's own class loader does not have.
+
+    Args:
+        spark: A classic session.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        context = spark.sparkContext
+        self._gateway: Any = context._gateway
+        self.classes = _class_loader(context)
+
+    def new(self, name: str, *arguments: Any) -> Any:
+        """Create an object."""
+        items = self._gateway.jvm.java.util.ArrayList()
+        for argument in arguments:
+            items.add(argument)
+        return self.classes.loadClass(name).getConstructors()[0].newInstance(items.toArray())
+
+    def new_skipping(self, timeout_ms: int, planner: Callable[[str], str] | None = None) -> Any:
+        """Create what the rules of a session share.
+
+        Args:
+            timeout_ms: The longest time to plan one scan, in milliseconds; 0 for no limit.
+            planner: Answers the requests of the rules; None for a new planner of this process.
+        """
+        from pyspark.java_gateway import ensure_callback_server_started
+
+        ensure_callback_server_started(self._gateway)
+        callback = self.new("intarsia.spark.PythonCallback", _Callback(planner or SkippingPlanner().answer))
+        return self.new("intarsia.spark.Skipping", callback, timeout_ms)
+
+
+class _Callback:
+    """The planner as a ``java.util.function.Function``."""
+
+    def __init__(self, planner: Callable[[str], str]) -> None:
+        self._planner = planner
+
+    def apply(self, request: str) -> str:
+        return self._planner(request)
+
+    class Java:
+        """The attributes that py4j reads."""
+
+        implements = ("java.util.function.Function",)
+
+
+def _class_loader(context: Any) -> Any:
+    """Return a class loader with the jar, and make the jar known to executors."""
+    gateway, jvm = context._gateway, context._jvm
+    # each context of a JVM has its own jars; adding one again changes nothing
+    context._jsc.addJar(str(JAR))
+    found = _LOADERS.get(gateway)
+    if found is not None:
+        return found
+    parent = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
+    urls = gateway.new_array(jvm.java.net.URL, 1)
+    urls[0] = jvm.java.io.File(str(JAR)).toURI().toURL()
+    # the parent comes first: with spark.jars, the classes are there already
+    loader = jvm.java.net.URLClassLoader(urls, parent)
+    _LOADERS[gateway] = loader
+    return loader

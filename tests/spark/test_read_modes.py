@@ -1,0 +1,181 @@
+"""The modes of `ias.read`: the same rows in each, from fewer pages where that is possible."""
+
+import datetime as dt
+
+import pyarrow as pa
+import pytest
+
+import intarsia as ia
+import intarsia.spark as ias
+from tests.lake.index.lakes import age, write
+from tests.spark.comparing import rows, settings
+from tests.spark.skipping import FILES, INDEXES, SWITCH, code_of, make_lake, scans
+
+MODES = ("native", "files", "auto")
+#: A value within the bounds of all pages, which only an embedded index finds.
+CODE = code_of(3, 120)
+WHERE = f"code = '{CODE}'"
+
+#: The rows of the file in the pages that Spark cannot exclude by itself.
+BY_SPARK = 40
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory):
+    return make_lake(tmp_path_factory.mktemp("modes") / "lake")
+
+
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory):
+    """Files with other columns, other names, other widths, nested columns and INT96, in partitions."""
+    folder = tmp_path_factory.mktemp("shapes") / "lake"
+    for ordinal in range(6):
+        first = dt.datetime(2024, 1, 1 + ordinal, tzinfo=dt.timezone.utc)
+        numbers = [ordinal * 100 + row for row in range(100)]
+        columns = {
+            "Id" if ordinal % 2 else "id": pa.array(numbers, pa.int64()),
+            "at": pa.array(
+                [first + dt.timedelta(minutes=row) for row in range(100)], pa.timestamp("us", "UTC")
+            ),
+            "st": [{"a": number, "B": [number, None], "m": {"k": f"v{number}"}} for number in numbers],
+            "list": [[f"w{number % 7}", None] if number % 5 else None for number in numbers],
+            "dec": pa.array(numbers, pa.decimal128(9, 2)),
+            "raw": [f"{number}".encode() for number in numbers],
+        }
+        if ordinal not in (1, 3):
+            columns["extra"] = [None if number % 4 == 0 else f"e{number}" for number in numbers]
+        path = folder / f"day=2024-01-0{1 + ordinal % 2}" / f"kind={'ab'[ordinal % 2]}" / f"{ordinal}.parquet"
+        write(
+            path,
+            pa.table(columns),
+            [ia.PageIndex(), ia.Distinct("st.a")],
+            row_group_size=50,
+            max_rows_per_page=10,
+            use_deprecated_int96_timestamps=True,
+        )
+    return str(folder)
+
+
+def check(spark, path, where, *, columns=None, modes=MODES):
+    """Compare each mode with plain Spark; return the files, and the rows out of the scan, of each."""
+    plain = spark.read.parquet(path).where(where)
+    plain = plain if columns is None else plain.select(*columns)
+    expected = rows(plain)
+    found = {}
+    for mode in modes:
+        frame = ias.read(spark, path, where, columns, mode=mode)
+        assert (mode, frame.schema) == (mode, plain.schema)
+        assert (mode, rows(frame)) == (mode, expected)
+        found[mode] = [sum(column) for column in zip(*scans(frame), strict=True)]
+    return found
+
+
+def test_the_modes_read_less_and_less(spark, lake):
+    found = check(spark, str(lake), WHERE)
+    assert found["files"] == [1, BY_SPARK]
+    assert found["native"] == found["auto"] == [1, 1]
+    choice = ias.last_read(spark)
+    assert (choice.mode, choice.reason) == ("native", None)
+    assert choice.report["files"] == {"total": FILES, "read": 1, "opened": FILES, "other": 0}
+    assert choice.report["rows"]["candidates"] == 1
+
+
+def test_the_session_is_not_enabled(spark, lake):
+    frame = ias.read(spark, lake, WHERE, mode="native")
+    plain = spark.read.parquet(str(lake)).where(WHERE)
+    assert rows(frame) == rows(plain)
+    assert scans(plain)[0][0] == FILES
+    assert not ias.last_skips(spark)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "st.a = 333 AND id > 0",
+        "ST.A IN (12, 512) OR extra = 'e107'",
+        "extra IS NULL AND st.a BETWEEN 298 AND 303",
+        "at = TIMESTAMP '2024-01-03 00:15:00'",
+        "at > TIMESTAMP '2024-01-06 01:30:00' AND kind = 'b'",
+        "day = DATE '2024-01-01' AND ID < 5",
+        "kind = 'c'",
+        "dec = 17",
+        "raw = X'3137'",
+        "list[0] = 'w3' AND st.a < 20",
+        "st.m['k'] = 'v77' OR st.b IS NULL",
+        "id = -1",
+        "rand(1) >= 0 AND st.a = 5",
+    ],
+)
+def test_the_same_rows_of_every_shape(spark, shapes, where):
+    check(spark, shapes, where)
+    check(spark, shapes, where, columns=["kind", "st", "extra", "at"], modes=["native"])
+
+
+def test_columns_and_pyarrow_expressions_prune_natively(spark, lake):
+    import pyarrow.compute as pc
+    import pyspark.sql.functions as sf
+
+    for where in (sf.col("code") == CODE, pc.field("code") == CODE):
+        frame = ias.read(spark, lake, where)
+        assert (len(frame.collect()), scans(frame)) == (1, [(1, 1)])
+    assert ias.read(spark, lake, sf.col("user") == 1, mode="files").count() == 0
+    assert ias.last_read(spark).mode == "files"
+
+
+def test_metadata_columns_and_further_conditions(spark, lake):
+    frame = ias.read(spark, lake, "country = 'country 4'", mode="native")
+    plain = spark.read.parquet(str(lake)).where("country = 'country 4'")
+    names = ("id", "_metadata.file_name", "_metadata.row_index")
+    assert rows(frame.select(*names)) == rows(plain.select(*names))
+    other = ias.read(spark, lake, "country = 'country 7'", mode="native")
+    plain_other = spark.read.parquet(str(lake)).where("country = 'country 7'")
+    assert rows(frame.union(other)) == rows(plain.union(plain_other))
+    assert frame.join(other, frame["url"] == other["url"]).count() == 0
+    assert rows(frame.where("user > 50000")) == rows(plain.where("user > 50000"))
+    assert len(frame.inputFiles()) == len({row[1] for row in plain.select(*names).collect()})
+
+
+def test_a_condition_on_the_time_is_not_planned_natively(spark, lake):
+    where = "id = 7 AND current_date() > DATE '2000-01-01'"
+    frame = ias.read(spark, lake, where)
+    assert [row.id for row in frame.collect()] == [7]
+    assert ias.last_read(spark).mode == "files"
+    assert scans(frame)[0][0] == 1
+    frame = ias.read(spark, lake, where, mode="native")
+    assert [row.id for row in frame.collect()] == [7]
+    assert ias.last_read(spark).reason is not None
+
+
+def test_subqueries_are_left_to_spark(spark, lake):
+    where = f"user = (SELECT min(user) FROM parquet.`{lake}`)"
+    for mode in MODES:
+        assert ias.read(spark, lake, where, mode=mode).count() == 1
+
+
+def test_files_that_change_after_planning(spark, tmp_path):
+    folder = tmp_path / "lake"
+    for ordinal in range(3):
+        table = pa.table({"x": list(range(ordinal * 100, ordinal * 100 + 100))})
+        write(folder / f"{ordinal}.parquet", table, INDEXES[:1], max_rows_per_page=10)
+    frame = ias.read(spark, folder, "x = 150", mode="native")
+    assert frame.count() == 1
+    write(folder / "0.parquet", pa.table({"x": [150] * 90}), INDEXES[:1])
+    age(folder / "0.parquet")
+    assert frame.count() == 91
+
+
+def test_in_an_enabled_session(enabled, lake):
+    frame = ias.read(enabled, lake, WHERE)
+    assert (len(frame.collect()), scans(frame)) == (1, [(1, 1)])
+    assert ias.last_read(enabled).report["files"]["read"] == 1
+    with settings(enabled, {SWITCH: "false"}):
+        frame = ias.read(enabled, lake, WHERE)
+        assert (len(frame.collect()), scans(frame)) == (1, [(1, BY_SPARK)])
+        assert ias.last_read(enabled).mode == "files"
+
+
+def test_an_unknown_mode(spark, lake):
+    with pytest.raises(ValueError, match="native"):
+        ias.read(spark, lake, mode="fast")
+    ias.read(spark, lake)
+    assert ias.last_read(spark).mode == "files"
