@@ -68,7 +68,7 @@ def is_explained(now: Cost, advised: Cost, least: Cost, total: Cost) -> bool:
 
 
 def of_condition(condition: Condition, spread: Spread) -> Obstacle:
-    """Return why a condition hardly skips.
+    """Return why a condition skips little.
 
     Args:
         condition: The condition.

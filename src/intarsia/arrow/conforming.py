@@ -12,7 +12,7 @@ _Column = TypeVar("_Column", pa.Array, pa.ChunkedArray)
 def conform(values: _Column, data_type: pa.DataType) -> _Column:
     """Return values in another type.
 
-    Unlike a cast by pyarrow, this finds the fields of structs by name, also inside lists and maps. Missing
+    Unlike a cast by pyarrow, this finds the fields of structs by name, even inside lists and maps. Missing
     fields are null, and fields that the type does not have are left out.
 
     Args:

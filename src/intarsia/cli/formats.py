@@ -95,7 +95,7 @@ class _ArrowFileWriter(_ArrowWriter):
 
 
 def _plain(field: pa.Field) -> pa.Field:
-    """Return the field without dictionaries, also inside structs and lists."""
+    """Return the field without dictionaries, including inside structs and lists."""
     data_type = field.type
     if pa.types.is_dictionary(data_type):
         return field.with_type(data_type.value_type)

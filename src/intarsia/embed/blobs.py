@@ -157,7 +157,7 @@ def same_index(planned: Entry, there: Entry) -> bool:
 
 
 def shortfall_of(index: Index, blob: Blob, columns: FileColumns) -> Note | None:
-    """Return a note about an index that was built but will hardly exclude anything."""
+    """Return a note about an index that was built but is unlikely to exclude rows."""
     if not isinstance(index, ReportsShortfall):
         return None
     reason = index.shortfall(blob.payload, columns.layout)

@@ -27,7 +27,7 @@ class IndexedFile:
         bytes_after: Its length now.
         built: Names of the indexes that were built.
         kept: Names of the indexes that the file already had.
-        notes: Columns without an index, or with one that will hardly exclude anything: ``index``, ``reason``,
+        notes: Columns without an index, or with one that is unlikely to exclude rows: ``index``, ``reason``,
             ``code`` and, where they apply, ``column`` and ``row_group``.
         error: Why the file was not changed; None after success.
         code: A stable code for the error, such as ``"wrong-magic"``; None after success.

@@ -62,7 +62,7 @@ class AttachReport:
         bytes_after: Length of the file now.
         built: Names of the indexes that this run built; a standard structure if any chunk got it.
         kept: Names of the indexes that the file already had.
-        notes: Columns without an index, or with one that will hardly exclude anything, and why; indexes that
+        notes: Columns without an index, or with one that is unlikely to exclude rows, and why; indexes that
             are larger than a tenth of the file.
         stale: Why the existing directory was ignored, if it belonged to another file; otherwise None.
         seconds: Time taken.

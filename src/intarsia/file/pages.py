@@ -1,6 +1,6 @@
 """The pages of a column chunk: their headers and offsets, in file order.
 
-The offsets of pages are found by reading the headers one after the other, or taken from an OffsetIndex.
+The offsets of pages are found by reading the headers sequentially, or taken from an OffsetIndex.
 """
 
 from __future__ import annotations

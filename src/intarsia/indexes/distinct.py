@@ -55,7 +55,7 @@ MAX_GRANULE_BYTES = 16 << 20
 MAX_BYTES = 96 << 20
 
 #: By default a granule lists half as many distinct values as it has rows, within this minimum and maximum. If
-#: values hardly repeat, a list of them is as large as the data that it could save.
+#: values rarely repeat, a list of them is as large as the data that it could save.
 _MIN_LISTED, _ROWS_PER_LISTED, _MAX_LISTED = 1_000, 2, 10_000
 
 #: The maximum size of the values of all files in a lake index, which a condition reads whole.

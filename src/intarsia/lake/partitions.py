@@ -30,7 +30,7 @@ _TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(
 _INT32, _INT64, _DOUBLE = pa.int32(), pa.int64(), pa.float64()
 _DAY, _MOMENT, _TEXT = pa.date32(), pa.timestamp("us"), pa.string()
 
-#: Types that have the values of several; other mixtures are text, also int64 with double, as in Spark.
+#: Types that have the values of several; other mixtures are text, even int64 with double, as in Spark.
 _WIDER = {
     frozenset({_INT32, _INT64}): _INT64,
     frozenset({_INT32, _DOUBLE}): _DOUBLE,

@@ -243,7 +243,7 @@ class Table(TableFiles):
         return self.partition_columns.listed()
 
     def __bool__(self) -> bool:
-        """True, also without rows: to test a table reads nothing."""
+        """True, even without rows, so that testing a table reads nothing."""
         return True
 
     def scan(
@@ -608,8 +608,8 @@ class Table(TableFiles):
     def sketches(self, column: str, lg_config_k: int = 12) -> pa.Table:
         """Return a HyperLogLog sketch of each file's distinct values, for Spark.
 
-        Spark's ``hll_sketch_estimate`` and ``hll_union_agg`` accept them, also together with sketches that
-        Spark's ``hll_sketch_agg`` computed from the same column. Files without an `Hll` index are read.
+        Spark's ``hll_sketch_estimate`` and ``hll_union_agg`` accept them, alone or with sketches that Spark's
+        ``hll_sketch_agg`` computed from the same column. Files without an `Hll` index are read.
 
         Args:
             column: The column, dotted if it is nested.

@@ -1,6 +1,6 @@
 """Translate Polars predicates into pyarrow expressions. It imports Polars, and is loaded on first use.
 
-A translated condition has the same value as Polars' in every row, also when it is negated. In Polars, NaN
+A translated condition has the same value as Polars' in every row, even when it is negated. In Polars, NaN
 equals NaN and is greater than all numbers, and lists with null are FALSE for other values.
 
 For a scan by Polars, which evaluates its predicates itself, a condition that is not translated costs pages,

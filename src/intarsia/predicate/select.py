@@ -31,7 +31,7 @@ def parse_select(text: str) -> tuple[Predicate | None, tuple[str, ...] | None]:
     """Return the condition of a SELECT of one table, and the other columns that it reads.
 
     Args:
-        text: ``SELECT … FROM one_table WHERE …``, also with GROUP BY, HAVING, ORDER BY and LIMIT.
+        text: ``SELECT … FROM one_table WHERE …``, optionally with GROUP BY, HAVING, ORDER BY and LIMIT.
 
     Returns:
         The predicate, None without WHERE; and the columns, None for all.

@@ -24,7 +24,7 @@ from intarsia.predicate import (
 )
 from intarsia.predicate.bound import conjoin
 
-#: A condition that keeps a larger share of the rows saves hardly any pages of other columns.
+#: A condition that keeps a larger share of the rows saves few pages of other columns.
 SELECTIVE_SHARE = 0.25
 
 _LOWER_ENDS = frozenset((">", ">="))

@@ -22,7 +22,7 @@ class FileNames:
 
     Attributes:
         own: The schema of the file.
-        fields: For each field of the file, the same field with the names of the table, also inside nested
+        fields: For each field of the file, the same field with the names of the table, even inside nested
             types; None if the table does not have it.
     """
 

@@ -234,7 +234,7 @@ def _keep(rows: RowSelection, flags: np.ndarray) -> RowSelection:
 
 
 def _filter(column: pa.ChunkedArray, mask: pa.BooleanArray) -> pa.ChunkedArray:
-    """Select the values whose flag is set, also for views, which pyarrow cannot filter."""
+    """Select the values whose flag is set, even for views, which pyarrow cannot filter."""
     if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
         plain = pa.large_string() if pa.types.is_string_view(column.type) else pa.large_binary()
         return column.cast(plain).filter(mask).cast(column.type)

@@ -87,7 +87,7 @@ def sorted_rows(table: pa.Table, keys: Sequence[SortKey]) -> pa.Table:
     named = pa.table(columns, names=[name for name, _ in keys])
     try:
         order = pc.sort_indices(named, sort_keys=list(keys))  # nulls at the end
-        # rows that are sorted already, as by Spark, are not copied; the sort is stable
+        # rows that are already sorted, such as by Spark, are not copied; the sort is stable
         is_sorted = bool(np.array_equal(order.to_numpy(), np.arange(len(order))))
         return table if is_sorted else table.take(order)
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:

@@ -263,7 +263,7 @@ class DirectoryInspection:
         is_trusted: Whether it belongs to this file.
         reason: Why it is ignored; None if it belongs to this file.
         original_length: Length of the original file; None if the directory is damaged.
-        entries: The embedded indexes, also those of another file's directory.
+        entries: The embedded indexes, including those of another file's directory.
     """
 
     is_trusted: bool

@@ -144,7 +144,7 @@ class KnownFiles:
 
         Everything else that is known about a file depends only on its rows. But other indexes can be attached
         to the same rows without a change of the file's length and modification time, and the footer has their
-        locations. So the change time is compared, too, also beside the data: a copied lake index has the
+        locations. So the change time is compared, too, even beside the data: a copied lake index has the
         stamps of the copied files, but not their change times.
 
         Args:

@@ -184,7 +184,7 @@ def _widened(result: float, offset: Fraction, direction: int) -> Fraction:
 
 @dataclass(frozen=True, slots=True)
 class Absolute:
-    """``abs(x)``. Integers and decimals stay exact, also the least integer of a type."""
+    """``abs(x)``. Integers and decimals stay exact, including the smallest integer of a type."""
 
     type: pa.DataType
 
