@@ -1,7 +1,7 @@
-"""One frame whose files Spark's own reader reads by single pages, in a session that is not enabled.
+"""Read single pages with Spark's own reader for one DataFrame, in a session that is not enabled.
 
-The rule of enabled sessions plans the relation of the frame, and the frame gets the planned relation. The
-session is not changed, and other frames are not.
+The rule of enabled sessions plans the relation of the DataFrame, and replaces it by the planned one. The
+session and other DataFrames are not changed.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def plan_natively(spark: SparkSession, frame: DataFrame) -> NativePlan:
     narrowed = None if relation is None else _with_relation(jvm, analyzed, relation)
     if narrowed is None:
         why = skips[-1].reason if skips else None
-        return NativePlan(None, why or "no index can answer the condition", report)
+        return NativePlan(None, why or "no index can evaluate the condition", report)
     from pyspark.sql import DataFrame
 
     rows = jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, narrowed)

@@ -1,4 +1,4 @@
-"""How `ias.read` reads: its modes, and the one that was chosen."""
+"""The modes of `ias.read`, and the one that was chosen."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ReadChoice:
 
     Attributes:
         mode: ``"native"`` or ``"files"``.
-        reason: Why it is not another mode, or why nothing is skipped; None if there is nothing to say.
+        reason: Why this mode was chosen, or why nothing is skipped; None if the requested mode skips.
         report: The report of the plan, with the keys of `intarsia.ScanReport.to_dict`; empty without one.
 
     Example:
@@ -54,7 +54,7 @@ def remember(spark: SparkSession, choice: ReadChoice) -> None:
 
 
 def last_read(spark: SparkSession) -> ReadChoice | None:
-    """Return how the last frame of `read` in this session reads, and why; None before the first.
+    """Return the mode of the last `read` in this session, and the reason; None before the first.
 
     Args:
         spark: The session; classic or Connect.

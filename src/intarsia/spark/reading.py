@@ -51,8 +51,9 @@ def read(
 ) -> DataFrame:
     """Return a DataFrame over a lake that reads only the files that might contain matching rows.
 
-    It has the same rows as ``spark.read.parquet(path).where(where)``, in every mode. This call plans what to
-    read by partition values and by all indexes. Spark applies ``where`` to the rows that are read.
+    It has the same rows as ``spark.read.parquet(path).where(where)``, in every mode. This call excludes
+    files, row groups and pages by partition values and all indexes. Spark applies ``where`` to the rows that
+    are read.
 
     The DataFrame neither uses nor changes the session's cache. It returns the current rows, even where
     ``spark.read.parquet(path)`` would return cached rows of files that other programs have replaced. The
@@ -66,12 +67,12 @@ def read(
             conditions in the same AND still do. A ``Column`` prunes only in the mode ``"native"``. A pyarrow
             expression (see docs/python.md) becomes Spark SQL, and Spark compares by its own rules.
         columns: Columns of the result; None for all.
-        mode: What reads the rows. `last_read` has the choice, and the reason for it.
+        mode: What Spark's reader reads. `last_read` returns the choice, and the reason for it.
 
-            - ``"native"``: Spark's vectorised reader reads the row groups, pages and rows that might match.
-              It needs a classic session, and files on a local or shared file system.
-            - ``"files"``: Spark's reader reads the files that might contain matching rows.
-            - ``"auto"``: ``"native"`` where it is possible, otherwise ``"files"``.
+            - ``"native"``: only the row groups, pages and rows that might match. This needs a classic
+              session, and files on a local or shared file system.
+            - ``"files"``: only the files that might contain matching rows.
+            - ``"auto"``: as ``"native"`` if that can exclude anything, otherwise as ``"files"``.
 
     Returns:
         A lazy DataFrame. It does not contain files that are written later.
