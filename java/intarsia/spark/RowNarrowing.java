@@ -29,7 +29,7 @@ import org.slf4j.LoggerFactory;
 import scala.collection.Iterator;
 
 /**
- * Narrows a vectorised reader of Spark that has been opened to some rows of its file.
+ * Narrows a vectorized reader of Spark that has been opened to some rows of its file.
  *
  * <p>Spark's reader asks a package-private object for the next row group. There is no public way to give it row
  * ranges. So this class replaces that object, before the first batch, by one that reads the planned rows of each row
