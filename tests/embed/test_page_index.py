@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 
 from intarsia.embed import PageIndex, attach
-from intarsia.embed.decompress import decompress
 from intarsia.errors import CorruptFileError
+from intarsia.file.decompress import decompress
 from intarsia.format import thrift
 from intarsia.format.enums import BoundaryOrder, CompressionCodec, Encoding, PageType
 from intarsia.format.structs import (

@@ -277,4 +277,4 @@ def test_metadata_keeps_no_file_open(tmp_path):
     assert isinstance(found, FileMetadata)
     os.remove(tmp_path / "a")
     assert found.footer.num_rows == 10
-    assert found.column_types.names == ["a", "b"]
+    assert found.schema.arrow.names == ["a", "b"]

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from intarsia.embed.decompress import decompress
+from intarsia.file.decompress import decompress
 from intarsia.format.footer import Leaf
 from intarsia.format.levels import PageLevels, levels_are_compressed, page_levels
 from intarsia.format.page_header import Page

@@ -163,19 +163,6 @@ class FileMetadata:
         return file_schema(self.footer)
 
     @property
-    def column_types(self) -> pa.Schema:
-        """The columns and their Arrow types, read by pyarrow, so that the footer need not be parsed.
-
-        Raises:
-            CorruptFileError: If pyarrow cannot read the schema.
-        """
-        if "footer" in self.__dict__:
-            return self.schema.arrow
-        with self.named_errors(), decode_errors("the schema", "SchemaElement"):
-            # `to_arrow_schema` of the metadata omits extension types, which reading returns
-            return pq.ParquetFile(pa.BufferReader(b""), metadata=self.arrow_metadata).schema_arrow
-
-    @property
     def leaves_by_path(self) -> Mapping[tuple[str, ...], Leaf]:
         """Leaves by path; of equal paths the first."""
         return self.schema.leaves_by_path
@@ -185,8 +172,11 @@ class FileMetadata:
         unknown = [leaf for leaf in leaves if leaf.ordinal not in self._outlines]
         if unknown:
             ordinals = [leaf.ordinal for leaf in unknown]
-            self._outlines |= zip(ordinals, outlines_of(self.footer, unknown), strict=True)
+            self._outlines |= zip(ordinals, self._outlined(unknown), strict=True)
         return [self._outlines[leaf.ordinal] for leaf in leaves]
+
+    def _outlined(self, leaves: Sequence[Leaf]) -> list[ChunkOutlines]:
+        return outlines_of(self.footer.metadata.row_groups, leaves, self.footer.file_length)
 
     def total_data_pages(self, leaves: Sequence[Leaf]) -> list[int | None]:
         """Return the number of data pages of leaves in the whole file; None where it is not recorded."""

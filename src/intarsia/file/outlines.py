@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from intarsia.format.enums import PageType
-from intarsia.format.footer import Footer, Leaf
+from intarsia.format.footer import Leaf
 from intarsia.format.row_groups import chunk_outlines
-from intarsia.format.structs import ColumnChunk, OutlineOfChunk, PageEncodingStats
+from intarsia.format.structs import ColumnChunk, OutlineOfChunk, PageEncodingStats, RowGroup
 
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
@@ -55,20 +55,22 @@ class ChunkOutlines:
         return None if (self.data_pages == UNKNOWN).any() else int(self.data_pages.sum())
 
 
-def outlines_of(footer: Footer, leaves: Sequence[Leaf]) -> list[ChunkOutlines]:
-    """Collect the chunks of some leaves in all row groups of a file.
+def outlines_of(
+    groups: Sequence[RowGroup], leaves: Sequence[Leaf], file_length: int | Int64s
+) -> list[ChunkOutlines]:
+    """Collect the chunks of some leaves.
 
     Args:
-        footer: The footer.
+        groups: The row groups.
         leaves: The leaves.
+        file_length: The length in bytes of the file, or of the file of each row group.
     """
-    groups = footer.metadata.row_groups
     ordinals = [leaf.ordinal for leaf in leaves]
     rows = [_row(chunk) for group in groups for chunk in chunk_outlines(group.columns, ordinals)]
     table = np.array(rows, dtype=np.int64).reshape(len(groups), len(leaves), len(_UNSOUND))
     # in this order a leaf's values are contiguous, and one operation judges all leaves
     starts, stops, num_values, uncompressed_bytes, *counts = np.ascontiguousarray(table.T)
-    is_sound = (starts >= 0) & (starts <= stops) & (stops <= footer.file_length)
+    is_sound = (starts >= 0) & (starts <= stops) & (stops <= file_length)
     is_sound &= (num_values >= 0) & (uncompressed_bytes >= 0)
     data_pages, dictionary_pages, has_offset_index = counts
     columns = (is_sound, starts, stops, num_values, uncompressed_bytes, data_pages, dictionary_pages)

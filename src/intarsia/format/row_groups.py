@@ -6,9 +6,10 @@ chunk takes a tenth of the time of parsing it.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 from intarsia.errors import CorruptFileError
 from intarsia.format import thrift
@@ -160,15 +161,21 @@ def _parse_lazily(footer: FooterBytes) -> FileMetaData | None:
     raw = footer.raw
     reader = thrift.Reader(raw, 0)
     try:
-        if reader.take(1)[0] != _VERSION:
-            return None
-        reader.varint()
-        schema_start = reader.position
-        num_elements = _list_length(reader, _SCHEMA)
-        if num_elements is None:
-            return None
-        schema, edges = thrift.parse_structs(SchemaElement, raw, reader.position, num_elements)
-        reader.position = schema_stop = edges[-1]
+        known = _seen_schema(raw)
+        if known is None:
+            if reader.take(1)[0] != _VERSION:
+                return None
+            reader.varint()
+            schema_start = reader.position
+            num_elements = _list_length(reader, _SCHEMA)
+            if num_elements is None:
+                return None
+            schema, edges = thrift.parse_structs(SchemaElement, raw, reader.position, num_elements)
+            known = _SeenSchema(raw[: edges[-1]], schema_start, schema)
+            if len(known.beginning) <= _MAX_SEEN_BYTES:
+                _SEEN.append(known)
+        schema_start, schema, schema_stop = known.start, known.elements, len(known.beginning)
+        reader.position = schema_stop
         if reader.take(1)[0] != _NUM_ROWS:
             return None
         reader.varint()
@@ -187,6 +194,26 @@ def _parse_lazily(footer: FooterBytes) -> FileMetaData | None:
     if metadata.schema or metadata.row_groups:  # the footer has these fields twice
         return None
     return metadata._replace(schema=schema, row_groups=groups)
+
+
+class _SeenSchema(NamedTuple):
+    """The beginning of a footer up to the end of its schema, the offset of the schema, and the schema."""
+
+    beginning: bytes
+    start: int
+    elements: list[SchemaElement]
+
+
+def _seen_schema(raw: bytes) -> _SeenSchema | None:
+    """Return the schema of a footer if another footer began with the same bytes."""
+    return next((seen for seen in tuple(_SEEN) if raw.startswith(seen.beginning)), None)
+
+
+#: The schemas of the last footers: the files of a lake have few.
+_SEEN: deque[_SeenSchema] = deque(maxlen=16)
+
+#: Larger schemas are not kept.
+_MAX_SEEN_BYTES = 1 << 20
 
 
 def _list_length(reader: thrift.Reader, header: int) -> int | None:

@@ -27,10 +27,10 @@ from intarsia.indexes.calling import evaluate_conditions
 from intarsia.indexes.filter_matrix import FilterMatrix, GatheredFilters, one_of
 from intarsia.indexes.gathering import GatheredParts
 from intarsia.indexes.proof import LOCAL_REQUEST_BYTES, Cost, Stakes, Verdict, Wanted
-from intarsia.indexes.value_hash import is_lookup, looked_up
+from intarsia.indexes.stored_values import stored_values
+from intarsia.indexes.value_hash import is_lookup
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import Bools
-from intarsia.rows.ordering import ordering_for
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
 
@@ -200,21 +200,10 @@ class BloomFilters:
 
 @lru_cache(maxsize=_REMEMBERED)
 def stored_hashes(leaf: Leaf, arrow_type: pa.DataType, condition: Condition) -> Hashes | None:
-    """Return the hashes of a lookup in the Bloom filter of a column; None if it is not a lookup.
-
-    Args:
-        leaf: The column.
-        arrow_type: The Arrow type of its values.
-        condition: The condition.
-    """
-    values, ordering = looked_up(condition), ordering_for(leaf, arrow_type)
-    if values is None or ordering is None:
+    """Return the hashes of a lookup in the Bloom filter of a column; see `stored_values`."""
+    stored = stored_values(leaf, arrow_type, condition)
+    if stored is None:
         return None
-    keys = ordering.keys(values).tolist()
-    if ordering.is_float:  # 0.0 equals -0.0, but their hashes differ
-        keys += [-0.0 for key in keys if key == 0]
-    with np.errstate(over="ignore"):  # a literal may exceed the range of float32
-        stored = [ordering.encode(key) for key in keys]
     hashes = np.unique(xxh64(pa.array(stored, pa.binary())))
     hashes.setflags(write=False)  # it is shared by all files of a table
     return hashes

@@ -29,6 +29,7 @@ from intarsia.indexes.bloom import filter_exists
 from intarsia.indexes.calling import evaluate_conditions
 from intarsia.indexes.proof import Cost, Stakes, Verdict, Wanted
 from intarsia.indexes.statistics import RowGroupStatistics
+from intarsia.indexes.stored_values import page_lacks
 from intarsia.indexes.value_hash import is_lookup
 from intarsia.predicate.bound import BoundCompare, BoundNull, Condition
 from intarsia.predicate.evaluate import condition_mask
@@ -235,8 +236,12 @@ class Dictionaries:
         Returns:
             A verdict for each condition, or the error because of which the page is not used.
         """
+        leaf, row_group = probes[0].leaf, probes[0].row_group
         try:
-            values = self._values(probes[0].leaf, probes[0].row_group, data)
+            page = self._page(leaf, data)
+            if self._lacks_all(page, data, probes):
+                return [_Verdict(False, False)] * len(probes)
+            values = self._values(page, leaf, row_group, data)
             masks = [condition_mask(probe.predicate, values) for probe in probes]
         except (FormatError, PageIndexMismatchError, pa.ArrowException) as error:
             return error
@@ -272,12 +277,18 @@ class Dictionaries:
         bounds = self._statistics.bounds(probe.predicate)
         return -1 if bounds is None else int(bounds.null_counts[probe.row_group])
 
-    def _values(self, leaf: Leaf, row_group: int, data: bytes) -> pa.ChunkedArray | pa.Array:
-        """Decode the values of a dictionary page as a scan does.
+    def _lacks_all(self, page: Page, data: bytes, probes: Sequence[_DictionaryProbe]) -> bool:
+        """Whether the page is proven to have none of the values of all conditions."""
+        leaf = probes[0].leaf
+        codec = self._file.footer.chunk_metadata(probes[0].row_group, leaf).codec
+        arrow_type = self._file.leaf_types[leaf.ordinal]
+        return all(page_lacks(page, data, leaf, codec, arrow_type, probe.predicate) for probe in probes)
+
+    def _page(self, leaf: Leaf, data: bytes) -> Page:
+        """Parse and check the header of a dictionary page.
 
         Raises:
-            FormatError: The page is not a dictionary page, or pyarrow cannot decode it.
-            PageIndexMismatchError: The page has another number of values than its header.
+            FormatError: The page is not a dictionary page.
         """
         page = parse_page(data)
         if page.header.type != PageType.DICTIONARY_PAGE:
@@ -294,6 +305,16 @@ class Dictionaries:
                 reason="dictionary-value-count",
                 column=leaf.name,
             )
+        return page
+
+    def _values(self, page: Page, leaf: Leaf, row_group: int, data: bytes) -> pa.ChunkedArray | pa.Array:
+        """Decode the values of a dictionary page as a scan does.
+
+        Raises:
+            FormatError: pyarrow cannot decode it.
+            PageIndexMismatchError: The page has another number of values than its header.
+        """
+        count = page.num_values
         if count == 0:  # all values of the chunk are null
             return pa.array([], self._file.leaf_types[leaf.ordinal])
         as_data = _as_data_page(page, data, leaf.max_definition_level)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
-from intarsia.file import ParquetInput
+from intarsia.file import FileMetadata, ParquetInput
 from intarsia.lake.data_file import DataFile
 from intarsia.read.ahead import ahead
 from intarsia.read.file_plan import FilePlan, plan_file
 from intarsia.read.file_query import FileQuery
+from intarsia.read.known import Known
 from intarsia.read.prefetch import prefetch
 
 
@@ -21,6 +22,19 @@ class Binder(Protocol):
     def query(self, entry: DataFile, file: ParquetInput) -> FileQuery:
         """Return the query to one open file, in its own types."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class KnownFile:
+    """What is known about a file before it is opened.
+
+    Attributes:
+        metadata: The metadata of the file that the knowledge is about; it may be replaced since.
+        known: The knowledge.
+    """
+
+    metadata: FileMetadata
+    known: Known
 
 
 @dataclass(frozen=True)
@@ -43,6 +57,7 @@ def plan_files(
     at_once: int,
     *,
     reads: bool = False,
+    known: Mapping[str, KnownFile] | None = None,
 ) -> Generator[tuple[DataFile, Future[OpenPlan]], None, None]:
     """Plan files in several threads, a little ahead of the caller that reads them.
 
@@ -52,17 +67,22 @@ def plan_files(
         open_file: Opens a file.
         at_once: Maximum number of files that are being planned or wait to be read.
         reads: The caller reads the planned rows, so those of objects are read ahead.
+        known: What is known about files already, by path.
 
     Yields:
         Each file in order, and a future with its plan or an exception.
     """
+
+    def known_before(entry: DataFile, file: ParquetInput) -> Known | None:
+        found = None if known is None else known.get(entry.path)
+        return found.known if found is not None and found.metadata is file.metadata else None
 
     def plan(entry: DataFile) -> OpenPlan:
         file = open_file(entry)
         try:
             with file.named_errors():
                 query = binder.query(entry, file)
-                planned = plan_file(query)
+                planned = plan_file(query, known_before(entry, file))
                 return OpenPlan(query, prefetch(query, planned) if reads else planned)
         except BaseException:
             file.close()

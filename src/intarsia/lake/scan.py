@@ -462,7 +462,10 @@ class Scan:
         table = self._table
         questions = None if totals is None else totals.questions
         is_current = self._has_new_footers
-        survivors = find_survivors(table, binder, report, questions, is_current=is_current)
+        joins = binder if binder.predicate is not None else None
+        survivors = find_survivors(
+            table, binder, report, questions, is_current=is_current, joins=joins, reads=self._limit is None
+        )
         for answers in survivors.answers:
             assert totals is not None
             totals.add_summaries(answers.summaries)
@@ -471,7 +474,8 @@ class Scan:
         open_file = partial(table.open_file, is_current=self._has_new_footers)
         self._has_new_footers = False
         left = [table.files[ordinal] for ordinal in survivors.files]
-        planned = plan_files(left, binder, open_file, min(at_once, max(len(left), 1)), reads=reads)
+        at_once = min(at_once, max(len(left), 1))
+        planned = plan_files(left, binder, open_file, at_once, reads=reads, known=survivors.known)
         with contextlib.closing(planned):
             for entry, future in planned:
                 with self._skipping(entry.path, report):

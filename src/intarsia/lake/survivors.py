@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,6 +16,8 @@ from intarsia.file.schema import FileSchema
 from intarsia.lake.index.answers import FileAnswers, answer_files
 from intarsia.lake.index.known_files import FamilyFiles, KnownFiles
 from intarsia.lake.index.prune import FamilyVerdict, prune_family
+from intarsia.lake.joined_files import FamilyBinder, exclude_joined
+from intarsia.lake.planning import KnownFile
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Bound, Path, Predicate
 from intarsia.read.aggregate.result import Question
@@ -50,10 +52,12 @@ class Survivors:
     Attributes:
         files: Ordinals of the files to open, ascending.
         answers: The answers for files that need not be opened although their rows match.
+        known: What is known about files to open, by path.
     """
 
     files: Sequence[int]
     answers: Sequence[FileAnswers] = field(default_factory=tuple)
+    known: Mapping[str, KnownFile] = field(default_factory=dict)
 
 
 def find_survivors(
@@ -64,6 +68,8 @@ def find_survivors(
     *,
     is_current: bool = False,
     among: Bools | None = None,
+    joins: FamilyBinder | None = None,
+    reads: bool = True,
 ) -> Survivors:
     """Exclude files by partition values and by the lake index, and add them to a report.
 
@@ -74,6 +80,9 @@ def find_survivors(
         questions: Aggregates to answer for files in which all rows match; None if rows are needed.
         is_current: The table's metadata was read in the same run.
         among: The files that matter, one boolean per file; None for all.
+        joins: Binds the query to open files, to plan files together that the lake index does not contain;
+            None not to.
+        reads: Whether planning them reads Bloom filters and dictionary pages, too.
     """
     excluded, column = binder.exclude_by_partition()
     among = np.ones(len(table.files), dtype=bool) if among is None else among
@@ -86,8 +95,8 @@ def find_survivors(
     known = table.known_files(is_current=is_current)
     if known is None:
         report.add_index_reads(IoCounts(), table.lake_index.notes)
-        return Survivors(np.flatnonzero(keep).tolist())
-    reads = _reads(known)
+        return _joined(table, report, keep, keep, [], joins, reads=reads)
+    before = _reads(known)
     answers: list[FileAnswers] = []
     faults = [*table.lake_index.notes]
     for files in known.families():
@@ -101,9 +110,27 @@ def find_survivors(
                 keep[files.files[np.isin(files.within, answered.files)]] = False
     after = _reads(known)
     report.add_index_reads(
-        IoCounts(after.requests - reads.requests, after.bytes - reads.bytes), dict.fromkeys(faults)
+        IoCounts(after.requests - before.requests, after.bytes - before.bytes), dict.fromkeys(faults)
     )
-    return Survivors(np.flatnonzero(keep).tolist(), answers)
+    return _joined(table, report, keep, keep & ~known.is_known, answers, joins, reads=reads)
+
+
+def _joined(
+    table: TableFiles,
+    report: ScanReport,
+    keep: Bools,
+    unknown: Bools,
+    answers: Sequence[FileAnswers],
+    joins: FamilyBinder | None,
+    *,
+    reads: bool,
+) -> Survivors:
+    """Plan the files together that no lake index contains."""
+    if joins is None or not unknown.any():
+        return Survivors(np.flatnonzero(keep).tolist(), answers)
+    left, known = exclude_joined(table, joins, report, np.flatnonzero(unknown).tolist(), reads=reads)
+    files = sorted([*np.flatnonzero(keep & ~unknown).tolist(), *left])
+    return Survivors(files, answers, known)
 
 
 def _family(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
 from typing import TypeVar
 
@@ -142,6 +142,34 @@ class TableFiles:
     def _cached_metadata(self, entry: DataFile, source: ByteSource) -> FileMetadata | None:
         found = self._metadata.get(entry.path, source.identity)
         return found or self.lake_index.metadata(entry, source.identity)
+
+    def settled_metadata(self, entry: DataFile) -> tuple[FileMetadata, Hashable] | None:
+        """Return the metadata of a local file, read only if it is not cached.
+
+        Args:
+            entry: The file.
+
+        Returns:
+            The metadata, and the identity of the file; None for an object, or a file that may change without
+            a trace, because it was written in the last seconds.
+
+        Raises:
+            FormatError: If the footer is damaged.
+            OSError: If the file cannot be read.
+        """
+        if entry.is_remote:
+            return None
+
+        def read(source: ByteSource, known: FileMetadata | None) -> tuple[FileMetadata, Hashable] | None:
+            with contextlib.closing(source):
+                if source.identity is None:
+                    return None
+                found = known or FileMetadata(entry.path, read_raw_footer(CountedSource(source)))
+                _ = found.footer
+                self._metadata.put(entry.path, source.identity, found)
+                return found, source.identity
+
+        return self._open(entry, read)
 
     # --- the lake index ----------------------------------------------------------------------------
 
@@ -316,12 +344,13 @@ class TableFiles:
         raise first_error
 
     def _read_types(self, entry: DataFile) -> pa.Schema:
-        """Return the columns of a file, and cache its footer without parsing it here."""
+        """Return the columns of a file, and cache its footer."""
 
         def read(source: ByteSource, known: FileMetadata | None) -> pa.Schema:
             with contextlib.closing(source):
                 found = known or FileMetadata(entry.path, read_raw_footer(CountedSource(source)))
-                types = found.column_types
+                with found.named_errors():
+                    types = found.schema.arrow
                 self._metadata.put(entry.path, source.identity, found)
                 return types
 

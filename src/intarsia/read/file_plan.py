@@ -15,7 +15,8 @@ from intarsia.predicate import Bound
 from intarsia.read.counts import ReadCounts
 from intarsia.read.estimate import Estimates, order_conditions
 from intarsia.read.file_query import FileQuery
-from intarsia.read.prune import PruneStep, prune
+from intarsia.read.known import Known, PruneStep
+from intarsia.read.prune import prune
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 
@@ -50,8 +51,13 @@ class FilePlan:
     wrong_row_groups: frozenset[int] = frozenset()
 
 
-def plan_file(query: FileQuery) -> FilePlan:
-    """Plan a query of a file with the file's indexes."""
+def plan_file(query: FileQuery, known: Known | None = None) -> FilePlan:
+    """Plan a query of a file with the file's indexes.
+
+    Args:
+        query: The query.
+        known: What is known about the rows of the file already.
+    """
     file, predicate = query.file, query.predicate
     wrong = file.metadata.wrong_row_groups
     if predicate is None:
@@ -64,6 +70,7 @@ def plan_file(query: FileQuery) -> FilePlan:
         constants=query.constants,
         data_bytes=query.estimated_bytes,
         embedded=query.embedded,
+        known=known,
     )
     stages: tuple[Bound, ...] = (predicate,) if query.predicate_paths else ()
     if len(query.predicate_paths) > 1 and not pruned.candidates.is_empty:

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from intarsia.arrow.comparison import compares_alike
 from intarsia.file import ParquetInput
+from intarsia.file.joined import JoinedInput
 from intarsia.indexes.bloom import BloomFilters
 from intarsia.indexes.column_index import ColumnIndexes
 from intarsia.indexes.dictionary import Dictionaries
@@ -25,6 +28,7 @@ from intarsia.indexes.proof import LOCAL_REQUEST_BYTES, Proof, Wanted
 from intarsia.indexes.statistics import RowGroupStatistics
 from intarsia.predicate import Bound, BoundConstant, BoundNull, Condition, Path, condition_mask
 from intarsia.read.formula import Formula, all_of, any_of, combine, conditions_of, where_denial_counts
+from intarsia.read.known import Known, PruneStep
 from intarsia.rows.bounds import Bools
 from intarsia.rows.combine import intersection, union
 from intarsia.rows.selection import RowSelection
@@ -34,25 +38,6 @@ DECODING_BYTES = 1 << 14
 
 #: For each condition that a proof could disprove, by ordinal, the row groups where it could.
 _Reach: TypeAlias = "dict[int, Bools]"
-
-
-@dataclass(frozen=True)
-class PruneStep:
-    """The rows that one index excluded.
-
-    Attributes:
-        index: The name of the index: ``"statistics"``, ``"column_index"``, ``"bloom_filter"``,
-            ``"dictionary"``, or the name of an embedded index.
-        column: The dotted path of the column; if several columns of an OR exclude rows only together, the
-            last of them.
-        before: The candidate rows before the index was used.
-        after: The candidate rows afterwards.
-    """
-
-    index: str
-    column: str
-    before: RowSelection
-    after: RowSelection
 
 
 @dataclass(frozen=True)
@@ -84,6 +69,7 @@ def prune(
     constants: Mapping[Path, pa.Scalar] | None = None,
     data_bytes: Callable[[RowSelection], int] | None = None,
     embedded: EmbeddedIndexes | None = None,
+    known: Known | None = None,
 ) -> Pruned:
     """Find the rows that might match, with the indexes of a file.
 
@@ -95,27 +81,64 @@ def prune(
         data_bytes: A function that estimates the bytes that a scan of some rows would read. An index that is
             larger than the bytes it could save is not read.
         embedded: The embedded indexes of the file, if they are open already.
+        known: What is known about the rows already; its indexes are not used again.
 
     Returns:
         The rows that might match, and the indexes that excluded the others.
     """
     bytes_before = file.source.counts.bytes
-    embedded = embedded or EmbeddedIndexes(file)
-    dictionaries = Dictionaries(file, embedded.lists_values)
-    paths = predicate.paths()
-    about = [entry for entry in embedded.entries if not paths.isdisjoint(entry.columns)]
-    proofs: list[Proof] = [ColumnIndexes(file), BloomFilters(file), dictionaries]
-    proofs += [EntryProof(file, embedded, entry) for entry in about]
-    pruner = _Pruner(file, predicate, constants or {}, data_bytes or (lambda _: 1 << 62))
-    pruner.run(RowGroupStatistics(file), proofs)
+    known = known or Known()
+    pages: Mapping[int, bytes] = known.dictionary_pages
+    pruner = _Pruner(file, predicate, data_bytes or (lambda _: 1 << 62), known)
+    pruner.use_constants(partial(_where_constant, file, constants or {}))
+    if RowGroupStatistics.name not in known.used:
+        pruner.use(RowGroupStatistics(file))
+    if not pruner.candidates.is_empty:
+        embedded = embedded or EmbeddedIndexes(file)
+        dictionaries = Dictionaries(file, embedded.lists_values)
+        paths = predicate.paths()
+        about = [entry for entry in embedded.entries if not paths.isdisjoint(entry.columns)]
+        proofs: list[Proof] = [ColumnIndexes(file), BloomFilters(file), dictionaries]
+        proofs += [EntryProof(file, embedded, entry) for entry in about]
+        pruner.use_all([proof for proof in proofs if proof.name not in known.used])
+        pages = {**pages, **dictionaries.pages}
     return Pruned(
         pruner.candidates,
         pruner.certain,
         pruner.proven,
         tuple(pruner.steps),
         file.source.counts.bytes - bytes_before,
-        dictionaries.pages,
+        pages,
     )
+
+
+def prune_joined(
+    file: JoinedInput,
+    predicate: Bound,
+    constants: Mapping[Path, pa.Array],
+    data_bytes: Callable[[RowSelection], int],
+    *,
+    reads: bool,
+) -> tuple[RowSelection, Known]:
+    """Find the rows that might match in many files at once, with the indexes of single row groups.
+
+    Args:
+        file: The files, as one file.
+        predicate: The predicate, bound to the types of the files.
+        constants: Columns that have one value in each file: for each of them, an array of one value per file.
+        data_bytes: See `prune`.
+        reads: Whether indexes outside the footers are read.
+
+    Returns:
+        The rows that might match, and what is known about all rows; see `Known.of_part`.
+    """
+    pruner = _Pruner(file, predicate, data_bytes, Known())
+    pruner.use_constants(partial(_where_constant_by_file, file, constants))
+    pruner.use(RowGroupStatistics(file))
+    dictionaries = Dictionaries(file)
+    if reads and not pruner.candidates.is_empty:
+        pruner.use_all([BloomFilters(file), dictionaries])
+    return pruner.candidates, pruner.known(dictionaries.pages)
 
 
 class _Offer(NamedTuple):
@@ -142,8 +165,8 @@ class _Pruner:
         self,
         file: ParquetInput,
         predicate: Bound,
-        constants: Mapping[Path, pa.Scalar],
         data_bytes: Callable[[RowSelection], int],
+        known: Known,
     ) -> None:
         self._file = file
         self._data_bytes = data_bytes
@@ -151,17 +174,10 @@ class _Pruner:
         conditions = self._formula.conditions
         self._ordinals = {condition: ordinal for ordinal, condition in enumerate(conditions)}
         everything, nothing = RowSelection.all(file.footer.num_rows), RowSelection.none()
-        self._possible = [everything] * len(conditions)
-        self._sure = [nothing] * len(conditions)
-        self._proven = [nothing] * len(conditions)
+        self._possible = [known.possible.get(condition, everything) for condition in conditions]
+        self._sure = [known.sure.get(condition, nothing) for condition in conditions]
+        self._proven = list(self._sure)
         self._asked: dict[int, Condition] = {}
-        for ordinal, condition in enumerate(conditions):
-            matches = _constant_value(condition, constants)
-            if matches is not None:
-                known = everything if matches else nothing
-                self._possible[ordinal] = self._sure[ordinal] = self._proven[ordinal] = known
-            elif not isinstance(condition, BoundConstant) and self._compares(condition):
-                self._asked[ordinal] = condition
         self._terms_of: dict[int, list[int]] = {}
         for place, term in enumerate(self._formula.terms):
             for ordinal in dict.fromkeys(conditions_of(term)):
@@ -169,8 +185,34 @@ class _Pruner:
         self._edges = file.footer.row_group_starts
         self._known: dict[int, _Known] = {}
         self._bytes: dict[bytes, int] = {}
-        self.steps: list[PruneStep] = []
+        self._used: set[str] = set()
+        self.steps: list[PruneStep] = list(known.steps)
+        self.candidates = everything
+
+    def use_constants(self, where: Callable[[Condition | BoundConstant], RowSelection | None]) -> None:
+        """Evaluate conditions on constants; the indexes are asked about the others.
+
+        Args:
+            where: Returns the rows in which a condition on a constant is true; None for other conditions.
+        """
+        for ordinal, condition in enumerate(self._formula.conditions):
+            rows = where(condition)
+            if rows is not None:
+                self._possible[ordinal] = self._sure[ordinal] = self._proven[ordinal] = rows
+            elif not isinstance(condition, BoundConstant) and self._compares(condition):
+                self._asked[ordinal] = condition
         self.candidates = combine(self._formula.root, self._possible, union, intersection)
+
+    def known(self, dictionary_pages: Mapping[int, bytes]) -> Known:
+        """Return what has been proven so far."""
+        conditions = self._formula.conditions
+        return Known(
+            dict(zip(conditions, self._possible, strict=True)),
+            dict(zip(conditions, self._sure, strict=True)),
+            tuple(self.steps),
+            frozenset(self._used),
+            dictionary_pages,
+        )
 
     def _compares(self, condition: Condition) -> bool:
         """Whether the values in indexes can be compared with the predicate's literals.
@@ -183,12 +225,13 @@ class _Pruner:
 
     # --- the loop ----------------------------------------------------------------------------------
 
-    def run(self, first: Proof, others: Sequence[Proof]) -> None:
-        """Use a free proof, then the cheapest of the others that are worth it, until there is none."""
-        self._learn(first, self._wanted(self._reach(first), self._groups))
-        if self.candidates.is_empty:
-            return
-        reaches = [(proof, reach) for proof in others if (reach := self._reach(proof))]
+    def use(self, proof: Proof) -> None:
+        """Use a proof that costs nothing."""
+        self._learn(proof, self._wanted(self._reach(proof), self._groups))
+
+    def use_all(self, proofs: Sequence[Proof]) -> None:
+        """Use the cheapest of the proofs that are worth it, until there is none."""
+        reaches = [(proof, reach) for proof in proofs if (reach := self._reach(proof))]
         while offers := self._offers(reaches):
             best = min(offers, key=lambda offer: offer.price)
             reaches = [(proof, reach) for proof, reach in reaches if proof is not best.proof]
@@ -249,6 +292,7 @@ class _Pruner:
 
     def _learn(self, proof: Proof, wanted: Wanted) -> None:
         """Use a proof, and combine its results for all conditions."""
+        self._used.add(proof.name)
         narrowed: dict[int, list[int]] = {}
         for condition, possible, certain in proof.evaluate(wanted, self):
             ordinal = self._ordinals[condition]
@@ -345,11 +389,26 @@ class _Known(NamedTuple):
     is_open: Bools
 
 
-def _constant_value(condition: Condition | BoundConstant, constants: Mapping[Path, pa.Scalar]) -> bool | None:
-    """Whether a condition is true for all rows of the file, or for none; None if that depends on the row."""
+def _where_constant(
+    file: ParquetInput, constants: Mapping[Path, pa.Scalar], condition: Condition | BoundConstant
+) -> RowSelection | None:
+    """Return all rows of a file or none, by the value of a constant; None if that depends on the row."""
     if isinstance(condition, BoundConstant):
-        return condition.value
-    if condition.path not in constants:
+        matches = condition.value
+    elif condition.path in constants:
+        value = pa.array([constants[condition.path].as_py()], type=condition.type)
+        matches = bool(condition_mask(condition, value)[0].as_py())
+    else:
         return None
-    value = pa.array([constants[condition.path].as_py()], type=condition.type)
-    return bool(condition_mask(condition, value)[0].as_py())
+    return RowSelection.all(file.footer.num_rows) if matches else RowSelection.none()
+
+
+def _where_constant_by_file(
+    file: JoinedInput, constants: Mapping[Path, pa.Array], condition: Condition | BoundConstant
+) -> RowSelection | None:
+    """Return the rows of the files in which a condition is true; None if that depends on the row."""
+    if isinstance(condition, BoundConstant) or condition.path not in constants:
+        return _where_constant(file, {}, condition)
+    mask = condition_mask(condition, constants[condition.path].cast(condition.type))
+    matches = np.asarray(mask.to_numpy(zero_copy_only=False), dtype=bool)
+    return RowSelection.union_of(file.row_edges[:-1][matches], file.row_edges[1:][matches])

@@ -17,13 +17,15 @@ import numpy as np
 
 from intarsia.errors import IntarsiaError, IntarsiaWarning
 from intarsia.file import ChunkKey, Ignored, ParquetInput
+from intarsia.file.joined import JoinedInput
 from intarsia.format.footer import Leaf
 from intarsia.format.page_index import PageLocations
 from intarsia.read.counts import PageCounts, ReadCounts
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.hint import Hint
-from intarsia.read.prune import PruneStep
+from intarsia.read.known import Known, PruneStep
+from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import IoCounts
 
@@ -211,6 +213,41 @@ class ScanReport:
         entry.files += files
         entry.row_groups += row_groups
         entry.rows += rows
+
+    def add_excluded_together(
+        self, query: FileQuery, joined: JoinedInput, known: Known, files: Bools
+    ) -> None:
+        """Add files that indexes excluded together, and whose footers were read.
+
+        Args:
+            query: The query of the joined files.
+            joined: The joined files.
+            known: What is known about them.
+            files: Whether each file is excluded.
+        """
+        edges, file_edges = joined.footer.row_group_starts, joined.row_edges
+        gone = RowSelection.union_of(file_edges[:-1][files], file_edges[1:][files])
+        groups = gone.covers(edges[:-1], edges[1:])
+        outlines = joined.metadata.outlines(query.leaves)
+        self.files_opened += int(files.sum())
+        self.row_groups_total += int(groups.sum())
+        self.rows_total += gone.num_rows
+        self.bytes_total += int(np.diff(joined.starts)[files].sum())
+        for leaf, of_leaf in zip(query.leaves, outlines, strict=True):
+            counts = of_leaf.data_pages[groups]
+            pages = self.pages.setdefault(query.shown(leaf.name), PageCounts())
+            pages.add(PageCounts(None if (counts < 0).any() else int(counts.sum()), 0))
+        for step in known.steps:
+            before, after = step.before & gone, step.after & gone
+            if after.num_rows == before.num_rows:
+                continue
+            entry = _entry(self.pruned_by, step.index, query.shown(step.column))
+            excluded = before.overlaps(edges[:-1], edges[1:]) & ~after.overlaps(edges[:-1], edges[1:])
+            were = before.overlaps(file_edges[:-1], file_edges[1:])
+            entry.files += int((were & ~after.overlaps(file_edges[:-1], file_edges[1:])).sum())
+            entry.row_groups += int(excluded.sum())
+            entry.rows += before.num_rows - after.num_rows
+            entry.pages += sum(int(np.maximum(one.data_pages[excluded], 0).sum()) for one in outlines)
 
     def add_answered(
         self, sources: Iterable[tuple[str, str]], *, files: int, num_bytes: int, row_groups: int, rows: int

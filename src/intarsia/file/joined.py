@@ -1,0 +1,218 @@
+"""Files with the same columns as one file that has the row groups of all of them.
+
+Pruning evaluates a condition on all row groups of a file at once. So it evaluates a condition on all row
+groups of many files at once if these are joined to one file: their bodies lie one after the other, and the
+offsets in their footers are shifted. Nothing is copied; a read goes to the file that has the bytes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
+from typing import overload
+
+import numpy as np
+import numpy.typing as npt
+
+from intarsia.errors import CorruptFileError, ReplacedWhileReadError
+from intarsia.file.metadata import FileMetadata, RawFooter
+from intarsia.file.outlines import ChunkOutlines, outlines_of
+from intarsia.file.parquet_file import ParquetInput
+from intarsia.file.schema import INDEX_KEYS
+from intarsia.format.footer import Footer, Leaf
+from intarsia.format.structs import ColumnChunk
+from intarsia.storage import ByteRange, ByteSource
+
+
+@dataclass(frozen=True)
+class JoinedPart:
+    """A file to join with others.
+
+    Attributes:
+        metadata: Its metadata.
+        identity: The identity of the file that has the metadata.
+        open: Opens the file, which may have been replaced since.
+    """
+
+    metadata: FileMetadata
+    identity: Hashable
+    open: Callable[[], ByteSource]
+
+    def open_unchanged(self) -> ByteSource:
+        """Open the file.
+
+        Raises:
+            ReplacedWhileReadError: If it is another one.
+        """
+        source = self.open()
+        if source.identity != self.identity:
+            source.close()
+            path = self.metadata.path
+            raise ReplacedWhileReadError(
+                f"{path}: the file was replaced while a query was planned", reason="file-replaced", path=path
+            )
+        return source
+
+
+class JoinedInput(ParquetInput):
+    """Files with equal schemas, writers and column orders, as one file.
+
+    The page index and embedded indexes of the files are left out. Errors name the file that they belong to.
+
+    Args:
+        parts: The files, at least one.
+
+    Attributes:
+        starts: Offset of the first byte of each file, and the end of the last one.
+        row_edges: First row of each file, and the end of the last one.
+    """
+
+    def __init__(self, parts: Sequence[JoinedPart]) -> None:
+        footers = [part.metadata.footer for part in parts]
+        self.starts: list[int] = [0, *accumulate(footer.file_length for footer in footers)]
+        self.row_edges: npt.NDArray[np.int64] = np.zeros(len(parts) + 1, dtype=np.int64)
+        np.cumsum([footer.num_rows for footer in footers], dtype=np.int64, out=self.row_edges[1:])
+        super().__init__(_JoinedSource(parts, self.starts), _JoinedMetadata(parts, self.starts))
+
+    def file_at(self, offset: int) -> int:
+        """Return the ordinal of the file that has the byte at an offset."""
+        return bisect_right(self.starts, offset) - 1
+
+
+class _JoinedSource:
+    """The bytes of files, one after the other; a file is open only while it is read."""
+
+    coalesce_bytes = 0
+    identity = None
+
+    def __init__(self, parts: Sequence[JoinedPart], starts: Sequence[int]) -> None:
+        self.path = parts[0].metadata.path
+        self._parts = parts
+        self._starts = starts
+
+    def size(self) -> int:
+        return self._starts[-1]
+
+    def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
+        places: dict[int, list[int]] = {}
+        for place, (start, stop) in enumerate(ranges):
+            part = bisect_right(self._starts, start) - 1
+            if stop > self._starts[part + 1]:
+                raise CorruptFileError(
+                    f"the metadata refers to bytes behind the end of the file, at offset "
+                    f"{start - self._starts[part]}",
+                    reason="range-outside-file",
+                    path=self._parts[part].metadata.path,
+                    offset=start - self._starts[part],
+                )
+            places.setdefault(part, []).append(place)
+        found = [b""] * len(ranges)
+        for part, mine in places.items():
+            first = self._starts[part]
+            source = self._parts[part].open_unchanged()
+            try:
+                wanted = [
+                    ByteRange(ranges[place].start - first, ranges[place].stop - first) for place in mine
+                ]
+                for place, data in zip(mine, source.read_ranges(wanted), strict=True):
+                    found[place] = data
+            finally:
+                source.close()
+        return found
+
+    def close(self) -> None:
+        pass
+
+
+class _JoinedMetadata(FileMetadata):
+    """The metadata of files that are joined."""
+
+    def __init__(self, parts: Sequence[JoinedPart], starts: Sequence[int]) -> None:
+        super().__init__(parts[0].metadata.path, RawFooter(b"", starts[-1], starts[-1]))
+        self._files = [part.metadata for part in parts]
+        self._starts = starts
+
+    @cached_property
+    def footer(self) -> Footer:
+        """The footer of the first file, with the row groups of all."""
+        first = self._files[0].footer.metadata
+        own = [entry for entry in first.key_value_metadata or () if entry.key not in INDEX_KEYS]
+        groups = [
+            group._replace(columns=_ShiftedChunks(group.columns, start, file))
+            for file, start in zip(self._files, self._starts, strict=False)
+            for group in file.footer.metadata.row_groups
+        ]
+        num_rows = sum(group.num_rows for group in groups)
+        joined = first._replace(row_groups=groups, num_rows=num_rows, key_value_metadata=own)
+        return Footer(joined, b"", self._starts[-1], self._starts[-1])
+
+    def _outlined(self, leaves: Sequence[Leaf]) -> list[ChunkOutlines]:
+        groups = [group for file in self._files for group in file.footer.metadata.row_groups]
+        counts = [len(file.footer.metadata.row_groups) for file in self._files]
+        shifts = np.repeat(np.array(self._starts[:-1], dtype=np.int64), counts)
+        lengths = np.repeat([file.footer.file_length for file in self._files], counts)
+        return [
+            replace(
+                found,
+                starts=np.where(found.is_sound, found.starts + shifts, -1),
+                stops=np.where(found.is_sound, found.stops + shifts, -1),
+            )
+            for found in outlines_of(groups, leaves, lengths)
+        ]
+
+
+class _ShiftedChunks(Sequence[ColumnChunk]):
+    """The chunks of a row group, at other offsets and without a page index."""
+
+    __slots__ = ("_chunks", "_file", "_shift", "_shifted")
+
+    def __init__(self, chunks: Sequence[ColumnChunk], shift: int, file: FileMetadata) -> None:
+        self._chunks = chunks
+        self._shift = shift
+        self._file = file
+        self._shifted: dict[int, ColumnChunk] = {}
+
+    def __len__(self) -> int:
+        return len(self._chunks)
+
+    @overload
+    def __getitem__(self, ordinal: int) -> ColumnChunk: ...
+
+    @overload
+    def __getitem__(self, ordinal: slice) -> list[ColumnChunk]: ...
+
+    def __getitem__(self, ordinal: int | slice) -> ColumnChunk | list[ColumnChunk]:
+        if isinstance(ordinal, slice):
+            return [self[place] for place in range(len(self))[ordinal]]
+        found = self._shifted.get(ordinal)
+        if found is None:
+            with self._file.named_errors():
+                found = self._shifted[ordinal] = self._shift_chunk(self._chunks[ordinal])
+        return found
+
+    def __iter__(self) -> Iterator[ColumnChunk]:
+        return map(self.__getitem__, range(len(self)))
+
+    def _shift_chunk(self, chunk: ColumnChunk) -> ColumnChunk:
+        meta = chunk.meta_data
+        if meta is None or chunk.file_path or chunk.crypto_metadata is not None:
+            return ColumnChunk(file_path=chunk.file_path, crypto_metadata=chunk.crypto_metadata)
+        shift, body_stop = self._shift, self._file.footer_start
+        bloom, bloom_bytes = meta.bloom_filter_offset, meta.bloom_filter_length
+        if bloom and 0 < bloom < body_stop:
+            bloom_bytes = min(bloom_bytes or body_stop, body_stop - bloom)
+            bloom += shift
+        else:
+            bloom = bloom_bytes = None
+        dictionary = meta.dictionary_page_offset or 0  # some writers write 0 for "absent"
+        return ColumnChunk(
+            meta_data=meta._replace(
+                data_page_offset=meta.data_page_offset + shift,
+                dictionary_page_offset=dictionary + shift if 0 < dictionary < meta.data_page_offset else None,
+                bloom_filter_offset=bloom,
+                bloom_filter_length=bloom_bytes,
+            )
+        )

@@ -1,0 +1,167 @@
+"""Files without a lake index, planned together: local files with the same columns are pruned as one file.
+
+To plan a file by itself takes about a thousand calls. Most files of a lake have the same columns and the same
+writer, so their footers are joined, and each condition is evaluated once on all of their row groups. Files
+that are excluded are not planned again, and the plans of the others continue from what is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from intarsia.errors import FormatError, PredicateError
+from intarsia.file import FileMetadata
+from intarsia.file.joined import JoinedInput, JoinedPart
+from intarsia.file.schema import FileSchema
+from intarsia.lake.planning import Binder, KnownFile
+from intarsia.lake.table_files import TableFiles
+from intarsia.predicate import Bound, Path
+from intarsia.read.known import Known
+from intarsia.read.prune import prune_joined
+from intarsia.read.report import ScanReport
+from intarsia.storage import IoCounts
+
+#: Footers of at most this many files are in memory at the same time.
+FILES_AT_ONCE = 1_024
+
+#: A damaged file is left out, and the others are tried again, at most this many times.
+_MAX_TRIES = 4
+
+
+class FamilyBinder(Binder, Protocol):
+    """An object that binds one query to each file, and to many files with the same columns."""
+
+    def bind_family(
+        self, schema: FileSchema, path: str, files: npt.NDArray[np.int64]
+    ) -> tuple[Bound | None, dict[Path, pa.Array]]:
+        """See `intarsia.lake.binding.TableBinder.bind_family`."""
+        ...
+
+
+def exclude_joined(
+    table: TableFiles,
+    binder: FamilyBinder,
+    report: ScanReport,
+    files: Sequence[int],
+    *,
+    reads: bool,
+) -> tuple[list[int], dict[str, KnownFile]]:
+    """Exclude files by their footers, and by their Bloom filters and dictionary pages.
+
+    Args:
+        table: The table.
+        binder: The query, which has a predicate.
+        report: The report.
+        files: Ordinals of the files, ascending.
+        reads: Whether Bloom filters and dictionary pages are read; else only the footers are used.
+
+    Returns:
+        The files that are left, in the same order, and what is known about them by path. Damaged files are
+        left, and opening them raises their errors.
+    """
+    left: set[int] = set(files)
+    known: dict[str, KnownFile] = {}
+    for first in range(0, len(files), FILES_AT_ONCE):
+        for family in _families(table, files[first : first + FILES_AT_ONCE]):
+            for ordinal, found in _pruned(table, binder, report, family, reads=reads):
+                if found is None:
+                    left.remove(ordinal)
+                else:
+                    known[table.files[ordinal].path] = found
+    return [ordinal for ordinal in files if ordinal in left], known
+
+
+def _families(table: TableFiles, files: Sequence[int]) -> list[dict[int, JoinedPart]]:
+    """Return the files that can be joined, at least two each, by ordinal."""
+    families: dict[Hashable, dict[int, JoinedPart]] = {}
+    for ordinal in files:
+        entry = table.files[ordinal]
+        try:
+            found = table.settled_metadata(entry)
+        except (FormatError, OSError):  # opening the file raises it
+            continue
+        if found is not None and found[0].footer.num_rows:
+            family = families.setdefault(_family_of(found[0]), {})
+            family[ordinal] = JoinedPart(*found, entry.open)
+    return [family for family in families.values() if len(family) > 1]
+
+
+def _family_of(metadata: FileMetadata) -> Hashable:
+    """Return what files must have in common to be joined."""
+    struct = metadata.footer.metadata
+    orders = None if struct.column_orders is None else tuple(struct.column_orders)
+    return metadata.schema, struct.created_by, orders, metadata.found_directory is None
+
+
+def _pruned(
+    table: TableFiles,
+    binder: FamilyBinder,
+    report: ScanReport,
+    family: Mapping[int, JoinedPart],
+    *,
+    reads: bool,
+) -> Iterator[tuple[int, KnownFile | None]]:
+    """Yield each file of a family for which something is known: None if it is excluded."""
+    members = dict(family)
+    for _ in range(_MAX_TRIES):
+        if len(members) < 2:
+            return
+        try:
+            yield from _pruned_once(table, binder, report, members, reads=reads)
+            return
+        except (FormatError, OSError) as error:
+            path = getattr(error, "path", None) or getattr(error, "filename", None)
+            rest = {ordinal: one for ordinal, one in members.items() if one.metadata.path != path}
+            if len(rest) == len(members):
+                return
+            members = rest
+        except PredicateError:  # opening the files raises it
+            return
+
+
+def _pruned_once(
+    table: TableFiles,
+    binder: FamilyBinder,
+    report: ScanReport,
+    family: Mapping[int, JoinedPart],
+    *,
+    reads: bool,
+) -> list[tuple[int, KnownFile | None]]:
+    joined, first = JoinedInput(list(family.values())), table.files[next(iter(family))]
+    ordinals = np.fromiter(family, dtype=np.int64)
+    predicate, constants = binder.bind_family(joined.schema, first.path, ordinals)
+    if predicate is None:
+        return []
+    query = binder.query(replace(first, deletes=None), joined)
+    candidates, known = prune_joined(joined, predicate, constants, query.estimated_bytes, reads=reads)
+    edges = joined.row_edges
+    keep = candidates.overlaps(edges[:-1], edges[1:])
+    report.add_excluded_together(query, joined, known, ~keep)
+    counts = joined.source.counts
+    report.add_index_reads(IoCounts(counts.requests, counts.bytes), ())
+    if joined.ignored:  # the files' own plans record it
+        known = replace(known, used=frozenset({"statistics"}))
+    pages = _by_file(known, joined)
+    found: list[tuple[int, KnownFile | None]] = []
+    for place, (ordinal, file) in enumerate(family.items()):
+        if keep[place]:
+            part = known.of_part(int(edges[place]), int(edges[place + 1]), pages.get(place, {}))
+            found.append((ordinal, KnownFile(file.metadata, part)))
+        else:
+            found.append((ordinal, None))
+    return found
+
+
+def _by_file(known: Known, joined: JoinedInput) -> dict[int, dict[int, bytes]]:
+    """Return the dictionary pages of each file, by offset in the file."""
+    found: dict[int, dict[int, bytes]] = {}
+    for offset, page in known.dictionary_pages.items():
+        place = joined.file_at(offset)
+        found.setdefault(place, {})[offset - joined.starts[place]] = page
+    return found

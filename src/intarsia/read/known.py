@@ -1,0 +1,68 @@
+"""What is known about the rows of a file before its own indexes are used: a result for many files at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from intarsia.predicate import BoundConstant, Condition
+from intarsia.rows.selection import RowSelection
+
+
+@dataclass(frozen=True)
+class PruneStep:
+    """The rows that one index excluded.
+
+    Attributes:
+        index: The name of the index: ``"statistics"``, ``"column_index"``, ``"bloom_filter"``,
+            ``"dictionary"``, or the name of an embedded index.
+        column: The dotted path of the column; if several columns of an OR exclude rows only together, the
+            last of them.
+        before: The candidate rows before the index was used.
+        after: The candidate rows afterwards.
+    """
+
+    index: str
+    column: str
+    before: RowSelection
+    after: RowSelection
+
+
+@dataclass(frozen=True)
+class Known:
+    """What indexes have proven about the conditions of a predicate.
+
+    Attributes:
+        possible: For each condition, a superset of the rows that match it.
+        sure: For each condition, rows that are proven to match it.
+        steps: The rows that each index excluded, in the order of use.
+        used: The names of the indexes, which need not be used again.
+        dictionary_pages: Dictionary pages that were read, by offset.
+    """
+
+    possible: Mapping[Condition | BoundConstant, RowSelection] = field(default_factory=dict)
+    sure: Mapping[Condition | BoundConstant, RowSelection] = field(default_factory=dict)
+    steps: tuple[PruneStep, ...] = ()
+    used: frozenset[str] = frozenset()
+    dictionary_pages: Mapping[int, bytes] = field(default_factory=dict, repr=False)
+
+    def of_part(self, start: int, stop: int, dictionary_pages: Mapping[int, bytes]) -> Known:
+        """Return what is known about one of several files that were joined.
+
+        Args:
+            start: The first row of the file.
+            stop: The row after its last row.
+            dictionary_pages: The dictionary pages of the file, by offset.
+        """
+
+        def part(rows: RowSelection) -> RowSelection:
+            return rows.clip(start, stop).shift(-start)
+
+        steps = (PruneStep(one.index, one.column, part(one.before), part(one.after)) for one in self.steps)
+        return Known(
+            {condition: part(rows) for condition, rows in self.possible.items()},
+            {condition: part(rows) for condition, rows in self.sure.items()},
+            tuple(step for step in steps if step.after.num_rows < step.before.num_rows),
+            self.used,
+            dictionary_pages,
+        )
