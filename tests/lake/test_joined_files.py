@@ -1,0 +1,272 @@
+"""Local files with the same columns are planned together: the same rows with fewer calls, nothing read twice."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+import intarsia as ia
+from intarsia.errors import ReplacedWhileReadError
+from intarsia.file import ParquetInput
+from intarsia.file.joined import JoinedInput, JoinedPart
+from intarsia.storage import ByteRange, LocalFile
+from tests.counting import python_calls
+from tests.effort import examples
+from tests.lake.index import test_oracle as lakes
+from tests.lake.index.lakes import age, write
+from tests.predicate import strategies as flat
+from tests.reading.exact import assert_same_rows, leaf_at
+
+#: A file with a time of modification in the future may change without a trace, so it is planned by itself.
+FUTURE_SECONDS = 4_000_000_000
+
+
+def alone(folder, copy):
+    """Copy a lake so that each file is planned by itself."""
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(folder, copy)
+    for path in copy.rglob("*.parquet"):
+        os.utime(path, (FUTURE_SECONDS, FUTURE_SECONDS))
+    return ia.open(copy)
+
+
+@settings(max_examples=examples(100))
+@given(st.data())
+def test_random_lakes(tmp_path_factory, data):
+    folder = tmp_path_factory.getbasetemp() / "joined" / "lake"
+    shutil.rmtree(folder, ignore_errors=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ia.IntarsiaWarning)
+        comparable, by_partition = lakes.make_lake(data, folder)
+        for path in folder.rglob("*.parquet"):
+            age(path)
+        expected = alone(folder, folder.parent / "alone")
+        try:
+            full = expected.scan().to_arrow()
+        except ia.IntarsiaError as error:
+            event(error.reason)
+            return
+        columns = {name: leaf_at(full, name).type for name in comparable}
+        if by_partition:
+            columns["p"] = pa.int32()
+        node = data.draw(flat.predicates(columns), label="where")
+        asked = {name: ["count", "min", "max"] for name in comparable}
+        rows, totals = expected.scan(node).to_arrow(), expected.aggregate(asked, node)
+        table = ia.open(folder)
+        for _ in range(2):  # cold and warm
+            scan = table.scan(node)
+            assert_same_rows(scan.to_arrow(), rows)
+            event(f"files read of all: {scan.report.files_read} of {scan.report.files_total}")
+            assert lakes.plain(table.aggregate(asked, node)) == lakes.plain(totals)
+            assert table.count(node) == rows.num_rows
+            found, single = table.explain(node).to_dict(), expected.explain(node).to_dict()
+            assert found["rows"]["candidates"] >= rows.num_rows
+            for name in ("files", "row_groups", "rows", "pages", "bytes"):
+                assert found[name]["total"] == single[name]["total"], name
+        limited = table.scan(node, limit=3).to_arrow()
+        assert limited.num_rows == min(3, rows.num_rows)
+
+
+def rows_of_file(ordinal, num_rows=200):
+    first, random = ordinal * num_rows, np.random.default_rng(ordinal)
+    return pa.table(
+        {
+            "id": range(first, first + num_rows),
+            "user": [row * 7919 % 100_003 for row in range(first, first + num_rows)],
+            "name": [f"name {row * 31 % 1009}" for row in range(first, first + num_rows)],
+            "noise": [bytes(noise) for noise in random.integers(0, 256, (num_rows, 500), dtype="uint8")],
+        }
+    )
+
+
+def make_lake(folder, num_files, indexes=()):
+    for ordinal in range(num_files):
+        path = folder / f"{ordinal:03}.parquet"
+        write(path, rows_of_file(ordinal), indexes, row_group_size=100, use_dictionary=["name"])
+    return folder
+
+
+def names_of(*ordinals):
+    return {name for ordinal in ordinals for name in rows_of_file(ordinal)["name"].to_pylist()}
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory):
+    return make_lake(tmp_path_factory.mktemp("lake"), 6)
+
+
+def pruned_by(report):
+    return {(entry["index"], entry["column"]): entry for entry in report.to_dict()["pruned_by"]}
+
+
+def test_statistics_exclude_files_without_a_request(lake):
+    table = ia.open(lake)
+    scan = table.scan("id = 777")
+    assert scan.to_arrow()["id"].to_pylist() == [777]
+    report = scan.report
+    entry = pruned_by(report)["statistics", "id"]
+    assert (entry["files"], entry["row_groups"], entry["rows"]) == (5, 11, 1100)
+    assert (report.files_opened, report.files_read, report.row_groups_total) == (6, 1, 12)
+    assert report.pages["id"].total == 12
+    assert report.bytes_total == sum(path.stat().st_size for path in lake.iterdir())
+
+
+def test_a_dictionary_page_is_read_once(lake):
+    """The file with the value is planned with the page that was read for all files."""
+    wanted = sorted(names_of(4) - names_of(0, 1, 2, 3, 5))[0]
+    table = ia.open(lake)
+    scan = table.scan(f"name = '{wanted}'")
+    assert scan.to_arrow().num_rows == 1
+    report = scan.report
+    assert (report.files_read, report.row_groups_read) == (1, 1)
+    dictionaries = 0
+    for path in lake.iterdir():
+        metadata = pq.ParquetFile(path).metadata
+        for group in range(metadata.num_row_groups):
+            chunk = metadata.row_group(group).column(2)
+            if chunk.statistics.min <= wanted <= chunk.statistics.max:
+                dictionaries += chunk.data_page_offset - chunk.dictionary_page_offset
+    assert report.bytes_index == dictionaries
+    assert pruned_by(report)["dictionary", "name"]["files"] >= 3
+    file = pq.ParquetFile(lake / "004.parquet").metadata
+    chunks = [file.row_group(group).column(2) for group in range(2)]
+    row_group = next(
+        group for group in range(2) if wanted in rows_of_file(4)["name"].to_pylist()[group * 100 :][:100]
+    )
+    data = sum(file.row_group(row_group).column(leaf).total_compressed_size for leaf in range(4))
+    of_dictionary = chunks[row_group].data_page_offset - chunks[row_group].dictionary_page_offset
+    assert report.bytes_read == dictionaries + data - of_dictionary
+
+
+def test_bloom_filters_of_all_files_are_asked_together(tmp_path):
+    lake = make_lake(tmp_path / "lake", 6, [ia.Bloom("user")])
+    wanted = rows_of_file(3)["user"][150].as_py()
+    scan = ia.open(lake).scan(f"user = {wanted}")
+    assert scan.to_arrow()["user"].to_pylist() == [wanted]
+    entry = pruned_by(scan.report)["bloom_filter", "user"]
+    assert (entry["files"], entry["row_groups"]) == (5, 11)
+
+
+def test_conditions_on_partitions_and_missing_columns(tmp_path):
+    for ordinal in range(6):
+        table = rows_of_file(ordinal)
+        if ordinal % 2:
+            table = table.append_column("extra", pa.array([ordinal] * table.num_rows))
+        write(tmp_path / f"p={ordinal % 3}" / f"{ordinal}.parquet", table, row_group_size=100)
+    table = ia.open(tmp_path)
+    assert table.count("p = 1 AND id < 250") == 50
+    assert table.count("extra IS NULL OR id = 1100") == 601
+    assert table.count("extra = 3 AND (p = 0 OR id < 0)") == 200
+    assert table.count("extra = 3 AND p = 1") == 0
+
+
+def test_calls_for_each_file(tmp_path):
+    """An excluded file of two row groups takes a third of the calls of planning it by itself."""
+    few, many = (make_lake(tmp_path / str(count), count) for count in (20, 60))
+
+    def calls(folder, where):
+        table = ia.open(folder)
+        _, cold = python_calls(lambda: table.scan(where).to_arrow())
+        _, warm = python_calls(lambda: table.scan(where).to_arrow())
+        return cold, warm
+
+    calls(few, "id = -1")
+    for where, cold_limit, warm_limit in [("id = -1", 400, 170), ("name = 'name 1a'", 800, 560)]:
+        (cold, warm), (cold_of_few, warm_of_few) = calls(many, where), calls(few, where)
+        assert cold - cold_of_few < cold_limit * 40
+        assert warm - warm_of_few < warm_limit * 40
+
+
+# --- damage and change --------------------------------------------------------------------------------------
+
+
+def damage(path, offset, data):
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(data)
+    age(path)
+
+
+def test_a_damaged_dictionary_page_is_reported_by_its_file(tmp_path):
+    lake = make_lake(tmp_path / "lake", 5)
+    path = lake / "002.parquet"
+    chunk = pq.ParquetFile(path).metadata.row_group(1).column(2)
+    damage(path, chunk.dictionary_page_offset, b"\xff" * 4)
+    scan = ia.open(lake).scan("name = 'name 1a'", on_error="skip")
+    with pytest.warns(ia.IntarsiaWarning, match=r"002\.parquet"):
+        assert scan.to_arrow().num_rows == 0
+    assert {os.path.basename(note.file) for note in scan.report.ignored} == {"002.parquet"}
+
+
+def test_a_truncated_file_does_not_stop_planning_the_others_together(tmp_path):
+    lake = make_lake(tmp_path / "lake", 5)
+    path = lake / "001.parquet"
+    path.write_bytes(path.read_bytes()[:-100])
+    age(path)
+    scan = ia.open(lake, schema="first").scan("id = 401", on_error="skip")
+    with pytest.warns(ia.IntarsiaWarning):
+        assert scan.to_arrow()["id"].to_pylist() == [401]
+    assert [os.path.basename(failed.file) for failed in scan.report.files_failed] == ["001.parquet"]
+    assert pruned_by(scan.report)["statistics", "id"]["files"] == 3
+
+
+def test_a_file_that_is_replaced_is_planned_again(tmp_path):
+    lake = make_lake(tmp_path / "lake", 4)
+    table = ia.open(lake)
+    assert table.count("id = 250") == 1
+    write(lake / "003.parquet", rows_of_file(1))
+    assert table.count("id = 250") == 2
+    os.remove(lake / "001.parquet")
+    write(lake / "001.parquet", rows_of_file(9))
+    assert table.count("id = 250") == 1
+
+
+def part(path):
+    with ParquetInput.open(path) as file:
+        return JoinedPart(file.metadata, file.source.identity, lambda: LocalFile(path))
+
+
+def test_bytes_of_a_replaced_file_are_not_read(tmp_path):
+    lake = make_lake(tmp_path / "lake", 3)
+    parts = [part(path) for path in sorted(lake.iterdir())]
+    write(lake / "001.parquet", rows_of_file(1))
+    with JoinedInput(parts) as joined:
+        start = joined.starts[1]
+        joined.source.read(0, 4)
+        with pytest.raises(ReplacedWhileReadError) as caught:
+            joined.source.read(start, start + 4)
+    assert caught.value.path == str(lake / "001.parquet")
+
+
+def test_the_bytes_of_joined_files(tmp_path):
+    paths = sorted(make_lake(tmp_path / "lake", 3).iterdir())
+    whole = b"".join(path.read_bytes() for path in paths)
+    with JoinedInput([part(path) for path in paths]) as joined:
+        assert joined.footer.num_rows == 600
+        assert joined.row_edges.tolist() == [0, 200, 400, 600]
+        first, second = joined.starts[1], joined.starts[2]
+        ranges = [
+            ByteRange(second, second + 9),
+            ByteRange(0, 4),
+            ByteRange(first - 4, first),
+            ByteRange(5, 5),
+        ]
+        found = joined.source.read_ranges(ranges)
+        assert found == [whole[start:stop] for start, stop in ranges]
+        assert joined.file_at(first) == 1
+        with pytest.raises(ia.CorruptFileError) as caught:
+            joined.source.read(first - 1, first + 1)
+        assert (caught.value.reason, caught.value.path) == ("range-outside-file", str(paths[0]))
+        # a chunk at its offset in the joined bytes is the chunk of its file
+        chunk = joined.footer.chunk_metadata(5, joined.footer.leaves[2])
+        own = pq.ParquetFile(paths[2]).metadata.row_group(1).column(2)
+        assert chunk.dictionary_page_offset == second + own.dictionary_page_offset
+        assert chunk.data_page_offset == second + own.data_page_offset
