@@ -1,4 +1,4 @@
-"""Local files with the same columns are planned together: the same rows with fewer calls, nothing read twice."""
+"""Local files with the same columns are planned together: the same rows, and nothing is read twice."""
 
 from __future__ import annotations
 
