@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import TypeAlias
 
 from intarsia.embed.blobs import (
@@ -27,7 +28,8 @@ from intarsia.embed.column_data import FileColumns
 from intarsia.embed.heavy import heavy_notes
 from intarsia.embed.named_columns import partition_error_of
 from intarsia.embed.original import Original, find_original
-from intarsia.embed.page_index import PageIndex, trusted_page_index
+from intarsia.embed.page_index import PageIndex, known_offset_index
+from intarsia.embed.parts import BuiltParts, Part
 from intarsia.embed.progress import Progress, no_progress
 from intarsia.embed.report import AttachReport, Note, summarize
 from intarsia.embed.statistics import Statistics
@@ -65,15 +67,23 @@ def attach_file(
     *,
     progress: Progress | None = None,
     storage_options: StorageOptions | None = None,
+    parts: Sequence[Part] = (),
 ) -> AttachReport:
     """Add indexes to one Parquet file; see `intarsia.attach`.
+
+    Args:
+        path: The file.
+        indexes: The indexes.
+        progress: As for `intarsia.attach`.
+        storage_options: As for `intarsia.attach`.
+        parts: What other processes have built for the same file and indexes.
 
     Raises:
         IsADirectoryError: If the path is a folder.
     """
     asked = checked_indexes(indexes)
     try:
-        return attach_to(find_target(path, storage_options), asked, progress=progress)
+        return attach_to(find_target(path, storage_options), asked, progress=progress, parts=parts)
     except (ChangedMeanwhileError, ReplacedWhileReadError):
         # most likely another run attached the same indexes; then the second attempt finds nothing to do
         return attach_to(find_target(path, storage_options), asked, progress=progress)
@@ -87,6 +97,7 @@ def attach_to(
     *,
     progress: Progress | None = None,
     columns_of: ColumnsOf = FileColumns,
+    parts: Sequence[Part] = (),
 ) -> AttachReport:
     """Add checked indexes to a target, without the second attempt that `attach_file` makes."""
     started = time.perf_counter()
@@ -98,13 +109,13 @@ def attach_to(
         original = find_original(current)
         length = target.size
         with _copying_ahead(target, original.length) as begin_copy:
-            work = Attachment(original, asked, progress or no_progress, columns_of, begin_copy)
+            work = Attachment(original, asked, progress or no_progress, columns_of, begin_copy, parts)
             work.run()
             if work.is_different:
-                parts, notes = lay_out(original, work.blobs, work.structures.states)
+                tail, notes = lay_out(original, work.blobs, work.structures.states)
                 work.notes += notes
-                length = original.length + sum(map(len, parts))
-                target.replace_tail(original.length, parts)
+                length = original.length + sum(map(len, tail))
+                target.replace_tail(original.length, tail)
     return AttachReport(
         path=target.path,
         bytes_original=original.length,
@@ -131,6 +142,7 @@ class Attachment:
         progress: Called after each chunk and each embedded index.
         columns_of: Returns the columns to build embedded indexes on.
         begin_copy: Called as soon as an index has to be added, once or more.
+        parts: What other processes have built; parts of other files are ignored.
 
     Attributes:
         blobs: The embedded indexes of the new file.
@@ -149,13 +161,17 @@ class Attachment:
         progress: Progress = no_progress,
         columns_of: ColumnsOf = FileColumns,
         begin_copy: Callable[[], None] = lambda: None,
+        parts: Sequence[Part] = (),
     ) -> None:
         self._original = original
+        self._parts = BuiltParts(parts, original)
         self._begin_copy = begin_copy  # called as soon as an index has to be added
         self._asked = asked
         self._progress = progress
         self.structures = StructureCompleter(
-            original.file, carried_states(original.file.footer, original.current, original.directory)
+            original.file,
+            carried_states(original.file.footer, original.current, original.directory),
+            outcomes=self._parts.outcomes,
         )
         self._states_before = dict(self.structures.states)
         self.blobs, self.notes = carried_blobs(original)
@@ -166,7 +182,7 @@ class Attachment:
         self.indexes: dict[str, Attachable] = {}
         self.weights: dict[str, int] = {}
         self._shortfalls: list[Note] = []
-        self._columns = columns_of(original.file, self._known_offset_index)
+        self._columns = columns_of(original.file, partial(known_offset_index, self.structures))
         self._embedded: set[object] = set()
         self._standard = [index for kind in STANDARD for index in asked if isinstance(index, kind)]
         self._work = self.structures.work(self._standard)
@@ -206,14 +222,6 @@ class Attachment:
             elif self.structures.kept[structure.name]:
                 self.kept.append(structure.name)
 
-    def _known_offset_index(self, key: ChunkKey) -> bytes | None:
-        """Return the bytes of a chunk's OffsetIndex, or None if it has no trusted one."""
-        chunk = self.structures.chunk(key)
-        if chunk is None:
-            return None
-        place = trusted_page_index(chunk, self.structures.states[key]).offset_index
-        return None if place is None else chunk.bytes_of(place)
-
     def _embed(self, index: Index) -> None:
         planned = planned_entry(index, self._columns)
         if planned.identity in self._embedded:
@@ -224,7 +232,7 @@ class Attachment:
             self.kept.append(planned.name)
         else:
             self._begin_copy()
-            blob = build_blob(index, planned, self._columns)
+            blob = build_blob(index, planned, self._columns, self._parts.payload(index, planned.name))
             self.blobs[place : place + 1] = [blob]
             self.built.append(planned.name)
             self.indexes[planned.name] = index

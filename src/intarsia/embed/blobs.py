@@ -166,14 +166,14 @@ def shortfall_of(index: Index, blob: Blob, columns: FileColumns) -> Note | None:
     return Note(", ".join(index.columns), None, blob.entry.name, reason, "not-selective")
 
 
-def build_blob(index: Index, planned: Entry, columns: FileColumns) -> Blob:
-    """Build an index.
+def build_blob(index: Index, planned: Entry, columns: FileColumns, payload: bytes | None = None) -> Blob:
+    """Build an index, unless its payload is passed.
 
     Raises:
         IndexBuildError: If the index cannot be built on these columns.
     """
     try:
-        payload = index.build(columns)
+        payload = index.build(columns) if payload is None else payload
     except (pa.ArrowException, UnicodeDecodeError) as error:  # for example strings that are not UTF-8
         raise IndexBuildError(
             f"{index!r} cannot be built on these values: {error}", reason="invalid-values"

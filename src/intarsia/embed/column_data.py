@@ -40,6 +40,8 @@ class FileColumns:
         offset_index: Returns the bytes of a chunk's OffsetIndex if it has a trusted one, so that its pages
             need not be walked.
         before_row_group: Called with the ordinal of a row group before its values are read.
+        row_groups: The consecutive row groups to which it is limited; their first row has the ordinal 0.
+            None for all.
     """
 
     def __init__(
@@ -47,14 +49,18 @@ class FileColumns:
         file: ParquetInput,
         offset_index: Callable[[ChunkKey], bytes | None],
         before_row_group: Callable[[int], None] = lambda _: None,
+        row_groups: range | None = None,
     ) -> None:
         self._file = file
         self._offset_index = offset_index
         self._before_row_group = before_row_group
         self._int96_units: dict[int, str | None] = {}
         self._checked: set[int] = set()
-        footer = file.footer
-        self.layout = Layout(footer.num_rows, footer.row_group_starts, _PageEdges(self))
+        starts = file.footer.row_group_starts
+        self._row_groups = range(len(starts) - 1) if row_groups is None else row_groups
+        edges = starts[self._row_groups.start : self._row_groups.stop + 1]
+        edges = edges - edges[0]
+        self.layout = Layout(int(edges[-1]), edges, _PageEdges(self))
 
     @property
     def schema(self) -> pa.Schema:
@@ -65,12 +71,12 @@ class FileColumns:
         """Return the rows with these ascending ordinals, with all columns."""
         for leaf in self._file.footer.leaves:
             self._check_rows(leaf)
-        edges = self._file.footer.row_group_starts
-        groups = np.searchsorted(edges, ordinals, side="right") - 1
+        edges = self.layout.row_group_edges
+        places = np.searchsorted(edges, ordinals, side="right") - 1
         parts = []
-        for row_group in np.unique(groups).tolist():
-            table = self._read_columns(row_group, self._file.footer.leaves)
-            parts.append(take_rows(table, ordinals[groups == row_group] - edges[row_group]))
+        for place in np.unique(places).tolist():
+            table = self._read_columns(self._row_groups[place], self._file.footer.leaves)
+            parts.append(take_rows(table, ordinals[places == place] - edges[place]))
         return pa.concat_tables(parts) if parts else pa.Table.from_batches([], self._file.arrow_schema)
 
     def type_of(self, column: ColumnName) -> pa.DataType:
@@ -100,7 +106,8 @@ class FileColumns:
         self, leaf: Leaf, *, encoded: bool, row_groups: Collection[int] | None = None
     ) -> Iterator[tuple[int, pa.Array]]:
         row = 0
-        for row_group, group in enumerate(self._file.footer.metadata.row_groups):
+        for row_group in self._row_groups:
+            group = self._file.footer.metadata.row_groups[row_group]
             if group.num_rows == 0:
                 continue
             if row_groups is not None and row_group not in row_groups:
@@ -132,8 +139,8 @@ class FileColumns:
 
     def _find_int96_unit(self, leaf: Leaf) -> str | None:
         unit = "us"
-        for row_group, group in enumerate(self._file.footer.metadata.row_groups):
-            if group.num_rows == 0:
+        for row_group in self._row_groups:
+            if self._file.footer.metadata.row_groups[row_group].num_rows == 0:
                 continue
             nanoseconds, seconds = (  # the seconds of every INT96 value fit into 64 bits
                 self._read(row_group, leaf, int96_unit=unit).drop_null().cast(pa.int64()).to_numpy()
@@ -171,7 +178,7 @@ class FileColumns:
         """Check the footer's row counts, because indexes allocate by them before they read a value."""
         if leaf.ordinal not in self._checked:
             with self._file.named_errors():
-                for row_group in range(len(self._file.footer.metadata.row_groups)):
+                for row_group in self._row_groups:
                     check_claims(self._file, row_group, leaf)
             self._checked.add(leaf.ordinal)
 
@@ -214,13 +221,11 @@ class FileColumns:
             IndexBuildError: If the rows of its pages cannot be determined.
         """
         leaf = self.leaf(column)
-        footer = self._file.footer
-        edges = [footer.row_group_starts[-1:]]
-        for row_group, group in reversed(list(enumerate(footer.metadata.row_groups))):
-            if group.num_rows:
-                edges.append(
-                    footer.row_group_starts[row_group] + self._first_rows(ChunkKey(row_group, leaf.ordinal))
-                )
+        starts = self.layout.row_group_edges
+        edges = [starts[-1:]]
+        for row_group, start in reversed(list(zip(self._row_groups, starts, strict=False))):
+            if self._file.footer.metadata.row_groups[row_group].num_rows:
+                edges.append(start + self._first_rows(ChunkKey(row_group, leaf.ordinal)))
         return np.concatenate(edges[::-1]).astype(np.int64)
 
     def _first_rows(self, key: ChunkKey) -> Rows:

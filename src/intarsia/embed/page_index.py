@@ -11,9 +11,9 @@ from intarsia.embed.chunk_index import ChunkIndex, index_chunk
 from intarsia.embed.chunk_state import ChunkState, without_bounds
 from intarsia.embed.leaf_values import LeafReader
 from intarsia.embed.report import Reason
-from intarsia.embed.structures import Outcome
+from intarsia.embed.structures import Outcome, StructureCompleter
 from intarsia.errors import CorruptFileError, FormatError, IndexBuildError
-from intarsia.file import ParquetInput
+from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.trust import Claim, Trust
 from intarsia.format import thrift
 from intarsia.format.enums import Type
@@ -124,6 +124,15 @@ def _int96_statistics(chunk: Chunk, state: ChunkState, index: ColumnIndex) -> St
         is_min_value_exact=True,
         is_max_value_exact=True,
     )
+
+
+def known_offset_index(structures: StructureCompleter, key: ChunkKey) -> bytes | None:
+    """Return the bytes of a chunk's OffsetIndex, or None if it has no trusted one."""
+    chunk = structures.chunk(key)
+    if chunk is None:
+        return None
+    place = trusted_page_index(chunk, structures.states[key]).offset_index
+    return None if place is None else chunk.bytes_of(place)
 
 
 # --- the existing page index ---------------------------------------------------------------------------

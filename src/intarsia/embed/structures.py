@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -70,6 +70,7 @@ class StructureCompleter:
     Args:
         file: The original file.
         states: The structures of each chunk; updated by `run`.
+        outcomes: The outcomes of chunks that were completed before, by `complete` of another process.
     """
 
     file: ParquetInput
@@ -78,6 +79,7 @@ class StructureCompleter:
     built: Counter[str] = field(default_factory=Counter)
     kept: Counter[str] = field(default_factory=Counter)
     weights: Counter[str] = field(default_factory=Counter)
+    outcomes: Mapping[ChunkKey, Sequence[Outcome]] = field(default_factory=dict)
 
     @cached_property
     def _readers(self) -> list[LeafReader]:
@@ -113,12 +115,12 @@ class StructureCompleter:
         if any(isinstance(state.offset_index, bytes) for state in self.states.values()):
             # The file was indexed before. If nothing is to be built, threads would take longer than the work.
             while done < len(work) and not any(self.built.values()):
-                take(*work[done], self._complete(work[done]))
+                take(*work[done], self.complete(work[done]))
                 done += 1
         if done < len(work):
             with ThreadPoolExecutor(self._threads) as pool:
                 # decoding and hashing mostly run without Python's global lock
-                for item, outcomes in zip(work[done:], pool.map(self._complete, work[done:]), strict=True):
+                for item, outcomes in zip(work[done:], pool.map(self.complete, work[done:]), strict=True):
                     take(*item, outcomes)
 
     @property
@@ -137,9 +139,11 @@ class StructureCompleter:
             return None
         return Chunk(self.file, key, found.meta_data, self._readers[key.leaf])
 
-    def _complete(self, item: tuple[ChunkKey, Sequence[Structure]]) -> list[Outcome]:
-        """Complete the structures of one chunk; without rows there is nothing to do."""
+    def complete(self, item: tuple[ChunkKey, Sequence[Structure]]) -> Sequence[Outcome]:
+        """Return the outcomes of the structures of one chunk; without rows there is nothing to do."""
         key, structures = item
+        if key in self.outcomes:
+            return self.outcomes[key]
         if self.file.footer.metadata.row_groups[key.row_group].num_rows == 0:
             return []
         chunk, state = self.chunk(key), self.states[key]

@@ -7,7 +7,8 @@ optional protocols    `ProvingIndex`, `ProvesWithinBounds`; `PicksPredicates`, `
                       `EstimatesRows` and `EstimatingIndex`; `Summarizes` and `SummarizingIndex`;
                       `EnumeratesValues` and `EnumeratingIndex`, with `GranuleValues`;
                       `Sketches` and `SketchingIndex`; `Samples` and `SamplingIndex`; `ReportsShortfall`;
-                      `HasPurpose`; `HasFooterKeys` and `SharesFooterKeys`
+                      `HasPurpose`; `HasFooterKeys` and `SharesFooterKeys`; `MergesParts`, with `PayloadPart`,
+                      ready-made with one row per granule: `merge_rows_of_granules`, `merged_edges`
 lake indexes          `Gathers` and `GatheredIndex`, with `GatheredPart` and `GatheredParts`; `CertainFiles`,
                       `SummarizedFiles`; ready-made with Bloom filters: `filter_of`, `gather_filters`,
                       `FilterMatrix`, `GatheredFilters`
@@ -77,6 +78,7 @@ from intarsia.indexes.granules import (
 )
 from intarsia.indexes.hll import DistinctCounter
 from intarsia.indexes.layout import Granularity, Layout
+from intarsia.indexes.merging import MergesParts, PayloadPart, merge_rows_of_granules, merged_edges
 from intarsia.indexes.probing import PayloadBytes, PayloadSource, ProbedIndex
 from intarsia.indexes.summaries import (
     GranuleSummaries,
@@ -133,8 +135,10 @@ __all__ = [
     "IndexPayloadError",
     "Layout",
     "ListsValues",
+    "MergesParts",
     "OpenIndex",
     "PayloadBytes",
+    "PayloadPart",
     "PayloadSource",
     "PicksPredicates",
     "ProbedIndex",
@@ -158,7 +162,9 @@ __all__ = [
     "gather_filters",
     "granule_rows",
     "granule_runs",
+    "merge_rows_of_granules",
     "merge_summaries",
+    "merged_edges",
     "parse_granules",
     "required_texts",
     "serialize_granules",

@@ -41,6 +41,7 @@ from intarsia.indexes.granules import (
     serialize_granules,
 )
 from intarsia.indexes.layout import Granularity, Layout
+from intarsia.indexes.merging import PayloadPart, merged_edges
 from intarsia.indexes.parameters import check_choice, check_granularity, check_integer
 from intarsia.indexes.streams import batch_from_bytes, batch_to_bytes
 from intarsia.predicate.bound import BoundNull, Condition
@@ -147,6 +148,26 @@ class Distinct:
                 )
             return build_block(self.column, batch.column("value"))
         return serialize_granules(batch, edges, self.granularity, {b"unlisted": unlisted})
+
+    def can_merge(self) -> bool:
+        """Return whether granules are within row groups."""
+        return self.granularity != "file"
+
+    def merge(self, parts: Sequence[PayloadPart]) -> bytes | None:
+        """Merge the values of all parts, and renumber their granules; None if they may be too large."""
+        opened = [self._open_granules(part.payload, part.layout) for part in parts]
+        firsts = np.cumsum([0, *(len(part.edges) - 1 for part in opened)])
+        value_type = opened[0].values.type
+        stored = sortable_type(value_type)
+        pieces = [part.values.cast(stored).take(pa.array(part.ordinals)) for part in opened]
+        if sum(piece.nbytes for piece in pieces) > MAX_BYTES // 2:  # `build` decides by another size
+            return None
+        granules = [part.granules + first for part, first in zip(opened, firsts, strict=False)]
+        unlisted = [part.unlisted + first for part, first in zip(opened, firsts, strict=False)]
+        batch = _listed(pa.concat_arrays(pieces), np.concatenate(granules).astype(np.uint32), value_type)
+        edges = merged_edges([part.edges for part in opened])
+        ordinals = np.concatenate(unlisted).astype("<u4").tobytes()
+        return serialize_granules(batch, edges, self.granularity, {b"unlisted": ordinals})
 
     def _limits(self, edges: Rows) -> Rows:
         """Return the maximum number of distinct values of each granule."""
@@ -301,13 +322,17 @@ class OpenDistinct:
         missed[self.unlisted] = True
         return granule_rows(self.edges, ~missed)
 
+    @property
+    def ordinals(self) -> npt.NDArray[np.int64]:
+        """The ordinal of the value of each element of ``granules``."""
+        return np.repeat(np.arange(len(self.values)), np.diff(self.offsets))
+
     def granule_values(self) -> GranuleValues:
         """Return the distinct values of each granule."""
         num_rows = np.diff(self.edges)
         is_listed = np.ones(len(num_rows), dtype=bool)
         is_listed[self.unlisted] = False
-        ordinals = np.repeat(np.arange(len(self.values)), np.diff(self.offsets))
-        return GranuleValues(self.values, ordinals, self.granules.astype(np.int64), is_listed, num_rows)
+        return GranuleValues(self.values, self.ordinals, self.granules.astype(np.int64), is_listed, num_rows)
 
     def _matches(self, predicate: Condition) -> npt.NDArray[np.bool_]:
         if isinstance(predicate, BoundNull):  # IS NULL does not depend on the type
@@ -373,16 +398,18 @@ class _Granules:
         stored = sortable_type(value_type)
         values = pa.concat_arrays([pa.array([], stored), *self.values])
         granules = np.concatenate([np.empty(0, np.uint32), *self.ordinals])
-        distinct, offsets, order = _group(values)
-        lists = pa.ListArray.from_arrays(
-            pa.array(offsets, pa.int32()), pa.array(granules[order], pa.uint32())
-        )
-        list_type = pa.list_(pa.field("item", pa.uint32(), nullable=False))
-        batch = pa.record_batch(
-            [distinct.cast(value_type), lists.cast(list_type)],
-            schema=pa.schema([pa.field("value", value_type), pa.field("granules", list_type)]),
-        )
-        return batch, np.array(self.unlisted, dtype="<u4").tobytes()
+        return _listed(values, granules, value_type), np.array(self.unlisted, dtype="<u4").tobytes()
+
+
+def _listed(values: pa.Array, granules: npt.NDArray[np.uint32], value_type: pa.DataType) -> pa.RecordBatch:
+    """Return the batch of a payload, given each value and its granule, in the order of granules."""
+    distinct, offsets, order = _group(values)
+    lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(granules[order], pa.uint32()))
+    list_type = pa.list_(pa.field("item", pa.uint32(), nullable=False))
+    return pa.record_batch(
+        [distinct.cast(value_type), lists.cast(list_type)],
+        schema=pa.schema([pa.field("value", value_type), pa.field("granules", list_type)]),
+    )
 
 
 def _group(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int32], npt.NDArray[np.int64]]:

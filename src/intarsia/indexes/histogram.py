@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -28,6 +29,7 @@ from intarsia.errors import IndexBuildError
 from intarsia.indexes.column_data import ColumnData
 from intarsia.indexes.granules import compared_batches, cut_at_edges, parse_granules, serialize_granules
 from intarsia.indexes.layout import Granularity, Layout
+from intarsia.indexes.merging import PayloadPart, merge_rows_of_granules
 from intarsia.indexes.parameters import check_granularity, check_integer
 from intarsia.predicate.bound import BoundCompare, BoundIn, BoundNull, BoundPrefix, Condition
 from intarsia.rows.selection import RowSelection
@@ -113,6 +115,14 @@ class Histogram:
         rows += [_summarize(rest, scale, self.buckets) for rest in pieces[done:]]
         batch = pa.RecordBatch.from_pylist(rows, schema=_schema(scale))
         return serialize_granules(batch, edges, self.granularity)
+
+    def can_merge(self) -> bool:
+        """Return whether granules are within row groups."""
+        return self.granularity != "file"
+
+    def merge(self, parts: Sequence[PayloadPart]) -> bytes:
+        """Concatenate the histograms of all granules."""
+        return merge_rows_of_granules(parts, self.granularity, f"Histogram({self.column!r})")
 
     def open(self, payload: bytes, layout: Layout) -> OpenHistogram:
         """Open the histograms of all granules."""

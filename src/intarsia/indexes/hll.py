@@ -29,12 +29,13 @@ from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.indexes.column_data import ColumnData
 from intarsia.indexes.granules import compared_batches, cut_at_edges, parse_granules, serialize_granules
 from intarsia.indexes.layout import Granularity, Layout
+from intarsia.indexes.merging import PayloadPart, merge_rows_of_granules
 from intarsia.indexes.parameters import check_granularity, check_integer
 from intarsia.predicate.bound import Condition
 from intarsia.rows.selection import Rows, RowSelection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 MIN_LG_CONFIG_K, MAX_LG_CONFIG_K = 4, 21
 
@@ -115,6 +116,14 @@ class Hll:
         columns = zip(*finished, strict=True) if finished else ((), ())
         arrays = [pa.array(list(column), field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
         return serialize_granules(pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA), edges, self.granularity)
+
+    def can_merge(self) -> bool:
+        """Return whether granules are within row groups."""
+        return self.granularity != "file"
+
+    def merge(self, parts: Sequence[PayloadPart]) -> bytes:
+        """Concatenate the sketches of all granules."""
+        return merge_rows_of_granules(parts, self.granularity, f"Hll({self.column!r})")
 
     def open(self, payload: bytes, layout: Layout) -> OpenHll:
         """Open the sketches of all granules."""

@@ -40,6 +40,7 @@ from intarsia.indexes.granules import (
     serialize_granules,
 )
 from intarsia.indexes.layout import Granularity, Layout
+from intarsia.indexes.merging import PayloadPart, merged_edges
 from intarsia.indexes.parameters import check_choice, check_granularity, check_integer
 from intarsia.indexes.value_hash import MAX_LOOKUPS
 from intarsia.predicate.bound import BoundCompare, BoundIn, BoundMatch, BoundPrefix, Condition
@@ -129,6 +130,23 @@ class Ngram:
             texts = pc.unique(piece).drop_null()
             granules.add(granule, fold_case(texts) if self.ignore_case else texts)
         batch, unlisted = granules.finish()
+        return serialize_granules(batch, edges, self.granularity, {b"unlisted": unlisted})
+
+    def can_merge(self) -> bool:
+        """Return whether granules are within row groups."""
+        return self.granularity != "file"
+
+    def merge(self, parts: Sequence[PayloadPart]) -> bytes:
+        """Merge the grams of all parts, and renumber their granules."""
+        granules = _GramLists(self.n, self.max_grams)
+        first = 0
+        opened = [self.open(part.payload, part.layout) for part in parts]
+        for part in opened:
+            granules.add_listed(first, *part.pairs())
+            granules.unlisted |= dict.fromkeys((part.unlisted + first).tolist())
+            first += len(part.edges) - 1
+        batch, unlisted = granules.finish()
+        edges = merged_edges([part.edges for part in opened])
         return serialize_granules(batch, edges, self.granularity, {b"unlisted": unlisted})
 
     def shortfall(self, payload: bytes, layout: Layout) -> str | None:
@@ -246,6 +264,15 @@ class OpenNgram:
         hit[self.unlisted] = True
         return granule_rows(self.edges, hit)
 
+    def pairs(self) -> tuple[Grams, Rows]:
+        """Return each gram of each granule, and the granule, in the order of granules and then of grams."""
+        counts = np.diff(self.offsets)
+        total = np.cumsum(self.steps, dtype=np.int64)
+        before = np.concatenate([[0], total])[self.offsets[:-1]]
+        granules = total - np.repeat(before, counts)
+        order = np.argsort(granules, kind="stable")
+        return np.repeat(self.grams, counts)[order].astype(np.uint32), granules[order]
+
     def _granules_with_all(self, grams: Grams) -> npt.NDArray[np.bool_]:
         places = np.searchsorted(self.grams, grams)
         found = np.append(self.grams, -1)[places] == grams
@@ -318,6 +345,11 @@ class _GramLists:
                 del self.found[granule]
                 self.unlisted[granule] = None
                 return
+
+    def add_listed(self, first: int, grams: Grams, granules: Rows) -> None:
+        """Add the result of `OpenNgram.pairs`, whose granules begin at ``first``."""
+        found, starts = np.unique(granules, return_index=True)
+        self.found |= dict(zip((found + first).tolist(), np.split(grams, starts[1:]), strict=False))
 
     def _distinct(self, grams: Grams) -> Grams:
         if len(grams) < MANY_GRAMS:

@@ -35,6 +35,7 @@ from intarsia.indexes.granules import (
     serialize_granules,
 )
 from intarsia.indexes.layout import Granularity, Layout
+from intarsia.indexes.merging import PayloadPart, merge_rows_of_granules
 from intarsia.indexes.parameters import check_granularity
 from intarsia.indexes.streams import batch_from_bytes, batch_to_bytes
 from intarsia.indexes.summaries import GranuleSummaries, merge_summaries, summarize, summary_schema
@@ -96,6 +97,14 @@ class ZoneMap:
         data_type = refuse_nested(self, self.column, chunk.type_of(self.column))
         summaries = _granule_summaries(edges, compared_batches(chunk, self.column), data_type)
         return serialize_granules(_cut_bounds(summaries), edges, self.granularity)
+
+    def can_merge(self) -> bool:
+        """Return whether granules are within row groups."""
+        return self.granularity != "file"
+
+    def merge(self, parts: Sequence[PayloadPart]) -> bytes:
+        """Concatenate the summaries of all granules."""
+        return merge_rows_of_granules(parts, self.granularity, f"ZoneMap({self.column!r})")
 
     def open(self, payload: bytes, layout: Layout) -> OpenZoneMap:
         """Open the summaries of all granules."""

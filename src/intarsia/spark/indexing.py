@@ -11,6 +11,7 @@ from intarsia.embed.attach import Attachables, attach_file, checked_indexes
 from intarsia.embed.index_report import IndexedFile, IndexReport
 from intarsia.embed.lake_index import check_location, write_lake_index
 from intarsia.embed.named_columns import check_named_columns
+from intarsia.embed.parts import Part
 from intarsia.embed.progress import Progress
 from intarsia.errors import FilesFailedError, IntarsiaError, RunInterrupted
 from intarsia.lake.data_file import DataFile
@@ -19,6 +20,7 @@ from intarsia.lake.each_file import FileFailure, ShowDone
 from intarsia.lake.index.folder import Location
 from intarsia.spark.each_file import run_on_files
 from intarsia.spark.lake_files import Source, list_lake
+from intarsia.spark.large_files import divide_large_files, run_by_row_groups
 from intarsia.spark.progress_line import reporter
 from intarsia.spark.shipping import Shipped, pack_index, unpack_index
 from intarsia.spark.unchanged import find_unchanged
@@ -39,7 +41,10 @@ def index(
     max_failures: int | None = None,
     progress: Progress | bool = True,
 ) -> IndexReport:
-    """Attach indexes to every Parquet file of a lake. A task processes one large file or several small ones.
+    """Attach indexes to every Parquet file of a lake.
+
+    A task processes one file or several small ones. A file of at least 64 MiB that has more than a 32nd of
+    all bytes is indexed by row groups: several tasks build its indexes, and one attaches them.
 
     Each file is replaced atomically (see `intarsia.attach`), so the job can be stopped, retried and run
     again at any time. Files that already have the indexes are not changed. Bad files are reported; the rest
@@ -101,23 +106,39 @@ def index(
         check_location(find_files(lake.names), lake_index)
     report = reporter(progress, "files")
 
-    def work(file: str) -> str:
-        return _attach_one(file, shipped).to_json()
+    def work(file: str, parts: Sequence[Part] = ()) -> str:
+        return _attach_one(file, shipped, parts).to_json()
+
+    def is_failure(outcome: str) -> bool:
+        return IndexedFile.from_json(outcome).error is not None
 
     report(0, len(files), "indexing")
     outcomes = find_unchanged(files, asked)
     known = len(outcomes)
     report(known, len(files), "indexing")
     sizes = {file: size for file, size in lake.sizes.items() if file not in outcomes}
+    divided = divide_large_files(files, sizes, asked)
+    found: list[str] = []
     try:
-        found = run_on_files(
-            spark,
-            sizes,
-            work,
-            lambda done: report(known + done, len(files), "indexing"),
-            lambda outcome: IndexedFile.from_json(outcome).error is not None,
-            max_failures,
-        )
+        if divided:
+            found += run_by_row_groups(
+                spark,
+                divided,
+                shipped,
+                work,
+                lambda done, total: report(known + done * len(divided) // total, len(files), "indexing"),
+            )
+            known += len(divided)
+        allowed = None if max_failures is None else max_failures - sum(map(is_failure, found))
+        if allowed is None or allowed >= 0:
+            found += run_on_files(
+                spark,
+                {file: size for file, size in sizes.items() if file not in divided},
+                work,
+                lambda done: report(known + done, len(files), "indexing"),
+                is_failure,
+                allowed,
+            )
     except KeyboardInterrupt as stop:
         outcomes |= _replaced_files(spark, path, files)
         seconds = time.perf_counter() - started
@@ -178,11 +199,11 @@ def _replaced_files(
     }
 
 
-def _attach_one(path: str, shipped: Sequence[Shipped]) -> IndexedFile:
+def _attach_one(path: str, shipped: Sequence[Shipped], parts: Sequence[Part]) -> IndexedFile:
     """Attach indexes to one file, on an executor."""
     started = time.perf_counter()
     try:
-        report = attach_file(path, [unpack_index(item) for item in shipped])
+        report = attach_file(path, [unpack_index(item) for item in shipped], parts=parts)
     except Exception as error:  # noqa: BLE001  one bad file must not stop the others
         size = os.path.getsize(path) if os.path.isfile(path) else 0
         text = f"{type(error).__name__}: {str(error).removeprefix(f'{path}: ')}"
