@@ -42,8 +42,8 @@ class IntarsiaError(Exception):
         message: The problem, with the offending value; then the remedy, if there is one.
         reason: A code in kebab case for programs and tests, such as ``"wrong-magic"``. The message may be
             reworded between versions; the code stays.
-        path: The file, if the error is about one.
-        column: The dotted path of the column, if the error is about one.
+        path: The file, if the error concerns one.
+        column: The dotted path of the column, if the error concerns one.
     """
 
     def __init__(

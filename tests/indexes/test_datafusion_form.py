@@ -28,7 +28,7 @@ KEY = b"distinct_index_offset"
 INDEX = ia.Distinct("word", layout="datafusion")
 SCHEMA = pa.schema({"x": pa.string()})
 
-#: Makes it worth while to read an index.
+#: Makes an index worth reading.
 PADDING = "padding " * 100
 
 

@@ -270,7 +270,7 @@ CASES = {
 def test_it_prunes_types_that_parquet_does_not(tmp_path, name, granularity):
     array, where, options = CASES[name]
     path = tmp_path / "t.parquet"
-    padding = [str(row) * 5 for row in range(ROWS)]  # makes it worth while to read the index
+    padding = [str(row) * 5 for row in range(ROWS)]  # makes the index worth reading
     table = pa.table({"x": array, "padding": padding})
     pq.write_table(table, path, row_group_size=5000, use_dictionary=False, data_page_size=4000, **options)
     plain = ia.open(path).scan(where)

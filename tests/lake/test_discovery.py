@@ -171,7 +171,7 @@ def test_a_link_to_another_folder_is_followed(folder, source):
         ("again", "."),
         ("year=2020/again", ".."),
         ("year=2020/again", "../.."),
-        ("year=2021/again", "../lake"),  # two links, each leading to the parent of the other
+        ("year=2021/again", "../lake"),  # two links, each to the parent of the other
     ],
 )
 def test_a_link_to_a_parent_is_an_error(folder, source, link, target):

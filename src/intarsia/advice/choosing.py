@@ -61,7 +61,7 @@ def _lighter(
     read_bytes: Callable[[frozenset[str]], float],
     now: float,
 ) -> frozenset[str]:
-    """Leave out indexes, the heaviest first, or replace them by lighter ones, at nearly the same benefit."""
+    """Remove indexes, the largest first, or replace them with smaller ones, at nearly the same benefit."""
     read = read_bytes(names)
     allowed = read + LOST_PART * (now - read)
     for heavy in sorted(names, key=lambda name: (-weights[name], name)):

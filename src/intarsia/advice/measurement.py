@@ -28,7 +28,7 @@ LEAST_BYTES = 32 << 10
 LEAST_FILES = 16
 VAIN_PART = 0.5
 
-#: Without queries, `Distinct` is advised if it weighs at most this part of the files.
+#: Without queries, `Distinct` is advised if its size is at most this part of that of the files.
 LIGHT_SHARE = 0.01
 
 #: Called with the number of steps done and their total number.

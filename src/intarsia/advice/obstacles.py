@@ -34,7 +34,7 @@ class Obstacle:
             ``"partition-column"``, ``"not-prunable"``, ``"most-rows-match"``, ``"one-page-per-row-group"``,
             ``"values-on-every-page"``, ``"common-text"``, ``"not-sorted"`` or
             ``"costs-more-than-it-saves"``.
-        column: The dotted path of the column; None if it is about the whole query.
+        column: The dotted path of the column; None if it concerns the whole query.
         text: The reason in words, and the remedy.
     """
 

@@ -214,7 +214,7 @@ def query(
 
 
 def _refuse(given: Mapping[str, object], option: str, others: Mapping[str, str]) -> None:
-    """Raise an error if an option is combined with another one that it excludes."""
+    """Raise an error if an option is combined with another that it excludes."""
     for other, reason in others.items():
         if given[other] is not None:
             raise UsageError(

@@ -27,8 +27,8 @@ class Note:
     """A column without an index, an index of little use or large size, or a dropped extension of the footer.
 
     Attributes:
-        column: The column; None if it is about the footer.
-        row_group: The row group; None if it is about the whole column or the footer.
+        column: The column; None if the note concerns the footer.
+        row_group: The row group; None if the note concerns the whole column or the footer.
         index: The name of the index, or ``"footer_extension"``.
         reason: Why, in words.
         code: Why, as a stable code such as ``"contains-nan"``; see `IntarsiaError.reason`.

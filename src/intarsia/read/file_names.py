@@ -60,7 +60,7 @@ class FileNames:
         return tuple(found), named_type
 
     def path(self, path: Path) -> Path:
-        """Return the path in the file of a path in the table; one that the file does not have if it lacks it.
+        """Return the path in the file of a path in the table; for a missing column, one that the file lacks.
 
         Example:
             >>> own = pa.schema({"a": pa.int8(), "b": pa.int8()})

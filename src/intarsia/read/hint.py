@@ -34,7 +34,7 @@ class Hint:
     Attributes:
         code: A stable code: ``"add-page-index"``, ``"add-lookup-index"``, ``"add-ngram"``,
             ``"one-page-per-row-group"`` or ``"add-lake-index"``.
-        column: The dotted path of the column; None if it is not about one.
+        column: The dotted path of the column; None if it does not concern one.
         text: The advice in words.
         kinds: The kinds of indexes to add, such as ``("page_index", "bloom_granule")``; those other than the
             page index are on the column.

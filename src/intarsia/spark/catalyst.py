@@ -283,7 +283,7 @@ def _moment(operand: Operand, value: Any) -> Any:
 
 
 def _is_exact_cast(operand: Operand, target: str) -> bool:
-    """Return whether a cast keeps all values apart and in order, or is one that `comparable` understands."""
+    """Return whether a cast keeps values distinct and in order, or is supported by `comparable`."""
     source = operand.type
     if source == target:
         return True

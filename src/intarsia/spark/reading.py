@@ -141,7 +141,7 @@ def _files_left(
         return frame, ReadChoice("files", why or "the files cannot be listed here")
     planner = file_planner(spark, whole, where)
     if planner is None:
-        return frame, ReadChoice("files", why or "no index can answer the condition")
+        return frame, ReadChoice("files", why or "no index can evaluate the condition")
     kept = planner.surviving(listing.files)
     warn_of_ignored(planner.report.ignored)
     if listing.files and not kept:  # every file is excluded

@@ -133,7 +133,7 @@ def _moment(moment: Temporal, value: object, column: ColumnName) -> str:
 
 
 def _text(text: str) -> str:
-    """Render a string; one that depends on Spark's settings for escapes as the bytes of its UTF-8."""
+    """Render a string; if it depends on Spark's settings for escapes, as the bytes of its UTF-8."""
     return f"'{text}'" if _PLAIN_TEXT.fullmatch(text) else f"CAST(X'{text.encode().hex()}' AS STRING)"
 
 

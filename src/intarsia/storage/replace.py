@@ -238,7 +238,7 @@ def _temporary_path(path: str, number: int) -> str:
 def remove_leftovers(path: str) -> list[str]:
     """Remove the temporary files of runs that died.
 
-    Costs one failed ``open`` per number, whatever the number of files in the folder.
+    Costs one failed ``open`` per number, regardless of the number of files in the folder.
 
     Returns:
         The paths that were removed.

@@ -59,7 +59,7 @@ def check_damage(index: Index, values: Values) -> None:
 
 
 def check_probed_damage(index: Index, values: Values) -> None:
-    """Check that an index that is probed detects all damage, or gives correct answers in spite of it.
+    """Check that an index that is probed detects all damage, or gives correct answers despite it.
 
     A scan reads only parts of the payload, so it cannot verify the checksum of the whole.
     """

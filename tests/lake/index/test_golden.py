@@ -25,7 +25,7 @@ from tests.lake.index.lakes import opened_files, rows
 GOLDEN = Path(__file__).parents[2] / "golden" / "lake"
 SEGMENT = GOLDEN / "segment.lake"
 
-#: Modified times of the files, in seconds since 1970.
+#: Modification times of the files, in seconds since 1970.
 TIMES = {"a.parquet": 1_600_000_000, "b.parquet": 1_600_000_010, "c.parquet": 1_600_000_020}
 
 

@@ -182,7 +182,7 @@ def test_a_file_that_is_removed_while_the_table_is_open_is_missed(lake):
 
 
 def test_half_of_the_files_are_indexed(lake):
-    for day in range(20, 56):  # more than are added without being asked
+    for day in range(20, 56):  # more than are added automatically
         write(lake / f"day-{day:03}.parquet", rows_of_day(day))
     table = check(lake)
     assert len(segments(lake)) == 1

@@ -1,7 +1,7 @@
 """The segments of a lake in an object store, which are copied to the user's cache on first use.
 
 A segment is never changed, so a copy needs no check. A query that finds the copies makes no request for them,
-and the first one takes a single round trip, whatever parts of the segments it needs.
+and the first one takes a single round trip, regardless of the parts of the segments that it needs.
 """
 
 from __future__ import annotations
