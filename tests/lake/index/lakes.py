@@ -13,7 +13,7 @@ import xxhash
 
 import intarsia as ia
 
-#: Modification times in the past, because files written in the last two seconds are not indexed; all different.
+#: Modification times in the past, because files written in the last two seconds are not indexed. All differ.
 _SECONDS = itertools.count(1_600_000_000, 10)
 
 
