@@ -1,4 +1,4 @@
-"""TPC-H's lineitem as written by `tpchgen-cli`, with and without a `RowMap` of an unsorted column."""
+"""TPC-H's lineitem by `tpchgen-cli`: as it is, with a `RowMap` of an unsorted column, and with small pages."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 
 import intarsia as ia
 from benchmarks.data import VERSION, File
@@ -17,6 +18,9 @@ from benchmarks.queries import Query
 #: At scale factor 1.
 ROWS = 6_001_215
 PARTS = 200_000
+
+#: The pages of the rewritten file, which has dictionaries only where values repeat.
+ROWS_PER_PAGE = 4_000
 
 _PROGRAM = "tpchgen-cli"
 NEEDS = f"needs {_PROGRAM}: pip install {_PROGRAM}"
@@ -36,8 +40,9 @@ def lineitem_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
 
 
 def _make_files(folder: Path, scale: float) -> list[File]:
-    plain, attached = (
-        folder / f"{name}-{scale}-v{VERSION}.parquet" for name in ("lineitem", "lineitem-attached")
+    plain, attached, rewritten = (
+        folder / f"{name}-{scale}-v{VERSION}.parquet"
+        for name in ("lineitem", "lineitem-attached", "lineitem-rewritten")
     )
     if not plain.exists():
         program = find_program()
@@ -52,9 +57,14 @@ def _make_files(folder: Path, scale: float) -> list[File]:
         shutil.copyfile(plain, part)
         ia.attach(part, [ia.RowMap("l_partkey")])
         part.rename(attached)
+    if not rewritten.exists():
+        part, index = rewritten.with_suffix(".part"), ia.RowMap("l_partkey")
+        ia.write_table(pq.read_table(plain), part, indexes=[index], rows_per_page=ROWS_PER_PAGE)
+        part.rename(rewritten)
     return [
         File("lineitem", str(plain), f"TPC-H at scale factor {scale:g}, as written by tpchgen"),
         File("attached", str(attached), "the same after ia.attach(path, [ia.RowMap('l_partkey')])"),
+        File("rewritten", str(rewritten), f"the same rows by ia.write_table, {ROWS_PER_PAGE:,} rows per page"),
     ]
 
 
