@@ -1,4 +1,4 @@
-"""TPC-H's lineitem by `tpchgen-cli`: as it is, with a `RowMap` of an unsorted column, and with small pages."""
+"""TPC-H's lineitem by `tpchgen-cli`: as written, with a `RowMap` of an unsorted column, and rewritten."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _make_files(folder: Path, scale: float) -> list[File]:
     return [
         File("lineitem", str(plain), f"TPC-H at scale factor {scale:g}, as written by tpchgen"),
         File("attached", str(attached), "the same after ia.attach(path, [ia.RowMap('l_partkey')])"),
-        File("rewritten", str(rewritten), f"the same rows by ia.write_table, {ROWS_PER_PAGE:,} rows per page"),
+        File("rewritten", str(rewritten), f"the same by ia.write_table, {ROWS_PER_PAGE:,} rows per page"),
     ]
 
 
