@@ -28,7 +28,7 @@ class StoredLake(File):
 
 
 def object_store_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
-    """Look up rows of the lake with a lake index, as every reader finds it in the bucket."""
+    """Look up rows of the lake in the bucket, which has a lake index."""
     files = max(1, rows // ROWS_PER_FILE)
     lake = Path(make_lakes(folder, files)[-1].path)
     server = subprocess.Popen(

@@ -23,7 +23,7 @@ class Question:
     """A query.
 
     Attributes:
-        title: A description for people.
+        title: A short description.
         where: The condition in SQL, for both Spark and Intarsia.
         plainly: The same condition for pyarrow, written separately to be independent of Intarsia.
         columns: Columns of the result.

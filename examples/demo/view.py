@@ -22,7 +22,7 @@ class Answer:
         rows: Number of rows without Intarsia.
         differs: The ways to run the query that returned other rows; empty if all agree.
         facts: What was read, with the keys of `intarsia.ScanReport.to_dict`.
-        times: The times of plain Spark SQL before and after `ias.enable`, for people; empty without them.
+        times: The times of plain Spark SQL before and after `ias.enable`, as text; empty without them.
     """
 
     question: Question

@@ -121,7 +121,7 @@ def test_other_parameters(original, tmp_path, index):
 
 
 def test_a_file_with_indexes(original, tmp_path):
-    """What is there is kept; the parts have only what is missing."""
+    """Existing structures are kept; the parts have only the missing ones."""
     path, other = tmp_path / "a.parquet", tmp_path / "b.parquet"
     attached(original, path, [ia.PageIndex(), ia.Distinct("text")])
     indexes = [ia.PageIndex(), ia.Bloom("text"), ia.Distinct("text"), ia.ZoneMap("few")]

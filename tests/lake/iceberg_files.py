@@ -13,7 +13,7 @@ from pyroaring import BitMap
 
 
 def commit_file(table, path, *, content=None, file_format=None, num_rows=1, partition=(), bounds=None):
-    """Add an existing file to a table, whatever its content."""
+    """Add an existing file with any content to a table."""
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
     from pyiceberg.typedef import Record
 

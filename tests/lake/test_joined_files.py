@@ -25,7 +25,7 @@ from tests.lake.index.lakes import age, write
 from tests.predicate import strategies as flat
 from tests.reading.exact import assert_same_rows, leaf_at
 
-#: A file with a time of modification in the future may change without a trace, so it is planned by itself.
+#: A file with a modification time in the future may change without a trace, so it is planned separately.
 FUTURE_SECONDS = 4_000_000_000
 
 

@@ -1,4 +1,4 @@
-"""Row groups that are decoded at the same time: rows, counts and errors are those of one after the other."""
+"""Row groups that are decoded at the same time: rows, counts and errors are those of sequential decoding."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ class Cost:
         pages: Number of data pages.
         row_groups: Number of row groups.
         rows: Number of rows that might match.
-        files: Number of files of which data pages are read.
+        files: Number of files whose data pages are read.
     """
 
     bytes: float = 0

@@ -144,7 +144,7 @@ class Measurement:
         return found.scaled(self._scale(number))
 
     def _scale(self, number: int) -> float:
-        """How many times more a query reads today than in the files of the sample."""
+        """The reads of a query today divided by those in the files of the sample."""
         sampled, others = 0.0, 0.0
         for (query, ordinal), now in self._sampled.now.items():
             if query == number and ordinal in self._files:

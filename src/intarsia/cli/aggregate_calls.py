@@ -43,10 +43,10 @@ class Call:
 
 
 def parse_calls(texts: Sequence[str]) -> list[Call]:
-    """Parse texts, each of which could follow SELECT, into calls.
+    """Parse the texts of --aggregate into calls.
 
     Raises:
-        UsageError: If a text contains anything else, or an unknown function.
+        UsageError: If a text contains anything but aggregates, or an unknown function.
 
     Example:
         >>> [(call.function, call.column, call.name) for call in parse_calls(["count(*), max(a.b) AS most"])]

@@ -55,7 +55,7 @@ class Blob:
         return _footer_keys(find_index(self.entry).index, offset + BLOB_HEADER_BYTES)
 
     def check_alike(self, key: bytes, file: ParquetInput) -> None:
-        """Check that a footer key of the original file leads to the same payload.
+        """Check that a footer key of the original file points to the same payload.
 
         Raises:
             IndexBuildError: If it does not.

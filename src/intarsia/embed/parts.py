@@ -26,7 +26,7 @@ from intarsia.storage import local_path
 
 @dataclass(frozen=True)
 class Part:
-    """What one process has built.
+    """The structures and payloads that one process has built.
 
     Attributes:
         version: The version of the file.

@@ -94,7 +94,7 @@ class ColumnChunks(Sequence[ColumnChunk]):
         raw, last = self._footer.raw, max(ordinals, default=0)
         try:
             if len(self._edges) == 1 and len(ordinals) > last // 2:
-                # parsing the chunks one after the other also finds their offsets
+                # parsing the chunks sequentially also finds their offsets
                 found, edges = thrift.parse_structs(OutlineOfChunk, raw, self._edges[0], last + 1)
                 self._edges = edges[:-1]
                 return [found[ordinal] for ordinal in ordinals]

@@ -234,7 +234,7 @@ class Dictionaries:
         """Evaluate the conditions on one chunk, given its dictionary page; several threads call this.
 
         Returns:
-            A verdict for each condition, or the error because of which the page is not used.
+            A verdict for each condition, or the error that prevents the use of the page.
         """
         leaf, row_group = probes[0].leaf, probes[0].row_group
         try:

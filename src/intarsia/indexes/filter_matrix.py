@@ -176,7 +176,7 @@ class GatheredFilters:
         Args:
             parts: The result of `gather_filters`.
             num_files: The number of files.
-            required: A function that returns values of which a file with a match contains at least one. None
+            required: A function that returns values; a file with a match contains at least one of them. None
                 if they are unknown. They have the type of the values in the filters, and are not null.
         """
 

@@ -96,7 +96,7 @@ def find_files(
 
     Raises:
         FileNotFoundError: If a path does not exist, or a folder contains no Parquet file.
-        ListingError: If a symbolic link leads to one of its parent folders.
+        ListingError: If a symbolic link points to one of its parent folders.
         ObjectStoreError: If a store cannot be reached, refuses the request, or is unknown.
     """
     stores = Stores(storage_options)
@@ -293,7 +293,7 @@ class ObjectListing(NamedTuple):
     """The objects in a folder of a store.
 
     Attributes:
-        files: The visible objects by URL, whatever their names.
+        files: The visible objects by URL, with any names.
         segments: The segments of the lake index beside the data, by name.
     """
 

@@ -85,7 +85,7 @@ def walk(folder: str) -> Iterator[str]:
     """Yield the paths of visible files in a local folder and its subfolders, following links.
 
     Raises:
-        ListingError: If a symbolic link leads to one of its parent folders.
+        ListingError: If a symbolic link points to one of its parent folders.
         OSError: If a folder cannot be listed, because its files may belong to the table.
     """
     for root, folders, names in os.walk(folder, followlinks=True, onerror=_raise):

@@ -26,7 +26,7 @@ class Binder(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class KnownFile:
-    """What is known about a file before it is opened.
+    """The facts that are known about a file before it is opened.
 
     Attributes:
         metadata: The metadata of the file that the knowledge is about; it may be replaced since.

@@ -160,7 +160,7 @@ def _conflicts(a: pa.Field, b: pa.Field, name: str = "") -> Iterator[tuple[str, 
 
 
 def _renamed(counted: Sequence[_Counted], schema: pa.Schema) -> Iterator[str]:
-    """Yield warnings about pairs of columns of one type, of which each file has exactly one."""
+    """Yield warnings about pairs of columns of one type, if each file has exactly one of the two."""
     if len(counted) == 1:
         return
     having: dict[str, set[int]] = {name: set() for name in schema.names}

@@ -1,4 +1,4 @@
-"""What is known about the rows of a file before its own indexes are used: a result for many files at once."""
+"""Facts about the rows of a file, from planning many files at once, before its own indexes are used."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PruneStep:
 
 @dataclass(frozen=True)
 class Known:
-    """What indexes have proven about the conditions of a predicate.
+    """The proofs of indexes about the conditions of a predicate.
 
     Attributes:
         possible: For each condition, a superset of the rows that match it.

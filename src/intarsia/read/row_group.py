@@ -123,7 +123,7 @@ class RowReader:
 
 
 class RowGroupColumns:
-    """The columns of one row group, of which only pages with requested rows are read.
+    """The columns of one row group; only pages with requested rows are read.
 
     Args:
         query: The query.

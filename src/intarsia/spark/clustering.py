@@ -93,7 +93,7 @@ def arranged(
         num_parts: The number of partitions of the result.
 
     Returns:
-        A frame with the same columns.
+        A DataFrame with the same columns.
     """
     import pyspark.sql.functions as sf
 

@@ -62,7 +62,7 @@ def describe(spark: SparkSession, path: Source, *, progress: Progress | bool = T
         progress: As for `index`.
 
     Returns:
-        A frame with the columns ``path``, ``size_bytes``, ``created_by``, ``rows``, ``row_groups``,
+        A DataFrame with the columns ``path``, ``size_bytes``, ``created_by``, ``rows``, ``row_groups``,
         ``columns`` (leaves), ``chunks``, ``chunks_with_page_index``, ``chunks_with_bloom_filter``,
         ``indexes`` (names of embedded indexes), ``index_bytes`` (of embedded indexes, page indexes and Bloom
         filters), ``ignored`` (indexes, with the reason) and ``error`` (of files that cannot be read).
@@ -116,8 +116,8 @@ def report_frame(spark: SparkSession, report: IndexReport) -> DataFrame:
         report: The report.
 
     Returns:
-        A frame with the columns ``path``, ``bytes_before``, ``bytes_after``, ``built``, ``kept``, ``notes``
-        (as texts), ``error``, ``code`` and ``seconds``.
+        A DataFrame with the columns ``path``, ``bytes_before``, ``bytes_after``, ``built``, ``kept``,
+        ``notes`` (as texts), ``error``, ``code`` and ``seconds``.
 
     Example:
         >>> report = ias.index(spark, "lake/", ia.PageIndex())  # doctest: +SKIP

@@ -124,7 +124,7 @@ def _system_javas() -> list[Java]:
 
 @functools.cache
 def _probe(executable: str) -> Java | None:
-    """Run a Java to find its version and its real home, because PATH may lead to a link or a shim."""
+    """Run a Java to find its version and its real home, because PATH may contain a link or a shim."""
     try:
         run = subprocess.run(
             [executable, "-XshowSettings:properties", "-version"],

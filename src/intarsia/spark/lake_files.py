@@ -73,7 +73,7 @@ def _items(source: Source) -> Sequence[str | os.PathLike[str]]:
 
 
 def _paths_of(spark: SparkSession, item: str | os.PathLike[str]) -> list[str | os.PathLike[str]]:
-    """Return the folder of a table, and its files elsewhere: partitions can have a location of their own."""
+    """Return the folder of a table, and its files elsewhere: partitions can have other locations."""
     table = find_table(spark, item)
     if table is None:
         return [item]

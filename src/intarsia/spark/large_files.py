@@ -50,7 +50,7 @@ def divide_large_files(
         indexes: The indexes to attach.
 
     Returns:
-        The parts of each such file, of which there are at most `FEWEST_TASKS`. The footers are read for it.
+        The parts of each such file, at most `FEWEST_TASKS`. The footers are read for it.
     """
     least = max(LARGE_BYTES, sum(sizes.values()) // FEWEST_TASKS)
     found = {}

@@ -26,7 +26,7 @@ _PLANNERS: WeakKeyDictionary[Any, SkippingPlanner] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class NativePlan:
-    """A frame with a plan for its files.
+    """A DataFrame with a plan for its files.
 
     Attributes:
         frame: The frame; None if nothing was planned.

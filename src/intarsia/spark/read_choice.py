@@ -21,7 +21,7 @@ _LAST: WeakKeyDictionary[Any, ReadChoice] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class ReadChoice:
-    """The way in which a frame of `ias.read` reads.
+    """The way in which a DataFrame of `ias.read` reads.
 
     Attributes:
         mode: ``"native"`` or ``"files"``.

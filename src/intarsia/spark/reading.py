@@ -285,7 +285,7 @@ def _weakened(
 
 
 def _over(spark: SparkSession, whole: DataFrame, listing: Listing, files: Sequence[str]) -> DataFrame:
-    """Return a frame over some of the files, with the schema of all files."""
+    """Return a DataFrame over some of the files, with the schema of all files."""
     reader = uncached(spark).schema(whole.schema)
     if listing.base_path is not None:
         reader = reader.option("basePath", listing.base_path)

@@ -1,4 +1,4 @@
-"""A container of named sections, of which any part can be read and verified by itself.
+"""A container of named sections. Any part of a section can be read and verified separately.
 
 ::
 

@@ -260,7 +260,7 @@ class CountedSource:
 
 
 class ReadableBytes(Protocol):
-    """Bytes of which any range can be read."""
+    """Bytes that can be read by ranges."""
 
     def size(self) -> int:
         """Length in bytes."""

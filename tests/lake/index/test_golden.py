@@ -39,7 +39,7 @@ def lake(tmp_path):
 
 
 def facts_of(lake):
-    """The facts of the files, without times of change, which no program can set."""
+    """The facts of the files, without change times, which no program can set."""
     found = {name: read_facts(ParquetInput(LocalFile(lake / name))) for name in TIMES}
     return {name: replace(facts, stamp=facts.stamp._replace(changed_ns=0)) for name, facts in found.items()}
 

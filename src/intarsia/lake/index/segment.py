@@ -1,10 +1,10 @@
-"""A segment: an immutable file with the facts of many files, of which a plan reads only what it needs.
+"""A segment: an immutable file with the facts of many files. A plan reads only the parts that it needs.
 
 Files with the same columns form a family. A predicate is bound once for each family, and evaluated on all of
 its files at once. The sections of a segment::
 
     files                     a row for each file: path, stamp, family, numbers of rows and row groups, footer
-    footers                   the footers, one after the other
+    footers                   the footers, concatenated
     F/bounds/L                the bounds of leaf L in family F (`intarsia.lake.index.bounds`)
     F/gathered/K              the places in the family of the files of structure K, uint32
     F/gathered/K/PART         the parts of structure K (`intarsia.indexes.gathering`)
