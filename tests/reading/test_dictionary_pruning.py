@@ -326,6 +326,51 @@ def test_damaged_dictionary_is_reported_and_excludes_nothing(tmp_path):
         run(path, "word = 'w0101'")
 
 
+# --- what a page costs and could save ---
+
+
+@pytest.mark.parametrize("step", [2, 1 << 40])
+def test_dictionaries_are_not_read_for_a_list_of_which_a_value_is_probably_present(tmp_path, step):
+    """Of 500 even numbers among 10,000, some are probably present; of few among billions, none."""
+    path = tmp_path / "numbers.parquet"
+    random = np.random.default_rng(8)
+    numbers = random.permutation(20_000)[:10_000] * step
+    numbers[:4] = [0, 20_000 * step, 0, 20_000 * step]
+    table = pa.table({"number": numbers, "other": random.random(10_000), "more": random.random(10_000)})
+    pq.write_table(table, path, row_group_size=5_000)
+    absent = (random.permutation(20_000)[:500] * step + 1).tolist()
+    rows, ranges, report = run(path, [("number", "in", absent)])
+    assert rows.num_rows == 0
+    read = touched(layout_of(path), ranges)  # fails if anything is read twice
+    if step == 2:
+        assert report["bytes"]["index"] == 0
+        assert pruned_by(report) == {}
+    else:
+        assert read.pages == {}
+        assert pruned_by(report) == {("dictionary", "number"): 2}
+
+
+def test_a_page_index_does_not_prevent_that_a_dictionary_excludes_the_remaining_pages(tmp_path):
+    """The bounds of two pages of twelve admit the word, which no page contains."""
+    random = np.random.default_rng(5)
+    words = [f"w{2 * word:04}" for word in random.integers(0, 40, 4_000)]
+    words += [f"x{2 * word:04}" for word in random.integers(0, 40, 20_000)]
+    table = pa.table({"word": words} | {f"n{n}": random.integers(0, 1 << 60, 24_000) for n in range(4)})
+    for with_index in (False, True):
+        path = tmp_path / f"{with_index}.parquet"
+        pq.write_table(
+            table, path, use_dictionary=["word"], max_rows_per_page=2_000, write_page_index=with_index
+        )
+        rows, ranges, report = run(path, "word = 'w0031'")
+        assert rows.num_rows == 0
+        assert touched(layout_of(path), ranges).pages == {}
+        assert ("dictionary", "word") in pruned_by(report)
+        assert report["bytes"]["index"] < 1_000
+    rows, _, report = run(path, "word = 'w0030'")
+    assert rows.equals(table.filter(pc.equal(table["word"], "w0030")))
+    assert report["pages"]["by_column"]["word"]["read"] == 2
+
+
 # --- against every row ---
 
 

@@ -27,9 +27,10 @@ from intarsia.indexes.calling import evaluate_conditions
 from intarsia.indexes.filter_matrix import FilterMatrix, GatheredFilters, one_of
 from intarsia.indexes.gathering import GatheredParts
 from intarsia.indexes.proof import LOCAL_REQUEST_BYTES, Cost, Stakes, Verdict, Wanted
+from intarsia.indexes.statistics import RowGroupStatistics
 from intarsia.indexes.stored_values import stored_values
 from intarsia.indexes.value_hash import is_lookup
-from intarsia.predicate.bound import Condition
+from intarsia.predicate.bound import BoundIn, Condition
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
@@ -43,11 +44,20 @@ _REMEMBERED = 64
 
 
 class _Probe(NamedTuple):
-    """A filter, the hashes to look up, and the dict for the result: by row group, whether it may match."""
+    """A filter to probe.
+
+    Attributes:
+        key: The chunk.
+        place: The location of the filter.
+        hashes: The hashes to look up.
+        chance: The probability that the chunk has none of the values, if it lacks one of them.
+        verdicts: The dict for the result: by row group, whether it may match.
+    """
 
     key: ChunkKey
     place: FilterPlace
     hashes: Hashes
+    chance: float
     verdicts: dict[int, bool]
 
 
@@ -60,6 +70,7 @@ class BloomFilters:
 
     def __init__(self, file: ParquetInput) -> None:
         self._file = file
+        self._statistics = RowGroupStatistics(file)
         self._verdicts: dict[Condition, dict[int, bool]] = {}
         self._bits: dict[ChunkKey, ByteRange | None] = {}
         self._known_hashes: dict[Condition, Hashes] = {}
@@ -92,7 +103,7 @@ class BloomFilters:
         probes = [
             probe
             for probe in probes
-            if most_bytes[probe.key.row_group] * chances[id(probe)] >= HEADER_BYTES + BLOCK_BYTES
+            if most_bytes[probe.key.row_group] * chances[id(probe)] >= self._least_bytes(probe)
         ]
         self._load_headers(probes)
         chosen = []
@@ -117,23 +128,40 @@ class BloomFilters:
         for condition, row_groups in wanted.items():
             leaf, hashes = self._file.leaves_by_path[condition.path], self._hashes(condition)
             verdicts = self._verdicts.setdefault(condition, {})
+            chances = self._chances(condition, leaf)
             for row_group in np.flatnonzero(row_groups).tolist():
                 key = ChunkKey(row_group, leaf.ordinal)
                 place = self._place(key)
                 if place is not None:
-                    probes.append(_Probe(key, place, hashes, verdicts))
+                    probes.append(_Probe(key, place, hashes, chances[row_group], verdicts))
         return probes
 
-    def _chance(self, probe: _Probe) -> float:
-        """Estimate the probability that a filter excludes its row group, if none of the values is in it.
+    def _chances(self, condition: Condition, leaf: Leaf) -> list[float]:
+        """Estimate, by row group, how likely the other values of a list are absent if one of them is."""
+        groups = self._file.footer.metadata.row_groups
+        if not isinstance(condition, BoundIn):
+            return [1.0] * len(groups)
+        metas = [group.columns[leaf.ordinal].meta_data for group in groups]
+        num_distinct = np.array([0 if meta is None else meta.num_values for meta in metas])
+        found = self._statistics.chance_of_absence(condition, num_distinct)
+        return [1.0] * len(groups) if found is None else found.tolist()
 
-        A list of many values is rarely excluded: one false positive is enough.
+    def _chance(self, probe: _Probe) -> float:
+        """Estimate the probability that a filter excludes its row group.
+
+        A list of many values is rarely excluded: one present value, or one false positive, is enough.
         """
         meta = self._file.footer.metadata.row_groups[probe.key.row_group].columns[probe.key.leaf].meta_data
         num_values = 0 if meta is None else meta.num_values
         num_blocks = (probe.place.stop - probe.place.start) // BLOCK_BYTES
         fpp = min(_USUAL_FPP, expected_fpp(num_blocks, num_values))
-        return float((1 - fpp) ** len(probe.hashes))
+        return float((1 - fpp) ** len(probe.hashes)) * probe.chance
+
+    def _least_bytes(self, probe: _Probe) -> int:
+        """Return the cost of a filter whose header has not been read, or less if its length is unknown."""
+        if probe.place.stop == self._file.footer.start:
+            return HEADER_BYTES + BLOCK_BYTES
+        return self._cost_bytes(probe, ByteRange(probe.place.start + HEADER_BYTES, probe.place.stop))
 
     def _cost_bytes(self, probe: _Probe, bits: ByteRange) -> int:
         """Return the maximum cost of probing a filter in bytes: its blocks and the coalesced gaps."""

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.arrow.struct_fields import field_values
@@ -30,7 +31,7 @@ from intarsia.indexes.calling import evaluate_conditions
 from intarsia.indexes.proof import Cost, Stakes, Verdict, Wanted
 from intarsia.indexes.statistics import RowGroupStatistics
 from intarsia.indexes.stored_values import page_lacks
-from intarsia.indexes.value_hash import is_lookup
+from intarsia.indexes.value_hash import is_lookup, num_looked_up
 from intarsia.predicate.bound import BoundCompare, BoundNull, Condition
 from intarsia.predicate.evaluate import condition_mask
 from intarsia.rows.bounds import Bools
@@ -52,8 +53,12 @@ PAGE_COST_BYTES = 1 << 14
 #: A dictionary page may contain the value, so it must be this many times smaller than the possible savings.
 LEAST_GAIN = 4
 
-#: A row group with a smaller share of candidate rows is not worth reading its dictionary page.
+#: If a smaller share of a row group's rows is left, another index has excluded the others. The value is then
+#: likely in the rest, so the dictionary page must be smaller again by `LEAST_GAIN`.
 LEAST_SHARE = 1 / 4
+
+#: The least probability that a dictionary excludes its row group, in computations of cost.
+_LEAST_CHANCE = 1e-6
 
 #: The minimum size of a value in a dictionary page, in bytes.
 _VALUE_BYTES = {
@@ -205,6 +210,7 @@ class Dictionaries:
         edges = self._file.footer.row_group_starts
         num_groups = len(edges) - 1
         page_cost = max(PAGE_COST_BYTES, self._file.source.coalesce_bytes)
+        chances = self._chances(probes)
         chosen: list[_DictionaryProbe] = []
         while probes:
             denied: dict[Condition, Bools] = defaultdict(lambda: np.zeros(num_groups, dtype=bool))
@@ -215,18 +221,34 @@ class Dictionaries:
             excluded = stakes.excluded_if(denied)
             probes = []
             for row_group, group_probes in by_row_group.items():
-                least_rows = LEAST_SHARE * int(edges[row_group + 1] - edges[row_group])
-                if not excluded[row_group] or stakes.rows_of(row_group) < least_rows:
+                if not excluded[row_group]:
                     continue
-                costs = {
-                    probe.place: max(LEAST_GAIN * probe.place.length, page_cost) for probe in group_probes
-                }
+                least_rows = LEAST_SHARE * int(edges[row_group + 1] - edges[row_group])
+                doubt = LEAST_GAIN if stakes.rows_of(row_group) < least_rows else 1
+                costs: dict[ByteRange, int] = {}
+                for probe in group_probes:
+                    chance = max(float(chances[probe.predicate][row_group]), _LEAST_CHANCE) / doubt
+                    cost = int(max(LEAST_GAIN * probe.place.length, page_cost) / chance)
+                    costs[probe.place] = min(cost, costs.get(probe.place, cost))
                 kept = _affordable(costs, stakes.bytes_of(row_group))
                 if len(kept) == len(costs):
                     chosen += group_probes
                 else:  # the rest may no longer exclude the row group
                     probes += [probe for probe in group_probes if probe.place in kept]
         return chosen
+
+    def _chances(self, probes: Sequence[_DictionaryProbe]) -> dict[Condition, npt.NDArray[np.float64]]:
+        """Estimate, by row group, how likely the other values of a list are absent if one of them is."""
+        num_groups = len(self._file.footer.row_group_starts) - 1
+        num_distinct: dict[Condition, npt.NDArray[np.int64]] = {}
+        for probe in probes:
+            counts = num_distinct.setdefault(probe.predicate, np.zeros(num_groups, dtype=np.int64))
+            counts[probe.row_group] = probe.place.length // _value_bytes(probe.leaf)
+        chances = {}
+        for condition, counts in num_distinct.items():
+            found = self._statistics.chance_of_absence(condition, counts)
+            chances[condition] = np.full(num_groups, 1 / num_looked_up(condition)) if found is None else found
+        return chances
 
     # --- evaluating pages --------------------------------------------------------------------------
 
@@ -298,8 +320,7 @@ class Dictionaries:
                 column=leaf.name,
             )
         count, num_bytes = page.num_values, page.header.uncompressed_page_size
-        value_bytes = _VALUE_BYTES.get(leaf.type) or max(1, leaf.element.type_length or 0)
-        if not count * value_bytes <= num_bytes <= MAX_DICTIONARY_BYTES:
+        if not count * _value_bytes(leaf) <= num_bytes <= MAX_DICTIONARY_BYTES:
             raise CorruptFileError(
                 f"it claims {count} values in {num_bytes} bytes",
                 reason="dictionary-value-count",
@@ -374,6 +395,11 @@ def _as_data_page(page: Page, data: bytes, max_definition_level: int) -> bytes:
         data_page_header_v2=of_values,
     )
     return thrift.serialize(header) + levels + data[page.body_start : page.stop]
+
+
+def _value_bytes(leaf: Leaf) -> int:
+    """Return the minimum size of a value in a dictionary page."""
+    return _VALUE_BYTES.get(leaf.type) or max(1, leaf.element.type_length or 0)
 
 
 def _can_be_read(chunk: ColumnChunk) -> bool:

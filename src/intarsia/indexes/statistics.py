@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from intarsia.errors import CorruptFileError
 from intarsia.file import ParquetInput
@@ -13,8 +14,16 @@ from intarsia.format.enums import BoundaryOrder
 from intarsia.format.footer import Leaf
 from intarsia.indexes.calling import evaluate_conditions
 from intarsia.indexes.proof import Cost, Stakes, Verdict, Wanted
-from intarsia.predicate.bound import Condition
-from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, boundary_order, certainly_matches, might_match
+from intarsia.predicate.bound import BoundIn, Condition
+from intarsia.rows.bounds import (
+    UNKNOWN,
+    Bools,
+    Bounds,
+    boundary_order,
+    certainly_matches,
+    chance_of_absence,
+    might_match,
+)
 from intarsia.rows.ordering import Keys, Ordering
 from intarsia.rows.selection import RowSelection
 
@@ -51,6 +60,23 @@ class RowGroupStatistics:
         """Return the rows of the row groups in which all rows match."""
         bounds = self.bounds(predicate)
         return None if bounds is None else _rows(bounds, certainly_matches(predicate, bounds))
+
+    def chance_of_absence(
+        self, predicate: Condition, num_distinct: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float64] | None:
+        """Estimate the probability that a row group has no value of a list, if it lacks the first of them.
+
+        Args:
+            predicate: The condition.
+            num_distinct: The number of distinct values in each row group, or more.
+
+        Returns:
+            The probability for each row group, 1 for a condition without a list; None if it is unknown.
+        """
+        if not isinstance(predicate, BoundIn) or predicate.negated:
+            return np.ones(len(num_distinct))
+        bounds = self.bounds(predicate)
+        return None if bounds is None else chance_of_absence(predicate, bounds, num_distinct)
 
     def bounds(self, predicate: Condition) -> Bounds | None:
         """Return the statistics of the condition's column as bounds."""

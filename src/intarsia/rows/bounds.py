@@ -12,6 +12,7 @@ There are two questions (as in DataFusion's pruning contract, *false only if pro
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,9 @@ Counts = npt.NDArray[np.int64]
 
 #: An unknown count.
 UNKNOWN = -1
+
+#: The number of lists whose sorted keys are cached.
+_REMEMBERED_LISTS = 16
 
 
 @dataclass(frozen=True)
@@ -193,8 +197,48 @@ def _all_keys_match(leaf: Condition, bounds: Bounds) -> Bools | None:
     return None
 
 
+def num_listed(leaf: Condition, bounds: Bounds) -> Counts:
+    """Return, for each granule, how many values of an IN list are within its bounds.
+
+    Returns:
+        The number of values; all of them where the bounds are unknown, and 1 for a condition without a list.
+    """
+    if not isinstance(leaf, BoundIn) or leaf.negated:
+        return np.ones(len(bounds), dtype=np.int64)
+    if bounds.ordering is None:
+        return np.full(len(bounds), len(leaf.values), dtype=np.int64)
+    keys = _sorted_keys(bounds.ordering, leaf)
+    before = np.searchsorted(keys, bounds.minima, side="left")
+    upto = np.searchsorted(keys, bounds.maxima, side="right")
+    return np.where(bounds.known, np.maximum(upto - before, 1), len(keys))
+
+
+def chance_of_absence(leaf: BoundIn, bounds: Bounds, num_distinct: Counts) -> npt.NDArray[np.float64] | None:
+    """Estimate the probability that a granule has none of the listed values, if it lacks the first of them.
+
+    Distinct integers are assumed to be spread evenly between the bounds.
+
+    Args:
+        leaf: The list.
+        bounds: The bounds of the granules.
+        num_distinct: The number of distinct values in each granule, or more.
+
+    Returns:
+        The probability for each granule; None if the keys are not integers.
+    """
+    if bounds.ordering is None or bounds.ordering.dtype.kind not in "iu" or not bounds.known.all():
+        return None
+    width = bounds.maxima.astype(np.float64) - bounds.minima.astype(np.float64) + 1
+    share = np.clip(num_distinct / np.maximum(width, 1), 0, 1)
+    return np.asarray((1 - share) ** (num_listed(leaf, bounds) - 1))
+
+
+@lru_cache(maxsize=_REMEMBERED_LISTS)
 def _sorted_keys(ordering: ArrowOrdering, leaf: BoundIn) -> Keys:
-    return np.sort(ordering.keys(leaf.values))
+    """Return the keys of a list, for all granules and all files with the same column."""
+    keys = np.sort(ordering.keys(leaf.values))
+    keys.setflags(write=False)
+    return keys
 
 
 def _listed(keys: Keys, wanted: Keys) -> Bools:
