@@ -2,44 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from intarsia.cli.failures import UsageError
-from intarsia.errors import near_matches
-from intarsia.predicate.nodes import ColumnName, render_column
-from intarsia.predicate.sql_dialect import column_name, dialect, fragment, short
+from intarsia.errors import PredicateError
+from intarsia.read.aggregate import calls
+from intarsia.read.aggregate.calls import APPROX_DISTINCT, Call
 
-#: The only function that returns an estimate.
-APPROX_DISTINCT = "approx_distinct"
-
-#: Functions by the names of sqlglot's classes.
-_FUNCTIONS = {
-    "Count": "count",
-    "Sum": "sum",
-    "Min": "min",
-    "Max": "max",
-    "Avg": "avg",
-    "ApproxDistinct": APPROX_DISTINCT,
-}
-_FORM = f"write count(*), or one of {', '.join(_FUNCTIONS.values())} of a column, as in sum(distance) AS far"
-
-
-@dataclass(frozen=True)
-class Call:
-    """One function of one column.
-
-    Attributes:
-        function: The name of the function.
-        column: The column; None for ``count(*)``.
-        name: The name of the result.
-    """
-
-    function: str
-    column: ColumnName | None
-    name: str
+__all__ = ["APPROX_DISTINCT", "Call", "parse_calls"]
 
 
 def parse_calls(texts: Sequence[str]) -> list[Call]:
@@ -47,63 +17,8 @@ def parse_calls(texts: Sequence[str]) -> list[Call]:
 
     Raises:
         UsageError: If a text contains anything but aggregates, or an unknown function.
-
-    Example:
-        >>> [(call.function, call.column, call.name) for call in parse_calls(["count(*), max(a.b) AS most"])]
-        [('count', None, 'count(*)'), ('max', 'a.b', 'most')]
     """
-    calls = [_call(node) for text in texts for node in _expressions(text)]
-    name, times = Counter(call.name for call in calls).most_common(1)[0]
-    if times > 1:
-        raise UsageError(
-            f"--aggregate: {times} results are named {name}; rename one with AS", reason="duplicate-name"
-        )
-    return calls
-
-
-def _expressions(text: str) -> list[Any]:
-    import sqlglot
-    from sqlglot.errors import SqlglotError
-
     try:
-        (select,) = sqlglot.parse(f"SELECT {text}", dialect=dialect())
-    except (SqlglotError, RecursionError, ValueError):
-        select = None
-    clauses = {} if select is None else {part: value for part, value in select.args.items() if value}
-    if type(select).__name__ != "Select" or set(clauses) != {"expressions"}:
-        raise UsageError(
-            f"--aggregate: cannot parse {short(text) or 'an empty text'}; {_FORM}", reason="invalid-aggregate"
-        )
-    return list(clauses["expressions"])
-
-
-def _call(node: Any) -> Call:
-    alias = None
-    if type(node).__name__ == "Alias":
-        node, alias = node.this, node.alias
-    function = _FUNCTIONS.get(type(node).__name__)
-    if function is None:
-        raise UsageError(_unknown(node), reason="unknown-function")
-    given = {part: value for part, value in node.args.items() if value and part != "big_int"}
-    argument = given.pop("this", None)
-    if function == "count" and type(argument).__name__ == "Star" and not given:
-        return Call(function, None, alias or "count(*)")
-    column = column_name(argument)
-    if column is None or given:
-        hint = f"to estimate distinct values, write {APPROX_DISTINCT}(column)"
-        plain = f"{function} needs one column, quoted if its name is not a plain word"
-        remedy = hint if type(argument).__name__ == "Distinct" else plain
-        raise UsageError(f"--aggregate: cannot use {fragment(node)}; {remedy}", reason="invalid-aggregate")
-    return Call(function, column, alias or f"{function}({render_column(column)})")
-
-
-def _unknown(node: Any) -> str:
-    """Return the message about an unknown function."""
-    from sqlglot import exp
-
-    name = ""
-    if isinstance(node, exp.Func):
-        name = str(node.this) if isinstance(node, exp.Anonymous) else node.sql_name()
-    near = near_matches(name, _FUNCTIONS.values())
-    remedy = f"did you mean {near[0]}? {_FORM[:1].upper()}{_FORM[1:]}" if near else _FORM
-    return f"--aggregate: cannot use {fragment(node)}; {remedy}"
+        return calls.parse_calls(texts)
+    except PredicateError as error:
+        raise UsageError(f"--aggregate: {error.message}", reason=error.reason) from error

@@ -94,6 +94,12 @@ class Partitions:
             self._constants[place] = known
         return known
 
+    def part(self, ordinals: Sequence[int]) -> DeclaredPartitions:
+        """Return the partition columns of some of the files, with the types of all."""
+        chosen = pa.array(ordinals, pa.int64())
+        columns = {path[0]: values.take(chosen) for path, values in self.values.items()}
+        return DeclaredPartitions([self._files[ordinal] for ordinal in ordinals], columns)
+
     @property
     def replaces_columns(self) -> bool:
         """Whether the values replace columns of the same names in files."""
@@ -141,6 +147,16 @@ class DeclaredPartitions:
     def types(self) -> dict[str, pa.DataType]:
         """The type of each partition column."""
         return {path[0]: values.type for path, values in self.values.items()}
+
+    def part(self, ordinals: Sequence[int]) -> DeclaredPartitions:
+        """Return the partition columns of some of the files."""
+        chosen = pa.array(ordinals, pa.int64())
+        return DeclaredPartitions(
+            [self._files[ordinal] for ordinal in ordinals],
+            {path[0]: values.take(chosen) for path, values in self.values.items()},
+            {name: is_known[list(ordinals)] for name, is_known in self._is_known.items()},
+            replaces_columns=self.replaces_columns,
+        )
 
     def known(self) -> Iterator[tuple[npt.NDArray[np.int64], frozenset[Path]]]:
         """Yield groups of ordinals of files, and the partition columns whose values are known in them."""

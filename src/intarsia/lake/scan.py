@@ -285,13 +285,17 @@ class Scan:
                 limit.
             ColumnNotFoundError: If the table has no such column; the message suggests similar names.
         """
+        return Aggregate(self.totals(functions).values(), self.report)
+
+    def totals(self, functions: Mapping[str, Sequence[str] | str]) -> Totals:
+        """Compute aggregates as `aggregate` does, in a form to which those of other files can be added."""
         self._refuse_limit()
         columns = output_columns(self._table.schema, [name for name in functions if name != ROWS])
         totals = Totals(functions, columns)
         for query, plan, record in self._each_file(columns, totals):
             with self._skipping(query.file.path):
                 record(totals.add_file(query, plan))
-        return Aggregate(totals.values(), self.report)
+        return totals
 
     def locate(self, column: str | None = None) -> pa.Table:
         """Return the places of the rows that match; see `Table.locate`.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,7 @@ from intarsia.read.report import warn_caller
 from intarsia.storage import ByteSource, CountedSource, IoCounts, ObjectIdentity
 
 _Result = TypeVar("_Result")
+_Files = TypeVar("_Files", bound="TableFiles")
 
 #: Number of files opened concurrently in an object store, where each needs a request.
 REMOTE_FILES_AT_ONCE = 32
@@ -94,6 +96,28 @@ class TableFiles:
         self._metadata = MetadataCache()
         self._names = {}
         self.lake_index = self._new_lake_index()
+
+    def part(self: _Files, ordinals: Sequence[int]) -> _Files:
+        """Return a table with some of the files, and with the columns and types of all.
+
+        Args:
+            ordinals: The ordinals of the files.
+        """
+        files = tuple(self.files[ordinal] for ordinal in ordinals)
+        partitions = self.partition_columns.part(ordinals)
+        state: dict[str, Any] = {
+            **self.__getstate__(),
+            "files": files,
+            "table_schema": self.table_schema,
+            "partition_columns": partitions,
+        }
+        if self._definition is not None:
+            state["_definition"] = replace(self._definition, files=files, partitions=partitions)
+        for name in ("file_bytes", "files_at_once", "has_deletes", "_ordinals"):  # they are of all files
+            state.pop(name, None)
+        part = type(self).__new__(type(self))
+        part.__setstate__(state)
+        return part
 
     def _new_lake_index(self) -> TableLakeIndex:
         return TableLakeIndex(

@@ -88,6 +88,22 @@ class FailedFile:
         return cls(path, reason or type(error).__name__, code or "damaged-file")
 
 
+#: The numbers of a report that are those of its files.
+_ADDED = (
+    "files_opened",
+    "files_read",
+    "row_groups_total",
+    "row_groups_read",
+    "dictionary_pages_read",
+    "rows_total",
+    "rows_candidate",
+    "bytes_total",
+    "bytes_read",
+    "bytes_index",
+    "requests",
+)
+
+
 @dataclass
 class ScanReport:
     """The report of a scan or a plan: what is read and skipped, and why.
@@ -272,6 +288,28 @@ class ScanReport:
             entry.files += files
             entry.row_groups += row_groups
             entry.rows += rows
+
+    def add_report(self, other: ScanReport) -> None:
+        """Add the report of a scan of other files, which another process ran at the same time.
+
+        ``files_total`` and ``seconds`` do not change.
+        """
+        for name in _ADDED:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        if self.rows_matched is not None and other.rows_matched is not None:
+            self.rows_matched += other.rows_matched
+        for column, counts in other.pages.items():
+            self.pages.setdefault(column, PageCounts()).add(counts)
+        for entries, others in ((self.pruned_by, other.pruned_by), (self.answered_by, other.answered_by)):
+            for (index, column), found in others.items():
+                entry = _entry(entries, index, column)
+                for amount in ("files", "row_groups", "pages", "rows"):
+                    setattr(entry, amount, getattr(entry, amount) + getattr(found, amount))
+        self.ignored += other.ignored
+        for failed in other.files_failed:
+            if not self.has_failed(failed.file):
+                self._failed_paths.add(failed.file)
+                self.files_failed.append(failed)
 
     def add_file(self, query: FileQuery, outcome: FileOutcome) -> None:
         """Add a file whose footer was read.

@@ -10,6 +10,7 @@ Only this package imports pyspark, and only inside functions that take a session
 from __future__ import annotations
 
 from intarsia.embed.index_report import IndexedFile, IndexReport
+from intarsia.spark.aggregating import aggregate
 from intarsia.spark.approximate import DistinctEstimate, approx_distinct
 from intarsia.spark.data_source import register
 from intarsia.spark.describing import describe, report_frame
@@ -35,6 +36,7 @@ __all__ = [
     "OptimizeReport",
     "ReadChoice",
     "ScanSkip",
+    "aggregate",
     "approx_distinct",
     "describe",
     "detach",

@@ -62,13 +62,19 @@ class Totals:
     def values(self) -> dict[str, dict[str, Any]]:
         """Return the results for all files added so far."""
         out = {}
-        for question, summaries in self._summaries.items():
-            merged = merge_summaries(pa.concat_tables(summaries), _ALL)
+        for question, merged in self.summaries().items():
             summary = {name: merged[name][0] for name in merged.column_names}
             out[question.name] = {
                 function: question.value(function, summary) for function in question.functions
             }
         return out
+
+    def summaries(self) -> dict[Question, pa.Table]:
+        """Return one row for each question, for `add_summaries` of other totals of the same functions."""
+        return {
+            question: merge_summaries(pa.concat_tables(summaries), _ALL)
+            for question, summaries in self._summaries.items()
+        }
 
     @property
     def questions(self) -> Sequence[Question]:

@@ -1,0 +1,108 @@
+"""Aggregates of a table whose files are read by other processes, one file at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from intarsia.lake.binding import TableBinder
+from intarsia.lake.scan import OnError
+from intarsia.lake.survivors import find_survivors
+from intarsia.lake.table import Table
+from intarsia.predicate import Predicate, Where, parse_predicate
+from intarsia.read.aggregate import Aggregate, Totals
+from intarsia.read.aggregate.result import ROWS
+from intarsia.read.output_columns import output_columns
+from intarsia.read.report import ScanReport, warn_of_failed, warn_of_ignored
+
+
+@dataclass(frozen=True)
+class FileShare:
+    """The aggregates of one file; it can be pickled.
+
+    Attributes:
+        summaries: A row for each question, in the order of the functions.
+        report: The report of the file.
+    """
+
+    summaries: tuple[pa.Table, ...]
+    report: ScanReport
+
+
+@dataclass(frozen=True)
+class FileAggregation:
+    """The work on single files; it can be pickled, and run in any process.
+
+    Attributes:
+        table: The table.
+        ordinals: The ordinal of each file that has to be opened, by its path.
+        functions: The argument of `intarsia.Table.aggregate`.
+        predicate: The rows to select; None for all.
+        on_error: As for `intarsia.Table.aggregate`.
+    """
+
+    table: Table = field(repr=False)
+    ordinals: Mapping[str, int]
+    functions: Mapping[str, Sequence[str] | str]
+    predicate: Predicate | None
+    on_error: OnError
+
+    def run(self, path: str) -> FileShare:
+        """Aggregate one file, from its statistics and indexes as far as possible."""
+        scan = self.table.part([self.ordinals[path]]).scan(self.predicate, [], on_error=self.on_error)
+        totals = scan.totals(self.functions)
+        return FileShare(tuple(totals.summaries().values()), scan.report)
+
+
+class SharedAggregate:
+    """An aggregate of the matching rows, of which a lake index answers a part at once.
+
+    Args:
+        table: The table.
+        functions: The argument of `intarsia.Table.aggregate`.
+        where: The predicate.
+        on_error: As for `intarsia.Table.aggregate`.
+
+    Attributes:
+        files: The work that is left.
+        report: The report so far.
+
+    Raises:
+        ValueError: If a function is unknown, or not defined for the column's type.
+        PredicateError: If ``where`` cannot be parsed.
+        ColumnNotFoundError: If the table has no such column.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        functions: Mapping[str, Sequence[str] | str],
+        where: Where = None,
+        on_error: OnError = "raise",
+    ) -> None:
+        self._started = time.perf_counter()
+        predicate = parse_predicate(where, lambda: table.dataset().schema)
+        columns = output_columns(table.schema, [name for name in functions if name != ROWS])
+        self._totals = Totals(functions, columns)
+        self.report = ScanReport(files_total=len(table.files), files_other=len(table.other_files))
+        binder = TableBinder(table, predicate, columns)
+        left = find_survivors(table, binder, self.report, self._totals.questions)
+        for answers in left.answers:
+            self._totals.add_summaries(answers.summaries)
+        ordinals = {table.files[ordinal].path: ordinal for ordinal in left.files}
+        self.files = FileAggregation(table, ordinals, functions, predicate, on_error)
+
+    def add(self, share: FileShare) -> None:
+        """Add the aggregates of a file."""
+        self._totals.add_summaries(dict(zip(self._totals.questions, share.summaries, strict=True)))
+        self.report.add_report(share.report)
+
+    def result(self) -> Aggregate:
+        """Return the values of all files added so far; warns of what was ignored and of files left out."""
+        self.report.add_time(self._started)
+        warn_of_ignored(self.report.ignored)
+        warn_of_failed(self.report.files_failed)
+        return Aggregate(self._totals.values(), self.report)

@@ -1,0 +1,89 @@
+"""`ias.aggregate`, compared with `Table.aggregate` and with Spark."""
+
+import pytest
+
+import intarsia as ia
+from intarsia import spark as ias
+from intarsia.errors import FilesFailedError, PredicateError
+from tests.spark.skipping import FILES, ROWS, make_lake
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory):
+    return make_lake(tmp_path_factory.mktemp("aggregating") / "lake")
+
+
+def test_the_values_are_those_of_the_table(spark, lake):
+    where = "user < 40000 AND amount >= 20.5"
+    text = "count(*), sum(user), min(amount), max(amount), avg(user), max(st.x)"
+    calls = []
+    found = ias.aggregate(spark, lake, text, where, progress=lambda *args: calls.append(args))
+    functions = {"*": ["count"], "user": ["sum", "avg"], "amount": ["min", "max"], "st.x": ["max"]}
+    assert found == ia.open(lake).aggregate(functions, where)
+    assert calls[-1][:2] == (FILES, FILES)
+    assert found.report.files_opened == FILES
+    assert found.report.rows_matched == found["*"]["count"]
+    plain = spark.read.parquet(str(lake)).where(where).agg({"*": "count", "user": "sum"}).first()
+    assert sorted(plain) == sorted([found["*"]["count"], found["user"]["sum"]])
+
+
+def test_statistics_answer_without_reading_rows(spark, lake):
+    found = ias.aggregate(spark, lake, {"*": "count", "id": ["min", "max"]}, "id >= 200", progress=False)
+    assert found == {"*": {"count": (FILES - 1) * ROWS}, "id": {"min": ROWS, "max": FILES * ROWS - 1}}
+    assert found.report.row_groups_read == 0
+    assert {entry.index for entry in found.report.answered_by.values()} == {"statistics"}
+
+
+def test_a_lake_index_answers_without_a_job(spark, lake):
+    table = ia.open(lake)
+    table.build_lake_index("beside")
+    try:
+        calls = []
+        found = ias.aggregate(spark, lake, "count(*), max(id)", progress=lambda *args: calls.append(args))
+        assert found == {"*": {"count": FILES * ROWS}, "id": {"max": FILES * ROWS - 1}}
+        assert (calls, found.report.files_opened) == ([], 0)
+        found = ias.aggregate(spark, lake, "sum(user)", "id BETWEEN 150 AND 250", progress=False)
+        assert found == ia.open(lake).aggregate({"user": "sum"}, "id BETWEEN 150 AND 250")
+        assert found.report.files_opened == 2
+    finally:
+        table.remove_lake_index()
+
+
+def test_tables_of_the_catalog(spark, lake):
+    spark.sql(f"CREATE TABLE aggregated USING parquet LOCATION '{lake}'")
+    try:
+        assert ias.aggregate(spark, "aggregated", "count(amount)", progress=False) == {
+            "amount": {"count": FILES * (ROWS - 4)}
+        }
+    finally:
+        spark.sql("DROP TABLE aggregated")
+
+
+def test_files_that_fail(spark, lake, tmp_path):
+    copy = make_lake(tmp_path / "lake")
+    damaged = sorted(copy.glob("*.parquet"))[2]
+    data = damaged.read_bytes()
+    damaged.write_bytes(data[:4] + bytes(3000) + data[3004:])
+    with pytest.raises(FilesFailedError) as caught:
+        ias.aggregate(spark, copy, "sum(user)", "user > 5", progress=False)
+    assert list(caught.value.errors) == [str(damaged)]
+    with pytest.warns(ia.IntarsiaWarning):
+        found = ias.aggregate(spark, copy, "sum(user)", "user > 5", on_error="skip", progress=False)
+    assert found.report.files_failed[0].file == str(damaged)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("median(x)", "unknown-function"),
+        ("sum(user) AS total", "renamed-aggregate"),
+        ("approx_distinct(user)", "not-an-exact-function"),
+        ("", "invalid-aggregate"),
+    ],
+)
+def test_texts_that_are_refused(spark, lake, text, reason):
+    with pytest.raises(PredicateError) as caught:
+        ias.aggregate(spark, lake, text)
+    assert caught.value.reason == reason
