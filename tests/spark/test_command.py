@@ -1,4 +1,4 @@
-"""``intarsia index --spark``, in separate processes, because a process has one session."""
+"""Commands with ``--spark``, in separate processes, because a process has one session."""
 
 import json
 import os
@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 import intarsia
+from intarsia import PageIndex, attach
+from intarsia import open as open_table
 from intarsia.cli import main
 from tests.spark.test_indexing import write_lake
 
@@ -32,6 +34,76 @@ def test_spark_submit(tmp_path):
     report = json.loads(run.stdout)
     assert report["files"] == {"total": 4, "indexed": 4, "unchanged": 0, "failed": 0, "other": 0}
     assert report["per_file"][0]["built"] == ["page_index", "bloom(x)"]
+
+
+PROGRAM = """
+import contextlib, io, json, sys
+from intarsia import cli
+out = []
+for arguments in json.loads(sys.argv[1]):
+    printed, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors):
+        code = cli.main(arguments)
+    out.append((code, printed.getvalue(), errors.getvalue()))
+print(json.dumps(out))
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_jobs(tmp_path):
+    """Verify, optimize and detach, one after the other in a process."""
+    lake = write_lake(tmp_path / "lake", rows_of_each=100)
+    attach(lake, [PageIndex()])
+    sort = [
+        "--sort-by",
+        "x:descending",
+        "--rows-per-page",
+        "50",
+        "--bloom",
+        "x",
+        "--spark",
+        "local[1]",
+        "--no-partitions",
+    ]
+    commands = [
+        ["verify", lake, "--quick", "--spark", "--json"],
+        ["optimize", lake, str(tmp_path / "sorted"), *sort, "--json"],
+        ["optimize", str(tmp_path / "none"), str(tmp_path / "new")],
+        ["detach", lake, "--spark"],
+    ]
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM, json.dumps(commands)],
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    verified, optimized, missing, detached = json.loads(run.stdout.splitlines()[-1])
+    assert verified[0] == 0
+    assert (json.loads(verified[1])["files"], json.loads(verified[1])["ok"]) == (4, True)
+    report = json.loads(optimized[1])
+    assert (optimized[0], report["rows"]) == (0, 400)
+    assert report["built"] == ["bloom(x)"]
+    new = open_table(tmp_path / "sorted").scan(columns=["x"]).to_arrow().column("x").to_pylist()
+    assert new == sorted(new, reverse=True)
+    assert missing[0] == 2
+    assert not (tmp_path / "new").exists()
+    assert (detached[0], "4 of 4 files restored" in detached[1]) == (0, True)
+
+
+def test_arguments_of_optimize(tmp_path, capsys):
+    lake, new = write_lake(tmp_path / "lake", files=1, rows_of_each=10), str(tmp_path / "new")
+    for arguments, shown in (
+        (["--target-file-size", "much"], "--target-file-size"),
+        (["--partition-by", "x", "--no-partitions"], "exclude"),
+        (["--sort-by", ","], "--sort-by"),
+        (["--add", "nonsense(x)"], "nonsense"),
+        (["--spark", "local[many]"], "local[many]"),
+    ):
+        assert main(["optimize", lake, new, *arguments]) == 2
+        assert shown in capsys.readouterr().err
 
 
 def test_wrong_masters(tmp_path, capsys):

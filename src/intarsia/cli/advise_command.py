@@ -38,16 +38,16 @@ intarsia advise flights.parquet
 #: Indexes that save less are listed only by ``--json``.
 MOST_INDEXES = 12
 
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmg]?)b?", re.IGNORECASE)
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmg]i?|)b?", re.IGNORECASE)
 
 
-def parse_size(text: str) -> int:
+def parse_size(text: str, option: str = "--sample") -> int:
     """Parse a number of bytes.
 
     Example:
-        >>> parse_size("8MB"), parse_size("1.5 gb"), parse_size("4096")
-        (8000000, 1500000000, 4096)
+        >>> parse_size("8MB"), parse_size("1.5 gb"), parse_size("4096"), parse_size("2KiB")
+        (8000000, 1500000000, 4096, 2048)
 
     Raises:
         UsageError: If it is not a positive size.
@@ -55,7 +55,7 @@ def parse_size(text: str) -> int:
     found = _SIZE.fullmatch(text.strip())
     num_bytes = int(float(found[1]) * _UNITS[found[2].lower()]) if found else 0
     if num_bytes < 1:
-        raise UsageError(f"--sample {text}: it must be a size, such as 64MB", reason="invalid-size")
+        raise UsageError(f"{option} {text}: it must be a size, such as 64MB", reason="invalid-size")
     return num_bytes
 
 

@@ -20,6 +20,7 @@ from intarsia.cli import (
     index_command,
     inspect_command,
     lake_index_command,
+    optimize_command,
     query_command,
     verify_command,
 )
@@ -82,6 +83,7 @@ for _function, _short, _examples in (
     ),
     (index_command.detach, "Remove attached indexes.", index_command.DETACH_EXAMPLES),
     (verify_command.verify, "Check indexes against the data.", verify_command.EXAMPLES),
+    (optimize_command.optimize, "Rewrite a lake, sorted and indexed, with Spark.", optimize_command.EXAMPLES),
     (demo_command.demo, "Try Intarsia on real data.", demo_command.EXAMPLES),
 ):
     app.command(cls=_Command, epilog=_examples, short_help=_short)(_function)

@@ -31,8 +31,12 @@ ColumnNames = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def split_names(given: Sequence[str] | None) -> list[str] | None:
+def split_names(given: Sequence[str] | None, option: str = "--columns") -> list[str] | None:
     """Parse column names from repeated options like ``a,b``; ``"x,y"`` is a name with a comma.
+
+    Args:
+        given: The values of the option.
+        option: Its name, for the error.
 
     Example:
         >>> split_names(["a,b", '"x,y"'])
@@ -47,7 +51,7 @@ def split_names(given: Sequence[str] | None) -> list[str] | None:
     names = [name.strip() for row in rows for name in row if name.strip()]
     if not names:
         raise UsageError(
-            "--columns: the name of a column is empty; omit the option for all columns",
+            f"{option}: the name of a column is empty; name a column, or omit the option",
             reason="empty-column-name",
         )
     return names

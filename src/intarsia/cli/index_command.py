@@ -13,6 +13,7 @@ from intarsia.cli.arguments import AsJson, Paths
 from intarsia.cli.each_file import find, others_ignored, show_failures, until_interrupted
 from intarsia.cli.failures import UsageError, say
 from intarsia.cli.index_calls import index_kinds, parse_index
+from intarsia.cli.spark_jobs import Master, run_job
 from intarsia.cli.terminal import count, print_json, printable, progress, red, size
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ intarsia index 'lake/month=*/*.parquet' --distinct dest --json
 DETACH_EXAMPLES = """
 intarsia detach flights.parquet
 intarsia detach lake/
+intarsia detach lake/ --spark
 """
 
 
@@ -109,15 +111,7 @@ def index(
             "lake-index); by default, an existing one is updated, and none is created.",
         ),
     ] = None,
-    spark: Annotated[
-        str | None,
-        typer.Option(
-            "--spark",
-            metavar="[MASTER]",
-            help="Run as a Spark job, on a master such as local[4], yarn or sc://host; by default on that of "
-            "spark-submit, or on all cores of this machine. PATH can then be the name of a table.",
-        ),
-    ] = None,
+    spark: Master = None,
     json: AsJson = False,
 ) -> None:
     """Add indexes to existing files without changing their data; detach restores the original files.
@@ -167,26 +161,12 @@ def index(
 def _index_with_spark(
     master: str, source: str | list[str], asked: Sequence[Any], location: Location | None
 ) -> IndexReport:
-    from intarsia.errors import IndexBuildError, IntarsiaError
-
-    try:
+    def job(session: Any) -> IndexReport:
         from intarsia.spark.indexing import index as index_with_spark
-        from intarsia.spark.local import command_session
 
-        with command_session(master or None) as session:
-            return index_with_spark(session, source, asked, lake_index=location)
-    except ModuleNotFoundError as error:
-        if error.name != "pyspark":
-            raise
-        raise UsageError(
-            "--spark needs PySpark; install it: pip install 'intarsia[spark]'", reason="missing-pyspark"
-        ) from None
-    except IndexBuildError as error:
-        raise UsageError(str(error), reason=error.reason, column=error.column) from None
-    except ValueError as error:
-        if isinstance(error, IntarsiaError):
-            raise
-        raise UsageError(str(error), reason="invalid-argument") from None
+        return index_with_spark(session, source, asked, lake_index=location)
+
+    return run_job(master, job)
 
 
 def parse_distinct(text: str) -> Distinct:
@@ -258,13 +238,17 @@ def _check(found: FoundFiles, asked: Sequence[Any], location: Location | None) -
         raise UsageError(str(error), reason="lake-index-location") from None
 
 
-def detach(path: Paths, json: AsJson = False) -> None:
+def detach(path: Paths, spark: Master = None, json: AsJson = False) -> None:
     """Remove attached indexes, and restore each original file byte for byte."""
     from intarsia.embed.many import detach_files
 
-    found = find(path)
-    with progress("detaching", len(found.paths)) as show:
-        report, stop = until_interrupted(lambda: detach_files(found, show))
+    stop = None
+    if spark is not None:
+        report = _detach_with_spark(spark, path[0] if len(path) == 1 else path)
+    else:
+        found = find(path)
+        with progress("detaching", len(found.paths)) as show:
+            report, stop = until_interrupted(lambda: detach_files(found, show))
     if json:
         print_json(report.to_dict() | ({"interrupted": True} if stop else {}))
     else:
@@ -273,6 +257,15 @@ def detach(path: Paths, json: AsJson = False) -> None:
     if stop:
         raise stop
     raise typer.Exit(1 if report.failed else 0)
+
+
+def _detach_with_spark(master: str, source: str | list[str]) -> RestoreReport:
+    def job(session: Any) -> RestoreReport:
+        from intarsia.spark.detaching import detach as detach_with_spark
+
+        return detach_with_spark(session, source)
+
+    return run_job(master, job)
 
 
 def _summary(report: RestoreReport) -> str:

@@ -12,16 +12,21 @@ import typer
 from intarsia.cli.arguments import AsJson, Paths
 from intarsia.cli.each_file import find, for_each, others_ignored, show_failures, until_interrupted
 from intarsia.cli.failures import INTERRUPTED, UsageError, say
+from intarsia.cli.spark_jobs import Master, run_job
 from intarsia.cli.terminal import ShowDone, count, dim, print_json, printable, red
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from intarsia.check.verification import VerifyReport
     from intarsia.lake.each_file import FileResults
+    from intarsia.spark.verifying import LakeVerifyReport
 
 EXAMPLES = """
 intarsia verify flights.parquet
 intarsia verify lake/ --quick
 intarsia verify lake/ --sample 10 --seed 7
+intarsia verify lake/ --quick --spark
 intarsia verify lake/ --json | jq '.reports[].findings[]'
 intarsia verify --list-rules
 """
@@ -79,6 +84,7 @@ def verify(
             help="Seed for --sample (default 0); the same seed draws the same chunks.",
         ),
     ] = None,
+    spark: Master = None,
     json: AsJson = False,
 ) -> None:
     """Check statistics, page indexes, Bloom filters and embedded indexes against the data.
@@ -96,21 +102,26 @@ def verify(
             "--seed needs --sample; add the number of column chunks, such as --sample 10",
             reason="missing-option",
         )
-    found = find(path)
-    others = len(found.others)
+    paths: Sequence[str] = ()
+    stop = None
+    if spark is not None:
+        outcome, others = _verify_with_spark(spark, path, quick=quick, sample=sample, seed=seed or 0)
+    else:
+        found = find(path)
+        others, paths = len(found.others), found.paths
 
-    def verify_one(path: str, show: ShowDone) -> VerifyReport:
-        from intarsia.check.verification import verify as verify_file
+        def verify_one(path: str, show: ShowDone) -> VerifyReport:
+            from intarsia.check.verification import verify as verify_file
 
-        return verify_file(
-            path,
-            quick=quick,
-            sample=sample,
-            seed=seed or 0,
-            progress=lambda done, total, _: show(done / max(1, total)),
-        )
+            return verify_file(
+                path,
+                quick=quick,
+                sample=sample,
+                seed=seed or 0,
+                progress=lambda done, total, _: show(done / max(1, total)),
+            )
 
-    outcome, stop = until_interrupted(lambda: for_each("verifying", found.paths, verify_one))
+        outcome, stop = until_interrupted(lambda: for_each("verifying", paths, verify_one))
     ok = not outcome.failed and all(report.ok for report in outcome.done)
     warned = any(finding.severity == "warning" for report in outcome.done for finding in report.findings)
     if json:
@@ -128,10 +139,26 @@ def verify(
         _print_findings(outcome, others)
     if stop:
         is_rest = stop.files_done < stop.files_total
-        rest = f"; continue with {printable(found.paths[stop.files_done])}" if is_rest else ""
+        rest = f"; continue with {printable(paths[stop.files_done])}" if is_rest else ""
         say(f"interrupted after {stop.files_done:,} of {stop.files_total:,} files{rest}", red)
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(0 if ok and not (strict and warned) else 1)
+
+
+def _verify_with_spark(
+    master: str, path: list[str], *, quick: bool, sample: int | None, seed: int
+) -> tuple[FileResults[VerifyReport], int]:
+    """Return the reports of the files, and the number of other files in the folders."""
+    from intarsia.lake.each_file import FileResults
+
+    def job(session: SparkSession) -> LakeVerifyReport:
+        from intarsia.spark.verifying import verify as verify_with_spark
+
+        source = path[0] if len(path) == 1 else path
+        return verify_with_spark(session, source, quick=quick, sample=sample, seed=seed)
+
+    report = run_job(master, job)
+    return FileResults(list(report.per_file), list(report.failed)), report.files_other
 
 
 def _print_findings(outcome: FileResults[VerifyReport], others: int) -> None:
