@@ -38,7 +38,7 @@ def optimize(
         str,
         typer.Argument(
             metavar="DESTINATION",
-            help="A new folder, on this machine or on one that all machines share.",
+            help="A new folder on this machine, or on storage that all machines share.",
             show_default=False,
         ),
     ],
@@ -106,7 +106,7 @@ def optimize(
 ) -> None:
     """Rewrite a lake with Spark into a new folder, sorted, with small pages and with indexes.
 
-    The new rows are compared with the source before the folder appears. The source is only read.
+    The new rows are compared with the source before the folder appears. The source is not changed.
     """
     if no_partitions and partition_by:
         raise UsageError(

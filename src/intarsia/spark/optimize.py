@@ -78,7 +78,7 @@ def optimize(
     Spark sorts the rows. Its tasks write files as `intarsia.Writer` does: with a page index, dictionaries
     only for columns whose values repeat, and timestamps as microseconds in UTC, which have bounds. Before
     the destination appears, the number of rows and checksums of all columns are compared with the source.
-    The source is only read. The destination appears with all of its files, or not at all.
+    The source is not changed. The destination appears with all of its files, or not at all.
 
     Args:
         spark: The session; classic or Connect. The executors need this package, as for `index`.
