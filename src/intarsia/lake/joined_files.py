@@ -18,7 +18,7 @@ import pyarrow as pa
 from intarsia.errors import FormatError, PredicateError
 from intarsia.file import FileMetadata
 from intarsia.file.joined import JoinedInput, JoinedPart
-from intarsia.file.schema import FileSchema
+from intarsia.file.schema import INDEX_KEYS, FileSchema
 from intarsia.lake.planning import Binder, KnownFile
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Bound, Path
@@ -94,9 +94,9 @@ def _families(table: TableFiles, files: Sequence[int]) -> list[dict[int, JoinedP
 
 def _family_of(metadata: FileMetadata) -> Hashable:
     """Return what files must have in common to be joined."""
-    struct = metadata.footer.metadata
+    struct, keys = metadata.footer.metadata, metadata.footer.key_values
     orders = None if struct.column_orders is None else tuple(struct.column_orders)
-    return metadata.schema, struct.created_by, orders, metadata.found_directory is None
+    return metadata.schema, struct.created_by, orders, any(key in keys for key in INDEX_KEYS)
 
 
 def _pruned(
