@@ -12,6 +12,7 @@ from intarsia.errors import IntarsiaError
 from intarsia.file import Ignored, ParquetInput
 from intarsia.file.trust import Claim, Trust
 from intarsia.lake.data_file import DataFile
+from intarsia.lake.joined_files import exclude_joined
 from intarsia.lake.planning import OpenPlan, plan_files
 from intarsia.lake.survivors import find_survivors
 from intarsia.lake.table_files import TableFiles
@@ -77,12 +78,16 @@ class FilePlanner:
     def planned(self, table: TableFiles) -> list[PlannedFile]:
         """Return what to read of a table: the files as in `surviving`, with their rows."""
         self.report = ScanReport(files_total=len(table.files), rows_matched=None, bytes_planned=0)
-        left = self._not_excluded(table)
+        binder = SparkTableBinder(self._binder, table.files)
+        left = self._not_excluded(table, binder)
         found: dict[int, PlannedFile | None] = {}
         for batch in self._batches(left, found, table):
-            files = [table.files[ordinal] for ordinal in batch]
-            with closing(plan_files(files, self._binder, table.open_file, table.files_at_once)) as plans:
-                for ordinal, (entry, future) in zip(batch, plans, strict=True):
+            possible, known = exclude_joined(table, binder, self.report, batch, reads=True)
+            found |= dict.fromkeys(batch)
+            files = [table.files[ordinal] for ordinal in possible]
+            plans = plan_files(files, self._binder, table.open_file, table.files_at_once, known=known)
+            with closing(plans):
+                for ordinal, (entry, future) in zip(possible, plans, strict=True):
                     found[ordinal] = self._planned(entry, future)
         unplanned = [ordinal for ordinal in left if ordinal not in found]
         if unplanned:
@@ -92,10 +97,10 @@ class FilePlanner:
             found[ordinal] = PlannedFile(entry, None, entry.size_bytes)
         return [planned for _, planned in sorted(found.items()) if planned is not None]
 
-    def _not_excluded(self, table: TableFiles) -> Sequence[int]:
+    def _not_excluded(self, table: TableFiles, binder: SparkTableBinder) -> Sequence[int]:
         """Return the ordinals of the files that partition values and the lake index do not exclude."""
         try:
-            return find_survivors(table, SparkTableBinder(self._binder, table.files), self.report).files
+            return find_survivors(table, binder, self.report).files
         except (IntarsiaError, OSError) as error:  # such as a store that only Spark can reach
             note = Ignored(table.files[0].path, "lake index", str(error), "storage-error")
             self.report = ScanReport(files_total=len(table.files), rows_matched=None, bytes_planned=0)

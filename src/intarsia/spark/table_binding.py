@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from intarsia.file import ParquetInput
 from intarsia.file.schema import FileSchema
 from intarsia.lake.data_file import DataFile
 from intarsia.predicate import Bound, BoundConstant, Comparison, Path, Predicate, bind
 from intarsia.predicate.nodes import innermost
+from intarsia.read.file_query import FileQuery
 from intarsia.rows.bounds import Bools
 from intarsia.spark.binding import Leaf, Partition, SparkBinder
 
@@ -36,6 +38,10 @@ class SparkTableBinder:
     def predicate(self) -> Predicate:
         """The rows to select."""
         return self._binder.predicate
+
+    def query(self, entry: DataFile, file: ParquetInput) -> FileQuery:
+        """Bind the predicate and the columns to one open file."""
+        return self._binder.query(entry, file)
 
     def exclude_by_partition(self) -> tuple[Bools, str]:
         """Return which files partition values exclude, and the columns that prove it."""
