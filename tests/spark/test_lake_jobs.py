@@ -9,7 +9,7 @@ import pytest
 import intarsia as ia
 from intarsia import spark as ias
 from intarsia.embed import PageIndex
-from intarsia.errors import FilesFailedError, UnsupportedFeatureError
+from intarsia.errors import ColumnNotFoundError, FilesFailedError, UnsupportedFeatureError
 from tests.spark.comparing import rows
 from tests.spark.test_indexing import contents, write_lake
 
@@ -162,6 +162,11 @@ def test_distinct_values_are_estimated(spark, lake):
     found = ias.approx_distinct(spark, lake, "x", progress=False)
     assert found.lower <= 400 <= found.upper
     assert (found.files, round(found.estimate)) == (4, int(ia.open(lake).approx_distinct("x")))
+    for where, files, expected in (("p = 1 AND x < 350", 2, 150), ("x < 30", 4, 30), ("p = 7", 0, 0)):
+        some = ias.approx_distinct(spark, lake, "x", where, progress=False)
+        assert (some.files, round(some.estimate)) == (files, expected)
+    with pytest.raises(ColumnNotFoundError):
+        ias.approx_distinct(spark, lake, "x", "nowhere = 1", progress=False)
     with pytest.raises(FilesFailedError) as caught:
         ias.approx_distinct(spark, lake, "nowhere", progress=False)
     assert {error.reason for error in caught.value.errors.values()} == {"no-such-column"}

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import base64
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 import intarsia.lake.table as tables
 from intarsia.embed.progress import Progress
 from intarsia.errors import FilesFailedError, UnsupportedFeatureError
+from intarsia.lake.binding import TableBinder
+from intarsia.lake.survivors import find_survivors
+from intarsia.predicate import Predicate, Where, parse_predicate
+from intarsia.read.report import ScanReport
 from intarsia.spark.each_file import act_on_files
-from intarsia.spark.lake_files import Source, list_lake
+from intarsia.spark.lake_files import LakeFiles, Source, list_lake
 from intarsia.spark.progress_line import reporter
 
 if TYPE_CHECKING:
@@ -42,10 +50,43 @@ class DistinctEstimate:
         return round(self.estimate)
 
 
+@dataclass(frozen=True)
+class _SelectedRows:
+    """The rows of a lake that match; it can be pickled.
+
+    Attributes:
+        table: The lake.
+        ordinals: The ordinal of each file that partition values and the lake index leave, by its path.
+        predicate: The predicate.
+    """
+
+    table: tables.Table
+    ordinals: Mapping[str, int]
+    predicate: Predicate | None
+
+    @classmethod
+    def of(cls, lake: LakeFiles, where: Where) -> _SelectedRows:
+        names = [lake.names] if isinstance(lake.names, str) else lake.names
+        # the working directory of executors is another one
+        found = [name if "://" in name else os.path.abspath(name) for name in names]
+        table = tables.open(found[0] if len(found) == 1 else found)
+        predicate = parse_predicate(where, lambda: table.dataset().schema)
+        left = find_survivors(table, TableBinder(table, predicate, []), ScanReport())
+        return cls(table, {table.files[ordinal].path: ordinal for ordinal in left.files}, predicate)
+
+    def sketches(self, file: str, column: str) -> pa.Table:
+        return self.table.part([self.ordinals[file]]).scan(self.predicate, []).sketches(column)
+
+
 def approx_distinct(
-    spark: SparkSession, path: Source, column: str, *, progress: Progress | bool = True
+    spark: SparkSession,
+    path: Source,
+    column: str,
+    where: Where = None,
+    *,
+    progress: Progress | bool = True,
 ) -> DistinctEstimate:
-    """Estimate the number of distinct values of a column, not counting null.
+    """Estimate the number of distinct values of a column in the rows that match, not counting null.
 
     A task returns the sketch of each of its files: that of its `Hll` index, or one of its values if it has
     none. The driver merges them. Like Spark's own sketches, they do not count the empty text.
@@ -54,6 +95,8 @@ def approx_distinct(
         spark: The session; classic or Connect.
         path: As for `index`.
         column: The column, dotted if it is nested. It has the same type in all files.
+        where: As for `intarsia.Table.scan`. Files that partition values or the lake index exclude are not
+            opened, and sketches of granules count if all of their rows are proven to match.
         progress: As for `index`.
 
     Returns:
@@ -62,6 +105,8 @@ def approx_distinct(
     Raises:
         FileNotFoundError: If the path does not exist.
         FilesFailedError: If files could not be read, or have no such column.
+        PredicateError: If ``where`` cannot be parsed, or compares values of incompatible types.
+        ColumnNotFoundError: If ``where`` is on a column that no file has.
         UnsupportedFeatureError: If the column has different types in different files.
 
     Example:
@@ -71,19 +116,26 @@ def approx_distinct(
     import datasketches
 
     lake = list_lake(spark, path)
+    sizes = lake.sizes
+    selected = None
+    if where is not None:
+        selected = _SelectedRows.of(lake, where)
+        listed = selected.table.files
+        sizes = {file: listed[ordinal].size_bytes for file, ordinal in selected.ordinals.items()}
 
     def act(file: str) -> dict[str, Any]:
         table = tables.open(file)
-        sketch = table.sketches(column).column("sketch")[0].as_py()
+        sketches = table.sketches(column) if selected is None else selected.sketches(file, column)
         found = table.scan(None, [column]).schema.types[0]
-        return {"type": str(found), "sketch": base64.b64encode(sketch).decode()}
+        sketch = sketches.column("sketch").to_pylist()  # empty if the predicate is false for the file
+        return {"type": str(found), "sketches": [base64.b64encode(one).decode() for one in sketch]}
 
-    found, failed = act_on_files(spark, lake.sizes, act, reporter(progress, "files"), "estimating")
+    found, failed = act_on_files(spark, sizes, act, reporter(progress, "files"), "estimating")
     if failed:
         raise FilesFailedError(
             {failure.path: failure.error for failure in failed},
             None,
-            f"{len(failed):,} of {len(lake.files):,} files failed; the first is {failed[0].path}: "
+            f"{len(failed):,} of {len(sizes):,} files failed; the first is {failed[0].path}: "
             f"{failed[0].reason}",
         )
     types = sorted({values["type"] for values in found.values()})
@@ -95,8 +147,8 @@ def approx_distinct(
             column=column,
         )
     union = datasketches.hll_union(21)
-    for values in found.values():
-        union.update(datasketches.hll_sketch.deserialize(base64.b64decode(values["sketch"])))
+    for sketch in (sketch for values in found.values() for sketch in values["sketches"]):
+        union.update(datasketches.hll_sketch.deserialize(base64.b64decode(sketch)))
     return DistinctEstimate(
         union.get_estimate(), union.get_lower_bound(2), union.get_upper_bound(2), len(found)
     )
