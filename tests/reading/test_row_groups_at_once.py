@@ -81,3 +81,34 @@ def test_the_first_damaged_row_group_is_named(path, tmp_path):
             ia.open(str(damaged)).scan("digit <> 3").to_arrow()
         assert caught.value.column == "digit"
         assert caught.value.offset == starts[0]
+
+
+@pytest.mark.filterwarnings("ignore")  # a page index that contradicts the damaged pages is not used
+@pytest.mark.parametrize("options", [{"write_page_index": True, "max_rows_per_page": 5_000}, {}])
+def test_large_pages_of_several_columns(tmp_path, options):
+    """Columns of more than 1 MiB together are decoded from where they are, without a copy in one buffer."""
+    random = np.random.default_rng(4)
+    count = 120_000
+    table = pa.table(
+        {
+            "key": random.integers(0, 1 << 60, count),
+            "word": [f"word {number}" for number in random.integers(0, 3_000, count)],
+            "number": random.random(count),
+            "flag": random.random(count) < 0.5,
+        }
+    )
+    path = tmp_path / "large.parquet"
+    pq.write_table(table, path, **options)
+    where = "key < 500000000000000000 OR flag"
+    expected = table.filter(pc.or_(pc.less(table["key"], 500_000_000_000_000_000), table["flag"]))
+    assert ia.open(path).scan(where).to_arrow().equals(expected.combine_chunks())
+    assert ia.open(path).scan(where, ["word", "number"]).to_arrow().equals(expected.select([1, 2]))
+
+    chunk = pq.read_metadata(path).row_group(0).column(2)
+    damaged = bytearray(path.read_bytes())
+    place = chunk.data_page_offset + 100
+    damaged[place : place + 20_000] = bytes(20_000)
+    path.write_bytes(damaged)
+    with pytest.raises(ia.CorruptFileError) as caught:
+        ia.open(path).scan(where, ["word", "number"]).to_arrow()
+    assert (caught.value.path, caught.value.column) == (str(path), "number")

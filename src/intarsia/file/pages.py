@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from intarsia.errors import CorruptFileError
 from intarsia.file.outlines import DATA_PAGES
 from intarsia.format import thrift
-from intarsia.format.page_header import Page, parse_page
+from intarsia.format.page_header import Page, page_parser, parse_page
 from intarsia.format.structs import OutlineOfPage
 
 
@@ -97,8 +97,9 @@ def data_pages_at(data: bytes, starts: Sequence[int]) -> list[Page]:
         CorruptFileError: If there is no data page at an offset, or it does not end at the next offset.
     """
     pages = []
+    parse_at = page_parser(data)
     for start, end in zip(starts, [*starts[1:], len(data)], strict=True):
-        page = parse_page(data, start)
+        page = parse_at(start)
         if not page.is_data:
             raise CorruptFileError(
                 "this is not a data page", reason="not-a-data-page", offset=start, struct="PageHeader"

@@ -7,6 +7,7 @@ the number of decoded rows.
 from __future__ import annotations
 
 import base64
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,8 +30,9 @@ from intarsia.format.structs import (
     RowGroup,
     SchemaElement,
 )
+from intarsia.storage import ByteRange, SourceFile, SparseBytes
 
-#: From this size on, columns are decoded in parallel, and a single buffer is not copied.
+#: From this size on, columns are decoded in parallel, and pages are not copied into one buffer.
 _MANY_BYTES = 1 << 20
 
 #: At least this many columns are decoded in parallel from a quarter of `_MANY_BYTES` on.
@@ -171,9 +173,9 @@ def decode_pages(
     if as_dictionary:
         options["read_dictionary"] = [".".join(schema.leaves[given.place].path) for given in pages]
     with decode_errors(what, "DataPage"):
-        if len(parts) == 1 and position >= _MANY_BYTES:
+        if position >= _MANY_BYTES:
             footer = pq.read_metadata(pa.BufferReader(schema.file([group], num_rows)))
-            file = pq.ParquetFile(pa.BufferReader(parts[0]), metadata=footer, **options)
+            file = pq.ParquetFile(_file_of(parts), metadata=footer, **options)
         else:
             file = pq.ParquetFile(pa.BufferReader(schema.file([group], num_rows, parts)), **options)
         # a single column cannot be decoded in parallel, and memory freed by other threads is reused late
@@ -184,6 +186,15 @@ def decode_pages(
             for encoded in _dictionary_columns(column):
                 _check_positions(encoded)
     return table
+
+
+def _file_of(parts: Sequence[bytes]) -> pa.NativeFile:
+    """Return a file that has the parts one after the other, without copying them."""
+    if len(parts) == 1:
+        return pa.BufferReader(parts[0])
+    edges = [0, *itertools.accumulate(map(len, parts))]
+    places = list(map(ByteRange, edges, edges[1:]))
+    return pa.PythonFile(SourceFile(SparseBytes(edges[-1], places, parts)), mode="r")
 
 
 def footer_parts(footer: bytes) -> tuple[bytes, ...]:

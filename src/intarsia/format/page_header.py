@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from intarsia.errors import CorruptFileError
@@ -49,7 +50,16 @@ def parse_page(data: bytes, offset: int = 0) -> Page:
     Raises:
         CorruptFileError: If there is no page header, or the page extends beyond ``data``.
     """
-    header, body_start = thrift.parse(PageHeader, data, offset)
+    return _page_of(data, offset, *thrift.parse(PageHeader, data, offset))
+
+
+def page_parser(data: bytes) -> Callable[[int], Page]:
+    """`parse_page` for many pages in the same bytes, given the offset of each."""
+    parse_at = thrift.struct_parser(PageHeader, data)
+    return lambda offset: _page_of(data, offset, *parse_at(offset))
+
+
+def _page_of(data: bytes, offset: int, header: PageHeader, body_start: int) -> Page:
     stop = body_start + header.compressed_page_size
     if header.compressed_page_size < 0 or stop > len(data):
         raise CorruptFileError(

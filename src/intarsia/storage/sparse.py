@@ -33,6 +33,8 @@ class SparseBytes:
     def read(self, start: int, stop: int) -> bytes:
         """Read the bytes of one range."""
         first = max(0, bisect_right(self._places, (start, stop)) - 1)
+        if self._places and self._places[first] == (start, stop):
+            return self._pieces[first]
         parts: list[bytes] = []
         position = start
         for place, piece in zip(self._places[first:], self._pieces[first:], strict=True):
