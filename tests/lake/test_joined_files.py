@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia.errors import ReplacedWhileReadError
 from intarsia.file import ParquetInput
-from intarsia.file.joined import JoinedInput, JoinedPart
+from intarsia.file.joined import JoinedInput, JoinedMetadata, JoinedPart
 from intarsia.storage import ByteRange, LocalFile
 from tests.counting import python_calls
 from tests.effort import examples
@@ -238,8 +238,8 @@ def test_bytes_of_a_replaced_file_are_not_read(tmp_path):
     lake = make_lake(tmp_path / "lake", 3)
     parts = [part(path) for path in sorted(lake.iterdir())]
     write(lake / "001.parquet", rows_of_file(1))
-    with JoinedInput(parts) as joined:
-        start = joined.starts[1]
+    with JoinedInput(JoinedMetadata(parts)) as joined:
+        start = joined.joined.starts[1]
         joined.source.read(0, 4)
         with pytest.raises(ReplacedWhileReadError) as caught:
             joined.source.read(start, start + 4)
@@ -249,10 +249,10 @@ def test_bytes_of_a_replaced_file_are_not_read(tmp_path):
 def test_the_bytes_of_joined_files(tmp_path):
     paths = sorted(make_lake(tmp_path / "lake", 3).iterdir())
     whole = b"".join(path.read_bytes() for path in paths)
-    with JoinedInput([part(path) for path in paths]) as joined:
+    with JoinedInput(JoinedMetadata([part(path) for path in paths])) as joined:
         assert joined.footer.num_rows == 600
-        assert joined.row_edges.tolist() == [0, 200, 400, 600]
-        first, second = joined.starts[1], joined.starts[2]
+        assert joined.joined.row_edges.tolist() == [0, 200, 400, 600]
+        first, second = joined.joined.starts[1], joined.joined.starts[2]
         ranges = [
             ByteRange(second, second + 9),
             ByteRange(0, 4),
@@ -261,7 +261,7 @@ def test_the_bytes_of_joined_files(tmp_path):
         ]
         found = joined.source.read_ranges(ranges)
         assert found == [whole[start:stop] for start, stop in ranges]
-        assert joined.file_at(first) == 1
+        assert joined.joined.part_at(first) == 1
         with pytest.raises(ia.CorruptFileError) as caught:
             joined.source.read(first - 1, first + 1)
         assert (caught.value.reason, caught.value.path) == ("range-outside-file", str(paths[0]))

@@ -57,8 +57,8 @@ class JoinedPart:
         return source
 
 
-class JoinedInput(ParquetInput):
-    """Files with equal schemas, writers and column orders, as one file.
+class JoinedMetadata(FileMetadata):
+    """The metadata of files with equal schemas, writers and column orders, as that of one file.
 
     The page index and embedded indexes of the files are left out. Errors name the file that they belong to.
 
@@ -66,20 +66,67 @@ class JoinedInput(ParquetInput):
         parts: The files, at least one.
 
     Attributes:
+        parts: The files.
         starts: Offset of the first byte of each file, and the end of the last one.
         row_edges: First row of each file, and the end of the last one.
     """
 
     def __init__(self, parts: Sequence[JoinedPart]) -> None:
         footers = [part.metadata.footer for part in parts]
+        self.parts = tuple(parts)
         self.starts: list[int] = [0, *accumulate(footer.file_length for footer in footers)]
         self.row_edges: npt.NDArray[np.int64] = np.zeros(len(parts) + 1, dtype=np.int64)
         np.cumsum([footer.num_rows for footer in footers], dtype=np.int64, out=self.row_edges[1:])
-        super().__init__(_JoinedSource(parts, self.starts), _JoinedMetadata(parts, self.starts))
+        end = self.starts[-1]
+        super().__init__(parts[0].metadata.path, RawFooter(b"", end, end))
 
-    def file_at(self, offset: int) -> int:
+    @cached_property
+    def footer(self) -> Footer:
+        """The footer of the first file, with the row groups of all."""
+        first = self.parts[0].metadata.footer.metadata
+        own = [entry for entry in first.key_value_metadata or () if entry.key not in INDEX_KEYS]
+        groups = [
+            group._replace(columns=_ShiftedChunks(group.columns, start, part.metadata))
+            for part, start in zip(self.parts, self.starts, strict=False)
+            for group in part.metadata.footer.metadata.row_groups
+        ]
+        num_rows = int(self.row_edges[-1])
+        joined = first._replace(row_groups=groups, num_rows=num_rows, key_value_metadata=own)
+        return Footer(joined, b"", self.starts[-1], self.starts[-1])
+
+    def _outlined(self, leaves: Sequence[Leaf]) -> list[ChunkOutlines]:
+        footers = [part.metadata.footer for part in self.parts]
+        groups = [group for footer in footers for group in footer.metadata.row_groups]
+        counts = [len(footer.metadata.row_groups) for footer in footers]
+        shifts = np.repeat(np.array(self.starts[:-1], dtype=np.int64), counts)
+        lengths = np.repeat([footer.file_length for footer in footers], counts)
+        return [
+            replace(
+                found,
+                starts=np.where(found.is_sound, found.starts + shifts, -1),
+                stops=np.where(found.is_sound, found.stops + shifts, -1),
+            )
+            for found in outlines_of(groups, leaves, lengths)
+        ]
+
+    def part_at(self, offset: int) -> int:
         """Return the ordinal of the file that has the byte at an offset."""
         return bisect_right(self.starts, offset) - 1
+
+
+class JoinedInput(ParquetInput):
+    """Several files as one open file, although each is open only while it is read.
+
+    Args:
+        joined: The metadata of the files, which may be used by several inputs.
+
+    Attributes:
+        joined: The metadata.
+    """
+
+    def __init__(self, joined: JoinedMetadata) -> None:
+        self.joined = joined
+        super().__init__(_JoinedSource(joined), joined)
 
 
 class _JoinedSource:
@@ -88,31 +135,31 @@ class _JoinedSource:
     coalesce_bytes = 0
     identity = None
 
-    def __init__(self, parts: Sequence[JoinedPart], starts: Sequence[int]) -> None:
-        self.path = parts[0].metadata.path
-        self._parts = parts
-        self._starts = starts
+    def __init__(self, joined: JoinedMetadata) -> None:
+        self.path = joined.path
+        self._joined = joined
 
     def size(self) -> int:
-        return self._starts[-1]
+        return self._joined.starts[-1]
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
+        starts, parts = self._joined.starts, self._joined.parts
         places: dict[int, list[int]] = {}
         for place, (start, stop) in enumerate(ranges):
-            part = bisect_right(self._starts, start) - 1
-            if stop > self._starts[part + 1]:
+            part = self._joined.part_at(start)
+            if stop > starts[part + 1]:
                 raise CorruptFileError(
                     f"the metadata refers to bytes behind the end of the file, at offset "
-                    f"{start - self._starts[part]}",
+                    f"{start - starts[part]}",
                     reason="range-outside-file",
-                    path=self._parts[part].metadata.path,
-                    offset=start - self._starts[part],
+                    path=parts[part].metadata.path,
+                    offset=start - starts[part],
                 )
             places.setdefault(part, []).append(place)
         found = [b""] * len(ranges)
         for part, mine in places.items():
-            first = self._starts[part]
-            source = self._parts[part].open_unchanged()
+            first = starts[part]
+            source = parts[part].open_unchanged()
             try:
                 wanted = [
                     ByteRange(ranges[place].start - first, ranges[place].stop - first) for place in mine
@@ -125,43 +172,6 @@ class _JoinedSource:
 
     def close(self) -> None:
         pass
-
-
-class _JoinedMetadata(FileMetadata):
-    """The metadata of files that are joined."""
-
-    def __init__(self, parts: Sequence[JoinedPart], starts: Sequence[int]) -> None:
-        super().__init__(parts[0].metadata.path, RawFooter(b"", starts[-1], starts[-1]))
-        self._files = [part.metadata for part in parts]
-        self._starts = starts
-
-    @cached_property
-    def footer(self) -> Footer:
-        """The footer of the first file, with the row groups of all."""
-        first = self._files[0].footer.metadata
-        own = [entry for entry in first.key_value_metadata or () if entry.key not in INDEX_KEYS]
-        groups = [
-            group._replace(columns=_ShiftedChunks(group.columns, start, file))
-            for file, start in zip(self._files, self._starts, strict=False)
-            for group in file.footer.metadata.row_groups
-        ]
-        num_rows = sum(group.num_rows for group in groups)
-        joined = first._replace(row_groups=groups, num_rows=num_rows, key_value_metadata=own)
-        return Footer(joined, b"", self._starts[-1], self._starts[-1])
-
-    def _outlined(self, leaves: Sequence[Leaf]) -> list[ChunkOutlines]:
-        groups = [group for file in self._files for group in file.footer.metadata.row_groups]
-        counts = [len(file.footer.metadata.row_groups) for file in self._files]
-        shifts = np.repeat(np.array(self._starts[:-1], dtype=np.int64), counts)
-        lengths = np.repeat([file.footer.file_length for file in self._files], counts)
-        return [
-            replace(
-                found,
-                starts=np.where(found.is_sound, found.starts + shifts, -1),
-                stops=np.where(found.is_sound, found.stops + shifts, -1),
-            )
-            for found in outlines_of(groups, leaves, lengths)
-        ]
 
 
 class _ShiftedChunks(Sequence[ColumnChunk]):

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from intarsia.errors import FormatError, PredicateError
 from intarsia.file import FileMetadata
-from intarsia.file.joined import JoinedInput, JoinedPart
+from intarsia.file.joined import JoinedInput, JoinedMetadata, JoinedPart
 from intarsia.file.schema import INDEX_KEYS, FileSchema
 from intarsia.lake.planning import Binder, KnownFile
 from intarsia.lake.table_files import TableFiles
@@ -27,8 +27,9 @@ from intarsia.read.prune import prune_joined
 from intarsia.read.report import ScanReport
 from intarsia.storage import IoCounts
 
-#: Footers of at most this many files are in memory at the same time.
-FILES_AT_ONCE = 1_024
+#: The maximum number of files to join, and of bytes of their metadata in memory.
+MAX_FILES = 1_024
+MAX_BYTES = 64 << 20
 
 #: A damaged file is left out, and the others are tried again, at most this many times.
 _MAX_TRIES = 4
@@ -51,6 +52,7 @@ def exclude_joined(
     files: Sequence[int],
     *,
     reads: bool,
+    is_current: bool = False,
 ) -> tuple[list[int], dict[str, KnownFile]]:
     """Exclude files by their footers, and by their Bloom filters and dictionary pages.
 
@@ -60,6 +62,7 @@ def exclude_joined(
         report: The report.
         files: Ordinals of the files, ascending.
         reads: Whether Bloom filters and dictionary pages are read; else only the footers are used.
+        is_current: The table's metadata was read in the same run.
 
     Returns:
         The files that are left, in the same order, and what is known about them by path. Damaged files are
@@ -67,29 +70,36 @@ def exclude_joined(
     """
     left: set[int] = set(files)
     known: dict[str, KnownFile] = {}
-    for first in range(0, len(files), FILES_AT_ONCE):
-        for family in _families(table, files[first : first + FILES_AT_ONCE]):
-            for ordinal, found in _pruned(table, binder, report, family, reads=reads):
-                if found is None:
-                    left.remove(ordinal)
-                else:
-                    known[table.files[ordinal].path] = found
+    for family in _families(table, files, is_current=is_current):
+        for ordinal, found in _pruned(table, binder, report, family, reads=reads):
+            if found is None:
+                left.remove(ordinal)
+            else:
+                known[table.files[ordinal].path] = found
     return [ordinal for ordinal in files if ordinal in left], known
 
 
-def _families(table: TableFiles, files: Sequence[int]) -> list[dict[int, JoinedPart]]:
-    """Return the files that can be joined, at least two each, by ordinal."""
+def _families(
+    table: TableFiles, files: Sequence[int], *, is_current: bool
+) -> Iterator[dict[int, JoinedPart]]:
+    """Yield the files that can be joined, at least two each, by ordinal."""
     families: dict[Hashable, dict[int, JoinedPart]] = {}
+    num_files = num_bytes = 0
     for ordinal in files:
         entry = table.files[ordinal]
         try:
-            found = table.settled_metadata(entry)
+            found = table.settled_metadata(entry, is_current=is_current)
         except (FormatError, OSError):  # opening the file raises it
             continue
-        if found is not None and found[0].footer.num_rows:
-            family = families.setdefault(_family_of(found[0]), {})
-            family[ordinal] = JoinedPart(*found, entry.open)
-    return [family for family in families.values() if len(family) > 1]
+        if found is None or not found[0].footer.num_rows:
+            continue
+        family = families.setdefault(_family_of(found[0]), {})
+        family[ordinal] = JoinedPart(*found, entry.open)
+        num_files, num_bytes = num_files + 1, num_bytes + found[0].held_bytes
+        if num_files >= MAX_FILES or num_bytes >= MAX_BYTES:
+            yield from (family for family in families.values() if len(family) > 1)
+            families, num_files, num_bytes = {}, 0, 0
+    yield from (family for family in families.values() if len(family) > 1)
 
 
 def _family_of(metadata: FileMetadata) -> Hashable:
@@ -133,35 +143,36 @@ def _pruned_once(
     *,
     reads: bool,
 ) -> list[tuple[int, KnownFile | None]]:
-    joined, first = JoinedInput(list(family.values())), table.files[next(iter(family))]
+    joined, first = table.joined.join(list(family.values())), table.files[next(iter(family))]
+    file = JoinedInput(joined)
     ordinals = np.fromiter(family, dtype=np.int64)
     predicate, constants = binder.bind_family(joined.schema, first.path, ordinals)
     if predicate is None:
         return []
-    query = binder.query(replace(first, deletes=None), joined)
-    candidates, known = prune_joined(joined, predicate, constants, query.estimated_bytes, reads=reads)
+    query = binder.query(replace(first, deletes=None), file)
+    candidates, known = prune_joined(file, predicate, constants, query.estimated_bytes, reads=reads)
     edges = joined.row_edges
     keep = candidates.overlaps(edges[:-1], edges[1:])
     report.add_excluded_together(query, joined, known, ~keep)
-    counts = joined.source.counts
+    counts = file.source.counts
     report.add_index_reads(IoCounts(counts.requests, counts.bytes), ())
     if joined.ignored:  # the files' own plans record it
         known = replace(known, used=frozenset({"statistics"}))
     pages = _by_file(known, joined)
     found: list[tuple[int, KnownFile | None]] = []
-    for place, (ordinal, file) in enumerate(family.items()):
+    for place, (ordinal, one) in enumerate(family.items()):
         if keep[place]:
             part = known.of_part(int(edges[place]), int(edges[place + 1]), pages.get(place, {}))
-            found.append((ordinal, KnownFile(file.metadata, part)))
+            found.append((ordinal, KnownFile(one.metadata, part)))
         else:
             found.append((ordinal, None))
     return found
 
 
-def _by_file(known: Known, joined: JoinedInput) -> dict[int, dict[int, bytes]]:
+def _by_file(known: Known, joined: JoinedMetadata) -> dict[int, dict[int, bytes]]:
     """Return the dictionary pages of each file, by offset in the file."""
     found: dict[int, dict[int, bytes]] = {}
     for offset, page in known.dictionary_pages.items():
-        place = joined.file_at(offset)
+        place = joined.part_at(offset)
         found.setdefault(place, {})[offset - joined.starts[place]] = page
     return found

@@ -1,12 +1,13 @@
-"""A cache for the metadata of an open table: footers, page indexes and directories, within a limit."""
+"""Caches for the metadata of an open table: footers, page indexes and directories, within limits."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 from intarsia.file import FileMetadata
+from intarsia.file.joined import JoinedMetadata, JoinedPart
 
 #: Approximate memory limit for the cached metadata of one table.
 MAX_METADATA_BYTES = 256 << 20
@@ -48,6 +49,12 @@ class MetadataCache:
             self._held.move_to_end(path)
             return known[1]
 
+    def latest(self, path: str) -> tuple[FileMetadata, Hashable] | None:
+        """Return the metadata of a file and the identity that the file had; None if there is none."""
+        with self._lock:
+            known = self._held.get(path)
+            return None if known is None else (known[1], known[0])
+
     def put(self, path: str, identity: Hashable | None, metadata: FileMetadata) -> None:
         """Store metadata of a file; an existing entry is replaced and its size measured again."""
         with self._lock:
@@ -61,3 +68,26 @@ class MetadataCache:
             while self._num_bytes > self._max_bytes:
                 _, (_, _, dropped_bytes) = self._held.popitem(last=False)
                 self._num_bytes -= dropped_bytes
+
+
+class JoinedCache:
+    """A thread-safe LRU cache for the joined metadata of files, with what has been derived from it.
+
+    Args:
+        size: The number of entries.
+    """
+
+    def __init__(self, size: int = 4) -> None:
+        self._size = size
+        self._lock = threading.Lock()
+        self._held: OrderedDict[tuple[FileMetadata, ...], JoinedMetadata] = OrderedDict()
+
+    def join(self, parts: Sequence[JoinedPart]) -> JoinedMetadata:
+        """Return the joined metadata of files, the same object as before if all of them are unchanged."""
+        key = tuple(part.metadata for part in parts)
+        with self._lock:
+            found = self._held.pop(key, None) or JoinedMetadata(parts)
+            self._held[key] = found
+            while len(self._held) > self._size:
+                self._held.popitem(last=False)
+            return found

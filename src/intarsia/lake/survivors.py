@@ -95,7 +95,7 @@ def find_survivors(
     known = table.known_files(is_current=is_current)
     if known is None:
         report.add_index_reads(IoCounts(), table.lake_index.notes)
-        return _joined(table, report, keep, keep, [], joins, reads=reads)
+        return _joined(table, report, keep, keep, [], joins, reads=reads, is_current=is_current)
     before = _reads(known)
     answers: list[FileAnswers] = []
     faults = [*table.lake_index.notes]
@@ -112,7 +112,9 @@ def find_survivors(
     report.add_index_reads(
         IoCounts(after.requests - before.requests, after.bytes - before.bytes), dict.fromkeys(faults)
     )
-    return _joined(table, report, keep, keep & ~known.is_known, answers, joins, reads=reads)
+    return _joined(
+        table, report, keep, keep & ~known.is_known, answers, joins, reads=reads, is_current=is_current
+    )
 
 
 def _joined(
@@ -124,11 +126,13 @@ def _joined(
     joins: FamilyBinder | None,
     *,
     reads: bool,
+    is_current: bool,
 ) -> Survivors:
     """Plan the files together that no lake index contains."""
     if joins is None or not unknown.any():
         return Survivors(np.flatnonzero(keep).tolist(), answers)
-    left, known = exclude_joined(table, joins, report, np.flatnonzero(unknown).tolist(), reads=reads)
+    ordinals = np.flatnonzero(unknown).tolist()
+    left, known = exclude_joined(table, joins, report, ordinals, reads=reads, is_current=is_current)
     files = sorted([*np.flatnonzero(keep & ~unknown).tolist(), *left])
     return Survivors(files, answers, known)
 

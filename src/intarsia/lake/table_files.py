@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -19,14 +20,14 @@ from intarsia.lake.data_file import DataFile
 from intarsia.lake.definition import TableDefinition
 from intarsia.lake.index.known_files import KnownFiles
 from intarsia.lake.index.of_table import TableLakeIndex
-from intarsia.lake.metadata_cache import MetadataCache
+from intarsia.lake.metadata_cache import JoinedCache, MetadataCache
 from intarsia.lake.partitions import DeclaredPartitions, Partitions, PartitionTypes
 from intarsia.lake.schema import SchemaOf, TableSchema, table_schema
 from intarsia.predicate import Path
 from intarsia.read.ahead import ahead
 from intarsia.read.file_names import FileNames
 from intarsia.read.report import warn_caller
-from intarsia.storage import ByteSource, CountedSource, IoCounts, ObjectIdentity
+from intarsia.storage import ByteSource, CountedSource, IoCounts, ObjectIdentity, identity_of
 
 _Result = TypeVar("_Result")
 _Files = TypeVar("_Files", bound="TableFiles")
@@ -39,6 +40,10 @@ LOCAL_FILES_AT_ONCE = 2
 
 #: Number of schemas of files whose names of columns are cached.
 _MAX_SCHEMAS = 64
+
+
+#: What copies of a table in other processes make for themselves.
+_UNSHARED = ("_metadata", "joined", "_names", "lake_index", "_segments")
 
 
 class TableFiles:
@@ -79,6 +84,7 @@ class TableFiles:
         if not self.files and definition is None:
             raise FileNotFoundError("the source lists no files, so there is no schema")
         self._metadata = MetadataCache()
+        self.joined = JoinedCache()
         self._names: dict[FileSchema, FileNames | None] = {}
         self._variants: frozenset[tuple[str, ...]] | None = None
         self._root = root
@@ -89,11 +95,12 @@ class TableFiles:
 
     def __getstate__(self) -> dict[str, object]:
         # copies read the footers and the lake index again
-        return {**self.__dict__, "_metadata": None, "_names": None, "lake_index": None, "_segments": None}
+        return {**self.__dict__, **dict.fromkeys(_UNSHARED)}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         self._metadata = MetadataCache()
+        self.joined = JoinedCache()
         self._names = {}
         self.lake_index = self._new_lake_index()
 
@@ -167,11 +174,14 @@ class TableFiles:
         found = self._metadata.get(entry.path, source.identity)
         return found or self.lake_index.metadata(entry, source.identity)
 
-    def settled_metadata(self, entry: DataFile) -> tuple[FileMetadata, Hashable] | None:
+    def settled_metadata(
+        self, entry: DataFile, *, is_current: bool = False
+    ) -> tuple[FileMetadata, Hashable] | None:
         """Return the metadata of a local file, read only if it is not cached.
 
         Args:
             entry: The file.
+            is_current: The cached metadata was read in the same run, so the file is not stat'ed again.
 
         Returns:
             The metadata, and the identity of the file; None for an object, or a file that may change without
@@ -183,6 +193,9 @@ class TableFiles:
         """
         if entry.is_remote:
             return None
+        cached = self._metadata.latest(entry.path)
+        if cached is not None and (is_current or cached[1] == identity_of(os.stat(entry.path))):
+            return cached
 
         def read(source: ByteSource, known: FileMetadata | None) -> tuple[FileMetadata, Hashable] | None:
             with contextlib.closing(source):

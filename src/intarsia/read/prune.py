@@ -411,4 +411,5 @@ def _where_constant_by_file(
         return _where_constant(file, {}, condition)
     mask = condition_mask(condition, constants[condition.path].cast(condition.type))
     matches = np.asarray(mask.to_numpy(zero_copy_only=False), dtype=bool)
-    return RowSelection.union_of(file.row_edges[:-1][matches], file.row_edges[1:][matches])
+    edges = file.joined.row_edges
+    return RowSelection.union_of(edges[:-1][matches], edges[1:][matches])

@@ -17,7 +17,7 @@ import numpy as np
 
 from intarsia.errors import IntarsiaError, IntarsiaWarning
 from intarsia.file import ChunkKey, Ignored, ParquetInput
-from intarsia.file.joined import JoinedInput
+from intarsia.file.joined import JoinedMetadata
 from intarsia.format.footer import Leaf
 from intarsia.format.page_index import PageLocations
 from intarsia.read.counts import PageCounts, ReadCounts
@@ -231,7 +231,7 @@ class ScanReport:
         entry.rows += rows
 
     def add_excluded_together(
-        self, query: FileQuery, joined: JoinedInput, known: Known, files: Bools
+        self, query: FileQuery, joined: JoinedMetadata, known: Known, files: Bools
     ) -> None:
         """Add files that indexes excluded together, and whose footers were read.
 
@@ -244,7 +244,7 @@ class ScanReport:
         edges, file_edges = joined.footer.row_group_starts, joined.row_edges
         gone = RowSelection.union_of(file_edges[:-1][files], file_edges[1:][files])
         groups = gone.covers(edges[:-1], edges[1:])
-        outlines = joined.metadata.outlines(query.leaves)
+        outlines = joined.outlines(query.leaves)
         self.files_opened += int(files.sum())
         self.row_groups_total += int(groups.sum())
         self.rows_total += gone.num_rows

@@ -1,7 +1,7 @@
 """Byte-level input and output: byte ranges, local files, object stores, atomic replacement."""
 
 from intarsia.storage.held import HeldBytes
-from intarsia.storage.local import CLOCK_TICK_SECONDS, LocalFile, local_path
+from intarsia.storage.local import CLOCK_TICK_SECONDS, LocalFile, identity_of, local_path
 from intarsia.storage.objects import (
     MAX_CONCURRENT_REQUESTS,
     ObjectIdentity,
@@ -33,6 +33,7 @@ __all__ = [
     "Stores",
     "coalesce",
     "find_store",
+    "identity_of",
     "local_path",
     "split_url",
 ]

@@ -16,6 +16,20 @@ CLOCK_TICK_SECONDS = 2.0
 _URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.\-]+)://([^/]*)(/?.*)", re.DOTALL)
 
 
+def identity_of(found: os.stat_result) -> tuple[int, ...] | None:
+    """Return the identity of a local file; None if it may change without a change of its times.
+
+    Args:
+        found: The result of ``os.stat``.
+    """
+    # a file modified within the last tick may be modified again without a change of its time
+    if time.time() - found.st_mtime <= CLOCK_TICK_SECONDS:
+        return None
+    # `cp -p` and `rsync --times` set mtime; no program can set ctime
+    changed = (found.st_mtime_ns, found.st_ctime_ns)
+    return (found.st_dev, found.st_ino, found.st_size, *changed)
+
+
 class LocalFile:
     """A file on a local disk, read with ``pread``, which has no file position and so is thread-safe.
 
@@ -34,11 +48,7 @@ class LocalFile:
         self._fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
         found = os.fstat(self._fd)
         self._size = found.st_size
-        # a file modified within the last tick may be modified again without a change of its time
-        is_settled = time.time() - found.st_mtime > CLOCK_TICK_SECONDS
-        # `cp -p` and `rsync --times` set mtime; no program can set ctime
-        changed = (found.st_mtime_ns, found.st_ctime_ns)
-        self.identity = (found.st_dev, found.st_ino, found.st_size, *changed) if is_settled else None
+        self.identity = identity_of(found)
 
     def size(self) -> int:
         """Length of the file in bytes when it was opened."""
