@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -46,6 +47,9 @@ MAX_HELD_BYTES = 1 << 26
 
 #: Number of dictionary pages that are decoded concurrently.
 _PAGES_AT_ONCE = 2
+
+#: The maximum number of dictionary pages that a thread decodes at a time.
+_PAGES_PER_TASK = 32
 
 #: Reading and decoding a page of a local file costs at least as much as reading this many bytes of data.
 PAGE_COST_BYTES = 1 << 14
@@ -153,8 +157,13 @@ class Dictionaries:
             for places in split_batches(list(by_place)):
                 batch = [by_place[place] for place in places]
                 pages = self._file.source.read_ranges(places)
-                judge = pool.map if len(places) > 1 else map
-                for found, data, judged in zip(batch, pages, judge(self._judge, batch, pages), strict=True):
+                # to hand over a page to another thread takes about as long as to search a small one
+                size = max(1, min(_PAGES_PER_TASK, len(batch) // (2 * _PAGES_AT_ONCE)))
+                starts = range(0, len(batch), size)
+                tasks = [(batch[start : start + size], pages[start : start + size]) for start in starts]
+                judge = pool.map if len(tasks) > 1 else map
+                results = chain.from_iterable(judge(self._judge_several, tasks))
+                for found, data, judged in zip(batch, pages, results, strict=True):
                     self._keep(found, data, judged)
         decided = [condition for condition in wanted if condition in self._verdicts]
         return evaluate_conditions(self._file, self.name, self, decided)
@@ -252,8 +261,14 @@ class Dictionaries:
 
     # --- evaluating pages --------------------------------------------------------------------------
 
+    def _judge_several(
+        self, task: tuple[Sequence[Sequence[_DictionaryProbe]], Sequence[bytes]]
+    ) -> list[list[_Verdict] | Exception]:
+        """Evaluate the conditions on several chunks; several threads call this."""
+        return [self._judge(probes, data) for probes, data in zip(*task, strict=True)]
+
     def _judge(self, probes: Sequence[_DictionaryProbe], data: bytes) -> list[_Verdict] | Exception:
-        """Evaluate the conditions on one chunk, given its dictionary page; several threads call this.
+        """Evaluate the conditions on one chunk, given its dictionary page.
 
         Returns:
             A verdict for each condition, or the error that prevents the use of the page.

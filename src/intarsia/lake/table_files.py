@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -37,6 +37,9 @@ REMOTE_FILES_AT_ONCE = 32
 
 #: Number of files opened concurrently on a local disk.
 LOCAL_FILES_AT_ONCE = 2
+
+#: Number of local footers that a thread reads at a time: to hand over one takes as long as to read it.
+_LOCAL_FILES_PER_TASK = 64
 
 #: Number of schemas of files whose names of columns are cached.
 _MAX_SCHEMAS = 64
@@ -348,16 +351,12 @@ class TableFiles:
             schemas |= dict.fromkeys(files.files.tolist(), files.family.schema.arrow)
         readable, schema = self._first_readable()
         schemas[readable], self._variants = schema.arrow, schema.variants
-        others = {
-            ordinal: file
-            for ordinal, file in enumerate(self.files)
-            if ordinal > readable and ordinal not in schemas
-        }
-        with contextlib.closing(ahead(self._read_types, others.values(), self.files_at_once)) as found:
-            for ordinal, (_, future) in zip(others, found, strict=True):
-                # errors of other files are raised when their rows are read
-                if not isinstance(future.exception(), (FormatError, FileNotFoundError)):
-                    schemas[ordinal] = future.result()
+        others = [ordinal for ordinal in range(readable + 1, len(self.files)) if ordinal not in schemas]
+        size = 1 if any(self.files[ordinal].is_remote for ordinal in others) else _LOCAL_FILES_PER_TASK
+        tasks = [others[start : start + size] for start in range(0, len(others), size)]
+        with contextlib.closing(ahead(self._read_types, tasks, self.files_at_once)) as found:
+            for _, future in found:
+                schemas |= future.result()
         return [(self.files[ordinal].path, schemas[ordinal]) for ordinal in sorted(schemas)]
 
     def _first_readable(self) -> tuple[int, FileSchema]:
@@ -380,15 +379,20 @@ class TableFiles:
         assert first_error is not None
         raise first_error
 
-    def _read_types(self, entry: DataFile) -> pa.Schema:
-        """Return the columns of a file, and cache its footer."""
+    def _read_types(self, ordinals: Sequence[int]) -> dict[int, pa.Schema]:
+        """Return the columns of files, and cache their footers; damaged and missing files are left out."""
+        types: dict[int, pa.Schema] = {}
+        for ordinal in ordinals:
+            entry = self.files[ordinal]
+            # errors are raised when rows of the file are read
+            with contextlib.suppress(FormatError, FileNotFoundError):
+                types[ordinal] = self._open(entry, partial(self._read_types_of, entry))
+        return types
 
-        def read(source: ByteSource, known: FileMetadata | None) -> pa.Schema:
-            with contextlib.closing(source):
-                found = known or FileMetadata(entry.path, read_raw_footer(CountedSource(source)))
-                with found.named_errors():
-                    types = found.schema.arrow
-                self._metadata.put(entry.path, source.identity, found)
-                return types
-
-        return self._open(entry, read)
+    def _read_types_of(self, entry: DataFile, source: ByteSource, known: FileMetadata | None) -> pa.Schema:
+        with contextlib.closing(source):
+            found = known or FileMetadata(entry.path, read_raw_footer(CountedSource(source)))
+            with found.named_errors():
+                types = found.schema.arrow
+            self._metadata.put(entry.path, source.identity, found)
+            return types
