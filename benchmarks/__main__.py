@@ -9,7 +9,7 @@ import platform
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -61,8 +61,8 @@ examples:
 """
 
 
-def main() -> int:
-    options = _options()
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _options(arguments)
     chosen = options.benchmarks or list(BENCHMARKS)
     engines = options.engines.split(",")
     folder = Path(options.dir)
@@ -143,7 +143,7 @@ def _run(name: str, folder: Path, engines: list[str], options: argparse.Namespac
     return reading_document(cases)
 
 
-def _options() -> argparse.Namespace:
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description=__doc__,
@@ -168,7 +168,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--page", metavar="FILE.md", help="also write a page with a plot (docs/benchmarks.md is one)"
     )
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if unknown := set(options.benchmarks) - set(BENCHMARKS):
         parser.error(f"unknown benchmark {', '.join(sorted(unknown))}; use {', '.join(BENCHMARKS)}")
     engines = options.engines.split(",")

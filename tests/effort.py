@@ -1,26 +1,45 @@
 """The number of examples of Hypothesis: the profile scales the numbers that tests request."""
 
+import contextlib
 import os
 
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 #: The number of examples of a test that does not request one.
 _USUAL = 100
 _LEAST = 8
+
+_DEEP = 1_000
 
 settings.register_profile("local", deadline=None, print_blob=True, max_examples=25)
 settings.register_profile(
     "ci", deadline=None, print_blob=True, max_examples=25, derandomize=True, database=None
 )
 settings.register_profile("fast", deadline=None, print_blob=True, max_examples=10)
-settings.register_profile("deep", deadline=None, print_blob=True, max_examples=1_000)
+settings.register_profile("deep", deadline=None, print_blob=True, max_examples=_DEEP)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "local"))
 
 
-def examples(number: int) -> int:
+def examples(number: int, *, deep: int | None = None) -> int:
     """Return the number of examples to try.
 
     Args:
         number: The number for a profile with 100 examples.
+        deep: The number for the profile ``deep``; by default, in proportion.
     """
+    if deep is not None and settings().max_examples == _DEEP:
+        return deep
     return max(min(number, _LEAST), number * settings().max_examples // _USUAL)
+
+
+@contextlib.contextmanager
+def without_shrinking():
+    """Do not look for a smaller example after a failure that a test expects, which takes seconds."""
+    before = settings()
+    settings.register_profile("without shrinking", before, phases=[Phase.explicit, Phase.generate])
+    settings.register_profile("before", before)
+    settings.load_profile("without shrinking")
+    try:
+        yield
+    finally:
+        settings.load_profile("before")

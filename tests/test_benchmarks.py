@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from benchmarks.__main__ import main
+
 
 def run(root, *arguments):
     command = [sys.executable, "-m", "benchmarks", *arguments]
@@ -60,10 +62,11 @@ def test_a_table(pytestconfig, tmp_path):
 
 
 @pytest.mark.parametrize("arguments", [["nope"], ["--engines=pyarrow"], ["--engines=intarsia,nope"]])
-def test_what_there_is_not(pytestconfig, arguments):
-    done = run(pytestconfig.rootpath, *arguments)
-    assert done.returncode == 2
-    assert "usage:" in done.stderr
+def test_what_there_is_not(capsys, arguments):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert "usage:" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """The house rules that a machine can check; the direction of imports is import-linter's."""
 
 import ast
+import functools
 import importlib
 import re
 import subprocess
@@ -121,9 +122,10 @@ def test_a_wrong_page_index_is_recovered_from_in_one_place():
     }
 
 
+@functools.cache
 def parsed_modules():
-    for path in sorted(PACKAGE.rglob("*.py")):
-        yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text())
+    paths = sorted(PACKAGE.rglob("*.py"))
+    return [(path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text())) for path in paths]
 
 
 def assigned_attributes(tree):

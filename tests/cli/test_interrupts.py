@@ -19,7 +19,7 @@ from tests.cli.trips import trips, write
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="sees open files in /proc")
 
-FILES = 60
+FILES = 36
 
 
 @pytest.fixture

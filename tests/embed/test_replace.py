@@ -11,16 +11,33 @@ import zlib
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from intarsia.embed import PageIndex, attach, detach
+from intarsia.embed import PageIndex, detach
+from intarsia.embed.attach import attach_file
 from intarsia.errors import ChangedMeanwhileError, IndexBuildError, ReplaceError
-from intarsia.storage import replace
-from intarsia.storage.replace import FileIdentity, NewFile, remove_leftovers, replace_tail
+from intarsia.storage.replace import (
+    AHEAD_BYTES,
+    BLOCK_BYTES,
+    FileIdentity,
+    NewFile,
+    remove_leftovers,
+    replace_tail,
+)
 from intarsia.storage.sidecar import sidecar_path
+from intarsia.storage.target import LocalTarget
 from tests.child import KILLED_AT_A_CALL, run
+
+#: The limit from which files are copied ahead.
+LIMITS = {"ahead_bytes": AHEAD_BYTES}
+
+
+def attach(path, indexes):
+    """As `intarsia.attach`, with the limit of the test."""
+    return attach_file(str(path), indexes, find=lambda path, _: LocalTarget(path, **LIMITS))
 
 
 @pytest.fixture
@@ -36,7 +53,7 @@ def path(tmp_path):
 def ahead(request, monkeypatch):
     """All tests run for large files, which are copied while indexes are built, and for small ones."""
     if request.param == "copied ahead":
-        monkeypatch.setattr(replace, "AHEAD_BYTES", 0)
+        monkeypatch.setitem(LIMITS, "ahead_bytes", 0)
     return request.param == "copied ahead"
 
 
@@ -285,11 +302,15 @@ def test_interrupted(path, monkeypatch, error):
 
 
 @pytest.mark.parametrize("number", [errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP])
-def test_kernel_that_cannot_copy(path, attached, monkeypatch, number):
+def test_kernel_that_cannot_copy(path, monkeypatch, number):
+    values = np.arange(3 * BLOCK_BYTES // 8)
+    pq.write_table(pa.table({"n": values}), path, use_dictionary=False, compression="none")
+    other = path.with_name("other.parquet")
+    other.write_bytes(path.read_bytes())
+    attach(other, [PageIndex()])
     monkeypatch.setattr(os, "copy_file_range", failing(None, OSError(number, "no")), raising=False)
-    monkeypatch.setattr(replace, "BLOCK_BYTES", 1000)
     attach(path, [PageIndex()])
-    assert path.read_bytes() == attached
+    assert path.read_bytes() == other.read_bytes()
 
 
 def test_kernel_that_copies_piece_by_piece(path, attached, monkeypatch):
@@ -451,13 +472,14 @@ def test_leftovers_of_dead_processes_are_removed_and_work_in_progress_is_kept(pa
 KILLED_AT = (
     KILLED_AT_A_CALL
     + """
-from intarsia.embed import attach, detach, PageIndex
-from intarsia.storage import replace
-replace.AHEAD_BYTES = int(sys.argv[3])
+from intarsia.embed import PageIndex
+from intarsia.embed.attach import attach_file
+from intarsia.storage.target import LocalTarget
 for name in "open close copy_file_range write fsync fchmod utime unlink replace pread".split():
     if hasattr(os, name):
         setattr(os, name, counted(getattr(os, name)))
-attach(sys.argv[1], [PageIndex()])
+ahead_bytes = int(sys.argv[3])
+attach_file(sys.argv[1], [PageIndex()], find=lambda path, _: LocalTarget(path, ahead_bytes))
 print(count)
 """
 )

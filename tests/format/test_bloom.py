@@ -85,9 +85,7 @@ def test_texts_as_pyarrow():
 @settings(max_examples=examples(60), deadline=None)
 @given(HASHES, st.sampled_from([32, 64, 96, 1024]), st.integers(1, 50))
 def test_bits_by_the_definition(hashes, num_bytes, step):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bloom, "STEP_HASHES", step)
-        assert build(as_hashes(hashes), num_bytes) == bits_one_by_one(hashes, num_bytes)
+    assert build(as_hashes(hashes), num_bytes, step) == bits_one_by_one(hashes, num_bytes)
 
 
 @settings(max_examples=examples(30), deadline=None)

@@ -27,7 +27,7 @@ from tests.predicate import oracle
 from tests.reading.exact import leaf_at
 
 #: The number of distinct values of a column that scans look up.
-LOOKUPS = 4
+LOOKUPS = 2
 
 #: From this size on, larger than random tables, Arrow drops duplicates, which it supports for most types.
 MANY_ROWS = 1000

@@ -59,7 +59,12 @@ def enabled(spark):
 def connect_host(tmp_path_factory):
     """A process with a Spark Connect session, whose server skips."""
     pytest.importorskip("grpc")
-    settings = {"spark.remote": "local[2]", **spark_conf()}
+    settings = {
+        "spark.remote": "local[2]",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+        **spark_conf(),
+    }
     host = SparkHost(tmp_path_factory.mktemp("connect"), settings)
     yield host
     host.stop()

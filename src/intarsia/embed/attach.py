@@ -68,6 +68,7 @@ def attach_file(
     progress: Progress | None = None,
     storage_options: StorageOptions | None = None,
     parts: Sequence[Part] = (),
+    find: Callable[[str | os.PathLike[str], StorageOptions | None], Target] = find_target,
 ) -> AttachReport:
     """Add indexes to one Parquet file; see `intarsia.attach`.
 
@@ -77,16 +78,17 @@ def attach_file(
         progress: As for `intarsia.attach`.
         storage_options: As for `intarsia.attach`.
         parts: What other processes have built for the same file and indexes.
+        find: Returns the target for a path; called once more if the file is replaced meanwhile.
 
     Raises:
         IsADirectoryError: If the path is a folder.
     """
     asked = checked_indexes(indexes)
     try:
-        return attach_to(find_target(path, storage_options), asked, progress=progress, parts=parts)
+        return attach_to(find(path, storage_options), asked, progress=progress, parts=parts)
     except (ChangedMeanwhileError, ReplacedWhileReadError):
         # most likely another run attached the same indexes; then the second attempt finds nothing to do
-        return attach_to(find_target(path, storage_options), asked, progress=progress)
+        return attach_to(find(path, storage_options), asked, progress=progress)
     except ColumnNotFoundError as error:
         raise partition_error_of(os.fspath(path), error) or error from None
 

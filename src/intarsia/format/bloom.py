@@ -220,12 +220,13 @@ def optimal_bytes(num_distinct: int, fpp: float) -> int:
     return min(max(BLOCK_BYTES, 1 << (wanted - 1).bit_length()), MAX_BYTES)
 
 
-def build(hashes: npt.NDArray[np.uint64], num_bytes: int) -> bytes:
+def build(hashes: npt.NDArray[np.uint64], num_bytes: int, step_hashes: int = STEP_HASHES) -> bytes:
     """Build the bits of a filter.
 
     Args:
         hashes: The hashes of the values, in any order; sorted hashes are faster.
         num_bytes: Size of the bits, a whole number of blocks; see `optimal_bytes`.
+        step_hashes: The number of hashes added at a time.
 
     Example:
         >>> bits = build(np.array([7], dtype=np.uint64), 64)
@@ -235,8 +236,8 @@ def build(hashes: npt.NDArray[np.uint64], num_bytes: int) -> bytes:
     if (hashes[1:] < hashes[:-1]).any():
         hashes = np.sort(hashes)
     blocks = np.zeros((num_bytes // BLOCK_BYTES, _WORDS), dtype=np.uint32)
-    for start in range(0, len(hashes), STEP_HASHES):
-        step = hashes[start : start + STEP_HASHES]
+    for start in range(0, len(hashes), step_hashes):
+        step = hashes[start : start + step_hashes]
         place = block_ordinals(step, len(blocks))
         firsts = np.flatnonzero(np.diff(place, prepend=-1))  # sorted hashes of one block are adjacent
         words = np.empty((len(firsts), _WORDS), dtype=np.uint32)

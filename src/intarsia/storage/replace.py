@@ -94,11 +94,15 @@ class Replacement:
         path: As for `replace_tail`.
         identity: As for `replace_tail`.
         keep_bytes: As for `replace_tail`.
+        ahead_bytes: Fewer bytes are not copied ahead.
     """
 
-    def __init__(self, path: str, identity: FileIdentity, keep_bytes: int) -> None:
+    def __init__(
+        self, path: str, identity: FileIdentity, keep_bytes: int, ahead_bytes: int = AHEAD_BYTES
+    ) -> None:
         self._path, self._target = os.path.abspath(path), os.path.realpath(path)
         self._identity, self._keep_bytes = identity, keep_bytes
+        self._ahead_bytes = ahead_bytes
         self._held = ExitStack()
         self._files: tuple[int, int, str] | None = None
         self._copying: Future[None] | None = None
@@ -118,7 +122,7 @@ class Replacement:
             ChangedMeanwhileError: If the file has changed since; it is untouched.
             ReplaceError: If the temporary file cannot be created.
         """
-        if self._copying is None and self._keep_bytes >= AHEAD_BYTES:
+        if self._copying is None and self._keep_bytes >= self._ahead_bytes:
             with self._named_errors():
                 self._open()
                 pool = self._held.enter_context(ThreadPoolExecutor(1))

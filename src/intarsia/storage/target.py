@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 from intarsia.storage import ByteSource, LocalFile, StorageOptions, find_store, local_path
 from intarsia.storage.object_target import NewObject, open_object_target
 from intarsia.storage.replace import (
+    AHEAD_BYTES,
     FileIdentity,
     NewFile,
     Replacement,
@@ -52,10 +53,16 @@ class CopiesAhead(Protocol):
 
 
 class LocalTarget:
-    """A local file."""
+    """A local file.
 
-    def __init__(self, path: str) -> None:
+    Args:
+        path: The path of the file.
+        ahead_bytes: Fewer bytes are not copied ahead; see `copying_ahead`.
+    """
+
+    def __init__(self, path: str, ahead_bytes: int = AHEAD_BYTES) -> None:
         self.path = path
+        self._ahead_bytes = ahead_bytes
         remove_leftovers(path)
         self._identity = FileIdentity.of(path)
         self._replacement: Replacement | None = None
@@ -75,7 +82,8 @@ class LocalTarget:
     @contextmanager
     def copying_ahead(self, keep_bytes: int) -> Iterator[Callable[[], None]]:
         """See `CopiesAhead`."""
-        with Replacement(self.path, self._identity, keep_bytes) as self._replacement:
+        new = Replacement(self.path, self._identity, keep_bytes, self._ahead_bytes)
+        with new as self._replacement:
             try:
                 yield self._replacement.begin
             finally:
