@@ -55,12 +55,7 @@ def ids(spark, path, where):
 def check(spark, path, *, there=(5, 399), absent=400):
     """Check that each id is found in one file of four, and an absent one in none."""
     for number in there:
-<<<<<<< HEAD
-        where = f"id = {number}"
-        frame = ias.read(spark, path, where=where, mode="files")
-=======
-        frame = ias.read(spark, path, where=f"id = {number}")
->>>>>>> 2d6d8d2 (Tests in less time: JVMs without bytecode verification, fewer Spark jobs and repeated paths; the limit of a copy ahead is an argument)
+        frame = ias.read(spark, path, where=f"id = {number}", mode="files")
         assert [row.id for row in frame.collect()] == [number]
         assert len(frame.inputFiles()) == 1
     assert ids(spark, path, f"id = {absent}") == []
