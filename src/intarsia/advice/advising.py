@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from intarsia.advice.candidates import command_of
 from intarsia.advice.measurement import Measurement, Show
-from intarsia.advice.queries import merged, queries_of, read_queries
+from intarsia.advice.queries import Query, merged, queries_of, read_queries
 from intarsia.advice.report import Advice
 from intarsia.advice.sampled_table import BoundQuery, sample_table
 from intarsia.advice.sampling import SAMPLE_BYTES
@@ -71,13 +71,33 @@ def advise(
         >>> query.now.row_groups, query.advised.pages < query.now.pages / 10
         (4.0, True)
     """
-    started = time.perf_counter()
     if sample_bytes < 1:
         raise ValueError(f"sample_bytes is {sample_bytes}; it must be 1 or more")
-    table = source if isinstance(source, Table) else open(source)
+    asked = asked_queries(where, queries, columns)
+    return advise_on(source, asked, sample_bytes=sample_bytes, show=show)
+
+
+def asked_queries(
+    where: Where | Sequence[Where],
+    queries: str | os.PathLike[str] | None,
+    columns: Sequence[str] | None,
+) -> list[Query]:
+    """Return the distinct queries of the arguments of `advise`.
+
+    Raises:
+        PredicateError: If a query cannot be parsed.
+    """
     asked = queries_of(_predicates(where), columns)
-    asked += [] if queries is None else read_queries(queries)
-    bound = [BoundQuery.of(table, query) for query in merged(asked)]
+    return merged(asked + ([] if queries is None else read_queries(queries)))
+
+
+def advise_on(
+    source: Source | Table, asked: Sequence[Query], *, sample_bytes: int, show: Show = lambda _, __: None
+) -> Advice:
+    """Advise on queries that are parsed; see `advise`."""
+    started = time.perf_counter()
+    table = source if isinstance(source, Table) else open(source)
+    bound = [BoundQuery.of(table, query) for query in asked]
     with contextlib.ExitStack() as resources:
         sampled = sample_table(table, bound, sample_bytes, resources)
         work = Measurement(table, bound, sampled)

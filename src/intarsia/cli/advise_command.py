@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from intarsia.cli.arguments import AsJson, Paths, split_names
 from intarsia.cli.failures import UsageError
+from intarsia.cli.spark_jobs import run_job
 from intarsia.cli.terminal import (
     command_line,
     count,
@@ -17,6 +18,7 @@ from intarsia.cli.terminal import (
     line,
     plain_table,
     print_json,
+    printable,
     progress,
     show,
     size,
@@ -26,12 +28,14 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from intarsia.advice import Advice, QueryAdvice
+    from intarsia.spark.advising import LayoutAdvice
 
 EXAMPLES = """
 intarsia advise flights.parquet --where "tailnum = 'N14228'"
 intarsia advise lake/ --where "dest = 'LEX'" --where "distance > 4900" --columns tailnum
 intarsia advise lake/ --queries queries.sql
 intarsia advise lake/ --where "dest = 'LEX'" --sample 8MB --json | jq -r .command
+intarsia advise lake/ --queries queries.sql --spark
 intarsia advise flights.parquet
 """
 
@@ -82,6 +86,18 @@ def advise(
     sample: Annotated[
         str, typer.Option("--sample", metavar="SIZE", help="Maximum total size of the sampled row groups.")
     ] = "32MB",
+    spark: Annotated[
+        str | None,
+        typer.Option(
+            "--spark",
+            metavar="[MASTER]",
+            help="Measure sort orders and page sizes, too, on rows that Spark draws from the whole lake, and "
+            "print the command that rewrites it. For the master, see intarsia index --help.",
+        ),
+    ] = None,
+    sample_rows: Annotated[
+        int, typer.Option("--sample-rows", metavar="N", min=1, help="Number of rows to draw with --spark.")
+    ] = 200_000,
     json: AsJson = False,
 ) -> None:
     """Measure which indexes would skip how much, and print the command that adds them.
@@ -89,6 +105,15 @@ def advise(
     Indexes are built in memory on a sample; files are not changed. Without queries, each column is described.
     """
     import intarsia
+
+    if spark is not None:
+        _advise_with_spark(
+            spark,
+            path,
+            {"where": where, "queries": queries, "columns": split_names(columns), "sample_rows": sample_rows},
+            as_json=json,
+        )
+        return
 
     num_bytes = parse_size(sample)
     with progress("measuring", 100, "%") as show_done:
@@ -104,6 +129,21 @@ def advise(
         print_json(advice.to_dict())
     else:
         show(_view(advice))
+
+
+def _advise_with_spark(master: str, path: list[str], options: dict[str, Any], *, as_json: bool) -> None:
+    def job(session: Any) -> LayoutAdvice:
+        from intarsia.spark.advising import advise as advise_with_spark
+
+        return advise_with_spark(session, path[0] if len(path) == 1 else path, **options)
+
+    if not options["where"] and not options["queries"]:
+        raise UsageError("--spark needs queries; pass --queries FILE or --where SQL", reason="missing-option")
+    advice = run_job(master, job)
+    if as_json:
+        print_json(advice.to_dict())
+    else:
+        print("\n".join(map(printable, str(advice).splitlines())))
 
 
 def _view(advice: Advice) -> Iterator[RenderableType]:

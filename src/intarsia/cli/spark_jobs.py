@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from intarsia.cli.failures import UsageError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 T = TypeVar("T")
 
@@ -25,7 +22,7 @@ Master = Annotated[
 ]
 
 
-def run_job(master: str | None, job: Callable[[SparkSession], T]) -> T:
+def run_job(master: str | None, job: Callable[[Any], T]) -> T:
     """Run a job in a session of its own.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,8 +16,6 @@ from intarsia.cli.spark_jobs import Master, run_job
 from intarsia.cli.terminal import ShowDone, count, dim, print_json, printable, red
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from intarsia.check.verification import VerifyReport
     from intarsia.lake.each_file import FileResults
     from intarsia.spark.verifying import LakeVerifyReport
@@ -151,7 +149,7 @@ def _verify_with_spark(
     """Return the reports of the files, and the number of other files in the folders."""
     from intarsia.lake.each_file import FileResults
 
-    def job(session: SparkSession) -> LakeVerifyReport:
+    def job(session: Any) -> LakeVerifyReport:
         from intarsia.spark.verifying import verify as verify_with_spark
 
         source = path[0] if len(path) == 1 else path

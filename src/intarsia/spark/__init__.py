@@ -10,6 +10,7 @@ Only this package imports pyspark, and only inside functions that take a session
 from __future__ import annotations
 
 from intarsia.embed.index_report import IndexedFile, IndexReport
+from intarsia.spark.advising import LayoutAdvice, MeasuredLayout, advise
 from intarsia.spark.aggregating import aggregate
 from intarsia.spark.approximate import DistinctEstimate, approx_distinct
 from intarsia.spark.data_source import register
@@ -33,9 +34,12 @@ __all__ = [
     "IndexedFile",
     "JavaNotFoundError",
     "LakeVerifyReport",
+    "LayoutAdvice",
+    "MeasuredLayout",
     "OptimizeReport",
     "ReadChoice",
     "ScanSkip",
+    "advise",
     "aggregate",
     "approx_distinct",
     "describe",

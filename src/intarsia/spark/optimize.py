@@ -121,9 +121,9 @@ def optimize(
     started = time.perf_counter()
     show = reporter(progress, "tasks")
     target = _local_destination(destination)
-    frame, folders, found_partitions = _source(spark, source)
+    frame, folders, found_partitions = source_rows(spark, source)
     _refuse_overlap(target, folders)
-    schema = _arrow_schema(frame)
+    schema = arrow_schema_of(frame)
     clustering = Clustering.of(schema, sort_by, zorder_by, hilbert_by)
     names = [partition_by] if isinstance(partition_by, str) else partition_by
     partitions = tuple(found_partitions if names is None else names)
@@ -189,7 +189,7 @@ def _local_destination(destination: str | os.PathLike[str]) -> str:
     return os.path.abspath(local)
 
 
-def _source(spark: SparkSession, source: Source) -> tuple[DataFrame, list[str], Sequence[str]]:
+def source_rows(spark: SparkSession, source: Source) -> tuple[DataFrame, list[str], Sequence[str]]:
     """Return the rows of the source, its local folders, and its partition columns."""
     reader = uncached(spark).option("ignoreCorruptFiles", "false").option("ignoreMissingFiles", "false")
     table = find_table(spark, source)
@@ -227,7 +227,7 @@ def _refuse_overlap(target: str, folders: Sequence[str]) -> None:
             )
 
 
-def _arrow_schema(frame: DataFrame) -> pa.Schema:
+def arrow_schema_of(frame: DataFrame) -> pa.Schema:
     """Return the schema of the files, with timestamps in UTC.
 
     Raises:

@@ -1,0 +1,341 @@
+"""`advise`: sort keys, page sizes and indexes for the queries of a lake, measured on a sample."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import intarsia.lake.table as tables
+from intarsia.advice.advising import asked_queries
+from intarsia.advice.candidates import options_of
+from intarsia.advice.queries import Query
+from intarsia.embed.attach import Attachable
+from intarsia.embed.progress import Progress
+from intarsia.errors import IntarsiaError, PredicateError
+from intarsia.predicate import And, Constant, Not, Or, Predicate, Where
+from intarsia.predicate.nodes import dotted, innermost
+from intarsia.spark.job import run_tasks
+from intarsia.spark.layouts import Layout, measure_layout, write_layout
+from intarsia.spark.optimize import Source, arrow_schema_of, source_rows
+from intarsia.spark.progress_line import reporter
+from intarsia.spark.shipping import indexes_from_text
+from intarsia.spark.sql_text import spark_sql
+from intarsia.write.sorting import sort_keys
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: The default number of rows of the sample.
+SAMPLE_ROWS = 200_000
+
+#: A query with fewer matches in the sample gets more of its rows, up to this many for all such queries.
+_FEW_MATCHES, _MORE_ROWS = 50, 10_000
+
+#: Columns whose orders are measured: those of the most queries.
+_MOST_COLUMNS = 4
+
+#: Page sizes that are measured besides the default one.
+_PAGE_SIZES = (1024, 16_384)
+
+#: Another layout is advised only if the queries read at most this share of what they read otherwise.
+_WORTHWHILE = 0.9
+
+#: The columns that restore the order of the source.
+_FILE, _ROW = "_intarsia_file", "_intarsia_row"
+
+
+@dataclass(frozen=True)
+class MeasuredLayout:
+    """A layout, with the indexes that suit it.
+
+    Attributes:
+        layout: The order of rows and the page size.
+        indexes: The indexes; every file has a page index besides.
+        bytes: What the queries read of the sample with these indexes, in bytes.
+        bytes_without: The same without indexes.
+        bytes_total: The size of all rows in the columns of the queries, in bytes.
+        is_advised: Whether it is the advice.
+    """
+
+    layout: Layout
+    indexes: tuple[Attachable, ...]
+    bytes: int
+    bytes_without: int
+    bytes_total: int
+    is_advised: bool = False
+
+    @property
+    def share(self) -> float:
+        """The share of the sample that the queries read, with the indexes."""
+        return self.bytes / max(self.bytes_total, 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the layout as a JSON object."""
+        return {
+            "sort_by": list(self.layout.sort_by),
+            "hilbert_by": list(self.layout.hilbert_by),
+            "rows_per_page": self.layout.rows_per_page,
+            "indexes": [option for index in self.indexes for option in options_of(index)],
+            "bytes": self.bytes,
+            "bytes_without": self.bytes_without,
+            "bytes_total": self.bytes_total,
+            "share": self.share,
+            "is_advised": self.is_advised,
+        }
+
+    def __str__(self) -> str:
+        names = shlex.join(option for index in self.indexes for option in options_of(index))
+        mark = "advised: " if self.is_advised else ""
+        without = self.bytes_without / max(self.bytes_total, 1)
+        with_indexes = f", {self.share:.2%} with {names}" if names else ""
+        return f"{mark}{self.layout}: reads {without:.2%}{with_indexes}"
+
+
+@dataclass(frozen=True)
+class LayoutAdvice:
+    """The result of `intarsia.spark.advise`; ``str(advice)`` is for people.
+
+    Attributes:
+        command: The command that rewrites or indexes the lake; None if nothing would help.
+        layouts: All layouts that were measured, in the order of what the queries read.
+        queries: The queries as SQL text.
+        sample_rows: The number of rows of the sample.
+        num_rows: The number of rows of the lake.
+        seconds: Total time taken.
+    """
+
+    command: str | None
+    layouts: tuple[MeasuredLayout, ...]
+    queries: tuple[str, ...]
+    sample_rows: int
+    num_rows: int
+    seconds: float
+
+    @property
+    def advised(self) -> MeasuredLayout:
+        """The advised layout."""
+        return next(found for found in self.layouts if found.is_advised)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the advice as a JSON object."""
+        return {
+            "command": self.command,
+            "layouts": [found.to_dict() for found in self.layouts],
+            "queries": list(self.queries),
+            "sample": {"rows": self.sample_rows, "rows_total": self.num_rows},
+            "seconds": self.seconds,
+        }
+
+    def __str__(self) -> str:
+        head = f"measured on a sample of {self.sample_rows:,} of {self.num_rows:,} rows"
+        return "\n".join([head, *map(str, self.layouts), self.command or "nothing to change"])
+
+
+def advise(
+    spark: SparkSession,
+    path: Source,
+    where: Where | Sequence[Where] = None,
+    *,
+    queries: str | os.PathLike[str] | None = None,
+    columns: Sequence[str] | None = None,
+    sample_rows: int = SAMPLE_ROWS,
+    progress: Progress | bool = True,
+) -> LayoutAdvice:
+    """Advise how to sort a lake, how large its pages should be, and which indexes to embed.
+
+    Spark draws rows of the whole lake at random, and adds rows that match queries with few matches in the
+    sample. Tasks write the sample in several orders and page sizes, choose indexes for each as
+    `intarsia.advise` does, and count the bytes that the queries read. Nothing is written beside temporary
+    files. The shares compare the layouts with each other. Those of selective queries are upper bounds for
+    the lake, because one page is a larger part of a sample, and matches are more frequent in it.
+
+    Args:
+        spark: The session; classic or Connect. The executors need this package, as for `index`.
+        path: As for `optimize`.
+        where: A predicate, or a list of them, in Intarsia's SQL.
+        queries: A text file of predicates or SELECT statements, as for `intarsia.advise`.
+        columns: The columns that the queries of ``where`` read; None for all.
+        sample_rows: The number of rows to draw.
+        progress: As for `optimize`.
+
+    Returns:
+        The measured layouts, and the command of the best one.
+
+    Raises:
+        ValueError: If there are no queries, or ``sample_rows`` is less than 1.
+        PredicateError: If a query cannot be parsed, or compares values of incompatible types.
+        ColumnNotFoundError: If the lake has no such column.
+        UnsupportedFeatureError: As for `optimize`.
+
+    Example:
+        >>> advice = ias.advise(spark, "lake/", ["tailnum = 'N14228'", "dest = 'LEX'"])  # doctest: +SKIP
+        >>> advice.advised.layout.sort_by  # doctest: +SKIP
+        ('tailnum',)
+    """
+    started = time.perf_counter()
+    asked = asked_queries(where, queries, columns)
+    if not asked:
+        raise ValueError("advise needs queries; pass where or queries")
+    if sample_rows < 1:
+        raise ValueError(f"sample_rows is {sample_rows}; it must be 1 or more")
+    show = reporter(progress, "tasks")
+    frame, _, _ = source_rows(spark, path)
+    arrow_schema_of(frame)
+    show(0, 0, "sampling")
+    sample, num_rows = _draw(frame, asked, sample_rows)
+    first = _measured(spark, sample, _orders(sample.schema, asked), asked, show)
+    best = min(first[1:], key=lambda found: found.bytes, default=first[0])
+    if best.bytes > _WORTHWHILE * first[0].bytes:
+        best = first[0]
+    measured = first
+    if not best.layout.is_source:
+        others = [replace(best.layout, rows_per_page=size) for size in _PAGE_SIZES]
+        pages = _measured(spark, sample, others, asked, show)
+        measured += pages
+        smaller = min(pages, key=lambda found: found.bytes)
+        best = smaller if smaller.bytes <= _WORTHWHILE * best.bytes else best
+    measured = [replace(found, is_advised=found is best) for found in measured]
+    show(1, 1, "done")
+    return LayoutAdvice(
+        _command(path, best),
+        tuple(sorted(measured, key=lambda found: (not found.is_advised, found.bytes))),
+        tuple(map(str, asked)),
+        sample.num_rows,
+        num_rows,
+        time.perf_counter() - started,
+    )
+
+
+def _draw(frame: DataFrame, asked: Sequence[Query], sample_rows: int) -> tuple[pa.Table, int]:
+    """Return the sample in the order of the source, and the number of rows of the lake.
+
+    Raises:
+        PredicateError: If a query does not fit the lake.
+        ColumnNotFoundError: If the lake has no such column.
+    """
+    import pyspark.sql.functions as sf
+
+    num_rows = frame.count()
+    place = [sf.col("_metadata.file_path").alias(_FILE), sf.col("_metadata.row_index").alias(_ROW)]
+    placed = frame.select("*", *place)
+    share = min(1.0, sample_rows / max(num_rows, 1))
+    sample = (placed if share == 1 else placed.sample(fraction=share, seed=0)).toArrow()
+    rare = _rare(sample.drop_columns([_FILE, _ROW]), asked) if share < 1 else []
+    rare = [text for text in rare if _is_known(placed, text)]
+    if rare:
+        more = placed.where(" OR ".join(f"({text})" for text in rare)).limit(_MORE_ROWS).toArrow()
+        sample = pa.concat_tables([sample, more.cast(sample.schema)])
+    sample = sample.sort_by([(_FILE, "ascending"), (_ROW, "ascending")]).combine_chunks()
+    is_new = np.ones(sample.num_rows, dtype=bool)
+    for name in (_FILE, _ROW):
+        column = sample.column(name)
+        equal = pc.equal(column.slice(1), column.slice(0, max(len(column) - 1, 0)))
+        is_new[1:] &= equal.to_numpy()
+    is_new[1:] = ~is_new[1:]
+    return sample.filter(pa.array(is_new)).drop_columns([_FILE, _ROW]), num_rows
+
+
+def _is_known(frame: DataFrame, text: str) -> bool:
+    """Return whether Spark accepts a predicate, whose types it may not compare as Intarsia does."""
+    try:
+        return bool(frame.where(text).schema)
+    except Exception:  # noqa: BLE001  the sample is then without more of its rows
+        return False
+
+
+def _rare(sample: pa.Table, asked: Sequence[Query]) -> list[str]:
+    """Return the queries with few matches in the sample, as Spark SQL. It also checks all queries."""
+    rare = []
+    with tempfile.TemporaryDirectory(prefix="intarsia-advise-") as folder:
+        path = os.path.join(folder, "sample.parquet")
+        write_layout(sample, Layout(), path)
+        table = tables.open(path)
+        for query in asked:
+            if query.predicate is not None and table.count(query.predicate) < _FEW_MATCHES:
+                with suppress(PredicateError):  # it has no counterpart in Spark
+                    rare.append(spark_sql(query.predicate))
+    return rare
+
+
+def _orders(schema: pa.Schema, asked: Sequence[Query]) -> list[Layout]:
+    """Return the orders to measure; the first is that of the source."""
+    uses: Counter[str] = Counter()
+    for query in asked:
+        for name in dict.fromkeys(_condition_columns(query.predicate)):
+            uses[name] += query.count
+    names = []
+    for name, _ in uses.most_common():
+        with suppress(IntarsiaError):  # a nested column, or one that cannot be sorted
+            sort_keys([name], schema)
+            names.append(name)
+    names = names[:_MOST_COLUMNS]
+    orders = [Layout(), *(Layout(sort_by=(name,)) for name in names)]
+    if len(names) > 1:
+        orders += [Layout(sort_by=(names[0], names[1])), Layout(hilbert_by=tuple(names[:3]))]
+    return orders
+
+
+def _condition_columns(predicate: Predicate | None) -> Iterator[str]:
+    if isinstance(predicate, And | Or):
+        for child in predicate.children:
+            yield from _condition_columns(child)
+    elif isinstance(predicate, Not):
+        yield from _condition_columns(predicate.child)
+    elif predicate is not None and not isinstance(predicate, Constant):
+        yield dotted(innermost(predicate.column))
+
+
+def _measured(
+    spark: SparkSession, sample: pa.Table, layouts: Sequence[Layout], asked: Sequence[Query], show: Progress
+) -> list[MeasuredLayout]:
+    """Measure layouts, one in each task."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, sample.schema) as writer:
+        writer.write_table(sample)
+    shipped = sink.getvalue().to_pybytes()
+
+    # a closure, because Spark serializes it
+    def work(ordinal: str) -> str:
+        rows = pa.ipc.open_stream(shipped).read_all()
+        return json.dumps([int(ordinal), measure_layout(rows, layouts[int(ordinal)], asked)])
+
+    tasks = [[str(ordinal)] for ordinal in range(len(layouts))]
+    found = dict(
+        map(json.loads, run_tasks(spark, tasks, work, lambda done, total: show(done, total, "measuring")))
+    )
+    results = []
+    for ordinal, layout in enumerate(layouts):
+        outcome = json.loads(found[ordinal])
+        sums = {
+            name: sum(
+                query.count * costs[name] for query, costs in zip(asked, outcome["queries"], strict=True)
+            )
+            for name in ("advised", "now", "total")
+        }
+        indexes = tuple(indexes_from_text(outcome["indexes"]))
+        results.append(MeasuredLayout(layout, indexes, sums["advised"], sums["now"], sums["total"]))
+    return results
+
+
+def _command(path: Source, best: MeasuredLayout) -> str | None:
+    names = [os.fspath(path)] if isinstance(path, str | os.PathLike) else [os.fspath(item) for item in path]
+    options = [option for index in best.indexes for option in options_of(index)]
+    layout = best.layout
+    if layout.is_source:
+        return shlex.join(["intarsia", "index", *names, "--page-index", *options, "--spark"])
+    order = ["--sort-by", ",".join(layout.sort_by)] if layout.sort_by else []
+    order += ["--hilbert-by", ",".join(layout.hilbert_by)] if layout.hilbert_by else []
+    pages = ["--rows-per-page", str(layout.rows_per_page)]
+    return shlex.join(["intarsia", "optimize", *names, "DESTINATION", *order, *pages, *options])
