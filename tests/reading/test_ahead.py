@@ -12,8 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.lake import table_files
+from intarsia.lake import planning, table_files
 from intarsia.read.ahead import ahead
+from intarsia.read.row_group import RowReader
+from tests.counting import profiling
 
 FAILING = ("x", "y")
 
@@ -94,6 +96,58 @@ def test_an_error_of_the_iterable():
     with pytest.raises(OSError, match="listing"):
         list(found)
     assert sorted(work.discarded) == [-item for item in sorted(work.begun, reverse=True)]
+
+
+# --- reading ahead -----------------------------------------------------------------------------------------
+
+
+def reads_in_main_thread(work):
+    """Return the result of ``work``, and for each thread that reads rows whether it is the main thread."""
+    found = set()
+
+    def profile(frame, event, _argument):
+        if event == "call" and frame.f_code is RowReader.read.__code__:
+            found.add(threading.current_thread() is threading.main_thread())
+
+    with profiling(profile):
+        return work(), found
+
+
+def test_small_files_are_read_by_the_threads_that_plan_them(many, monkeypatch):
+    """But not by those of an iterator, whose caller may stop early, and not large ones."""
+    scan = ia.open(many).scan("a % 2 = 0")
+    rows, in_main_thread = reads_in_main_thread(scan.to_arrow)
+    assert rows["a"].to_pylist() == list(range(0, 300, 2))
+    assert in_main_thread == {False}
+    read = (scan.report.bytes_read, scan.report.rows_matched, scan.report.files_read)
+    batches, in_main_thread = reads_in_main_thread(lambda: list(scan))
+    assert pa.Table.from_batches(batches).equals(rows)
+    assert in_main_thread == {True}
+    assert (scan.report.bytes_read, scan.report.rows_matched, scan.report.files_read) == read
+    monkeypatch.setattr(planning, "SMALL_BYTES", 0)
+    assert reads_in_main_thread(scan.to_arrow) == (rows, {True})
+
+
+def test_an_error_of_reading_ahead_is_raised_after_the_rows_before_it(many, tmp_path):
+    names = sorted(many.iterdir())[:5]
+    damaged = tmp_path / "damaged.parquet"
+    data = bytearray(names[2].read_bytes())
+    chunk = pq.read_metadata(names[2]).row_group(1).column(0)
+    start = chunk.dictionary_page_offset
+    data[start : start + chunk.total_compressed_size] = bytes(chunk.total_compressed_size)
+    damaged.write_bytes(data)
+    table = ia.open([*map(str, names[:2]), str(damaged), *map(str, names[3:])])
+    with pytest.raises(ia.CorruptFileError) as caught:
+        table.scan("a % 2 = 0").to_arrow()
+    assert caught.value.path == str(damaged)
+    batches = table.scan("a % 2 = 0").read_ahead()
+    found = []
+    with pytest.raises(ia.CorruptFileError):
+        found.extend(batch["a"].to_pylist() for batch in batches)
+    assert [value for batch in found for value in batch] == list(range(0, 25, 2))
+    with pytest.warns(ia.IntarsiaWarning):
+        rows = table.scan("a % 2 = 0", on_error="skip").to_arrow()
+    assert rows.num_rows == 20
 
 
 # --- open files ------------------------------------------------------------------------------------------

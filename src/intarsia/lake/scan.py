@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
@@ -18,7 +18,7 @@ from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.libraries import import_for
 from intarsia.lake.order_by import parse_order
-from intarsia.lake.planning import plan_files
+from intarsia.lake.planning import OpenPlan, plan_files
 from intarsia.lake.split import Split, SplitQuestion, file_identity, make_splits
 from intarsia.lake.survivors import find_survivors
 from intarsia.lake.table_files import TableFiles
@@ -218,7 +218,8 @@ class Scan:
         )
         hints = Hints()
         with contextlib.closing(self._planned_files(report, self._binder)) as files:
-            for _, query, plan in files:
+            for _, opened in files:
+                query, plan = opened.query, opened.plan
                 with self._skipping(query.file.path, report):
                     estimate, index_bytes = estimate_rows(query, plan)
                     counts = ReadCounts(index_bytes=index_bytes)
@@ -249,7 +250,8 @@ class Scan:
             self._reporting() as report,
             contextlib.closing(self._planned_files(report, self._binder)) as files,
         ):
-            for entry, query, plan in files:
+            for entry, opened in files:
+                query, plan = opened.query, opened.plan
                 here = query.file.arrow_schema if query.names is None else query.names.schema
                 question = SplitQuestion(
                     replace(entry.as_opened(query.file.source.identity), deletes=None),
@@ -433,28 +435,44 @@ class Scan:
             totals: Aggregates; files for which a lake index answers all of them are added to it and not
                 yielded.
         """
+        with contextlib.closing(self._each_plan(columns, totals)) as plans:
+            for found, record in plans:
+                yield found.query, found.plan, record
+
+    def _each_plan(
+        self, columns: Sequence[OutputColumn], totals: Totals | None = None, *, reads_all: bool = False
+    ) -> Generator[tuple[OpenPlan, Callable[[FileOutcome], None]], None, None]:
+        """Yield as `_each_file`, with the rows of small files if the caller reads all rows."""
         binder = self._binder if list(columns) == self.columns else self._binder.for_columns(columns)
         reads = self._limit is None  # with a limit the first pages may suffice
         with (
             self._reporting() as report,
-            contextlib.closing(self._planned_files(report, binder, totals, reads=reads)) as files,
+            contextlib.closing(
+                self._planned_files(report, binder, totals, reads=reads, reads_all=reads_all)
+            ) as files,
         ):
-            for _, query, plan in files:
-                outcome = FileOutcome(plan)
+            for _, opened in files:
+                outcome = FileOutcome(opened.plan)
 
                 def record(found: FileOutcome) -> None:
                     nonlocal outcome
                     outcome = found
 
                 try:
-                    yield query, plan, record
+                    yield opened, record
                 finally:
-                    with self._skipping(query.file.path, report):
-                        report.add_file(query, outcome)
+                    with self._skipping(opened.query.file.path, report):
+                        report.add_file(opened.query, outcome)
 
     def _planned_files(
-        self, report: ScanReport, binder: TableBinder, totals: Totals | None = None, *, reads: bool = False
-    ) -> Generator[tuple[DataFile, FileQuery, FilePlan], None, None]:
+        self,
+        report: ScanReport,
+        binder: TableBinder,
+        totals: Totals | None = None,
+        *,
+        reads: bool = False,
+        reads_all: bool = False,
+    ) -> Generator[tuple[DataFile, OpenPlan], None, None]:
         """Open, plan and yield each file that neither partition values nor a lake index exclude or answer.
 
         Args:
@@ -462,6 +480,7 @@ class Scan:
             binder: Binds the query to each file.
             totals: Aggregates; see `_each_file`.
             reads: The caller reads the planned rows.
+            reads_all: See `plan_files`.
         """
         table = self._table
         questions = None if totals is None else totals.questions
@@ -479,7 +498,9 @@ class Scan:
         self._has_new_footers = False
         left = [table.files[ordinal] for ordinal in survivors.files]
         at_once = min(at_once, max(len(left), 1))
-        planned = plan_files(left, binder, open_file, at_once, reads=reads, known=survivors.known)
+        planned = plan_files(
+            left, binder, open_file, at_once, reads=reads, reads_all=reads_all, known=survivors.known
+        )
         with contextlib.closing(planned):
             for entry, future in planned:
                 with self._skipping(entry.path, report):
@@ -487,7 +508,7 @@ class Scan:
                 if report.has_failed(entry.path):
                     continue
                 try:
-                    yield entry, found.query, found.plan
+                    yield entry, found
                 finally:
                     table.remember(entry, found.query.file)
                     found.query.close()
@@ -529,11 +550,13 @@ class Scan:
             yield self._first_rows(self._key)
             return
         left = self._limit
-        with contextlib.closing(self._each_file(self.columns)) as files:
-            for query, plan, record in files:
+        reads_all = left is None and runs_at_once > 1
+        with contextlib.closing(self._each_plan(self.columns, reads_all=reads_all)) as files:
+            for found, record in files:
+                query, plan = found.query, found.plan
                 is_whole = query.predicate is None and whole_files and left is None
                 is_whole &= query.deleted.is_empty
-                rows = self._rows_of_file(query, plan, record, left, is_whole, runs_at_once)
+                rows = self._rows_of_file(found, record, left, is_whole, runs_at_once)
                 if whole_files and self._on_error == "skip":
                     # all rows of a file or none
                     tables = []
@@ -560,16 +583,19 @@ class Scan:
 
     def _rows_of_file(
         self,
-        query: FileQuery,
-        plan: FilePlan,
+        found: OpenPlan,
         record: Callable[[FileOutcome], None],
         limit: int | None,
         is_whole: bool,
         runs_at_once: int,
     ) -> Iterator[pa.Table]:
         """Yield the matching rows of a file, without empty tables."""
-        if is_whole:
-            pieces: Iterator[Piece] = iter([read_whole_file(query)])
+        query, plan = found.query, found.plan
+        pieces: Iterable[Piece]
+        if found.pieces is not None:
+            pieces = found.pieces
+        elif is_whole:
+            pieces = [read_whole_file(query)]
         else:
             pieces = read_rows(query, plan, limit, runs_at_once=runs_at_once)
         counts = ReadCounts()
