@@ -150,7 +150,7 @@ def _pruned_once(
     if predicate is None:
         return []
     query = binder.query(replace(first, deletes=None), file)
-    candidates, known = prune_joined(file, predicate, constants, query.estimated_bytes, reads=reads)
+    candidates, known = prune_joined(file, predicate, constants, query.estimated_bytes_by_group, reads=reads)
     edges = joined.row_edges
     keep = candidates.overlaps(edges[:-1], edges[1:])
     report.add_excluded_together(query, joined, known, ~keep)

@@ -68,7 +68,7 @@ def plan_file(query: FileQuery, known: Known | None = None) -> FilePlan:
         file,
         predicate,
         constants=query.constants,
-        data_bytes=query.estimated_bytes,
+        group_bytes=query.estimated_bytes_by_group,
         embedded=query.embedded,
         known=known,
     )

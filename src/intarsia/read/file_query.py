@@ -183,16 +183,22 @@ class FileQuery:
         edges = self.file.footer.row_group_starts
         if rows.num_rows == edges[-1] and self._total_bytes is not None:
             return self._total_bytes
-        # of the row groups from the first to the last row, because callers estimate row groups one by one
-        first = int(np.searchsorted(edges, rows.starts[0], side="right")) - 1
-        last = int(np.searchsorted(edges, rows.stops[-1], side="left"))
-        edges, known = edges[first : last + 1], self._group_bytes[first:last]
+        return int(self.estimated_bytes_by_group(rows).sum())
+
+    def estimated_bytes_by_group(self, rows: RowSelection) -> npt.NDArray[np.int64]:
+        """Estimate the bytes of reading some rows, for each row group.
+
+        Raises:
+            UnsupportedFeatureError: If a column is encrypted or in another file.
+            CorruptFileError: If a chunk is outside the file.
+        """
+        edges, known = self.file.footer.row_group_starts, self._group_bytes
         counts = rows.count_between(edges)
         for group in np.flatnonzero((counts > 0) & (known < 0)).tolist():
             for leaf in self.leaves:
-                self.file.footer.chunk_metadata(first + group, leaf)
+                self.file.footer.chunk_metadata(group, leaf)
         shares = counts / np.maximum(1, np.diff(edges))
-        return int((np.maximum(known, 0) * shares).sum())
+        return np.asarray(np.maximum(known, 0) * shares, dtype=np.int64)
 
     def column_bytes(self, path: Path) -> int:
         """Return the size of a column in the file in bytes; 0 for a constant column."""

@@ -15,6 +15,7 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.arrow.comparison import compares_alike
@@ -35,6 +36,11 @@ from intarsia.rows.selection import RowSelection
 
 #: The cost of decoding a page, in bytes that could be read in that time.
 DECODING_BYTES = 1 << 14
+
+#: More bytes than any index has; the sum over all row groups of a file fits into 64 bits.
+_UNLIMITED_BYTES = 1 << 40
+
+Int64s = npt.NDArray[np.int64]
 
 #: For each condition that a proof could disprove, by ordinal, the row groups where it could.
 _Reach: TypeAlias = "dict[int, Bools]"
@@ -67,7 +73,7 @@ def prune(
     predicate: Bound,
     *,
     constants: Mapping[Path, pa.Scalar] | None = None,
-    data_bytes: Callable[[RowSelection], int] | None = None,
+    group_bytes: Callable[[RowSelection], Int64s] | None = None,
     embedded: EmbeddedIndexes | None = None,
     known: Known | None = None,
 ) -> Pruned:
@@ -78,8 +84,8 @@ def prune(
         predicate: The predicate.
         constants: Columns that are not in the file and have one value in all of its rows: partition columns,
             and columns that only other files of the table have (null).
-        data_bytes: A function that estimates the bytes that a scan of some rows would read. An index that is
-            larger than the bytes it could save is not read.
+        group_bytes: A function that estimates, for each row group, the bytes that a scan of some rows would read.
+            An index that is larger than the bytes it could save is not read.
         embedded: The embedded indexes of the file, if they are open already.
         known: What is known about the rows already; its indexes are not used again.
 
@@ -89,7 +95,7 @@ def prune(
     bytes_before = file.source.counts.bytes
     known = known or Known()
     pages: Mapping[int, bytes] = known.dictionary_pages
-    pruner = _Pruner(file, predicate, data_bytes or (lambda _: 1 << 62), known)
+    pruner = _Pruner(file, predicate, group_bytes, known)
     pruner.use_constants(partial(_where_constant, file, constants or {}))
     if RowGroupStatistics.name not in known.used:
         pruner.use(RowGroupStatistics(file))
@@ -116,7 +122,7 @@ def prune_joined(
     file: JoinedInput,
     predicate: Bound,
     constants: Mapping[Path, pa.Array],
-    data_bytes: Callable[[RowSelection], int],
+    group_bytes: Callable[[RowSelection], Int64s],
     *,
     reads: bool,
 ) -> tuple[RowSelection, Known]:
@@ -126,13 +132,13 @@ def prune_joined(
         file: The files, as one file.
         predicate: The predicate, bound to the types of the files.
         constants: Columns that have one value in each file: for each of them, an array of one value per file.
-        data_bytes: See `prune`.
+        group_bytes: See `prune`.
         reads: Whether indexes outside the footers are read.
 
     Returns:
         The rows that might match, and what is known about all rows; see `Known.of_part`.
     """
-    pruner = _Pruner(file, predicate, data_bytes, Known())
+    pruner = _Pruner(file, predicate, group_bytes, Known())
     pruner.use_constants(partial(_where_constant_by_file, file, constants))
     pruner.use(RowGroupStatistics(file))
     dictionaries = Dictionaries(file)
@@ -165,11 +171,11 @@ class _Pruner:
         self,
         file: ParquetInput,
         predicate: Bound,
-        data_bytes: Callable[[RowSelection], int],
+        group_bytes: Callable[[RowSelection], Int64s] | None,
         known: Known,
     ) -> None:
         self._file = file
-        self._data_bytes = data_bytes
+        self._group_bytes = group_bytes or self._unlimited
         self._formula = Formula(predicate)
         conditions = self._formula.conditions
         self._ordinals = {condition: ordinal for ordinal, condition in enumerate(conditions)}
@@ -185,6 +191,8 @@ class _Pruner:
         self._edges = file.footer.row_group_starts
         self._known: dict[int, _Known] = {}
         self._bytes: dict[bytes, int] = {}
+        self._bytes_by_group: Int64s | None = None
+        self._rows_by_group: Int64s | None = None
         self._used: set[str] = set()
         self.steps: list[PruneStep] = list(known.steps)
         self.candidates = everything
@@ -316,6 +324,7 @@ class _Pruner:
                 self.candidates = after
                 self.steps.append(PruneStep(proof.name, column, before, after))
         self._bytes.clear()
+        self._bytes_by_group = self._rows_by_group = None
 
     @property
     def certain(self) -> RowSelection:
@@ -352,19 +361,25 @@ class _Pruner:
         key = groups.tobytes()
         if key not in self._bytes:
             starts, stops = self._edges[:-1][groups], self._edges[1:][groups]
-            self._bytes[key] = self._data_bytes(self.candidates & RowSelection.union_of(starts, stops))
+            wanted = self.candidates & RowSelection.union_of(starts, stops)
+            self._bytes[key] = int(self._group_bytes(wanted).sum())
         return self._bytes[key]
 
     def bytes_of(self, row_group: int) -> int:
         """See `Stakes`."""
-        return self._data_bytes(self._candidates_of(row_group))
+        if self._bytes_by_group is None:
+            self._bytes_by_group = self._group_bytes(self.candidates)
+        return int(self._bytes_by_group[row_group])
 
     def rows_of(self, row_group: int) -> int:
         """See `Stakes`."""
-        return self._candidates_of(row_group).num_rows
+        if self._rows_by_group is None:
+            self._rows_by_group = self.candidates.count_between(self._edges)
+        return int(self._rows_by_group[row_group])
 
-    def _candidates_of(self, row_group: int) -> RowSelection:
-        return self.candidates.clip(int(self._edges[row_group]), int(self._edges[row_group + 1]))
+    def _unlimited(self, rows: RowSelection) -> Int64s:
+        """More bytes than any index has, for each row group with some of the rows."""
+        return np.where(rows.count_between(self._edges) > 0, _UNLIMITED_BYTES, 0)
 
     def excluded_if(self, denied: Wanted) -> Bools:
         """See `Stakes`."""
