@@ -84,7 +84,7 @@ def prune(
         predicate: The predicate.
         constants: Columns that are not in the file and have one value in all of its rows: partition columns,
             and columns that only other files of the table have (null).
-        group_bytes: A function that estimates, for each row group, the bytes that a scan of some rows would read.
+        group_bytes: Estimates the bytes that a scan of some rows would read, for each row group.
             An index that is larger than the bytes it could save is not read.
         embedded: The embedded indexes of the file, if they are open already.
         known: What is known about the rows already; its indexes are not used again.
