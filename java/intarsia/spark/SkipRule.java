@@ -61,11 +61,15 @@ public final class SkipRule extends Rule<LogicalPlan> {
       }
       Filter filter = (Filter) (LogicalPlan) plan;
       LogicalRelation relation = (LogicalRelation) filter.child();
-      if (planner.query().hasSeen(filter)) {
+      if (planner.query().isUnplannable(filter)) {
         return (B) filter;
       }
       LogicalRelation planned = planner.plan(relation, filter.condition());
-      return (B) (planned == relation ? filter : filter.withNewChildren(Scala.seq(List.of(planned))));
+      if (planned == relation) {
+        planner.query().addUnplannable(filter);
+        return (B) filter;
+      }
+      return (B) filter.withNewChildren(Scala.seq(List.of(planned)));
     }
   }
 }

@@ -75,11 +75,16 @@ class FilePlanner:
         """Return the files that might contain matching rows, and those that cannot be planned, in order."""
         return [planned.file for planned in self.planned(TableFiles(files))] if files else []
 
-    def planned(self, table: TableFiles) -> list[PlannedFile]:
-        """Return what to read of a table: the files as in `surviving`, with their rows."""
+    def planned(self, table: TableFiles, *, is_current: bool = False) -> list[PlannedFile]:
+        """Return what to read of a table: the files as in `surviving`, with their rows.
+
+        Args:
+            table: The table.
+            is_current: Its files are those that were last compared with the lake index, unchanged.
+        """
         self.report = ScanReport(files_total=len(table.files), rows_matched=None, bytes_planned=0)
         binder = SparkTableBinder(self._binder, table.files)
-        left = self._not_excluded(table, binder)
+        left = self._not_excluded(table, binder, is_current)
         found: dict[int, PlannedFile | None] = {}
         for batch in self._batches(left, found, table):
             possible, known = exclude_joined(table, binder, self.report, batch, reads=True)
@@ -97,10 +102,10 @@ class FilePlanner:
             found[ordinal] = PlannedFile(entry, None, entry.size_bytes)
         return [planned for _, planned in sorted(found.items()) if planned is not None]
 
-    def _not_excluded(self, table: TableFiles, binder: SparkTableBinder) -> Sequence[int]:
+    def _not_excluded(self, table: TableFiles, binder: SparkTableBinder, is_current: bool) -> Sequence[int]:
         """Return the ordinals of the files that partition values and the lake index do not exclude."""
         try:
-            return find_survivors(table, binder, self.report).files
+            return find_survivors(table, binder, self.report, is_current=is_current).files
         except (IntarsiaError, OSError) as error:  # such as a store that only Spark can reach
             note = Ignored(table.files[0].path, "lake index", str(error), "storage-error")
             self.report = ScanReport(files_total=len(table.files), rows_matched=None, bytes_planned=0)

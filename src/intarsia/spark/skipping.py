@@ -131,7 +131,8 @@ class SkippingPlanner:
         planner = FilePlanner(binder, count_pages=len(listing.files) <= _COUNTED_FILES, seconds=seconds)
         table = self._table(listing)
         with table.lock:
-            planned = planner.planned(table.files)
+            # the key of the table has the stamps of its files, which have just been read
+            planned = planner.planned(table.files, is_current=True)
         planner.report.add_time(started)
         answer = _answer_of(listing, planned, planner.report)
         numbers = sum(map(len, answer.get("kept", ())))

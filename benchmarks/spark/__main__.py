@@ -1,0 +1,115 @@
+"""Measure plain Spark SQL on bare files, on indexed files, and in an enabled session."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+
+import intarsia.spark as ias
+from benchmarks.lake import FILES
+from benchmarks.lineitem import MissingProgramError
+from benchmarks.measure import DisagreementError
+from benchmarks.spark.cases import DATA
+from benchmarks.spark.measure import Bench
+from benchmarks.spark.page import document, line, write_page
+from intarsia.spark.local import local_session
+
+THREADS = 2
+
+_EXAMPLES = """\
+examples:
+  python -m benchmarks.spark
+  python -m benchmarks.spark lake --files 100 --repetitions 3
+  make bench-spark ARGS='--page docs/benchmarks-spark.md'
+"""
+
+
+def main() -> int:
+    options = _options()
+    folder = Path(options.dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    found = []
+    with tempfile.TemporaryDirectory() as scratch:
+        spark = local_session(scratch, name="intarsia benchmark", threads=THREADS)
+        ias.enable(spark)
+        bench = Bench(spark, options.repetitions, _show_progress)
+        try:
+            for name in options.data or DATA:
+                _show_progress(f"{name}: creating files in {folder}")
+                for measured in bench.measure(DATA[name](folder, options.files)):
+                    found.append(measured)
+                    _show_progress("")
+                    if not options.json:
+                        print(line(measured), flush=True)
+        except DisagreementError as error:
+            print(f"\nwrong result: {error}", file=sys.stderr)
+            return 1
+        except MissingProgramError as error:
+            print(error, file=sys.stderr)
+            return 2
+        finally:
+            version = spark.version
+            spark.stop()
+    facts = {
+        "command": f"python -m benchmarks.spark {shlex.join(sys.argv[1:])}".rstrip(),
+        "cpus": os.cpu_count(),
+        "load": f"{os.getloadavg()[1]:.1f}",
+        "python": platform.python_version(),
+        "spark": version,
+        "threads": THREADS,
+        "repetitions": options.repetitions,
+    }
+    if options.json:
+        print(json.dumps(document(found, facts), indent=2))
+    if options.page:
+        write_page(found, facts, Path(options.page))
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.spark",
+        description=__doc__,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("data", nargs="*", metavar="DATA", help=f"{', '.join(DATA)} (default: all)")
+    parser.add_argument(
+        "--files", type=int, default=FILES, help="files of the lake, 10,000 rows each (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--repetitions",
+        type=int,
+        default=5,
+        help="timed runs of each query in each mode (default: %(default)s)",
+    )
+    default = os.path.join(tempfile.gettempdir(), "intarsia-benchmarks")
+    parser.add_argument(
+        "--dir", default=default, help="folder for the files, which are reused (default: %(default)s)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--page", metavar="FILE.md", help="also write a page (docs/benchmarks-spark.md is one)"
+    )
+    options = parser.parse_args()
+    if unknown := set(options.data) - set(DATA):
+        parser.error(f"unknown data {', '.join(sorted(unknown))}; use {', '.join(DATA)}")
+    if options.repetitions < 1 or options.files < 2:
+        parser.error("at least one repetition and two files are needed")
+    return options
+
+
+def _show_progress(text: str) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[2K{text}")
+        sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

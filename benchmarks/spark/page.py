@@ -1,0 +1,131 @@
+"""The figures as text, as JSON, and as a page in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.spark.cases import NOTHING_AIM
+from benchmarks.spark.measure import BARE, ENABLED, INDEXED, MODES, Measured, Runs
+
+_INTRODUCTION = """\
+# Benchmarks of plain Spark SQL
+
+Written by `{command}`.
+
+{cpus} CPUs, load {load} when it ended, Python {python}, Spark {spark} with {threads} threads.
+Medians of {repetitions} runs.
+
+Each query runs in one session in three modes, in turn: plain Spark on bare files (*bare*), plain Spark on
+the same files with indexes (*indexed*), and on these after `ias.enable` (*enabled*). Each run has new values,
+the same in all modes, and all modes return the same rows. A query returns three aggregates.
+
+- *Time* is that of `collect()`, planning included, in milliseconds. *CPU* is the CPU time of the JVM, with
+  its compilers, and of Python. On a machine that does other work, it is the better measure.
+- *Bytes* are read by Spark and by the planner, in a run without vectored reads, which Hadoop does not count.
+  *Rows* come out of the scan, before Spark's own filter.
+- Ratios are relative to plain Spark on bare files. *Aim* is the most that the ratio of *enabled* should be.
+  If there is nothing to skip, the ratio of *indexed* should be at most {nothing}, too.
+"""
+
+_COLUMNS = (
+    "query",
+    *(
+        f"{figure} {mode}"
+        for figure in ("bytes", "rows", "time", "CPU")
+        for mode in ("bare", "indexed", "enabled")
+    ),
+)
+_RATIOS = ("query", "time indexed", "time enabled", "CPU indexed", "CPU enabled", "aim")
+
+
+def median_cpu_ms(runs: Runs) -> float:
+    return runs.median_cpu_ms
+
+
+def document(found: Sequence[Measured], facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures for JSON."""
+    return {
+        **facts,
+        "queries": [
+            {
+                "data": one.data.name,
+                "query": one.query.name,
+                "aim": one.query.aim,
+                "modes": {
+                    mode: {
+                        "bytes": runs.bytes_read,
+                        "rows": runs.scan_rows,
+                        "ms": [round(value, 1) for value in runs.ms],
+                        "cpu_ms": [round(value, 1) for value in runs.cpu_ms],
+                        "ratio": round(one.ratio(mode), 3),
+                        "cpu_ratio": round(one.ratio(mode, median_cpu_ms), 3),
+                    }
+                    for mode, runs in one.runs.items()
+                },
+            }
+            for one in found
+        ],
+    }
+
+
+def line(one: Measured) -> str:
+    """Return the figures of a query in a line of text."""
+    cells = [f"{one.data.name + ': ' + one.query.name:<40}"]
+    for mode in MODES:
+        runs = one.runs[mode]
+        cells.append(
+            f"{_size(runs.bytes_read):>9} {runs.scan_rows:>11,} rows {runs.median_ms:>7,.0f} ms "
+            f"({runs.median_cpu_ms:,.0f} CPU)"
+        )
+    ratios = ", ".join(
+        f"{name} {one.ratio(mode):.2f} ({one.ratio(mode, median_cpu_ms):.2f} CPU)"
+        for name, mode in (("indexed/bare", INDEXED), ("enabled/bare", ENABLED))
+    )
+    return " | ".join([*cells, ratios + ("" if one.query.aim is None else f", aim {one.query.aim:g}")])
+
+
+def write_page(found: Sequence[Measured], facts: dict[str, Any], path: Path) -> None:
+    """Write the page.
+
+    Args:
+        found: The figures.
+        facts: The command, the versions and the machine.
+        path: The path of the page.
+    """
+    text = _INTRODUCTION.format(**facts, nothing=NOTHING_AIM)
+    for data in dict.fromkeys(one.data for one in found):
+        ours = [one for one in found if one.data == data]
+        text += (
+            f"\n## {data.name}\n\n{data.about[0].upper()}{data.about[1:]}. `{', '.join(data.columns)}`.\n\n"
+        )
+        text += _table(_RATIOS, [_ratios(one) for one in ours])
+        text += "\n" + _table(_COLUMNS, [_figures(one) for one in ours])
+    path.write_text(text, encoding="utf-8")
+
+
+def _ratios(one: Measured) -> list[str]:
+    cells = [f"{one.ratio(mode):.2f}" for mode in (INDEXED, ENABLED)]
+    cells += [f"{one.ratio(mode, median_cpu_ms):.2f}" for mode in (INDEXED, ENABLED)]
+    return [one.query.name, *cells, "" if one.query.aim is None else f"{one.query.aim:g}"]
+
+
+def _figures(one: Measured) -> list[str]:
+    runs = [one.runs[mode] for mode in (BARE, INDEXED, ENABLED)]
+    return [
+        one.query.name,
+        *(_size(each.bytes_read) for each in runs),
+        *(f"{each.scan_rows:,}" for each in runs),
+        *(f"{each.median_ms:,.0f}" for each in runs),
+        *(f"{each.median_cpu_ms:,.0f}" for each in runs),
+    ]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [list(head), ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def _size(num_bytes: int) -> str:
+    return f"{num_bytes / 1e6:,.1f} MB" if num_bytes >= 1e5 else f"{num_bytes / 1e3:,.1f} kB"
