@@ -31,6 +31,9 @@ from intarsia.storage import IoCounts
 MAX_FILES = 1_024
 MAX_BYTES = 64 << 20
 
+#: The maximum number of bytes of dictionary pages to keep for reading the files that are left.
+MAX_HELD_BYTES = 64 << 20
+
 #: A damaged file is left out, and the others are tried again, at most this many times.
 _MAX_TRIES = 4
 
@@ -70,12 +73,16 @@ def exclude_joined(
     """
     left: set[int] = set(files)
     known: dict[str, KnownFile] = {}
+    held_bytes = 0
     for family in _families(table, files, is_current=is_current):
         for ordinal, found in _pruned(table, binder, report, family, reads=reads):
             if found is None:
                 left.remove(ordinal)
-            else:
-                known[table.files[ordinal].path] = found
+                continue
+            held_bytes += sum(map(len, found.known.dictionary_pages.values()))
+            if held_bytes > MAX_HELD_BYTES:  # the rest is read again
+                found = replace(found, known=replace(found.known, dictionary_pages={}))
+            known[table.files[ordinal].path] = found
     return [ordinal for ordinal in files if ordinal in left], known
 
 
