@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,11 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia.errors import ReplacedWhileReadError
 from intarsia.file import ParquetInput
+from intarsia.file.chunk_plan import dictionary_range
 from intarsia.file.joined import JoinedInput, JoinedMetadata, JoinedPart
+from intarsia.file.trust import Claim, Trust
+from intarsia.indexes.bloom import filter_exists
+from intarsia.indexes.statistics import statistics_bounds
 from intarsia.storage import ByteRange, LocalFile
 from tests.counting import python_calls
 from tests.effort import examples
@@ -270,3 +275,49 @@ def test_the_bytes_of_joined_files(tmp_path):
         own = pq.ParquetFile(paths[2]).metadata.row_group(1).column(2)
         assert chunk.dictionary_page_offset == second + own.dictionary_page_offset
         assert chunk.data_page_offset == second + own.data_page_offset
+
+
+CORPUS = sorted(path for path in (Path(__file__).parents[1] / "corpus").rglob("*.parquet"))
+
+
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
+def test_joined_metadata_of_other_writers(path):
+    """A file that is joined with itself has the same bounds, filters and dictionaries twice."""
+    try:
+        own = part(path)
+    except ia.IntarsiaError:
+        return
+    with ParquetInput.open(path) as single, JoinedInput(JoinedMetadata([own, own])) as joined:
+        size = single.footer.file_length
+        for leaf in (leaf for leaf in single.footer.leaves if leaf.is_flat):
+            try:
+                expected = statistics_bounds(single, leaf, single.schema.ordering(leaf))
+                outlines = single.metadata.outlines([leaf])[0]
+            except ia.IntarsiaError as error:
+                with pytest.raises(type(error)):
+                    statistics_bounds(joined, leaf, joined.schema.ordering(leaf))
+                continue
+            found = statistics_bounds(joined, leaf, joined.schema.ordering(leaf))
+            twice = joined.metadata.outlines([leaf])[0]
+            for name in ("known", "minima", "maxima", "null_counts", "nan_counts", "all_null"):
+                once = getattr(expected, name).tolist()
+                assert repr(getattr(found, name).tolist()) == repr(once + once), name
+            shifted = np.where(outlines.is_sound, outlines.starts + size, -1)
+            assert twice.starts.tolist() == [*outlines.starts.tolist(), *shifted.tolist()]
+            assert twice.data_pages.tolist() == outlines.data_pages.tolist() * 2
+            assert filter_exists(joined, leaf).tolist() == filter_exists(single, leaf).tolist() * 2
+            groups = len(single.footer.metadata.row_groups)
+            for group in range(groups):
+                chunk = single.footer.metadata.row_groups[group].columns[leaf.ordinal]
+                if chunk.meta_data is None or chunk.file_path or chunk.crypto_metadata is not None:
+                    continue
+                here = single.footer.chunk_metadata(group, leaf)
+                there = joined.footer.chunk_metadata(groups + group, leaf)
+                place = dictionary_range(here, None)
+                expected_place = place and ByteRange(place.start + size, place.stop + size)
+                assert dictionary_range(there, None) == expected_place
+                assert (there.dictionary_page_offset is None) == (here.dictionary_page_offset is None)
+                for claim in (Claim.BOUNDS, Claim.NULL_COUNT, Claim.BLOOM_FILTER):
+                    assert Trust(joined.footer, leaf).doubt(claim, there) == Trust(single.footer, leaf).doubt(
+                        claim, here
+                    )

@@ -217,11 +217,12 @@ class _ShiftedChunks(Sequence[ColumnChunk]):
             bloom += shift
         else:
             bloom = bloom_bytes = None
-        dictionary = meta.dictionary_page_offset or 0  # some writers write 0 for "absent"
+        # 0, which some writers write for "absent", remains, because rules of trust see the difference
+        dictionary = meta.dictionary_page_offset
         return ColumnChunk(
             meta_data=meta._replace(
                 data_page_offset=meta.data_page_offset + shift,
-                dictionary_page_offset=dictionary + shift if 0 < dictionary < meta.data_page_offset else None,
+                dictionary_page_offset=dictionary + shift if dictionary and dictionary > 0 else dictionary,
                 bloom_filter_offset=bloom,
                 bloom_filter_length=bloom_bytes,
             )
