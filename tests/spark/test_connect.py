@@ -78,10 +78,17 @@ import intarsia as ia
 from intarsia import spark as ias
 
 lake, out = sys.argv[1:]
+try:
+    refused_natively = ias.read(spark, lake, "x = 7", mode="native")
+except ia.IntarsiaError as error:
+    refused_natively = error.reason
 rows = lambda path: sorted(map(str, spark.read.parquet(path).collect()))
 report = ias.optimize(
-    spark, lake, out, zorder_by=["x", "y"], indexes=[ia.Distinct("s")], progress=False
+    spark, lake, out, zorder_by=["x", "y"], indexes=[ia.Distinct("s")], rows_per_page=20, progress=False
 )
+by_pages = ias.read(spark, out, "x BETWEEN 7 AND 8 AND p = 0", ["x", "s", "p"], mode="pages")
+by_pages_mode = ias.last_read(spark).mode
+plain = spark.read.parquet(out).where("x BETWEEN 7 AND 8 AND p = 0").select("x", "s", "p")
 ias.register(spark)
 source = spark.read.format("intarsia").option("where", "x BETWEEN 5 AND 8")
 keys = spark.createDataFrame([("s3",), ("none",)], ["s"])
@@ -98,6 +105,10 @@ print(json.dumps({
     "paged": [row.x for row in source.load(lake).orderBy("x").collect()],
     "distinct": int(ias.approx_distinct(spark, lake, "s", progress=False)),
     "refused": refused,
+    "refused_natively": refused_natively,
+    "pages": by_pages_mode,
+    "same_by_pages": sorted(map(str, by_pages.collect())) == sorted(map(str, plain.collect())),
+    "mode": (ias.read(spark, lake, "x = 7").count(), ias.last_read(spark).mode),
     "detached": ias.detach(spark, out, progress=False).files_detached,
 }))
 """
@@ -117,5 +128,9 @@ def test_jobs_over_spark_connect(tmp_path, connect_host):
         "paged": [5, 6, 7, 8],
         "distinct": 20,
         "refused": "connect",
+        "refused_natively": "connect-session",
+        "pages": "pages",
+        "same_by_pages": True,
+        "mode": [1, "files"],
         "detached": 2,
     }

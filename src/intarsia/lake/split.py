@@ -104,15 +104,27 @@ class Split:
         """Implement the Arrow PyCapsule protocol."""
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
+    def check(self) -> None:
+        """Open the file, and check that it is the one that was planned; reads only its footer.
+
+        Raises:
+            ReplacedWhileReadError: If the file was replaced after it was planned.
+        """
+        with ParquetInput(self._question.file.open()) as file:
+            self._check(file)
+
+    def _check(self, file: ParquetInput) -> None:
+        if file_identity(file) != self._question.identity:
+            raise ReplacedWhileReadError(
+                f"{self.path}: the file was replaced after it was planned; plan again",
+                reason="file-replaced",
+                path=self.path,
+            )
+
     def _tables(self) -> Iterator[pa.Table]:
         question = self._question
         with ParquetInput(question.file.open()) as file:
-            if file_identity(file) != question.identity:
-                raise ReplacedWhileReadError(
-                    f"{self.path}: the file was replaced after it was planned; plan again",
-                    reason="file-replaced",
-                    path=self.path,
-                )
+            self._check(file)
             predicate = None if question.predicate is None else bind(question.predicate, question.view)
             if predicate is not None and question.names is not None:
                 predicate = question.names.predicate(predicate)

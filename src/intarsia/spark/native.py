@@ -40,12 +40,20 @@ class NativePlan:
 
 
 def plan_natively(spark: SparkSession, frame: DataFrame) -> NativePlan:
-    """Plan the files of a frame with one condition.
+    """Plan the files of a frame with one condition; a failure is a reason, as for enabled sessions.
 
     Args:
         spark: A classic session of a known version.
         frame: A frame on a path or a table of Parquet files, with a condition on it.
     """
+    try:
+        return _planned(spark, frame)
+    except Exception as error:  # noqa: BLE001  such as an internal class of Spark that has changed
+        first = next(iter(str(error).splitlines()), "")
+        return NativePlan(None, f"failed: {type(error).__name__}: {first}")
+
+
+def _planned(spark: SparkSession, frame: DataFrame) -> NativePlan:
     jvm: Any = spark.sparkContext._jvm
     execution = frame._jdf.queryExecution()
     analyzed = execution.analyzed()
@@ -57,14 +65,17 @@ def plan_natively(spark: SparkSession, frame: DataFrame) -> NativePlan:
     loader = RuleLoader(spark)
     skipping = loader.new_skipping(0, _PLANNERS.setdefault(spark, SkippingPlanner()).answer)
     planned = loader.new(SKIP_RULE, skipping).apply(execution.optimizedPlan())
-    # the rule of an enabled session has planned before
-    skips = skips_of(skipping) or last_skips(spark)
-    report = skips[-1].report if skips else {}
     relation = _planned_relation(planned)
-    narrowed = None if relation is None else _with_relation(jvm, analyzed, relation)
-    if narrowed is None:
+    skips = skips_of(skipping)
+    if relation is not None and not skips:
+        skips = last_skips(spark)  # the rule of an enabled session has planned before
+    report = skips[-1].report if skips else {}
+    if relation is None:
         why = skips[-1].reason if skips else None
         return NativePlan(None, why or "no index can evaluate the condition", report)
+    narrowed = _with_relation(jvm, analyzed, relation)
+    if narrowed is None:
+        return NativePlan(None, "the table has columns that Spark computes when it reads")
     from pyspark.sql import DataFrame
 
     rows = jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, narrowed)

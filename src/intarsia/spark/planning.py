@@ -14,6 +14,7 @@ from intarsia.file.trust import Claim, Trust
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.joined_files import exclude_joined
 from intarsia.lake.planning import OpenPlan, plan_files
+from intarsia.lake.split import file_identity
 from intarsia.lake.survivors import find_survivors
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.counts import ReadCounts
@@ -43,11 +44,14 @@ class PlannedFile:
         rows: The rows that might match; None if the file was not planned, or if all might. Whole row groups
             if the file's page index is not trusted.
         num_bytes: The estimated number of bytes of these rows; for a file that was not planned, its size.
+        identity: The identity of the file that was planned; see `intarsia.lake.split.file_identity`. None if
+            there are no ``rows``.
     """
 
     file: DataFile
     rows: RowSelection | None
     num_bytes: int
+    identity: str | None = None
 
 
 class FilePlanner:
@@ -158,7 +162,7 @@ class FilePlanner:
             rows = RowSelection.union_of(edges[:-1][groups], edges[1:][groups])
         if rows.num_rows == query.file.footer.num_rows:
             return PlannedFile(entry, None, entry.size_bytes)
-        return PlannedFile(entry, rows, query.estimated_bytes(rows))
+        return PlannedFile(entry, rows, query.estimated_bytes(rows), file_identity(query.file))
 
 
 def _has_trusted_pages(file: ParquetInput) -> bool:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 #: A way to read; see `intarsia.spark.read`.
-Mode: TypeAlias = Literal["auto", "native", "files"]
+Mode: TypeAlias = Literal["auto", "native", "pages", "files"]
 
 #: All modes.
 MODES: Final = get_args(Mode)
@@ -24,7 +24,7 @@ class ReadChoice:
     """The way in which a DataFrame of `ias.read` reads.
 
     Attributes:
-        mode: ``"native"`` or ``"files"``.
+        mode: ``"native"``, ``"pages"`` or ``"files"``.
         reason: Why this mode was chosen, or why nothing is skipped; None if the requested mode skips.
         report: The report of the plan, with the keys of `intarsia.ScanReport.to_dict`; empty without one.
 

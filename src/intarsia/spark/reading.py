@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from intarsia.errors import IntarsiaError
 from intarsia.file import Ignored
+from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Constant, Path, Predicate, parse_expression
 from intarsia.read.report import ScanReport, warn_of_ignored
 from intarsia.spark.binding import SparkBinder
@@ -19,7 +20,8 @@ from intarsia.spark.conditions import is_trivial
 from intarsia.spark.job import is_connect
 from intarsia.spark.listing import Listing, list_files, spark_path, uncached
 from intarsia.spark.native import plan_natively
-from intarsia.spark.planning import FilePlanner
+from intarsia.spark.paged import can_read_pages, pages_frame, plan_pages
+from intarsia.spark.planning import FilePlanner, PlannedFile
 from intarsia.spark.read_choice import MODES, Mode, ReadChoice, remember
 from intarsia.spark.rules import refuse_unplannable
 from intarsia.spark.spark_types import SparkColumn, resolve
@@ -38,6 +40,9 @@ _UTC = frozenset(("UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "UCT", "Etc/UCT", "Zu
 _EXISTS_DEFAULT = "EXISTS_DEFAULT"
 
 _LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+#: The bytes that Python has to save for the mode "auto" to choose it: it decodes more slowly than Spark.
+_LEAST_SAVED = "spark.intarsia.minSavedBytes"
+_DEFAULT_LEAST_SAVED = 64 << 20
 _LOCAL_HOSTS = frozenset(("localhost", "127.0.0.1", "::1", "0.0.0.0"))
 
 
@@ -67,12 +72,18 @@ def read(
             conditions in the same AND still do. A ``Column`` prunes only in the mode ``"native"``. A pyarrow
             expression (see docs/python.md) becomes Spark SQL, and Spark compares by its own rules.
         columns: Columns of the result; None for all.
-        mode: What Spark's reader reads. `last_read` returns the choice, and the reason for it.
+        mode: What is read. `last_read` returns the choice, and the reason for it.
 
-            - ``"native"``: only the row groups, pages and rows that might match. This needs a classic
-              session, and files on a local or shared file system.
-            - ``"files"``: only the files that might contain matching rows.
-            - ``"auto"``: as ``"native"`` if that can exclude anything, otherwise as ``"files"``.
+            - ``"native"``: Spark's reader reads only the row groups, pages and rows that might match. This
+              needs a classic session, and files on a local or shared file system.
+            - ``"pages"``: Spark's tasks read only the pages that might match, with Python. This needs the
+              package on the executors. Spark reads files with columns whose values could differ, and those
+              in which no page can be skipped. The DataFrame has no metadata columns. A file that is replaced
+              before it is read raises an error.
+            - ``"files"``: Spark's reader reads only the files that might contain matching rows.
+            - ``"auto"``: as ``"native"`` if that can exclude anything. Otherwise as ``"pages"``, if that
+              saves 64 MiB (``spark.intarsia.minSavedBytes``) and a small job proves that the executors can
+              read the files with Python. Otherwise as ``"files"``.
 
     Returns:
         A lazy DataFrame. It does not contain files that are written later.
@@ -96,16 +107,22 @@ def read(
     if where is None:
         frame, choice = whole, ReadChoice("files", "there is no condition")
     else:
-        frame, choice = _planned(spark, whole, paths, where, mode)
+        frame, choice = _planned(spark, whole, paths, where, columns, mode)
     remember(spark, choice)
     return frame if columns is None else frame.select(*_quoted(whole, columns))
 
 
 def _planned(
-    spark: SparkSession, whole: DataFrame, paths: Sequence[str], where: str | Column, mode: Mode
+    spark: SparkSession,
+    whole: DataFrame,
+    paths: Sequence[str],
+    where: str | Column,
+    columns: Sequence[str] | None,
+    mode: Mode,
 ) -> tuple[DataFrame, ReadChoice]:
     """Return the matching rows of all rows, and the way in which they are read."""
     frame = whole.where(where)
+    frame.schema  # noqa: B018  raises Spark's own errors first
     why = None
     if mode in ("native", "auto"):
         why = _native_obstacle(spark, required=mode == "native")
@@ -114,8 +131,22 @@ def _planned(
             warn_of_ignored([Ignored(**note) for note in plan.report.get("ignored", ())])
             if plan.frame is not None or mode == "native":
                 return plan.frame or frame, ReadChoice("native", plan.reason, plan.report)
+            files = plan.report.get("files")
+            if files is not None and files["read"] == files["total"] == len(whole.inputFiles()):
+                return frame, ReadChoice("native", plan.reason, plan.report)  # nothing is excluded
             why = plan.reason
-    return _files_left(spark, whole, paths, where, why)
+    wanted = _wanted(whole, where, columns) if mode in ("pages", "auto") and isinstance(where, str) else None
+    return _files_left(spark, whole, paths, where, why, wanted, required=mode == "pages")
+
+
+def _wanted(whole: DataFrame, where: str, columns: Sequence[str] | None) -> list[str] | None:
+    """Return the columns that a query may use, and perhaps others; None for all, or for metadata columns."""
+    asked = [columns] if isinstance(columns, str) else columns
+    text = " ".join([where, *(asked or ())]).lower()
+    if asked is None or "*" in text:
+        return list(whole.columns)
+    # a name that a query uses is a part of its text
+    return [name for name in whole.columns if name.lower() in text or "`" in name]
 
 
 def _native_obstacle(spark: SparkSession, *, required: bool) -> str | None:
@@ -130,9 +161,26 @@ def _native_obstacle(spark: SparkSession, *, required: bool) -> str | None:
 
 
 def _files_left(
-    spark: SparkSession, whole: DataFrame, paths: Sequence[str], where: str | Column, why: str | None
+    spark: SparkSession,
+    whole: DataFrame,
+    paths: Sequence[str],
+    where: str | Column,
+    why: str | None,
+    wanted: list[str] | None,
+    *,
+    required: bool,
 ) -> tuple[DataFrame, ReadChoice]:
-    """Return the matching rows, read by Spark from the files that are not excluded."""
+    """Return the matching rows, read from the files that are not excluded.
+
+    Args:
+        spark: The session.
+        whole: All rows.
+        paths: The paths of the files.
+        where: The condition.
+        why: Why the rows are not read in another way.
+        wanted: The columns of which Python may read single pages; None if Spark reads all files.
+        required: Python reads single pages even if that saves little.
+    """
     frame = whole.where(where)
     if not isinstance(where, str):
         return frame, ReadChoice("files", why or "the condition is a Column")
@@ -142,13 +190,71 @@ def _files_left(
     planner = file_planner(spark, whole, where)
     if planner is None:
         return frame, ReadChoice("files", why or "no index can evaluate the condition")
-    kept = planner.surviving(listing.files)
+    table = TableFiles(listing.files)
+    planned = planner.planned(table)
+    kept = [one.file for one in planned]
     warn_of_ignored(planner.report.ignored)
-    if listing.files and not kept:  # every file is excluded
+    if wanted is not None and kept:
+        paged, obstacle = _paged(spark, whole, listing, table, planned, wanted, where, required=required)
+        if paged is not None:
+            return paged, ReadChoice("pages", obstacle, planner.report.to_dict())
+        why = why or obstacle
+    if not kept:  # every file is excluded
         frame = frame.limit(0)
     elif len(kept) < len(listing.files):
         frame = _over(spark, whole, listing, [spark_path(file) for file in kept]).where(where)
     return frame, ReadChoice("files", why, planner.report.to_dict())
+
+
+def _paged(
+    spark: SparkSession,
+    whole: DataFrame,
+    listing: Listing,
+    table: TableFiles,
+    planned: Sequence[PlannedFile],
+    wanted: Sequence[str],
+    where: str,
+    *,
+    required: bool,
+) -> tuple[DataFrame | None, str | None]:
+    """Return the matching rows, of which Python reads single pages where it can; None if it can nowhere."""
+    if "_metadata" in where.lower():
+        return None, "Python has no metadata columns"
+    if any(_is_on(spark, f"spark.sql.files.ignore{what}Files") for what in ("Corrupt", "Missing")):
+        return None, "Python does not leave out damaged and missing files"
+    by_name = {field.name: field for field in whole.schema}
+    schema = type(whole.schema)([by_name[name] for name in wanted])
+    partition = {name.lower() for file in listing.files for name, _ in file.partition}
+    of_folders = [name for name in wanted if name.lower() in partition]
+    case_sensitive = _is_on(spark, "spark.sql.caseSensitive")
+    reading = plan_pages(
+        table,
+        planned,
+        schema,
+        of_folders,
+        case_sensitive=case_sensitive,
+        keeps_dates=_setting(spark, "spark.sql.parquet.datetimeRebaseModeInRead") == "CORRECTED",
+    )
+    if not reading.splits:
+        return None, "Python can skip no pages of the remaining files"
+    if not required:
+        least = _setting(spark, _LEAST_SAVED)
+        if reading.saved_bytes < (int(least) if least.isdigit() else _DEFAULT_LEAST_SAVED):
+            return None, f"Python would save less than {_LEAST_SAVED}"
+        if not can_read_pages(spark, reading):
+            return None, "the executors cannot read the files with Python"
+    frame = pages_frame(spark, reading, schema, of_folders, case_sensitive=case_sensitive)
+    why = None
+    if reading.others:
+        others = [spark_path(one.file) for one in reading.others]
+        frame = frame.union(_over(spark, whole, listing, others).select(*_quoted(whole, wanted)))
+        why = f"Spark reads {len(others)} of {len(planned)} files"
+    try:
+        frame = frame.where(where)
+        frame.schema  # noqa: B018  a Connect session resolves names only then
+    except Exception as error:  # noqa: BLE001  such as a name that is qualified with that of the table
+        return None, f"Spark cannot resolve the condition: {error}"
+    return frame, why
 
 
 def explain(

@@ -1,0 +1,296 @@
+"""Rows of single pages, read by Python in the tasks of Spark, with the values that Spark would read.
+
+Only files in which every column has certainly the same values for Spark are read so. Spark reads the others.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from intarsia.file import ParquetInput
+from intarsia.format.enums import Type
+from intarsia.lake.split import Split, SplitQuestion, file_identity, make_splits
+from intarsia.lake.table_files import TableFiles
+from intarsia.read.file_plan import FilePlan
+from intarsia.read.file_query import FileQuery
+from intarsia.read.output_columns import OutputColumn
+from intarsia.rows.selection import RowSelection
+from intarsia.spark.checksums import quoted
+from intarsia.spark.planning import PlannedFile
+from intarsia.spark.spark_types import reads_as_is
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+#: The bytes that a task reads, approximately.
+_TASK_BYTES: Final = 32 << 20
+
+_LEAVES: Final = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
+_CALENDAR_TYPES: Final = ("date", "timestamp", "timestamp_ntz")
+_SPARK_VERSION: Final = b"org.apache.spark.version"
+
+#: Keys of files whose dates and times are in another calendar.
+_LEGACY_KEYS: Final = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+
+
+@dataclass(frozen=True)
+class PageReading:
+    """What to read of a lake by single pages.
+
+    Attributes:
+        splits: The parts of files to read, each with the values of its partition columns.
+        others: The files that Spark reads.
+        saved_bytes: The size of the files of the splits, without the bytes that are read of them.
+    """
+
+    splits: tuple[tuple[Split, tuple[str | None, ...]], ...]
+    others: tuple[PlannedFile, ...]
+    saved_bytes: int
+
+
+def plan_pages(
+    table: TableFiles,
+    planned: Sequence[PlannedFile],
+    schema: StructType,
+    partition_columns: Sequence[str],
+    *,
+    case_sensitive: bool,
+    keeps_dates: bool,
+) -> PageReading:
+    """Divide the files between Python and Spark, and the rows of the former into splits.
+
+    Args:
+        table: The files.
+        planned: The files to read, and their rows.
+        schema: The columns to read, with Spark's types.
+        partition_columns: The names of those that are partition columns.
+        case_sensitive: Whether names of columns are case sensitive.
+        keeps_dates: Whether Spark reads dates and times of unknown writers as they are.
+    """
+    splits: list[tuple[Split, tuple[str | None, ...]]] = []
+    others: list[PlannedFile] = []
+    saved_bytes = 0
+    wanted = [field for field in schema.fields if field.name not in partition_columns]
+    for one in planned:
+        values = {name.lower(): value for name, value in one.file.partition}
+        if one.rows is None or not all(name.lower() in values for name in partition_columns):
+            others.append(one)
+            continue
+        with table.open_file(one.file) as file:
+            columns = _columns(file, wanted, case_sensitive=case_sensitive, keeps_dates=keeps_dates)
+            if columns is None or file_identity(file) != one.identity:  # it may have been replaced
+                others.append(one)
+                continue
+            partition = tuple(values[name.lower()] for name in partition_columns)
+            splits += [(split, partition) for split in _splits(one, one.rows, file, columns)]
+            saved_bytes += file.source.size() - one.num_bytes  # the listed size of an object is not known
+    return PageReading(tuple(splits), tuple(others), saved_bytes)
+
+
+def can_read_pages(spark: SparkSession, reading: PageReading) -> bool:
+    """Return whether a task can read with Python: its executor has this package, and access to a file."""
+    split = pickle.dumps(reading.splits[0][0])
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            try:
+                pickle.loads(split).check()  # noqa: S301  this driver made it
+                can = True
+            except Exception:  # noqa: BLE001  such as a missing package, or missing credentials
+                can = False
+            yield pa.record_batch([pa.array([can])], names=["can"])
+
+    try:
+        return all(row[0] for row in spark.range(0, 1, 1, 1).mapInArrow(run, "can boolean").collect())
+    except Exception:  # noqa: BLE001  such as executors without Python or pyarrow
+        return False
+
+
+def _splits(
+    one: PlannedFile, rows: RowSelection, file: ParquetInput, columns: Sequence[OutputColumn]
+) -> list[Split]:
+    query = FileQuery.of(file, None, columns)
+    question = SplitQuestion(
+        one.file,
+        file_identity(file),
+        None,
+        file.arrow_schema,
+        tuple(columns),
+        pa.schema([column.field(file.arrow_schema) for column in columns]),
+        {},
+        None,
+        RowSelection.none(),
+    )
+    return make_splits(question, query, FilePlan(rows, RowSelection.none()), _TASK_BYTES)
+
+
+def _columns(
+    file: ParquetInput, wanted: Sequence[Any], *, case_sensitive: bool, keeps_dates: bool
+) -> list[OutputColumn] | None:
+    """Return the columns that a file has; None if Spark might read another value in any of them."""
+    keys = file.footer.key_values
+    if any(key in keys for key in _LEGACY_KEYS):
+        return None
+    writer = keys.get(_SPARK_VERSION)
+    major = b"" if writer is None else writer.split(b".")[0]
+    # Spark 3 and later write the calendar that Arrow has
+    is_modern = keeps_dates if writer is None else major.isdigit() and int(major) >= 3
+    int96 = {leaf.path[0] for leaf in file.footer.leaves if leaf.type == Type.INT96}
+    found = []
+    for field in wanted:
+        names = [
+            name
+            for name in file.arrow_schema.names
+            if (name == field.name if case_sensitive else name.lower() == field.name.lower())
+        ]
+        if not names:
+            continue  # null in every row
+        arrow_type = file.arrow_schema.field(names[0]).type
+        is_alike = len(names) == 1 and names[0] not in int96 and _is_alike(field.dataType, arrow_type)
+        has_calendar = any(name in field.dataType.simpleString() for name in _CALENDAR_TYPES)
+        if not is_alike or (has_calendar and not is_modern):
+            return None
+        found.append(OutputColumn(names[0], (names[0],), arrow_type))
+    return found or None
+
+
+def _is_alike(spark_type: Any, arrow_type: pa.DataType) -> bool:
+    """Return whether a column of a file has the same values for Spark and for Arrow, after a cast."""
+    target = arrow_type_of(spark_type)
+    if target is None:
+        return False
+    if not pa.types.is_nested(target):
+        return reads_as_is(spark_type.simpleString(), arrow_type)
+    return bool(_plain(arrow_type) == _plain(target))
+
+
+def _plain(data_type: pa.DataType) -> pa.DataType:
+    """Return a type with nullable fields, and without their metadata and the names of lists' items."""
+    if pa.types.is_struct(data_type):
+        return pa.struct([pa.field(field.name, _plain(field.type)) for field in data_type])
+    if pa.types.is_map(data_type):
+        return pa.map_(_plain(data_type.key_type), _plain(data_type.item_type))
+    if pa.types.is_list(data_type):
+        return pa.list_(_plain(data_type.value_type))
+    return data_type
+
+
+def arrow_type_of(spark_type: Any) -> pa.DataType | None:
+    """Return the type in which Spark takes the values of a column; None for types that are not supported."""
+    kind = spark_type.typeName()
+    if kind == "struct":
+        parts = [(field.name, arrow_type_of(field.dataType)) for field in spark_type.fields]
+        return None if any(part is None for _, part in parts) else pa.struct(parts)
+    if kind == "array":
+        item = arrow_type_of(spark_type.elementType)
+        return None if item is None else pa.list_(item)
+    if kind == "map":
+        key, value = arrow_type_of(spark_type.keyType), arrow_type_of(spark_type.valueType)
+        return None if key is None or value is None else pa.map_(key, value)
+    name = spark_type.simpleString()
+    if decimal := _DECIMAL.fullmatch(name):
+        return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    return _LEAVES.get(name)
+
+
+def pages_frame(
+    spark: SparkSession,
+    reading: PageReading,
+    schema: StructType,
+    partition_columns: Sequence[str],
+    *,
+    case_sensitive: bool,
+) -> DataFrame:
+    """Return the rows of the splits; tasks read them each time that the frame runs.
+
+    Args:
+        spark: The session; classic or Connect. Its executors have this package.
+        reading: The splits.
+        schema: As for `plan_pages`.
+        partition_columns: As for `plan_pages`.
+        case_sensitive: As for `plan_pages`.
+    """
+    from pyspark.sql import functions as sf
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    own = [field for field in schema.fields if field.name not in partition_columns]
+    target = pa.schema([(field.name, arrow_type_of(field.dataType)) for field in own])
+    target = pa.schema([*target, *((name, pa.string()) for name in partition_columns)])
+    text = [StructField(name, StringType()) for name in partition_columns]
+    tasks = _tasks(reading.splits)
+
+    # a closure, because Spark serializes it; the functions that it calls are imported on the executors
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for ordinal in batch.column(0).to_pylist():
+                for split, partition in tasks[ordinal]:
+                    rows = split.to_arrow()
+                    yield from conform(rows, target, partition, case_sensitive=case_sensitive).to_batches()
+
+    frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(run, StructType([*own, *text]))
+    types = {field.name: field.dataType for field in schema.fields}
+    return frame.select(
+        *(
+            sf.col(quoted(name)).cast(types[name]).alias(name) if name in partition_columns else quoted(name)
+            for name in types
+        )
+    )
+
+
+def conform(
+    rows: pa.Table, target: pa.Schema, partition: Sequence[str | None], *, case_sensitive: bool
+) -> pa.Table:
+    """Return rows of a file with the columns of a frame.
+
+    Args:
+        rows: The columns that the file has.
+        target: The columns, followed by the partition columns as text.
+        partition: The values of the partition columns.
+        case_sensitive: Whether names of columns are case sensitive.
+    """
+    own = len(target) - len(partition)
+    names: Mapping[str, str] = {name if case_sensitive else name.lower(): name for name in rows.column_names}
+    arrays: list[Any] = []
+    for field in list(target)[:own]:
+        name = names.get(field.name if case_sensitive else field.name.lower())
+        arrays.append(
+            pa.nulls(rows.num_rows, field.type) if name is None else rows.column(name).cast(field.type)
+        )
+    arrays += [pa.repeat(pa.scalar(value, pa.string()), rows.num_rows) for value in partition]
+    return pa.Table.from_arrays(arrays, schema=target)
+
+
+def _tasks(
+    splits: Sequence[tuple[Split, tuple[str | None, ...]]],
+) -> tuple[tuple[tuple[Split, tuple[str | None, ...]], ...], ...]:
+    """Put several small splits into a task."""
+    tasks: list[list[tuple[Split, tuple[str | None, ...]]]] = []
+    filled = _TASK_BYTES
+    for split, partition in splits:
+        if filled + split.num_bytes > _TASK_BYTES:
+            tasks.append([])
+            filled = 0
+        tasks[-1].append((split, partition))
+        filled += split.num_bytes + (1 << 20)  # opening a file takes time, too
+    return tuple(map(tuple, tasks))
