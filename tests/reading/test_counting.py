@@ -257,3 +257,22 @@ def test_full_scan_in_batches_reads_every_page_once_and_no_index(sorted_file):
     read = touched(layout, ranges)
     assert read.indexes == set()
     assert read.pages == {column: list(range(len(layout.pages[column]))) for column in COLUMNS}
+
+
+@pytest.mark.parametrize("use_dictionary", [True, False])
+def test_chunks_of_one_page_are_read_without_their_offset_indexes(tmp_path, use_dictionary):
+    """The locations of single pages follow from the footer."""
+    random = np.random.default_rng(6)
+    table = pa.table({"number": random.integers(0, 50, 900), "text": [f"{n % 9}" for n in range(900)]})
+    path = tmp_path / "single.parquet"
+    pq.write_table(table, path, row_group_size=300, write_page_index=True, use_dictionary=use_dictionary)
+    value = table["number"][400].as_py()
+    rows, ranges, report = run(path, f"number = {value} AND text <> '3'")
+    keep = pc.and_(pc.equal(table["number"], value), pc.not_equal(table["text"], "3"))
+    assert rows.equals(table.filter(keep).combine_chunks())
+    read = touched(layout_of(path), ranges)  # fails if anything is read twice
+    assert read.indexes == set()
+    # dictionary pages are read either to exclude row groups, or with the data pages
+    assert len(read.dictionaries) == (2 if use_dictionary else 0)
+    assert report["bytes"]["read"] == sum(place.length for place in ranges)
+    assert pages_read(report) == {name: len(pages) for name, pages in read.pages.items()}

@@ -8,7 +8,7 @@ from enum import Enum
 import numpy as np
 
 from intarsia.file.outlines import DATA_PAGES, data_page_count
-from intarsia.format.enums import DICTIONARY_ENCODINGS
+from intarsia.format.enums import DICTIONARY_ENCODINGS, PageType
 from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.page_index import PageLocations
 from intarsia.format.structs import ColumnMetaData
@@ -38,7 +38,8 @@ class ChunkPlan:
         dictionary: The dictionary page, if the chunk has one.
         dictionary_use: Whether the pages need it.
         total_pages: Number of data pages in the chunk; None if it is unknown.
-        whole: Whether this is the whole chunk, because the locations of its pages are unknown.
+        whole: Whether this is the whole chunk, because the locations of its pages are unknown or not needed.
+        has_dictionary_within: Whether the pages are known to include the dictionary page.
     """
 
     leaf: Leaf
@@ -51,11 +52,24 @@ class ChunkPlan:
     dictionary_use: DictionaryUse
     total_pages: int | None
     whole: bool = False
+    has_dictionary_within: bool = False
 
     @property
     def num_bytes(self) -> int:
         """Number of bytes of the data pages."""
         return sum(place.length for place in self.pages)
+
+
+def is_single_page(meta: ColumnMetaData) -> bool:
+    """Return whether a chunk is one data page, and the dictionary page that it needs, if it has one.
+
+    Any of its rows then take the whole chunk, so that the locations of its pages are not needed.
+    """
+    if data_page_count(meta.encoding_stats) != 1:
+        return False
+    needed = [PageType.DICTIONARY_PAGE] if dictionary_use(meta) is DictionaryUse.ALWAYS else []
+    others = [stat for stat in meta.encoding_stats or () if stat.count and stat.page_type not in DATA_PAGES]
+    return [stat.page_type for stat in others] == needed and sum(stat.count for stat in others) == len(needed)
 
 
 def plan_chunk(
@@ -66,7 +80,8 @@ def plan_chunk(
     Args:
         leaf: The chunk's leaf.
         meta: The footer's metadata of the chunk.
-        locations: The locations of its pages; None if they are unknown, so that the whole chunk is read.
+        locations: The locations of its pages; None if they are unknown or not needed, so that the whole chunk
+            is read.
         num_rows: Number of rows in the row group.
         rows: The rows to read, relative to the row group.
     """
@@ -83,6 +98,7 @@ def plan_chunk(
             DictionaryUse.NEVER,
             data_page_count(meta.encoding_stats),
             whole=True,
+            has_dictionary_within=is_single_page(meta) and dictionary_use(meta) is DictionaryUse.ALWAYS,
         )
     row_starts, row_stops = locations.row_starts, locations.row_stops
     chosen = np.flatnonzero(rows.overlaps(row_starts, row_stops))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from intarsia.file import ChunkKey
-from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse, plan_chunk
+from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse, is_single_page, plan_chunk
 from intarsia.file.outlines import ChunkOutlines
 from intarsia.format.footer import Leaf
 from intarsia.predicate import Bound
@@ -176,7 +176,9 @@ def _read_as_a_whole(query: FileQuery, rows: RowSelection, outlines: Sequence[Ch
 def plan_chunks(
     query: FileQuery, group: int, leaves: list[Leaf], rows: RowSelection
 ) -> tuple[list[ChunkPlan], int]:
-    """Plan the pages of some leaves for some rows of a row group; this reads their OffsetIndexes.
+    """Plan the pages of some leaves for some rows of a row group.
+
+    This reads the OffsetIndexes of chunks that have several pages.
 
     Args:
         query: The query.
@@ -188,17 +190,16 @@ def plan_chunks(
         The plans, and the number of bytes that were read from the page index.
     """
     file = query.file
-    index_bytes = file.load_page_index([ChunkKey(group, leaf.ordinal) for leaf in leaves])
+    metas = [file.footer.chunk_metadata(group, leaf) for leaf in leaves]
+    keys = [
+        None if is_single_page(meta) else ChunkKey(group, leaf.ordinal)
+        for leaf, meta in zip(leaves, metas, strict=True)
+    ]
+    index_bytes = file.load_page_index([key for key in keys if key is not None])
     num_rows = file.footer.metadata.row_groups[group].num_rows
     plans = [
-        plan_chunk(
-            leaf,
-            file.footer.chunk_metadata(group, leaf),
-            file.locations(ChunkKey(group, leaf.ordinal)),
-            num_rows,
-            rows,
-        )
-        for leaf in leaves
+        plan_chunk(leaf, meta, None if key is None else file.locations(key), num_rows, rows)
+        for leaf, meta, key in zip(leaves, metas, keys, strict=True)
     ]
     return plans, index_bytes
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from intarsia.errors import FormatError
 from intarsia.file import ChunkKey
-from intarsia.file.chunk_plan import DictionaryUse
+from intarsia.file.chunk_plan import DictionaryUse, is_single_page
 from intarsia.format.footer import Leaf
 from intarsia.read.file_plan import FilePlan, plan_chunks
 from intarsia.read.file_query import FileQuery, leaves_under
@@ -67,7 +67,12 @@ def _load_offset_indexes(query: FileQuery, rows: RowSelection) -> int:
     """Read the OffsetIndexes that some rows need, and return their bytes."""
     groups = query.groups_with(rows)
     return query.file.load_page_index(
-        [ChunkKey(group, leaf.ordinal) for group in groups for leaf in query.leaves]
+        [
+            ChunkKey(group, leaf.ordinal)
+            for group in groups
+            for leaf in query.leaves
+            if not is_single_page(query.file.footer.chunk_metadata(group, leaf))
+        ]
     )
 
 

@@ -14,6 +14,7 @@ from intarsia.arrow.conforming import conform, rename_fields
 from intarsia.arrow.owned_rows import own_rows
 from intarsia.arrow.struct_fields import field_values
 from intarsia.errors import PredicateError, UnsupportedFeatureError
+from intarsia.file.chunk_plan import ChunkPlan
 from intarsia.file.claims import check_claims
 from intarsia.file.decode import PageDecoder, PageIndexMismatchError
 from intarsia.file.fetch import PageCache
@@ -136,7 +137,9 @@ class RowGroupColumns:
         self._query = query
         self._decoder = decoder
         self._group = group
+        self._known_dictionaries = plan.dictionary_pages
         self._pages = PageCache(query.file, plan.dictionary_pages)
+        self._dictionaries_read = 0
         self._pages_read = dict.fromkeys((leaf.name for leaf in query.leaves), 0)
         self._index_bytes = 0
 
@@ -152,6 +155,7 @@ class RowGroupColumns:
         for plan in plans:
             if self._pages.is_new(plan):
                 self._pages_read[plan.leaf.name] += count_pages(plan)
+                self._dictionaries_read += self._reads_dictionary_within(plan)
         with file.named_errors():
             for plan in plans:
                 if plan.whole:
@@ -163,12 +167,19 @@ class RowGroupColumns:
         except PageIndexMismatchError as error:
             raise WrongPageIndexError(self._group, str(error)) from error
 
+    def _reads_dictionary_within(self, plan: ChunkPlan) -> bool:
+        """Whether to count a dictionary page in a whole chunk, as if the page index had been used."""
+        if not plan.has_dictionary_within or plan.pages[0].start in self._known_dictionaries:
+            return False
+        chunk = self._query.file.footer.metadata.row_groups[self._group].columns[plan.leaf.ordinal]
+        return bool(chunk.offset_index_offset)
+
     def counts(self) -> ReadCounts:
         """See `DecodedColumns`."""
         return ReadCounts(
             row_groups=1,
             pages=self._pages_read,
-            dictionary_pages=self._pages.dictionary_count,
+            dictionary_pages=self._pages.dictionary_count + self._dictionaries_read,
             index_bytes=self._index_bytes,
         )
 
