@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import obstore
 import pyarrow.parquet as pq
 import pytest
 
-import intarsia
 from tests.cli.trips import write
 
 
@@ -82,23 +82,31 @@ def test_debug_by_environment(run, tmp_path, monkeypatch, value, shown):
     assert ("Traceback" in run("query", tmp_path / "nowhere").err) is shown
 
 
-def test_interrupted(run, file, monkeypatch):
-    def interrupt(*arguments, **options):
-        raise KeyboardInterrupt
+@pytest.fixture
+def listing_raises(put_behind_urls, monkeypatch):
+    """Let the listing of an object store raise an error."""
 
-    monkeypatch.setattr(intarsia, "open", interrupt)
-    outcome = run("query", file)
+    def listing_raises(error):
+        def fail(*arguments, **options):
+            raise error
+
+        put_behind_urls(obstore.store.MemoryStore())
+        monkeypatch.setattr(obstore, "list", fail)
+
+    return listing_raises
+
+
+def test_interrupted(run, listing_raises):
+    listing_raises(KeyboardInterrupt())
+    outcome = run("query", "s3://bucket/lake/")
     assert outcome.code == 130
     assert "Traceback" not in outcome.err
 
 
-def test_a_defect_is_not_hidden(run, file, monkeypatch):
-    def fail(*arguments, **options):
-        raise RuntimeError("a defect")
-
-    monkeypatch.setattr(intarsia, "open", fail)
+def test_a_defect_is_not_hidden(run, listing_raises):
+    listing_raises(RuntimeError("a defect"))
     with pytest.raises(RuntimeError, match="a defect"):
-        run("query", file)
+        run("query", "s3://bucket/lake/")
 
 
 def test_warnings_are_one_line(run, file):

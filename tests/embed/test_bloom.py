@@ -467,7 +467,7 @@ def test_indexes_can_be_pickled(path):
     asked = [Bloom("id", 0.1), Bloom(("place", "lat")), Statistics(), PageIndex()]
 
     sent = pickle.loads(pickle.dumps(indexing.checked_indexes(asked)))
-    outcome = indexing._attach_one(path, sent)
+    outcome = attach(path, sent)
 
     assert sent == asked
     assert {"bloom(id)", "bloom(place.lat)", "page_index"} <= set(outcome.built)

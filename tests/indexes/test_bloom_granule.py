@@ -17,6 +17,7 @@ from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.format import bloom
 from intarsia.indexes import bloom_granule
 from intarsia.indexes.base import parameters
+from intarsia.indexes.bloom_granule import OpenBloomGranule
 from intarsia.indexes.layout import Layout
 from intarsia.indexes.value_hash import is_lookup
 from intarsia.predicate import bind, conditions
@@ -152,11 +153,10 @@ def test_a_lookup_takes_two_reads_for_any_number_of_pages(num_pages, calls):
     assert len(source.calls) == calls + 1  # the edges are known by now
 
 
-def test_a_lookup_that_would_read_too_much_is_not_evaluated(monkeypatch):
+def test_a_lookup_that_would_read_too_much_is_not_evaluated():
     data = pages_of(pa.array(range(1000)), 10)
     source = Recorded(INDEX.build(data))
-    index = INDEX.open_source(source, data.layout)
-    monkeypatch.setattr(bloom_granule, "MAX_PROBE_BYTES", 1000)
+    index = OpenBloomGranule(source, data.layout.num_rows, "x", most_probe_bytes=1000)
     assert index.candidate_rows(find("x = 1", pa.int64())) is None
     assert len(source.calls) == 1
 

@@ -19,7 +19,7 @@ from intarsia.format.enums import Encoding, PageType
 from intarsia.format.footer import chunk_range
 from intarsia.format.structs import ColumnMetaData, PageEncodingStats
 from intarsia.indexes import dictionary
-from intarsia.indexes.dictionary import Dictionaries, is_all_dictionary
+from intarsia.indexes.dictionary import Dictionaries, DictionaryLimits, is_all_dictionary
 from intarsia.predicate import BoundCompare, BoundNull, bind, condition_mask, conditions, parse_sql
 from intarsia.read.prune import prune
 from intarsia.rows.selection import RowSelection
@@ -32,16 +32,9 @@ from tests.reading.exact import leaf_at
 from tests.reading.surgery import Patient
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _read_however_small():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dictionary, "PAGE_COST_BYTES", 0)
-        yield
-
-
-def evaluated(file, wanted):
+def evaluated(file, wanted, **limits):
     """Return the dictionaries of a file, evaluated for all rows at any cost."""
-    found = Dictionaries(file)
+    found = Dictionaries(file, limits=DictionaryLimits(page_cost_bytes=0, **limits))
     reach = {leaf: found.reach(leaf) for leaf in wanted}
     list(
         found.evaluate(
@@ -287,28 +280,27 @@ def test_a_page_of_another_type_is_not_a_dictionary():
     assert [note.index for note in file.ignored] == ["dictionary of x, row group 0"]
 
 
-def test_claims_of_a_page_are_bounded(monkeypatch):
+def test_claims_of_a_page_are_bounded():
     table = pa.table({"x": [f"value {row % 50:09}" for row in range(100)]})
     (leaf,) = conditions(bind(parse_sql("x = 'c'"), table.schema))
-    monkeypatch.setattr(dictionary, "MAX_DICTIONARY_BYTES", 500)
     file = open_table(table, write_statistics=False, compression="zstd")
-    assert evaluated(file, [leaf]).candidate_rows(leaf) is None  # small to read, but large when decompressed
+    # small to read, but large when decompressed
+    assert evaluated(file, [leaf], page_bytes=500).candidate_rows(leaf) is None
     assert [note.index for note in file.ignored] == ["dictionary of x, row group 0"]
     file = open_table(table, write_statistics=False, compression="none")
     before = file.source.counts.bytes
-    assert evaluated(file, [leaf]).candidate_rows(leaf) is None
+    assert evaluated(file, [leaf], page_bytes=500).candidate_rows(leaf) is None
     assert file.source.counts.bytes == before
     assert file.ignored == []
 
 
-def test_pages_are_read_in_batches_and_kept_up_to_a_limit(monkeypatch):
+def test_pages_are_read_in_batches_and_kept_up_to_a_limit():
     table = pa.table({"x": [f"value {row // 10:09}" for row in range(100)]})
     file = open_table(table, row_group_size=10, write_statistics=False, compression="none")
     (leaf,) = conditions(bind(parse_sql("x <> 'value 000000003'"), table.schema))
     meta = file.footer.metadata.row_groups[0].columns[0].meta_data
     page_bytes = meta.data_page_offset - meta.dictionary_page_offset
-    monkeypatch.setattr(dictionary, "MAX_HELD_BYTES", 3 * page_bytes)
-    found = evaluated(file, [leaf])
+    found = evaluated(file, [leaf], held_bytes=3 * page_bytes)
     assert found.candidate_rows(leaf) == RowSelection.from_ranges([(0, 30), (40, 100)])
     assert sum(map(len, found.pages.values())) == 3 * page_bytes
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.indexes.base import parameters
+from intarsia.indexes.distinct import MAX_GRANULE_BYTES
 from intarsia.indexes.layout import Layout
 from intarsia.predicate import bind, condition_mask, conditions, parse_sql
 from intarsia.rows.selection import RowSelection
@@ -94,15 +95,14 @@ def test_it_is_exact_at_its_granularity(where, rows):
     assert distinct.candidate_rows(find(where, pa.string())) == RowSelection.from_ranges(rows)
 
 
-def test_large_values_are_not_listed_and_their_total_size_is_limited(monkeypatch):
-    monkeypatch.setattr("intarsia.indexes.distinct.MAX_GRANULE_BYTES", 1000)
-    monkeypatch.setattr("intarsia.indexes.distinct.MAX_BYTES", 2500)
-    long = ["a" * 600, "b" * 600, "c" * 100, "c" * 100, "d" * 900, "e" * 90]
+def test_large_values_are_not_listed_and_their_total_size_is_limited():
+    part = MAX_GRANULE_BYTES // 10
+    long = ["a" * 6 * part, "b" * 6 * part, "c" * part, "c" * part, "d" * 8 * part, "e" * part]
     distinct = opened(ia.Distinct("x"), Values(pa.array(long), [0, 2, 4, 6], [0, 1, 4, 6]))
     leaf = bind(parse_sql("x = 'nowhere'"), pa.schema({"x": pa.string()}))
     assert distinct.candidate_rows(leaf) == RowSelection.from_ranges([(0, 2)])
     with pytest.raises(IndexBuildError) as caught:
-        opened(ia.Distinct("x"), Values(pa.array(long * 2), list(range(13)), [0, 12]))
+        opened(ia.Distinct("x"), Values(pa.array(long * 3), list(range(19)), [0, 18]))
     assert caught.value.reason == "index-too-large"
 
 

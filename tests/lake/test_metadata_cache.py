@@ -255,15 +255,14 @@ def test_metadata_that_is_parsed_later_counts(tmp_path):
     assert sizes[0] < sizes[1] < sizes[2]
 
 
-def test_a_table_of_many_files_respects_the_limit(tmp_path, monkeypatch):
+def test_a_table_of_many_files_respects_the_limit(tmp_path):
     for ordinal in range(12):
         write(tmp_path / f"{ordinal}.parquet", range(2000))
-    table = ia.open(tmp_path)
     limit = 4 * 20 * read_raw_bytes(tmp_path / "0.parquet")
-    monkeypatch.setattr(table, "_metadata", MetadataCache(limit))
+    cache = MetadataCache(limit)
+    table = Table(ia.open(tmp_path).files, metadata=cache)
     assert table.count("a = 7 OR b = 1999") == 24
-    held = table._metadata.held_bytes
-    assert limit / 4 < held <= limit
+    assert limit / 4 < cache.held_bytes <= limit
 
 
 def read_raw_bytes(path):

@@ -12,9 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.lake import planning, table_files
+from intarsia.lake.data_file import DataFile
+from intarsia.lake.planning import SMALL_BYTES
+from intarsia.lake.table import Table
+from intarsia.lake.table_files import LOCAL_FILES_AT_ONCE, REMOTE_FILES_AT_ONCE
 from intarsia.read.ahead import ahead
 from intarsia.read.row_group import RowReader
+from intarsia.storage import LocalFile
 from tests.counting import profiling
 
 FAILING = ("x", "y")
@@ -113,7 +117,7 @@ def reads_in_main_thread(work):
         return work(), found
 
 
-def test_small_files_are_read_by_the_threads_that_plan_them(many, monkeypatch):
+def test_small_files_are_read_by_the_threads_that_plan_them(many, tmp_path):
     """But not by those of an iterator, whose caller may stop early, and not large ones."""
     scan = ia.open(many).scan("a % 2 = 0")
     rows, in_main_thread = reads_in_main_thread(scan.to_arrow)
@@ -124,8 +128,11 @@ def test_small_files_are_read_by_the_threads_that_plan_them(many, monkeypatch):
     assert pa.Table.from_batches(batches).equals(rows)
     assert in_main_thread == {True}
     assert (scan.report.bytes_read, scan.report.rows_matched, scan.report.files_read) == read
-    monkeypatch.setattr(planning, "SMALL_BYTES", 0)
-    assert reads_in_main_thread(scan.to_arrow) == (rows, {True})
+    values = pa.table({"a": range(SMALL_BYTES // 4)})  # of 8 bytes
+    for name in ("0", "1"):
+        pq.write_table(values, tmp_path / f"{name}.parquet", use_dictionary=False, compression="none")
+    rows, in_main_thread = reads_in_main_thread(ia.open(tmp_path).scan("a % 2 = 0").to_arrow)
+    assert (rows.num_rows, in_main_thread) == (SMALL_BYTES // 4, {True})
 
 
 def test_an_error_of_reading_ahead_is_raised_after_the_rows_before_it(many, tmp_path):
@@ -183,11 +190,26 @@ def closes_by_hand():
     gc.enable()
 
 
-@pytest.mark.parametrize("files_at_once", [1, 2, 16])
+class Slow(DataFile):
+    """A local file of which as many are opened at once as of objects in a store."""
+
+    is_remote = True
+
+    def open(self, *, fresh=False):
+        return LocalFile(self.path)
+
+
+def open_table(paths, file):
+    """Open files as files of a class."""
+    return Table([file(str(path), os.path.getsize(path)) for path in paths])
+
+
+@pytest.mark.parametrize(
+    ("file", "files_at_once"), [(DataFile, LOCAL_FILES_AT_ONCE), (Slow, REMOTE_FILES_AT_ONCE)]
+)
 @pytest.mark.parametrize("where", [None, "a >= 0", "a IN (3, 111, 244)"])
-def test_a_scan_that_stops_early_leaves_no_file_open(many, files_at_once, where, monkeypatch, closes_by_hand):
-    monkeypatch.setattr(table_files, "LOCAL_FILES_AT_ONCE", files_at_once)
-    table = ia.open(many)
+def test_a_scan_that_stops_early_leaves_no_file_open(many, file, files_at_once, where, closes_by_hand):
+    table = open_table(sorted(many.iterdir()), file)
     batches = iter(table.scan(where))
     next(batches)
     assert 0 < open_files(many) <= files_at_once + 1
@@ -218,17 +240,14 @@ def test_a_scan_that_stops_early_leaves_no_file_open(many, files_at_once, where,
         lambda table: table.approx_distinct("a"),
     ],
 )
-@pytest.mark.parametrize("files_at_once", [2, 16])
-def test_results_and_errors_leave_no_file_open(
-    many, tmp_path, run, files_at_once, monkeypatch, closes_by_hand
-):
-    monkeypatch.setattr(table_files, "LOCAL_FILES_AT_ONCE", files_at_once)
-    run(ia.open(many))
+@pytest.mark.parametrize("file", [DataFile, Slow])
+def test_results_and_errors_leave_no_file_open(many, tmp_path, run, file, closes_by_hand):
+    run(open_table(sorted(many.iterdir()), file))
     assert open_files(many) == 0
     damaged = tmp_path / "damaged.parquet"
     damaged.write_bytes((many / "07.parquet").read_bytes()[:-20])
     names = sorted(str(path) for path in many.iterdir())
-    table = ia.open([*names[:20], damaged, *names[20:]])
+    table = open_table([*names[:20], damaged, *names[20:]], file)
     assert table.schema.names == ["a"]  # errors of a file are raised when its rows are read
     with pytest.raises(ia.CorruptFileError) as caught:
         run(table)

@@ -15,7 +15,7 @@ import pytest
 import intarsia as ia
 from intarsia import spark as ias
 from intarsia.embed.attach import STANDARD
-from intarsia.indexes.registry import _BUILT_IN
+from intarsia.indexes.registry import known_kinds
 from tests.spark.comparing import files_with_matches, rows, settings
 
 pytestmark = pytest.mark.spark
@@ -106,7 +106,7 @@ def excluded_by(spark, path, where):
 
 
 def test_every_kind_is_tested():
-    assert kinds() == set(_BUILT_IN)
+    assert kinds() == set(known_kinds())
     assert {type(index) for index in INDEXES if isinstance(index, STANDARD)} == set(STANDARD)
 
 

@@ -19,7 +19,6 @@ from intarsia.embed.statistics import Statistics
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.indexes.distinct import Distinct
 from intarsia.indexes.zonemap import ZoneMap
-from intarsia.write import writer
 from tests.effort import examples
 from tests.predicate import oracle
 from tests.predicate import strategies as flat
@@ -205,9 +204,8 @@ def test_row_groups(path):
     assert [metadata.row_group(group).num_rows for group in range(3)] == [10, 10, 5]
 
 
-def test_row_groups_are_bounded_in_bytes(path, monkeypatch):
-    monkeypatch.setattr(writer, "ROW_GROUP_BYTES", 1 << 20)
-    ia.write_table(pa.table({"a": np.arange(300_000)}), path)
+def test_row_groups_are_bounded_in_bytes(path):
+    ia.write_table(pa.table({"a": np.arange(300_000)}), path, row_group_bytes=1 << 20)
     assert pq.read_metadata(path).num_row_groups == 3
 
 

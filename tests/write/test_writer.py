@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from obstore.store import MemoryStore
 
 import intarsia as ia
-from intarsia.write import writer as writer_module
 from tests.effort import examples
 
 SCHEMA = pa.schema({"number": pa.int64(), "word": pa.string(), "x": pa.float64()})
@@ -93,10 +92,9 @@ def test_memory_is_bounded(path):
     assert most[-1] <= max(most[:10])
 
 
-def test_row_groups_are_bounded_in_bytes(path, monkeypatch):
-    monkeypatch.setattr(writer_module, "ROW_GROUP_BYTES", 1 << 16)
+def test_row_groups_are_bounded_in_bytes(path):
     table = pa.table({"number": np.arange(100_000)})
-    with ia.Writer(path, table.schema) as writer:
+    with ia.Writer(path, table.schema, row_group_bytes=1 << 16) as writer:
         writer.write_table(table)  # many row groups in one call
         for start in range(0, 100_000, 1000):
             writer.write_table(table.slice(start, 1000))

@@ -201,9 +201,17 @@ class OpenBloomGranule:
         source: The payload.
         num_rows: The number of rows in the file.
         name: The name of the index, for messages.
+        most_probe_bytes: Lookups that would read more bytes are not evaluated.
     """
 
-    def __init__(self, source: PayloadSource, num_rows: int, name: str) -> None:
+    def __init__(
+        self,
+        source: PayloadSource,
+        num_rows: int,
+        name: str,
+        most_probe_bytes: int = MAX_PROBE_BYTES,
+    ) -> None:
+        self._most_probe_bytes = most_probe_bytes
         self._source = source
         self._num_rows = num_rows
         self._name = name
@@ -222,7 +230,7 @@ class OpenBloomGranule:
         shape, checksum = self._shape()
         block_of = bloom.block_ordinals(hashes, shape.num_blocks)
         wanted = np.unique(block_of).tolist()
-        if len(wanted) * shape.row_bytes > MAX_PROBE_BYTES:
+        if len(wanted) * shape.row_bytes > self._most_probe_bytes:
             return None
         rows = self._read(shape, checksum, [shape.row(block) for block in wanted])
         hit = np.zeros(shape.num_granules, dtype=bool)

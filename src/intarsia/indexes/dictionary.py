@@ -76,6 +76,23 @@ _VALUE_BYTES = {
 }
 
 
+class DictionaryLimits(NamedTuple):
+    """Which dictionary pages are read, and how many are kept in memory.
+
+    Attributes:
+        page_bytes: Larger dictionary pages are not used.
+        held_bytes: The most bytes of pages that are in memory at a time, and that are kept for a scan.
+        page_cost_bytes: The least cost of a page, in bytes.
+    """
+
+    page_bytes: int = MAX_DICTIONARY_BYTES
+    held_bytes: int = MAX_HELD_BYTES
+    page_cost_bytes: int = PAGE_COST_BYTES
+
+
+_LIMITS = DictionaryLimits()
+
+
 class _DictionaryProbe(NamedTuple):
     """A condition on one column chunk, and the chunk's dictionary page."""
 
@@ -98,6 +115,7 @@ class Dictionaries:
     Args:
         file: The file.
         is_listed: Whether an embedded index evaluates a condition as exactly as dictionary pages would.
+        limits: The limits on pages.
 
     Attributes:
         pages: The pages that were read, by offset. A scan of their row groups needs them again.
@@ -107,7 +125,13 @@ class Dictionaries:
     is_lookup = True
     counts_pages = False
 
-    def __init__(self, file: ParquetInput, is_listed: Callable[[Condition], bool] = lambda _: False) -> None:
+    def __init__(
+        self,
+        file: ParquetInput,
+        is_listed: Callable[[Condition], bool] = lambda _: False,
+        limits: DictionaryLimits = _LIMITS,
+    ) -> None:
+        self._limits = limits
         self._file = file
         self._is_listed = is_listed
         self._statistics = RowGroupStatistics(file)
@@ -154,7 +178,7 @@ class Dictionaries:
         for probe in probes:
             by_place[probe.place].append(probe)
         with ThreadPoolExecutor(_PAGES_AT_ONCE) as pool:  # starts no thread without work
-            for places in split_batches(list(by_place)):
+            for places in split_batches(list(by_place), self._limits.held_bytes):
                 batch = [by_place[place] for place in places]
                 pages = self._file.source.read_ranges(places)
                 # to hand over a page to another thread takes about as long as to search a small one
@@ -211,14 +235,14 @@ class Dictionaries:
         return [
             _DictionaryProbe(*chunk, place)
             for chunk, place in places
-            if place is not None and place.length <= MAX_DICTIONARY_BYTES
+            if place is not None and place.length <= self._limits.page_bytes
         ]
 
     def _worthwhile(self, probes: Sequence[_DictionaryProbe], stakes: Stakes) -> list[_DictionaryProbe]:
         """Drop the most expensive probes of each row group until the rest costs less than it could save."""
         edges = self._file.footer.row_group_starts
         num_groups = len(edges) - 1
-        page_cost = max(PAGE_COST_BYTES, self._file.source.coalesce_bytes)
+        page_cost = max(self._limits.page_cost_bytes, self._file.source.coalesce_bytes)
         chances = self._chances(probes)
         chosen: list[_DictionaryProbe] = []
         while probes:
@@ -303,7 +327,7 @@ class Dictionaries:
             return
         for probe, verdict in zip(probes, judged, strict=True):
             self._verdicts.setdefault(probe.predicate, {})[row_group] = verdict
-        if self._kept_bytes + place.length <= MAX_HELD_BYTES:
+        if self._kept_bytes + place.length <= self._limits.held_bytes:
             self._kept_bytes += place.length
             self.pages[place.start] = data
 
@@ -335,7 +359,7 @@ class Dictionaries:
                 column=leaf.name,
             )
         count, num_bytes = page.num_values, page.header.uncompressed_page_size
-        if not count * _value_bytes(leaf) <= num_bytes <= MAX_DICTIONARY_BYTES:
+        if not count * _value_bytes(leaf) <= num_bytes <= self._limits.page_bytes:
             raise CorruptFileError(
                 f"it claims {count} values in {num_bytes} bytes",
                 reason="dictionary-value-count",
@@ -433,12 +457,12 @@ def _affordable(costs: Mapping[ByteRange, int], most: int) -> set[ByteRange]:
     return set(kept)
 
 
-def split_batches(places: Sequence[ByteRange]) -> Iterator[list[ByteRange]]:
-    """Split ranges, in order, into lists of at most `MAX_HELD_BYTES` where possible."""
+def split_batches(places: Sequence[ByteRange], most_bytes: int = MAX_HELD_BYTES) -> Iterator[list[ByteRange]]:
+    """Split ranges, in order, into lists of at most ``most_bytes`` where possible."""
     part: list[ByteRange] = []
     part_bytes = 0
     for place in places:
-        if part and part_bytes + place.length > MAX_HELD_BYTES:
+        if part and part_bytes + place.length > most_bytes:
             yield part
             part, part_bytes = [], 0
         part.append(place)

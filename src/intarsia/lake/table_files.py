@@ -64,6 +64,7 @@ class TableFiles:
             files, whose footers determine the schema.
         segments: The segments of the lake index beside the data in an object store, as listed with the files;
             None to list them.
+        metadata: The cache of the metadata of the files.
 
     Raises:
         FileNotFoundError: If the list is empty, and there is no definition.
@@ -79,6 +80,7 @@ class TableFiles:
         partition_types: PartitionTypes = "infer",
         definition: TableDefinition | None = None,
         segments: Mapping[str, ObjectIdentity] | None = None,
+        metadata: MetadataCache | None = None,
     ) -> None:
         self.files = tuple(files)
         self.other_files = tuple(other_files)
@@ -86,7 +88,7 @@ class TableFiles:
         self._definition = definition
         if not self.files and definition is None:
             raise FileNotFoundError("the source lists no files, so there is no schema")
-        self._metadata = MetadataCache()
+        self._metadata = MetadataCache() if metadata is None else metadata
         self.joined = JoinedCache()
         self._names: dict[FileSchema, FileNames | None] = {}
         self._variants: frozenset[tuple[str, ...]] | None = None

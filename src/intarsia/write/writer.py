@@ -31,6 +31,7 @@ def write_table(
     indexes: Attachables = (),
     rows_per_page: int = ROWS_PER_PAGE,
     row_group_size: int | None = None,
+    row_group_bytes: int = ROW_GROUP_BYTES,
     sort_by: SortBy | None = None,
     compression: str = "zstd",
     compression_level: int | None = None,
@@ -50,7 +51,10 @@ def write_table(
         indexes: The indexes to embed, such as ``Distinct("country")``.
         rows_per_page: Maximum number of rows per data page, the unit that a lookup reads. A page is also
             limited to 1 MiB.
-        row_group_size: Number of rows per row group. By default 1,048,576, or as many as fit into 128 MiB.
+        row_group_size: Number of rows per row group. By default 1,048,576, or as many as fit into
+            ``row_group_bytes``.
+        row_group_bytes: Size of a row group in memory, in bytes, if ``row_group_size`` is not given. By
+            default 128 MiB.
         sort_by: A column, or several with optional directions, as in ``["a", ("b", "descending")]``. Nulls
             are last. The footer records the order, up to the first floating-point column.
         compression: ``"zstd"``, ``"snappy"``, ``"gzip"``, ``"brotli"``, ``"lz4"`` or ``"none"``.
@@ -85,7 +89,7 @@ def write_table(
         table = output.to_file_schema(table)
         if output.keys:
             table = sorted_rows(table, output.keys)
-        step = row_group_size or min(ROW_GROUP_ROWS, _rows_within(table, ROW_GROUP_BYTES))
+        step = row_group_size or min(ROW_GROUP_ROWS, _rows_within(table, row_group_bytes))
         for start in range(0, table.num_rows, step):
             output.write_row_group(table.slice(start, step))
         return output.finish(progress, partial(TableColumns, table))
@@ -106,6 +110,7 @@ class Writer:
         indexes: The indexes to embed; they are checked against the schema before anything is written.
         rows_per_page: As for `write_table`.
         row_group_size: As for `write_table`; every row group but the last has exactly this number of rows.
+        row_group_bytes: As for `write_table`.
         sort_by: As for `write_table`, but rows are sorted only **within each row group**.
         compression: As for `write_table`.
         compression_level: As for `write_table`.
@@ -140,6 +145,7 @@ class Writer:
         indexes: Attachables = (),
         rows_per_page: int = ROWS_PER_PAGE,
         row_group_size: int | None = None,
+        row_group_bytes: int = ROW_GROUP_BYTES,
         sort_by: SortBy | None = None,
         compression: str = "zstd",
         compression_level: int | None = None,
@@ -151,7 +157,7 @@ class Writer:
         self._output = Output(path, self._schema, form, indexes)
         self._progress = progress
         self._max_rows = row_group_size or ROW_GROUP_ROWS
-        self._max_bytes = None if row_group_size else ROW_GROUP_BYTES
+        self._max_bytes = None if row_group_size else row_group_bytes
         self._pending: list[pa.Table] = []
         self._pending_rows = self._pending_bytes = 0
         self._is_open = True
