@@ -11,6 +11,7 @@ from pathlib import Path
 import intarsia
 
 PACKAGE = Path(intarsia.__file__).parent
+TESTS = Path(__file__).parent
 SETTERS = ("setattr", "delattr", "object.__setattr__")
 NAMES_THAT_SAY_NOTHING = re.compile(r"utils?|helpers?|managers?|common|core|misc|base_.*|.*_base")
 
@@ -120,6 +121,68 @@ def test_a_wrong_page_index_is_recovered_from_in_one_place():
         "PageIndexMismatchError": ["indexes/dictionary.py", "read/row_group.py"],
         "WrongPageIndexError": ["read/retry.py"],
     }
+
+
+#: Patches of the package in tests that nothing else can replace, and why.
+PATCHED_IN_TESTS = {
+    # RE2 accepts every pattern of the permitted length, so its refusal needs a longer one
+    ("predicate/test_bind.py", "intarsia.predicate.pattern.MAX_PATTERN_CHARACTERS"),
+    # random tables are so small that reading a dictionary page never pays
+    ("reading/test_dictionary_pruning.py", "dictionary.PAGE_COST_BYTES"),
+    ("reading/test_dictionary_pruning.py", "dictionary.LEAST_GAIN"),
+    ("reading/test_dictionary_pruning.py", "dictionary.LEAST_SHARE"),
+}
+
+#: Methods of named tuples, which are public.
+OF_NAMED_TUPLES = {"_replace", "_asdict", "_make", "_fields"}
+
+
+def test_tests_use_the_public_interface():
+    """They import no private name of the package, read no private attribute, and patch nothing of it."""
+    package = [node for _, tree in parsed_modules() for node in ast.walk(tree)]
+    private = set(private_names(package)) - OF_NAMED_TUPLES
+    found = set()
+    for path in sorted(TESTS.rglob("*.py")):
+        place = path.relative_to(TESTS).as_posix()
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        imported = set(imported_names(nodes))
+        found |= {(place, name) for name in imported if name.startswith("_")}
+        others = private - set(private_names(nodes))
+        for node in nodes:
+            if isinstance(node, ast.Attribute) and node.attr in others:
+                found.add((place, ast.unparse(node)))
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("setattr", "setitem"):
+                target = ast.unparse(node.args[0]).strip("'\"")
+                if target.partition(".")[0] in {*imported, "intarsia"}:
+                    name = "" if isinstance(node.args[0], ast.Constant) else f".{ast.unparse(node.args[1])}"
+                    found.add((place, target + name.replace("'", "")))
+    assert found - PATCHED_IN_TESTS == set()
+
+
+def imported_names(nodes):
+    """The names that a module imports from the package."""
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "intarsia":
+            yield from (name.asname or name.name for name in node.names)
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                if name.name.partition(".")[0] == "intarsia":
+                    yield name.asname or "intarsia"
+
+
+def private_names(nodes):
+    """The private names that modules define: functions, constants, and attributes."""
+    for node in nodes:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            name = node.name
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            name = node.attr
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            name = node.id
+        else:
+            continue
+        if name.startswith("_") and not name.endswith("__"):
+            yield name
 
 
 @functools.cache

@@ -247,10 +247,14 @@ def test_damage_is_detected_or_harmless():
             index.open(payload[:length], data.layout)
 
 
+#: The columns of a payload.
+LISTS = ("gram_steps", "counts", "granule_steps")
+
+
 def hostile(lists, num_rows=1, types=None):
     types = types or [pa.list_(pa.uint32())] * 3
     schema = pa.schema(
-        [pa.field(name, kind) for name, kind in zip(ngram._LISTS, types, strict=True)],
+        [pa.field(name, kind) for name, kind in zip(LISTS, types, strict=True)],
         metadata={b"edges": np.array([0, 5, 10], "<i8").tobytes(), b"unlisted": b""},
     )
     columns = [pa.array([numbers] * num_rows, kind) for numbers, kind in zip(lists, types, strict=True)]

@@ -12,11 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.file import fetch
+from intarsia.file import ParquetInput
 from intarsia.format.structs import OffsetIndex
+from intarsia.predicate import bind, parse_sql
 from intarsia.read.file_plan import plan_file
+from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import read_known_rows, read_rows
+from intarsia.read.output_columns import output_columns
 from intarsia.read.retry import WrongPageIndexError
+from intarsia.storage import LocalFile
 from tests.lake.test_metadata_cache import settle
 from tests.reading.surgery import Patient
 
@@ -50,40 +54,48 @@ WHERE = "a >= 205 AND a < 1450"
 MATCHING = list(range(205, 1450))
 
 
+class Telling(LocalFile):
+    """A file that lets something happen when it is read next."""
+
+    def __init__(self, path):
+        super().__init__(str(path))
+        self.happens = lambda: None
+
+    def read_ranges(self, ranges):
+        self.happens()
+        return super().read_ranges(ranges)
+
+
 def planned(path):
-    """Return the open file, its query and its plan."""
-    table = ia.open(path)
-    scan = table.scan(WHERE, ["b"])
-    query = scan._binder.query(table.files[0], table.open_file(table.files[0]))
-    return query, plan_file(query)
+    """Return the source of an open file, its query, and the plan."""
+    source = Telling(path)
+    file = ParquetInput(source)
+    schema = file.arrow_schema
+    query = FileQuery.of(file, bind(parse_sql(WHERE), schema), output_columns(schema, ["b"]))
+    return source, query, plan_file(query)
 
 
-def distrusts_when_pages_are_fetched(monkeypatch, query):
+def distrust_when_pages_are_fetched(source, query):
     """Let another scan find the page index wrong while pages are fetched."""
-    real = fetch.PageCache.fetch
-
-    def fetching(self, plans):
-        query.file.metadata.distrust_page_index(0, "another scan found it wrong")
-        return real(self, plans)
-
-    monkeypatch.setattr(fetch.PageCache, "fetch", fetching)
+    metadata = query.file.metadata
+    source.happens = lambda: metadata.distrust_page_index(0, "another scan found it wrong")
 
 
 def test_the_wrong_index_would_change_the_result(lying):
     """Otherwise the tests below would prove nothing."""
-    query, plan = planned(lying)
+    _, query, plan = planned(lying)
     assert plan.candidates.num_rows < NUM_ROWS
     query.file.metadata.distrust_page_index(0, "known")
     assert plan_file(query).candidates.rows()[0] != plan.candidates.rows()[0]
 
 
 @pytest.mark.parametrize("moment", ["before", "meanwhile"])
-def test_an_index_that_another_scan_finds_wrong(lying, moment, monkeypatch):
-    query, plan = planned(lying)
+def test_an_index_that_another_scan_finds_wrong(lying, moment):
+    source, query, plan = planned(lying)
     if moment == "before":
         query.file.metadata.distrust_page_index(0, "another scan found it wrong")
     else:
-        distrusts_when_pages_are_fetched(monkeypatch, query)
+        distrust_when_pages_are_fetched(source, query)
     rows = [value for piece in read_rows(query, plan) for value in piece.rows["b"].to_pylist()]
     assert rows == MATCHING
     notes = [note.index for note in query.file.ignored]
@@ -91,13 +103,13 @@ def test_an_index_that_another_scan_finds_wrong(lying, moment, monkeypatch):
 
 
 @pytest.mark.parametrize("moment", ["before", "meanwhile"])
-def test_a_scan_with_rows_from_an_index_starts_again(lying, moment, monkeypatch):
+def test_a_scan_with_rows_from_an_index_starts_again(lying, moment):
     """Reading the whole row group would count rows twice that an index has already answered."""
-    query, plan = planned(lying)
+    source, query, plan = planned(lying)
     if moment == "before":
         query.file.metadata.distrust_page_index(0, "another scan found it wrong")
     else:
-        distrusts_when_pages_are_fetched(monkeypatch, query)
+        distrust_when_pages_are_fetched(source, query)
     with pytest.raises(WrongPageIndexError) as caught:
         list(read_known_rows(query, plan, plan.candidates))
     assert caught.value.row_group == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import dataclasses
 import subprocess
 import sys
 
@@ -12,8 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.file import ParquetInput
 from intarsia.format.arrow_stream import ExpansionBudget, expanded_bytes
-from intarsia.read import file_query
+from intarsia.indexes.embedded import EmbeddedIndexes
+from intarsia.predicate import bind, parse_sql
+from intarsia.read.file_plan import plan_file
+from intarsia.read.file_query import FileQuery
+from intarsia.read.file_rows import read_rows
+from intarsia.read.output_columns import output_columns
 
 COLUMNS = "abcd"
 ROWS = 20_000
@@ -55,12 +61,18 @@ print(caught[0].message)
 """
 
 
-def test_bombs_are_not_expanded(file, monkeypatch):
+@dataclasses.dataclass(frozen=True)
+class Bomb(ia.ZoneMap):
+    """A zone map with a payload that expands enormously."""
+
+    def build(self, chunk):
+        return bomb()
+
+
+def test_bombs_are_not_expanded(file):
     payload = bomb()
     assert expanded_bytes(payload) > 1000 * len(payload)
-    with monkeypatch.context() as patch:
-        patch.setattr(ia.ZoneMap, "build", lambda *_: payload)
-        ia.attach(file, [ia.ZoneMap(name, 100) for name in COLUMNS])
+    ia.attach(file, [Bomb(name, 100) for name in COLUMNS])
     done = subprocess.run(
         [sys.executable, "-c", READ, file, WHERE], capture_output=True, text=True, check=True
     )
@@ -72,36 +84,36 @@ def test_bombs_are_not_expanded(file, monkeypatch):
     assert "33,554,432" in warning
 
 
-def test_indexes_of_one_file_share_a_budget(file, monkeypatch):
-    zone_maps = [ia.ZoneMap(name, 10) for name in COLUMNS]
-    ia.attach(file, zone_maps)
-    budgets = []
+class Recorded(ExpansionBudget):
+    """A budget that records how much of it was taken."""
 
-    class Recorded(ExpansionBudget):
-        def give_back(self):
-            self.taken_bytes = self.most_bytes - self.left_bytes
-            super().give_back()
+    def give_back(self):
+        self.taken_bytes = self.most_bytes - self.left_bytes
+        super().give_back()
 
-    def limited(most_bytes, shared):
-        budgets.append(Recorded(most_bytes, shared))
-        return budgets[-1]
 
+def read_with(path, budget):
+    """Return the matching rows, and the codes of the notes about ignored indexes."""
+    with ParquetInput.open(path) as file:
+        schema = file.arrow_schema
+        query = FileQuery.of(file, bind(parse_sql(WHERE), schema), output_columns(schema, ["a"]))
+        query = dataclasses.replace(query, embedded=EmbeddedIndexes(file, budget))
+        pieces = read_rows(query, plan_file(query))
+        rows = [value for piece in pieces for value in piece.rows["a"].to_pylist()]
+        query.embedded.close()
+        return rows, [note.code for note in file.ignored]
+
+
+def test_indexes_of_one_file_share_a_budget(file):
+    ia.attach(file, [ia.ZoneMap(name, 10) for name in COLUMNS])
     expected = [5000, 5001, 5002]
-    monkeypatch.setattr(file_query, "ExpansionBudget", functools.partial(limited, 1 << 30))
-    scan = ia.open(file).scan(WHERE)
-    assert scan.to_arrow()["a"].to_pylist() == expected
-    assert not scan.report.ignored
-    taken = max(budget.taken_bytes for budget in budgets)
-    each = taken // len(COLUMNS)
+    budget = Recorded(1 << 30)
+    assert read_with(file, budget) == (expected, [])
+    each = budget.taken_bytes // len(COLUMNS)
     for fitting in range(len(COLUMNS)):
-        budgets.clear()
-        most_bytes = each * fitting + each // 2
-        monkeypatch.setattr(file_query, "ExpansionBudget", functools.partial(limited, most_bytes))
-        scan = ia.open(file).scan(WHERE)
-        with pytest.warns(ia.IntarsiaWarning):
-            assert scan.to_arrow()["a"].to_pylist() == expected
-        assert [note.code for note in scan.report.ignored] == ["over-budget"] * (len(COLUMNS) - fitting)
-        assert all(budget.taken_bytes <= most_bytes for budget in budgets)
+        budget = Recorded(each * fitting + each // 2)
+        assert read_with(file, budget) == (expected, ["over-budget"] * (len(COLUMNS) - fitting))
+        assert budget.taken_bytes <= budget.most_bytes
 
 
 def test_payloads_of_other_forms_take_their_length():

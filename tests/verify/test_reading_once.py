@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -10,11 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.check import verification
+from intarsia.check.verification import verify_source
 from intarsia.check.verification.following import Follower
-from intarsia.embed.column_data import FileColumns
 from intarsia.file import REMOTE_TAIL_BYTES
-from intarsia.storage import ByteRange, CountedSource, LocalFile
+from intarsia.storage import ByteRange, CountedSource, HeldBytes, LocalFile
 from intarsia.write import write_table
 
 ROWS, GROUPS = 12_000, 3
@@ -60,109 +62,132 @@ class Recorded(LocalFile):
         return super().read_ranges(ranges)
 
 
-@pytest.fixture
-def opened(monkeypatch):
-    """The files that `verify` opens; the counts are those of requests to the storage."""
-    found = []
+class Remote(Recorded):
+    """Ranges that lie close together are fetched in one request."""
 
-    def open_source(path):
-        recorded = Recorded(path)
-        found.append((recorded, CountedSource(recorded)))
-        return found[-1][1]
-
-    monkeypatch.setattr(verification, "open_source", open_source)
-    return found
+    coalesce_bytes = 1 << 20
 
 
-def test_each_byte_is_read_once(full, opened):
-    report = verification.verify(full)
+def verified(path, source=Recorded, **options):
+    """Verify a file; return the report, the file, and the counts of what is asked of the storage."""
+    recorded = source(path)
+    counted = CountedSource(recorded)
+    return verify_source(counted, **options), recorded, counted.counts
+
+
+def test_each_byte_is_read_once(full):
+    report, recorded, counts = verified(full)
     assert report.findings == ()
     embedded = [index for index in EVERY_INDEX if hasattr(index, "columns")]
     assert report.checked["embedded_indexes"] == report.checked["embedded_rebuilt"] == len(embedded)
     assert report.checked["sorting_orders"] == GROUPS
     assert report.checked["bloom_filters"] == 2 * GROUPS
-    ((recorded, counted),) = opened
-    assert counted.counts.bytes <= 1.1 * recorded.size()
+    assert counts.bytes <= 1.1 * recorded.size()
     assert max(readings(recorded.places, chunks(full)).values()) == 1
 
 
-def test_each_byte_is_read_once_of_a_remote_file(full, opened, monkeypatch):
-    """On a storage that fetches adjacent ranges in one request."""
-    monkeypatch.setattr(Recorded, "coalesce_bytes", 1 << 20)
-    assert verification.verify(full).findings == ()
-    ((recorded, counted),) = opened
-    assert counted.counts.bytes - REMOTE_TAIL_BYTES <= 1.1 * recorded.size()  # read for the footer
+def test_each_byte_is_read_once_of_a_remote_file(full):
+    report, recorded, counts = verified(full, Remote)
+    assert report.findings == ()
+    assert counts.bytes - REMOTE_TAIL_BYTES <= 1.1 * recorded.size()  # read for the footer
 
 
-def test_an_index_that_is_another_one_has_its_column_read_again(full, opened, monkeypatch):
-    real = ia.ZoneMap.build
-    monkeypatch.setattr(ia.ZoneMap, "build", lambda self, chunk: real(self, chunk) + b"\0")
-    rules = {finding.rule for finding in verification.verify(full).findings}
-    assert rules == {"index-not-reproduced"}
-    ((recorded, _),) = opened
-    again = readings(recorded.places, chunks(full))
-    assert {name for (_, name), count in again.items() if count > 1} == {"amount", "id"}
+@dataclass(frozen=True)
+class Longer(ia.ZoneMap):
+    """A zone map with one more byte."""
+
+    def build(self, chunk):
+        return super().build(chunk) + b"\0"
 
 
-def test_indexes_that_are_too_large_to_be_held_are_compared_one_by_one(full, opened, monkeypatch):
-    monkeypatch.setattr(verification, "_FOLLOWING_BYTES", 0)
-    assert verification.verify(full).findings == ()
-    ((recorded, counted),) = opened
-    assert counted.counts.bytes > 1.5 * recorded.size()
+def test_an_index_that_is_another_one_has_its_column_read_again(full, tmp_path):
+    path = tmp_path / "full.parquet"
+    path.write_bytes(full.read_bytes())
+    ia.attach(path, [Longer("day"), Longer("id", granularity=500)])
+    report, recorded, _ = verified(path)
+    assert {finding.rule for finding in report.findings} == {"index-not-reproduced"}
+    again = readings(recorded.places, chunks(path))
+    assert {name for (_, name), count in again.items() if count > 1} == {"day", "id"}
 
 
-def test_one_column_is_in_memory_at_a_time(tmp_path, opened, monkeypatch):
+def test_indexes_that_are_too_large_to_be_held_are_compared_one_by_one(full):
+    report, recorded, counts = verified(full, following_bytes=0)
+    assert report.findings == ()
+    assert counts.bytes > 1.5 * recorded.size()
+
+
+class Watched(HeldBytes):
+    """Counts the pieces that are in memory."""
+
+    num_held = 0
+
+    @contextmanager
+    def holding(self):
+        before = self.num_held
+        with super().holding() as hold:
+
+            def counted(start, data):
+                self.num_held += bool(data)
+                hold(start, data)
+
+            yield counted
+        self.num_held = before
+
+
+def test_one_column_is_in_memory_at_a_time(tmp_path):
     """Columns are released after their last use; shared ones after their row group."""
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": range(4000), "b": range(4000)}), path, row_group_size=1000)
     ia.attach(path, ia.Distinct("b", granularity="row_group"))
-    held = []
-    real = verification.check_row_group_size
-
-    def look(footer, row_group, findings):
-        (source,) = sources
-        held.append(len(source._held))
-        return real(footer, row_group, findings)
-
-    sources = []
-    make = verification.HeldBytes
-    monkeypatch.setattr(verification, "HeldBytes", lambda source: sources.append(make(source)) or sources[-1])
-    monkeypatch.setattr(verification, "check_row_group_size", look)
-    assert verification.verify(path).ok
-    assert len(set(held)) == 1
-    assert len(held) == 4
+    source, held = Watched(LocalFile(path)), []
+    report = verify_source(source, progress=lambda _done, _total, name: held.append((name, source.num_held)))
+    assert report.ok
+    assert held[:8] == [("a", held[0][1]), ("b", held[1][1])] * 4
+    assert held[0][1] < held[1][1]
 
 
-def test_an_error_of_the_storage_ends_all_that_follows(full, opened, monkeypatch):
-    """It is raised as it is, and no thread is left behind."""
-    before = threading.active_count()
-    real = Recorded.read_ranges
+class FailsLate(Recorded):
+    """A file that cannot be read to its end."""
 
-    def fails_late(self, ranges):
+    def read_ranges(self, ranges):
         if len(self.places) > 60:  # about the middle of the data
             raise ia.ObjectStoreError("gone", reason="gone")
-        return real(self, ranges)
+        return super().read_ranges(ranges)
 
-    monkeypatch.setattr(Recorded, "read_ranges", fails_late)
+
+def test_an_error_of_the_storage_ends_all_that_follows(full):
+    """It is raised as it is, and no thread is left behind."""
+    before = threading.active_count()
     with pytest.raises(ia.ObjectStoreError) as caught:
-        verification.verify(full)
+        verified(full, FailsLate)
     assert caught.value.reason == "gone"
     assert threading.active_count() == before
 
 
-def test_an_error_within_a_follower_is_raised_by_the_pass(full, monkeypatch):
-    before = threading.active_count()
-    real = FileColumns._read_columns
+@dataclass(frozen=True)
+class FailsAgain(ia.Distinct):
+    """An index that finds the file replaced when it is built once more."""
 
-    def fails(self, row_group, leaves, **options):
-        if row_group == GROUPS - 1:
-            self._before_row_group(row_group)
+    kind: ClassVar[str] = "fails_again"
+    built: ClassVar[list[int]] = []
+
+    def build(self, chunk):
+        payload = super().build(chunk)
+        self.built.append(1)
+        if len(self.built) > 1:
             raise ia.ReplacedWhileReadError("replaced")
-        return real(self, row_group, leaves, **options)
+        return payload
 
-    monkeypatch.setattr(FileColumns, "_read_columns", fails)
+
+def test_an_error_within_a_follower_is_raised_by_the_pass(tmp_path, announce_class, monkeypatch):
+    monkeypatch.setattr(FailsAgain, "built", [])
+    announce_class(FailsAgain)
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": range(4000)}), path, row_group_size=1000)
+    ia.attach(path, FailsAgain("a"))
+    before = threading.active_count()
     with pytest.raises(ia.ReplacedWhileReadError):
-        verification.verify(full)
+        ia.verify(path)
     assert threading.active_count() == before
 
 

@@ -46,12 +46,12 @@ from intarsia.format.datafusion import KEY as DATAFUSION_KEY
 from intarsia.format.directory import Entry
 from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.structs import ColumnChunk, ColumnMetaData, Statistics
-from intarsia.storage import HeldBytes
+from intarsia.storage import ByteSource, HeldBytes
 
 __all__ = ["RULES", "Finding", "Progress", "VerifyReport", "verify"]
 
 #: Indexes up to this total size are checked in the pass over the data; others after it, one by one.
-_FOLLOWING_BYTES = 1 << 28
+FOLLOWING_BYTES = 1 << 28
 
 
 def verify(
@@ -94,12 +94,34 @@ def verify(
         >>> report.ok, report.findings, report.checked["pages"]
         (True, (), 2)
     """
+    return verify_source(open_source(path), quick=quick, sample=sample, seed=seed, progress=progress)
+
+
+def verify_source(
+    source: ByteSource,
+    *,
+    quick: bool = False,
+    sample: int | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+    following_bytes: int = FOLLOWING_BYTES,
+) -> VerifyReport:
+    """Check an open file, and close it; see `verify`.
+
+    Args:
+        source: The file.
+        quick: As for `verify`.
+        sample: As for `verify`.
+        seed: As for `verify`.
+        progress: As for `verify`.
+        following_bytes: Indexes up to this total size are checked in the pass over the data.
+    """
     if sample is not None and quick:
         raise ValueError("quick reads no data pages, so it cannot be combined with sample")
     if sample is not None and sample < 1:
         raise ValueError(f"sample is {sample!r}; it must be 1 or more")
     started = time.perf_counter()
-    held = HeldBytes(open_source(path))
+    held = source if isinstance(source, HeldBytes) else HeldBytes(source)
     report_progress = progress or no_progress
     with ParquetInput(held) as file, file.named_errors():
         findings = Findings(file.path)
@@ -110,7 +132,7 @@ def verify(
             num_read = len(chosen)
             _verify_part(file, chosen, findings, report_progress)
         else:
-            _verify(file, held, findings, report_progress)
+            _verify(file, held, findings, report_progress, following_bytes)
     return VerifyReport(
         file.path,
         tuple(findings.found),
@@ -182,13 +204,15 @@ def _readers(file: ParquetInput) -> list[LeafReader]:
     return [LeafReader.of(elements, leaf) for elements, leaf in zip(paths, footer.leaves, strict=True)]
 
 
-def _verify(file: ParquetInput, held: HeldBytes, findings: Findings, progress: Progress) -> None:
+def _verify(
+    file: ParquetInput, held: HeldBytes, findings: Findings, progress: Progress, following_bytes: int
+) -> None:
     footer = file.footer
     num_groups, num_leaves = len(footer.metadata.row_groups), len(footer.leaves)
     entries = _entries(file, findings)
     done, total = 0, num_groups * num_leaves + len(entries)
     readers = _readers(file)
-    following = _following(entries)
+    following = _following(entries, following_bytes)
     indexed = columns_of(file, following)
     checks: dict[str, EntryCheck] = {}
     with ExitStack() as stack:
@@ -220,13 +244,13 @@ def _verify(file: ParquetInput, held: HeldBytes, findings: Findings, progress: P
             progress(done, total, entry.name)
 
 
-def _following(entries: Iterable[Entry]) -> list[Entry]:
+def _following(entries: Iterable[Entry], most_bytes: int) -> list[Entry]:
     """Return the indexes to check in the pass over the data; they are in memory during the pass."""
     chosen = []
     num_bytes = 0
     for entry in entries:
         num_bytes += entry.length
-        if num_bytes > _FOLLOWING_BYTES:
+        if num_bytes > most_bytes:
             break
         chosen.append(entry)
     return chosen
