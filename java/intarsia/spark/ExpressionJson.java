@@ -156,7 +156,7 @@ final class ExpressionJson {
   }
 
   /** Returns the operands of a chain of ANDs or ORs, which may be long, without recursion. */
-  private static List<Expression> parts(Expression chain) {
+  static List<Expression> parts(Expression chain) {
     List<Expression> parts = new ArrayList<>();
     Deque<Expression> open = new ArrayDeque<>(List.of(chain));
     while (!open.isEmpty()) {

@@ -11,7 +11,6 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
-import scala.Function1;
 import scala.collection.immutable.Seq;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
@@ -45,18 +44,8 @@ public final class Extensions extends AbstractFunction1<SparkSessionExtensions, 
       LOG.warn("Spark {} is unknown to this version of Intarsia; queries run without skipping", version);
       return BoxedUnit.UNIT;
     }
-    extensions.injectCheckRule(new AbstractFunction1<SparkSession, Function1<LogicalPlan, BoxedUnit>>() {
-      @Override
-      public Function1<LogicalPlan, BoxedUnit> apply(SparkSession session) {
-        return new AddRule(session);
-      }
-    });
-    extensions.injectRuntimeOptimizerRule(new AbstractFunction1<SparkSession, Rule<LogicalPlan>>() {
-      @Override
-      public Rule<LogicalPlan> apply(SparkSession session) {
-        return new JoinKeyRule(skipping(session));
-      }
-    });
+    extensions.injectCheckRule(AddRule::new);
+    extensions.injectRuntimeOptimizerRule(session -> new JoinKeyRule(skipping(session)));
     return BoxedUnit.UNIT;
   }
 

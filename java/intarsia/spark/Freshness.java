@@ -46,12 +46,14 @@ final class Freshness {
         listed = now;
       }
       FileStatus found = inFolder(path.getParent()).get(path);
-      return found != null
-          && found.getLen() == file.getLen()
-          && found.getModificationTime() == file.getModificationTime();
+      return found != null && isSame(file, found);
     } catch (IOException error) {
       return false;
     }
+  }
+
+  static boolean isSame(FileStatus file, FileStatus found) {
+    return found.getLen() == file.getLen() && found.getModificationTime() == file.getModificationTime();
   }
 
   static boolean isSame(FileStatus file, File local) throws IOException {

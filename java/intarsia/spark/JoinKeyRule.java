@@ -37,10 +37,8 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.LongType;
 import org.apache.spark.sql.types.NumericType;
 import org.apache.spark.unsafe.types.UTF8String;
-import scala.Function1;
 import scala.Product;
 import scala.collection.immutable.Seq;
-import scala.runtime.AbstractPartialFunction;
 
 /**
  * The rule of adaptive execution: the join keys of a finished broadcast become an IN condition on the other side.
@@ -80,35 +78,27 @@ public final class JoinKeyRule extends Rule<LogicalPlan> {
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
     try {
-      return skipping.isOn() ? plan.transformDown(new PlanJoins()) : plan;
+      Rewrite joins = new Rewrite(JoinKeyRule::hasBroadcast, this::narrowedOrSame);
+      return skipping.isOn() ? plan.transformDown(joins) : plan;
     } catch (Exception | LinkageError error) {
       skipping.failed(error);
       return plan;
     }
   }
 
-  private final class PlanJoins extends AbstractPartialFunction<LogicalPlan, LogicalPlan> {
-    @Override
-    public boolean isDefinedAt(LogicalPlan plan) {
-      return plan instanceof Join join
-          && (isBroadcast(join.left()) && join.joinType() == Inner$.MODULE$
-              || isBroadcast(join.right())
-                  && (join.joinType() == Inner$.MODULE$ || join.joinType() == LeftSemi$.MODULE$));
-    }
+  private static boolean hasBroadcast(LogicalPlan plan) {
+    return plan instanceof Join join
+        && (isBroadcast(join.left()) && join.joinType() == Inner$.MODULE$
+            || isBroadcast(join.right())
+                && (join.joinType() == Inner$.MODULE$ || join.joinType() == LeftSemi$.MODULE$));
+  }
 
-    @Override
-    @SuppressWarnings("unchecked") // B is a supertype of LogicalPlan, which Java cannot express
-    public <A extends LogicalPlan, B> B applyOrElse(A plan, Function1<A, B> otherwise) {
-      if (!isDefinedAt(plan)) {
-        return otherwise.apply(plan);
-      }
-      Join join = (Join) (LogicalPlan) plan;
-      try {
-        return (B) narrowed(join);
-      } catch (Exception | LinkageError error) {
-        skipping.failed(error);
-        return (B) join;
-      }
+  private LogicalPlan narrowedOrSame(LogicalPlan join) {
+    try {
+      return narrowed((Join) join);
+    } catch (Exception | LinkageError error) {
+      skipping.failed(error);
+      return join;
     }
   }
 

@@ -67,8 +67,7 @@ final class RowNarrowing {
     if ("file".equals(path.toUri().getScheme())) {
       return Freshness.isSame(planned, new File(path.toUri().getPath()));
     }
-    FileStatus now = path.getFileSystem(SparkHadoopUtil.get().conf()).getFileStatus(path);
-    return now.getLen() == planned.getLen() && now.getModificationTime() == planned.getModificationTime();
+    return Freshness.isSame(planned, path.getFileSystem(SparkHadoopUtil.get().conf()).getFileStatus(path));
   }
 
   private static void narrow(Object reader, long[] ranges) throws ReflectiveOperationException {

@@ -241,8 +241,10 @@ final class ScanPlanner {
     if (!partitionColumns.isEmpty()) {
       List<Attribute> attributes = new ArrayList<>();
       Scala.iterable(relation.output()).forEach(attributes::add);
+      List<Expression> conjuncts =
+          condition instanceof And ? ExpressionJson.parts(condition) : List.of(condition);
       Seq<Expression> normalized =
-          DataSourceStrategy$.MODULE$.normalizeExprs(Scala.seq(conjuncts(condition)), Scala.seq(attributes));
+          DataSourceStrategy$.MODULE$.normalizeExprs(Scala.seq(conjuncts), Scala.seq(attributes));
       for (Expression part : Scala.iterable(normalized)) {
         boolean isOnPartition = part.deterministic() && !part.references().isEmpty();
         for (var reference : Scala.iterable(part.references())) {
@@ -254,20 +256,6 @@ final class ScanPlanner {
       }
     }
     return Scala.seq(found);
-  }
-
-  private static List<Expression> conjuncts(Expression condition) {
-    List<Expression> found = new ArrayList<>();
-    List<Expression> open = new ArrayList<>(List.of(condition));
-    while (!open.isEmpty()) {
-      Expression next = open.remove(open.size() - 1);
-      if (next instanceof And) {
-        Scala.iterable(next.children()).forEach(open::add);
-      } else {
-        found.add(next);
-      }
-    }
-    return found;
   }
 
   /** Returns partition values as text; Python decides by the column's type whether it supports them. */

@@ -5,8 +5,6 @@ import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
-import scala.Function1;
-import scala.runtime.AbstractPartialFunction;
 
 /**
  * The optimizer rule: every filter on plain Parquet files is planned, those in subqueries included.
@@ -31,45 +29,31 @@ public final class SkipRule extends Rule<LogicalPlan> {
       if (!skipping.isOn()) {
         return plan;
       }
-      return plan.transformWithSubqueries(new PlanFilters(new ScanPlanner(skipping, Query.current())));
+      ScanPlanner planner = new ScanPlanner(skipping, Query.current());
+      return plan.transformWithSubqueries(
+          new Rewrite(SkipRule::isFilterOnFiles, filter -> planned(planner, (Filter) filter)));
     } catch (Exception | LinkageError error) {
       skipping.failed(error);
       return plan;
     }
   }
 
+  private static boolean isFilterOnFiles(LogicalPlan plan) {
+    return plan instanceof Filter filter
+        && filter.child() instanceof LogicalRelation relation
+        && ScanPlanner.isPlain(relation);
+  }
 
-  private static final class PlanFilters extends AbstractPartialFunction<LogicalPlan, LogicalPlan> {
-    private final ScanPlanner planner;
-
-    PlanFilters(ScanPlanner planner) {
-      this.planner = planner;
+  private static LogicalPlan planned(ScanPlanner planner, Filter filter) {
+    if (planner.query().isUnplannable(filter)) {
+      return filter;
     }
-
-    @Override
-    public boolean isDefinedAt(LogicalPlan plan) {
-      return plan instanceof Filter filter
-          && filter.child() instanceof LogicalRelation relation
-          && ScanPlanner.isPlain(relation);
+    LogicalRelation relation = (LogicalRelation) filter.child();
+    LogicalRelation planned = planner.plan(relation, filter.condition());
+    if (planned == relation) {
+      planner.query().addUnplannable(filter);
+      return filter;
     }
-
-    @Override
-    @SuppressWarnings("unchecked") // B is a supertype of LogicalPlan, which Java cannot express
-    public <A extends LogicalPlan, B> B applyOrElse(A plan, Function1<A, B> otherwise) {
-      if (!isDefinedAt(plan)) {
-        return otherwise.apply(plan);
-      }
-      Filter filter = (Filter) (LogicalPlan) plan;
-      LogicalRelation relation = (LogicalRelation) filter.child();
-      if (planner.query().isUnplannable(filter)) {
-        return (B) filter;
-      }
-      LogicalRelation planned = planner.plan(relation, filter.condition());
-      if (planned == relation) {
-        planner.query().addUnplannable(filter);
-        return (B) filter;
-      }
-      return (B) filter.withNewChildren(Scala.seq(List.of(planned)));
-    }
+    return filter.withNewChildren(Scala.seq(List.of(planned)));
   }
 }
