@@ -72,7 +72,8 @@ class BloomFilters:
         self._file = file
         self._statistics = RowGroupStatistics(file)
         self._verdicts: dict[Condition, dict[int, bool]] = {}
-        self._bits: dict[ChunkKey, ByteRange | None] = {}
+        # a header is read once
+        self._bits: dict[ChunkKey, ByteRange | None] = file.metadata.derived("places of filters", dict)
         self._known_hashes: dict[Condition, Hashes] = {}
 
     def reach(self, condition: Condition) -> Bools | None:

@@ -74,20 +74,26 @@ class JoinedCache:
     """A thread-safe LRU cache for the joined metadata of files, with what has been derived from it.
 
     Args:
-        size: The number of entries.
+        max_bytes: Approximate memory limit for the metadata of the files; `MetadataCache` may have it, too.
     """
 
-    def __init__(self, size: int = 4) -> None:
-        self._size = size
+    def __init__(self, max_bytes: int = MAX_METADATA_BYTES) -> None:
+        self._max_bytes = max_bytes
         self._lock = threading.Lock()
-        self._held: OrderedDict[tuple[FileMetadata, ...], JoinedMetadata] = OrderedDict()
+        self._held: OrderedDict[tuple[FileMetadata, ...], tuple[JoinedMetadata, int]] = OrderedDict()
+        self._num_bytes = 0
 
     def join(self, parts: Sequence[JoinedPart]) -> JoinedMetadata:
         """Return the joined metadata of files, the same object as before if all of them are unchanged."""
         key = tuple(part.metadata for part in parts)
         with self._lock:
-            found = self._held.pop(key, None) or JoinedMetadata(parts)
-            self._held[key] = found
-            while len(self._held) > self._size:
-                self._held.popitem(last=False)
-            return found
+            found = self._held.get(key)
+            if found is not None:
+                self._held.move_to_end(key)
+                return found[0]
+            found = self._held[key] = JoinedMetadata(parts), sum(part.metadata.held_bytes for part in parts)
+            self._num_bytes += found[1]
+            while self._num_bytes > self._max_bytes and self._held:
+                _, (_, dropped_bytes) = self._held.popitem(last=False)
+                self._num_bytes -= dropped_bytes
+            return found[0]
