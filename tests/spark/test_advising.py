@@ -15,7 +15,6 @@ ROWS = 40_000
 def lake(tmp_path_factory):
     """Four files: each user has 4 rows, scattered over all files; `at` is the order of the rows."""
     folder = tmp_path_factory.mktemp("advise") / "lake"
-    folder.mkdir()
     random = np.random.default_rng(0)
     users = random.permutation(np.arange(ROWS) // 4)
     for part in range(4):
@@ -26,14 +25,15 @@ def lake(tmp_path_factory):
             "note": [f"note {number}" for number in random.integers(0, 1 << 30, ROWS // 4)],
             "place": [{"x": number} for number in range(ROWS // 4)],
         }
-        pq.write_table(pa.table(columns), folder / f"{part}.parquet")
+        (folder / f"part={part}").mkdir(parents=True)
+        pq.write_table(pa.table(columns), folder / f"part={part}" / "rows.parquet")
     return str(folder)
 
 
 def test_lookups_advise_to_sort(spark, lake, tmp_path):
     queries = tmp_path / "queries.sql"
     queries.write_text(
-        "user = 17;\nSELECT at FROM lake WHERE user IN (4, 5000) AND place.x >= 0;\nuser = 17;"
+        "user = 17;\nSELECT at FROM lake WHERE user IN (4, 5000) AND place.x >= 0 AND part >= 0;\nuser = 17;"
     )
     advice = ias.advise(spark, lake, queries=queries, sample_rows=20_000, progress=False)
     assert advice.num_rows == ROWS
@@ -44,6 +44,7 @@ def test_lookups_advise_to_sort(spark, lake, tmp_path):
     assert best.bytes < before.bytes_without / 4
     assert best.bytes_total > 0
     assert best.bytes <= min(found.bytes for found in advice.layouts) / 0.9
+    assert {name for found in advice.layouts for name in found.layout.sort_by} == {"user"}
     assert {found.layout.rows_per_page for found in advice.layouts} == {1024, 4096, 16_384}
     assert advice.command.startswith(f"intarsia optimize {lake} DESTINATION --sort-by user --rows-per-page ")
     assert advice.to_dict()["layouts"][0]["is_advised"]
@@ -54,6 +55,12 @@ def test_queries_that_suit_the_order(spark, lake):
     assert advice.advised.layout.is_source
     assert advice.command.startswith(f"intarsia index {lake} --page-index")
     assert advice.sample_rows == ROWS
+
+
+def test_no_rows(spark, tmp_path):
+    pq.write_table(pa.table({"x": pa.array([], pa.int64())}), tmp_path / "a.parquet")
+    advice = ias.advise(spark, tmp_path, "x = 1", progress=False)
+    assert (advice.num_rows, advice.sample_rows, advice.advised.layout.is_source) == (0, 0, True)
 
 
 def test_arguments(spark, lake):

@@ -191,13 +191,13 @@ def advise(
     if sample_rows < 1:
         raise ValueError(f"sample_rows is {sample_rows}; it must be 1 or more")
     show = reporter(progress, "tasks")
-    frame, _, _ = source_rows(spark, path)
+    frame, _, partitions = source_rows(spark, path)
     arrow_schema_of(frame)
     show(0, 0, "sampling")
     sample, num_rows = _draw(frame, asked, sample_rows)
-    first = _measured(spark, sample, _orders(sample.schema, asked), asked, show)
+    first = _measured(spark, sample, _orders(sample.schema, asked, partitions), asked, show)
     best = min(first[1:], key=lambda found: found.bytes, default=first[0])
-    if best.bytes > _WORTHWHILE * first[0].bytes:
+    if best.bytes >= _WORTHWHILE * first[0].bytes:
         best = first[0]
     measured = first
     if not best.layout.is_source:
@@ -269,8 +269,8 @@ def _rare(sample: pa.Table, asked: Sequence[Query]) -> list[str]:
     return rare
 
 
-def _orders(schema: pa.Schema, asked: Sequence[Query]) -> list[Layout]:
-    """Return the orders to measure; the first is that of the source."""
+def _orders(schema: pa.Schema, asked: Sequence[Query], partitions: Sequence[str]) -> list[Layout]:
+    """Return the orders to measure; the first is that of the source. Partition columns stay folders."""
     uses: Counter[str] = Counter()
     for query in asked:
         for name in dict.fromkeys(_condition_columns(query.predicate)):
@@ -279,7 +279,7 @@ def _orders(schema: pa.Schema, asked: Sequence[Query]) -> list[Layout]:
     for name, _ in uses.most_common():
         with suppress(IntarsiaError):  # a nested column, or one that cannot be sorted
             sort_keys([name], schema)
-            names.append(name)
+            names += [name] if name not in partitions else []
     names = names[:_MOST_COLUMNS]
     orders = [Layout(), *(Layout(sort_by=(name,)) for name in names)]
     if len(names) > 1:
@@ -329,13 +329,23 @@ def _measured(
     return results
 
 
+def joined_names(names: Sequence[str]) -> str:
+    r"""Return names as one value of an option; those with commas or quotes are quoted.
+
+    Example:
+        >>> joined_names(["a", "b c", "d,e"])
+        'a,b c,"d,e"'
+    """
+    return ",".join('"' + name.replace('"', '""') + '"' if set(name) & set(',"') else name for name in names)
+
+
 def _command(path: Source, best: MeasuredLayout) -> str | None:
     names = [os.fspath(path)] if isinstance(path, str | os.PathLike) else [os.fspath(item) for item in path]
     options = [option for index in best.indexes for option in options_of(index)]
     layout = best.layout
     if layout.is_source:
         return shlex.join(["intarsia", "index", *names, "--page-index", *options, "--spark"])
-    order = ["--sort-by", ",".join(layout.sort_by)] if layout.sort_by else []
-    order += ["--hilbert-by", ",".join(layout.hilbert_by)] if layout.hilbert_by else []
+    order = ["--sort-by", joined_names(layout.sort_by)] if layout.sort_by else []
+    order += ["--hilbert-by", joined_names(layout.hilbert_by)] if layout.hilbert_by else []
     pages = ["--rows-per-page", str(layout.rows_per_page)]
     return shlex.join(["intarsia", "optimize", *names, "DESTINATION", *order, *pages, *options])
