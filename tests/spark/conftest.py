@@ -63,9 +63,12 @@ def connect_host(tmp_path_factory):
         "spark.remote": "local[2]",
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",
+        "spark.intarsia.timeoutMillis": "60000",  # the start of the planner is part of the first plan
         **spark_conf(),
     }
-    host = SparkHost(tmp_path_factory.mktemp("connect"), settings)
+    # PySpark then takes a free port, so that two test runs on one machine do not collide
+    environment = {**os.environ, "SPARK_TESTING": "1"}
+    host = SparkHost(tmp_path_factory.mktemp("connect"), settings, environment)
     yield host
     host.stop()
 
