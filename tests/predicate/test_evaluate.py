@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.predicate import (
     And,
+    BoundIn,
     Comparison,
     In,
     IsNull,
@@ -24,6 +27,7 @@ from intarsia.predicate import (
     evaluate,
     parse_sql,
 )
+from tests.counting import calls
 from tests.effort import examples
 from tests.predicate import oracle, strategies
 
@@ -247,3 +251,44 @@ def test_a_regular_expression_is_searched_for():
     }.items():
         bound = bind(parse_sql(text), pa.schema({"x": pa.string()}))
         assert evaluate(bound, {("x",): array}, 6).to_pylist() == expected, text
+
+
+@pytest.mark.parametrize(
+    "type_", [pa.int8(), pa.int16(), pa.uint32(), pa.int64(), pa.uint64(), pa.date32()], ids=str
+)
+@pytest.mark.parametrize("count", [100, 2_000])
+def test_long_lists_of_integers(type_, count):
+    """A table of hashes decides most rows. The result is that of a set, also at the limits and for nulls."""
+    random = np.random.default_rng(count)
+    width = type_.bit_width
+    unsigned = pa.types.is_unsigned_integer(type_)
+    low, high = (0, 2**width - 1) if unsigned else (-(2 ** (width - 1)), 2 ** (width - 1) - 1)
+    kind = f"{'u' if unsigned else ''}int{width}"
+    limits = np.array([low, high], kind)
+    listed = np.unique(np.append(random.integers(low, high, count, kind, endpoint=True), limits))
+    rows = random.integers(low, high, 6_000, kind, endpoint=True)
+    rows[::50] = random.choice(listed, 120)
+    rows[:2] = limits
+    expected = np.isin(rows, listed)
+    values = pa.array(rows).view(type_)
+    for negated in (False, True):
+        leaf = BoundIn(("x",), type_, pa.array(listed).view(type_), negated)
+        assert (
+            condition_mask(leaf, values).to_numpy(zero_copy_only=False).tolist()
+            == (expected != negated).tolist()
+        )
+        absent = np.arange(len(rows)) % 7 == 0
+        with_nulls = pa.array(rows, mask=absent).view(type_)
+        assert (
+            condition_mask(leaf, with_nulls).to_numpy(zero_copy_only=False).tolist()
+            == ((expected != negated) & ~absent).tolist()
+        )
+
+
+def test_a_long_list_is_prepared_once():
+    """Arrow builds a set for each batch. The table is built once for all of them."""
+    leaf = BoundIn(("x",), pa.int64(), pa.array(range(0, 10**9, 10**6)))
+    column = pa.chunked_array([np.random.default_rng(n).integers(0, 10**9, 2_000) for n in range(5)])
+    found = condition_mask(leaf, column)
+    assert found.to_pylist() == [value % 10**6 == 0 for value in column.to_pylist()]
+    assert calls(lambda: condition_mask(leaf, column), of=pc.is_in) == 0

@@ -22,6 +22,7 @@ from intarsia.predicate.bound import (
     Condition,
     Path,
 )
+from intarsia.predicate.membership import integer_membership
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -146,6 +147,9 @@ def _compare(leaf: BoundCompare, values: pa.Array) -> pa.BooleanArray:
 
 
 def _is_in(leaf: BoundIn, values: pa.Array) -> pa.BooleanArray:
+    found = integer_membership(leaf, values)
+    if found is not None:
+        return found
     among = leaf.values
     if pa.types.is_float16(values.type):
         values, among = values.cast(pa.float32()), among.cast(pa.float32())
