@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import warnings
 from pathlib import Path
@@ -122,6 +123,17 @@ def test_statistics_exclude_files_without_a_request(lake):
     assert (report.files_opened, report.files_read, report.row_groups_total) == (6, 1, 12)
     assert report.pages["id"].total == 12
     assert report.bytes_total == sum(path.stat().st_size for path in lake.iterdir())
+
+
+def test_footers_are_counted_once(lake):
+    """A pickled table has its schema, but reads the footers again."""
+    table = ia.open(lake)
+    first = table.scan("id = 777")
+    first.to_arrow()
+    scan = pickle.loads(pickle.dumps(table)).scan("id = 777")
+    scan.to_arrow()
+    footers = [pq.ParquetFile(path).metadata.serialized_size + 8 for path in lake.iterdir()]
+    assert scan.report.bytes_read - first.report.bytes_read == sum(footers)
 
 
 def test_a_dictionary_page_is_read_once(lake):

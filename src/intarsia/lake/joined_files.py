@@ -73,8 +73,8 @@ def exclude_joined(
     """
     left: set[int] = set(files)
     known: dict[str, KnownFile] = {}
-    held_bytes = 0
-    for family in _families(table, files, is_current=is_current):
+    footers, held_bytes = IoCounts(), 0
+    for family in _families(table, files, footers, is_current=is_current):
         for ordinal, found in _pruned(table, binder, report, family, reads=reads):
             if found is None:
                 left.remove(ordinal)
@@ -83,19 +83,20 @@ def exclude_joined(
             if held_bytes > MAX_HELD_BYTES:  # the rest is read again
                 found = replace(found, known=replace(found.known, dictionary_pages={}))
             known[table.files[ordinal].path] = found
+    report.add_reads(footers)
     return [ordinal for ordinal in files if ordinal in left], known
 
 
 def _families(
-    table: TableFiles, files: Sequence[int], *, is_current: bool
+    table: TableFiles, files: Sequence[int], footers: IoCounts, *, is_current: bool
 ) -> Iterator[dict[int, JoinedPart]]:
-    """Yield the files that can be joined, at least two each, by ordinal."""
+    """Yield the files that can be joined, at least two each, by ordinal, and count reads of footers."""
     families: dict[Hashable, dict[int, JoinedPart]] = {}
     num_files = num_bytes = 0
     for ordinal in files:
         entry = table.files[ordinal]
         try:
-            found = table.settled_metadata(entry, is_current=is_current)
+            found = table.settled_metadata(entry, footers, is_current=is_current)
         except (FormatError, OSError):  # opening the file raises it
             continue
         if found is None or not found[0].footer.num_rows:

@@ -180,12 +180,13 @@ class TableFiles:
         return found or self.lake_index.metadata(entry, source.identity)
 
     def settled_metadata(
-        self, entry: DataFile, *, is_current: bool = False
+        self, entry: DataFile, reads: IoCounts, *, is_current: bool = False
     ) -> tuple[FileMetadata, Hashable] | None:
         """Return the metadata of a local file, read only if it is not cached.
 
         Args:
             entry: The file.
+            reads: Counts to which the read is added.
             is_current: The cached metadata was read in the same run, so the file is not stat'ed again.
 
         Returns:
@@ -206,7 +207,9 @@ class TableFiles:
             with contextlib.closing(source):
                 if source.identity is None:
                     return None
-                found = known or FileMetadata(entry.path, read_raw_footer(CountedSource(source)))
+                counted = CountedSource(source)
+                found = known or FileMetadata(entry.path, read_raw_footer(counted))
+                reads.add(counted.counts.requests, counted.counts.bytes)
                 _ = found.footer
                 self._metadata.put(entry.path, source.identity, found)
                 return found, source.identity
