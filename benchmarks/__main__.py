@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "cpus": os.cpu_count(),
         "python": platform.python_version(),
         "versions": {engine: version(engine) for engine in engines},
-        "import_ms": round(import_ms(), 1),
+        "import_ms": round(import_ms(min(5, options.repetitions)), 1),
     }
     if not options.json:
         print(f"{os.cpu_count()} CPUs, Python {platform.python_version()}", end="; ")

@@ -11,9 +11,9 @@ _LEAST = 8
 
 _DEEP = 1_000
 
-settings.register_profile("local", deadline=None, print_blob=True, max_examples=25)
+settings.register_profile("local", deadline=None, print_blob=True, max_examples=20)
 settings.register_profile(
-    "ci", deadline=None, print_blob=True, max_examples=25, derandomize=True, database=None
+    "ci", deadline=None, print_blob=True, max_examples=20, derandomize=True, database=None
 )
 settings.register_profile("fast", deadline=None, print_blob=True, max_examples=10)
 settings.register_profile("deep", deadline=None, print_blob=True, max_examples=_DEEP)

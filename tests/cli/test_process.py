@@ -54,8 +54,8 @@ def test_a_closed_pipe_is_quiet(tmp_path, form):
     from tests.cli.trips import trips, write
 
     path = tmp_path / "many.parquet"
-    write(trips(count=50_000), path)
-    arguments = command("query", path, "--format", form, "--where", "id >= 0", "--limit", "50000")
+    write(trips(count=15_000), path)
+    arguments = command("query", path, "--format", form, "--where", "id >= 0", "--limit", "15000")
     run = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert run.stdout.read(10)
     run.stdout.close()
@@ -69,7 +69,7 @@ def test_interrupt(tmp_path):
     from tests.cli.trips import trips, write
 
     path = tmp_path / "many.parquet"
-    write(trips(count=50_000), path)
+    write(trips(count=15_000), path)
     arguments = command("query", path, "--format", "csv")
     run = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert run.stdout.read(10)

@@ -118,7 +118,7 @@ def predicates():
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.__name__)
-@settings(max_examples=examples(120))
+@settings(max_examples=examples(80))
 @given(where=predicates(), columns=st.sampled_from([["user"], ["name", "amount"], ["day", "flag", "user"]]))
 def test_engines_get_the_same_rows_as_from_the_dataset_of_pyarrow(engine, folder, plain, where, columns):
     columns = [f'"{name}"' if name == "user" and engine is not by_polars else name for name in columns]
@@ -157,7 +157,7 @@ def expressions():
     )
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(150))
 @given(
     where=expressions(),
     columns=st.sampled_from(

@@ -108,7 +108,7 @@ def best(rows, column, limit, descending, nulls_first):
     return sorted(place.get(k, k) for k in keys)[:limit], lambda v: place.get(key(v), key(v))
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(100))
 @given(
     column=st.sampled_from(COLUMNS),
     direction=st.sampled_from(["", " ASC", " desc", " DESC NULLS FIRST", " NULLS FIRST", " DESC NULLS LAST"]),

@@ -98,7 +98,7 @@ def test_spark_reads_the_same_rows(spark, tmp_path, writer):
         lake = lakes.write_with_spark(spark, tmp_path / "spark", lake, options=options)
         assert any(name.endswith(".crc") for name in os.listdir(lake))
     with settings(
-        spark, {"spark.sql.files.maxPartitionBytes": "20000", "spark.sql.files.openCostInBytes": "0"}
+        spark, {"spark.sql.files.maxPartitionBytes": "80000", "spark.sql.files.openCostInBytes": "0"}
     ):
         frame = spark.read.parquet(lake).drop("much")
         assert frame.rdd.getNumPartitions() > lakes.FILES
