@@ -10,7 +10,7 @@ import intarsia.spark as ias
 from tests.lake.index.lakes import age, write
 from tests.spark import lakes
 from tests.spark.comparing import rows, settings
-from tests.spark.skipping import FILES, INDEXES, SWITCH, code_of, make_lake, scans
+from tests.spark.skipping import FILES, INDEXES, SWITCH, code_of, dropped, make_lake, scans
 
 MODES = ("native", "pages", "files", "auto")
 #: A value within the bounds of all pages, which only an embedded index finds.
@@ -246,6 +246,18 @@ def test_in_an_enabled_session(enabled, lake):
         frame = ias.read(enabled, lake, WHERE)
         assert (len(frame.collect()), scans(frame)) == (1, [(1, BY_SPARK)])
         assert ias.last_read(enabled).mode == "files"
+
+
+def test_tables_of_the_catalog(spark, lake):
+    with dropped(spark, "moded", "padded"):
+        spark.sql(f"CREATE TABLE moded USING parquet LOCATION '{lake}'")
+        frame = ias.read(spark, "moded", f"moded.code = '{CODE}'")
+        assert (len(frame.collect()), scans(frame), len(frame.inputFiles())) == (1, [(1, 1)], 1)
+        spark.sql(f"CREATE TABLE padded (id bigint, code char(9)) USING parquet LOCATION '{lake}'")
+        plain = spark.table("padded").where("id = 5")
+        for mode in MODES:
+            assert rows(ias.read(spark, "padded", "id = 5", mode=mode)) == rows(plain)
+            assert not ias.last_read(spark).report
 
 
 def test_an_unknown_mode(spark, lake):

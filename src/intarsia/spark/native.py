@@ -70,12 +70,12 @@ def _planned(spark: SparkSession, frame: DataFrame) -> NativePlan:
     if relation is not None and not skips:
         skips = last_skips(spark)  # the rule of an enabled session has planned before
     report = skips[-1].report if skips else {}
-    if relation is None:
-        why = skips[-1].reason if skips else None
-        return NativePlan(None, why or "no index can evaluate the condition", report)
-    narrowed = _with_relation(jvm, analyzed, relation)
+    why = skips[-1].reason if skips else "no index can evaluate the condition"
+    if relation is None and why is not None:
+        return NativePlan(None, why, report)
+    narrowed = None if relation is None else _with_relation(jvm, analyzed, relation)
     if narrowed is None:
-        return NativePlan(None, "the table has columns that Spark computes when it reads")
+        return NativePlan(None, "the table has columns that Spark computes when it reads them")
     from pyspark.sql import DataFrame
 
     rows = jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, narrowed)
