@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from benchmarks.data import File
 from benchmarks.engines import ENGINES, Intarsia, Opened
+from benchmarks.least import least_bytes
 from benchmarks.queries import Query
 
 
@@ -43,6 +44,7 @@ class Case:
         failures: The error of each reader that does not.
         bytes_read: Bytes that Intarsia read for the last query.
         requests: Requests that Intarsia made for the last query.
+        least_bytes: The least bytes for the last query; see `benchmarks.least`.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Case:
     failures: dict[str, str] = field(default_factory=dict)
     bytes_read: int = 0
     requests: int = 0
+    least_bytes: int | None = None
 
     def ratios(self, peers: Sequence[str]) -> tuple[float, float] | None:
         """Return Intarsia's time, cold and warm, relative to the fastest peer; None if all peers failed."""
@@ -93,6 +96,7 @@ def measure(cases: Sequence[Case], engines: Sequence[str], progress: Callable[[s
             first = turn % len(able)
             _take_turns(case, query, able[first:] + able[:first])
         gc.unfreeze()
+        case.least_bytes = least_bytes(case.file.path, case.queries[-1])
 
 
 def _supports(engine: str, case: Case) -> bool:

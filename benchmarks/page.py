@@ -19,7 +19,8 @@ Written by `{command}`.
 All readers run each query in turn, in one process, and return the same results. Times are medians in
 milliseconds: *cold* with a new object for each query, *warm* with the same object again. The page cache of
 the operating system is warm. The ratio is Intarsia's time divided by that of the fastest other reader of the
-same query; below 1, Intarsia is faster.
+same query; below 1, Intarsia is faster. *Least* is the size of the pages that have the rows of the result,
+and of the dictionary pages that these need: what a reader would read that knew them in advance.
 
 ![Intarsia's time relative to the fastest other reader]({plot})
 """
@@ -29,7 +30,7 @@ _COLUMNS = (
     "query",
     *(f"{kind} {name}" for kind in ("cold", "warm") for name in ("", "other", "ratio")),
 )
-_HEAD = f"| {' | '.join((*_COLUMNS, 'read'))} |\n|---|---|{'---:|' * 7}"
+_HEAD = f"| {' | '.join((*_COLUMNS, 'read', 'least'))} |\n|---|---|{'---:|' * 8}"
 
 
 class Row(NamedTuple):
@@ -43,6 +44,7 @@ class Row(NamedTuple):
         best: The fastest other reader, and its milliseconds, cold and warm.
         num_bytes: Bytes that Intarsia read.
         requests: Requests that Intarsia made.
+        least_bytes: The least bytes for the query; None for an aggregate.
     """
 
     benchmark: str
@@ -52,6 +54,7 @@ class Row(NamedTuple):
     best: tuple[tuple[str, float], tuple[str, float]]
     num_bytes: int
     requests: int
+    least_bytes: int | None
 
     @property
     def ratios(self) -> tuple[float, float]:
@@ -110,7 +113,7 @@ def timed_rows(document: dict[str, Any]) -> list[Row]:
                     )
                     for kind in ("cold", "warm")
                 )
-                read = case["intarsia_bytes_read"], case["intarsia_requests"]
+                read = case["intarsia_bytes_read"], case["intarsia_requests"], case["least_bytes"]
                 pair = own["cold"], own["warm"]
                 rows.append(Row(name, case["file"], case["query"], pair, (cold, warm), *read))
     return rows
@@ -121,6 +124,7 @@ def _line(row: Row) -> str:
     for own, (engine, other), ratio in zip(row.own, row.best, row.ratios, strict=True):
         cells += [_ms(own), f"{engine} {_ms(other)}", f"**{ratio:.2f}**"]
     cells.append(f"{row.num_bytes / 1e6:,.2f} MB in {row.requests:,} request{'s' * (row.requests != 1)}")
+    cells.append("" if row.least_bytes is None else f"{row.least_bytes / 1e6:,.2f} MB")
     return f"| {' | '.join(cells)} |\n"
 
 

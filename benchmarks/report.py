@@ -24,6 +24,7 @@ def _document(case: Case) -> dict[str, Any]:
         "rows": case.rows,
         "intarsia_bytes_read": case.bytes_read,
         "intarsia_requests": case.requests,
+        "least_bytes": case.least_bytes,
         "failures": case.failures,
         "of_best_peer": _rounded(case.ratios(_peers(case))),
         "of_datafusion": _rounded(case.ratios(["datafusion"])),
@@ -68,7 +69,8 @@ def print_reading(cases: Sequence[Case], engines: Sequence[str]) -> None:
             for label, peers in (("the fastest", _peers(case)), ("DataFusion", ["datafusion"]))
             if (ratios := case.ratios(peers)) is not None
         ]
-        notes.append(f"read {case.bytes_read / 1e6:.2f} MB in {case.requests} requests")
+        least = "" if case.least_bytes is None else f"; the least is {case.least_bytes / 1e6:.2f} MB"
+        notes.append(f"read {case.bytes_read / 1e6:.2f} MB in {case.requests} requests{least}")
         print(f"  {'':<16}({'; '.join(notes)})")
         for engine, why in case.failures.items():
             print(f"  {'':<16}({engine} fails: {why[:80]})")
