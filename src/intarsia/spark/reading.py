@@ -102,6 +102,8 @@ def read(
     """
     if mode not in MODES:
         raise ValueError(f"mode is {mode!r}; use {', '.join(map(repr, MODES))}")
+    if mode == "native":
+        refuse_unplannable(spark)
     where = _as_spark_sql(where)
     whole, paths = _whole(spark, path)
     if where is None:
@@ -125,7 +127,7 @@ def _planned(
     frame.schema  # noqa: B018  raises Spark's own errors first
     why = None
     if mode in ("native", "auto"):
-        why = _native_obstacle(spark, required=mode == "native")
+        why = _native_obstacle(spark)
         if why is None:
             plan = plan_natively(spark, frame)
             warn_of_ignored([Ignored(**note) for note in plan.report.get("ignored", ())])
@@ -149,13 +151,11 @@ def _wanted(whole: DataFrame, where: str, columns: Sequence[str] | None) -> list
     return [name for name in whole.columns if name.lower() in text or "`" in name]
 
 
-def _native_obstacle(spark: SparkSession, *, required: bool) -> str | None:
+def _native_obstacle(spark: SparkSession) -> str | None:
     """Return why the rules cannot run in a session; None if they can."""
     try:
         refuse_unplannable(spark)
     except IntarsiaError as error:
-        if required:
-            raise
         return str(error)
     return None
 
