@@ -1,7 +1,9 @@
 """Shared by all tests: the corpora, the profile of Hypothesis, workers for Spark."""
 
+import atexit
 import gc
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -24,6 +26,7 @@ os.environ.setdefault(
 
 # Lake indexes of tests are not kept in the user's cache.
 os.environ["INTARSIA_CACHE_DIR"] = tempfile.mkdtemp(prefix="intarsia-cache-")
+atexit.register(shutil.rmtree, os.environ["INTARSIA_CACHE_DIR"], ignore_errors=True)
 
 
 #: Modules whose tests take more than about two seconds together, so that `make test-fast` leaves them out.

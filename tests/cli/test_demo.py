@@ -41,14 +41,12 @@ class TestCommand:
         assert done.returncode == 2
         assert done.stderr.startswith(f"demo: {file}: ")
 
-    def test_finds_the_checkout_in_the_current_folder(self, tmp_path, file):
-        installed = installed_copy(tmp_path)
+    def test_finds_the_checkout_in_the_current_folder(self, installed, file):
         done = ask("-m", "intarsia", "demo", "--dir", file, cwd=ROOT, env=installed)
         assert done.returncode == 2
         assert done.stderr.startswith(f"demo: {file}: ")
 
-    def test_is_not_in_the_installed_package(self, tmp_path):
-        installed = installed_copy(tmp_path)
+    def test_is_not_in_the_installed_package(self, installed, tmp_path):
         done = ask("-m", "intarsia", "demo", cwd=tmp_path, env=installed)
         assert done.returncode == 2
         assert len(done.stderr.splitlines()) == 1
@@ -56,10 +54,12 @@ class TestCommand:
         assert not (tmp_path / "intarsia-demo").exists()
 
 
-def installed_copy(tmp_path):
-    """Return an environment with the package alone, as installed from a wheel."""
-    shutil.copytree(ROOT / "src" / "intarsia", tmp_path / "site" / "intarsia")
-    return {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """An environment with the package alone, as installed from a wheel."""
+    site = tmp_path_factory.mktemp("site")
+    shutil.copytree(ROOT / "src" / "intarsia", site / "intarsia")
+    return {**os.environ, "PYTHONPATH": str(site)}
 
 
 class TestFolder:

@@ -12,13 +12,14 @@ def found(path, rule=None):
 
 def only(path, rule, *, index, column="id", row_group=0, page=None, severity="error"):
     """Check that there is exactly one finding, with these fields; return its message."""
-    findings = found(path)
+    report = verify(path)
+    findings = report.findings
     assert [finding.rule for finding in findings] == [rule], [str(finding) for finding in findings]
     (finding,) = findings
     assert (finding.severity, finding.column, finding.row_group) == (severity, column, row_group)
     assert (finding.index, finding.page) == (index, page)
     assert finding.consequence == RULES[rule][1]
-    assert verify(path).ok == (severity != "error")
+    assert report.ok == (severity != "error")
     return finding.message
 
 
