@@ -5,12 +5,16 @@ The expected pages come from walking all page headers (`layout_of`), never from 
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from intarsia.file.pages import data_pages_at
+from tests.counting import calls
 from tests.reading.pages import (
     COLUMNS,
     ROWS,
@@ -276,3 +280,20 @@ def test_chunks_of_one_page_are_read_without_their_offset_indexes(tmp_path, use_
     assert len(read.dictionaries) == (2 if use_dictionary else 0)
     assert report["bytes"]["read"] == sum(place.length for place in ranges)
     assert pages_read(report) == {name: len(pages) for name, pages in read.pages.items()}
+
+
+def test_page_headers_are_compared_only_where_a_page_index_may_have_excluded_rows(tmp_path):
+    """A chunk whose pages are all needed is otherwise read as a whole."""
+    random = np.random.default_rng(7)
+    table = pa.table({"x": random.permutation(4_000), "y": random.random(4_000), "z": ["a", "b"] * 2_000})
+    path = tmp_path / "dense.parquet"
+    options = {"write_page_index": True, "max_rows_per_page": 200, "use_dictionary": ["z"]}
+    pq.write_table(table, path, row_group_size=2_000, **options)
+    # only the pages of x, in both row groups
+    assert calls(partial(run, path, "x < 2000"), of=data_pages_at) == 2
+    rows, ranges, report = run(path, "x < 2000")
+    assert rows.equals(table.filter(pc.less(table["x"], 2_000)).combine_chunks())
+    read = touched(layout_of(path), ranges)  # fails if anything is read twice
+    assert pages_read(report) == {name: len(pages) for name, pages in read.pages.items()}
+    assert report["pages"]["read"] == 60
+    assert report["pages"]["dictionary_read"] == sum(map(len, read.dictionaries.values())) == 2

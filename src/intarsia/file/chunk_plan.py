@@ -73,7 +73,13 @@ def is_single_page(meta: ColumnMetaData) -> bool:
 
 
 def plan_chunk(
-    leaf: Leaf, meta: ColumnMetaData, locations: PageLocations | None, num_rows: int, rows: RowSelection
+    leaf: Leaf,
+    meta: ColumnMetaData,
+    locations: PageLocations | None,
+    num_rows: int,
+    rows: RowSelection,
+    *,
+    is_unpruned: bool = False,
 ) -> ChunkPlan:
     """Plan to read the pages of a chunk that contain some rows.
 
@@ -84,6 +90,8 @@ def plan_chunk(
             is read.
         num_rows: Number of rows in the row group.
         rows: The rows to read, relative to the row group.
+        is_unpruned: No row of the row group was excluded with a page index. If all pages are needed, the
+            chunk is then read as a whole. Otherwise, the pages are compared with their locations.
     """
     start, stop = chunk_range(meta)
     if locations is None:
@@ -111,6 +119,24 @@ def plan_chunk(
         else:
             merged.append(ByteRange(page_start, page_stop))
     dictionary = dictionary_range(meta, locations)
+    use = DictionaryUse.NEVER if dictionary is None else dictionary_use(meta)
+    if is_unpruned and len(chosen) == len(locations) and len(merged) == 1:
+        within = dictionary is not None and use is DictionaryUse.ALWAYS and dictionary.stop == merged[0].start
+        first = dictionary.start if within and dictionary is not None else merged[0].start
+        if (first, merged[0].stop) == (start, stop):
+            return ChunkPlan(
+                leaf,
+                meta,
+                (ByteRange(start, stop),),
+                (),
+                (),
+                RowSelection.all(num_rows),
+                None,
+                DictionaryUse.NEVER,
+                len(locations),
+                whole=True,
+                has_dictionary_within=within,
+            )
     return ChunkPlan(
         leaf,
         meta,
@@ -119,7 +145,7 @@ def plan_chunk(
         tuple((row_stops - row_starts)[chosen].tolist()),
         RowSelection.union_of(row_starts[chosen], row_stops[chosen]),
         dictionary,
-        DictionaryUse.NEVER if dictionary is None else dictionary_use(meta),
+        use,
         len(locations),
     )
 

@@ -174,7 +174,7 @@ def _read_as_a_whole(query: FileQuery, rows: RowSelection, outlines: Sequence[Ch
 
 
 def plan_chunks(
-    query: FileQuery, group: int, leaves: list[Leaf], rows: RowSelection
+    query: FileQuery, group: int, leaves: list[Leaf], rows: RowSelection, *, is_unpruned: bool = False
 ) -> tuple[list[ChunkPlan], int]:
     """Plan the pages of some leaves for some rows of a row group.
 
@@ -185,21 +185,31 @@ def plan_chunks(
         group: Ordinal of the row group.
         leaves: The leaves.
         rows: The rows, relative to the row group.
+        is_unpruned: All rows of the row group are candidates.
 
     Returns:
         The plans, and the number of bytes that were read from the page index.
     """
     file = query.file
     metas = [file.footer.chunk_metadata(group, leaf) for leaf in leaves]
-    keys = [
-        None if is_single_page(meta) else ChunkKey(group, leaf.ordinal)
-        for leaf, meta in zip(leaves, metas, strict=True)
-    ]
+    keys: list[ChunkKey | None] = [ChunkKey(group, leaf.ordinal) for leaf in leaves]
+    # rows may have been excluded with locations that are known, so pages are compared with them
+    is_known = [file.locations(key) is not None for key in keys if key is not None]
+    for place, meta in enumerate(metas):
+        if is_single_page(meta) and not is_known[place]:
+            keys[place] = None
     index_bytes = file.load_page_index([key for key in keys if key is not None])
     num_rows = file.footer.metadata.row_groups[group].num_rows
     plans = [
-        plan_chunk(leaf, meta, None if key is None else file.locations(key), num_rows, rows)
-        for leaf, meta, key in zip(leaves, metas, keys, strict=True)
+        plan_chunk(
+            leaf,
+            meta,
+            None if key is None else file.locations(key),
+            num_rows,
+            rows,
+            is_unpruned=is_unpruned and not known,
+        )
+        for leaf, meta, key, known in zip(leaves, metas, keys, is_known, strict=True)
     ]
     return plans, index_bytes
 

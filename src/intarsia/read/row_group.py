@@ -140,6 +140,10 @@ class RowGroupColumns:
         self._known_dictionaries = plan.dictionary_pages
         self._pages = PageCache(query.file, plan.dictionary_pages)
         self._dictionaries_read = 0
+        edges = query.file.footer.row_group_starts
+        self._is_unpruned = bool(
+            plan.candidates.covers(edges[group : group + 1], edges[group + 1 : group + 2])[0]
+        )
         self._pages_read = dict.fromkeys((leaf.name for leaf in query.leaves), 0)
         self._index_bytes = 0
 
@@ -150,7 +154,9 @@ class RowGroupColumns:
             WrongPageIndexError: If the pages contradict the page index.
         """
         file = self._query.file
-        plans, index_bytes = plan_chunks(self._query, self._group, leaves, rows)
+        plans, index_bytes = plan_chunks(
+            self._query, self._group, leaves, rows, is_unpruned=self._is_unpruned
+        )
         self._index_bytes += index_bytes
         for plan in plans:
             if self._pages.is_new(plan):
