@@ -19,8 +19,8 @@ Written by `{command}`.
 All readers run each query in turn, in one process, and return the same results. Times are medians in
 milliseconds: *cold* with a new object for each query, *warm* with the same object again. The page cache of
 the operating system is warm. The ratio is Intarsia's time divided by that of the fastest other reader of the
-same query; below 1, Intarsia is faster. *Least* is the size of the pages that have the rows of the result,
-and of the dictionary pages that these need: what a reader would read that knew them in advance.
+same query; below 1, Intarsia is faster. *Least* is the size of the pages that contain the rows of the
+result, and of their dictionary pages: no reader of pages can read fewer bytes.
 
 ![Intarsia's time relative to the fastest other reader]({plot})
 """

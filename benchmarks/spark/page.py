@@ -25,7 +25,7 @@ the same in all modes, and all modes return the same rows. A query returns three
   its compilers, and of Python. On a machine that does other work, it is the better measure.
 - *Bytes* are read by Spark and by the planner, in a run without vectored reads, which Hadoop does not count.
   *Rows* come out of the scan, before Spark's own filter.
-- Ratios are relative to plain Spark on bare files. *Aim* is the most that the ratio of *enabled* should be.
+- Ratios are relative to plain Spark on bare files. *Aim* is the upper limit for the ratio of *enabled*.
   If there is nothing to skip, the ratio of *indexed* should be at most {nothing}, too.
 """
 

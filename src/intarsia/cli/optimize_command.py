@@ -77,7 +77,7 @@ def optimize(
         typer.Option(
             "--add",
             metavar="KIND(COL, NAME=VALUE)",
-            help="Embed an index of any kind (see intarsia index --list); repeatable.",
+            help="Add an index of any kind (see intarsia index --list); repeatable.",
         ),
     ] = None,
     distinct: Annotated[
