@@ -287,7 +287,11 @@ def test_a_lookup_in_an_unsorted_column_reads_one_page_per_column(unsorted_file,
     read = touched(layout, rest)
     assert read.pages == {name: layout.pages_with(name, [row]) for name in ("id", "name")}
     assert all(len(pages) == 1 for pages in read.pages.values())
-    assert read.indexes >= {f"offset_index {name} {group}" for name in ("id", "name")}
+    # a chunk of one page needs no OffsetIndex
+    rows_of_group = range([0, 2500, 5000][group], [2500, 5000, 6000][group])
+    many = [name for name in ("id", "name") if len(layout.pages_with(name, rows_of_group)) > 1]
+    assert (group < 2) == bool(many)
+    assert read.indexes >= {f"offset_index {name} {group}" for name in many}
     # the header of the blob, a slot of the table, and the bucket
     assert [place.length for place in embedded][:2] == [48, 24]
     assert len(embedded) == 3

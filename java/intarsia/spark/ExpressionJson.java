@@ -33,6 +33,7 @@ import org.apache.spark.sql.catalyst.expressions.Like;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.Not;
 import org.apache.spark.sql.catalyst.expressions.Or;
+import org.apache.spark.sql.catalyst.expressions.RLike;
 import org.apache.spark.sql.catalyst.expressions.StartsWith;
 import org.apache.spark.sql.types.BinaryType;
 import org.apache.spark.sql.types.DataType;
@@ -72,6 +73,7 @@ final class ExpressionJson {
       Map.entry(EndsWith.class, "EndsWith"),
       Map.entry(Contains.class, "Contains"),
       Map.entry(Like.class, "Like"),
+      Map.entry(RLike.class, "RLike"),
       Map.entry(Cast.class, "Cast"));
 
   private static final String METADATA_COLUMN = "__metadata_col";

@@ -42,6 +42,7 @@ from intarsia.spark.conditions import (
     null_safe,
     truth,
     weak_like,
+    weak_rlike,
 )
 from intarsia.spark.spark_types import FLOATS, INTEGER_BITS, TEMPORAL, Literal, SparkColumn, comparable
 
@@ -138,7 +139,7 @@ class _Weakener:
         if op == "IsNaN":
             column = self._column(args[0])
             return TRUE if column is None else is_nan(column, negate=negate)
-        if op in _TEXT_TESTS or op == "Like":
+        if op in _TEXT_TESTS or op in ("Like", "RLike"):
             return self._text_test(node, negate=negate)
         return TRUE
 
@@ -217,6 +218,8 @@ class _Weakener:
             return TRUE
         if node["op"] == "Like":
             return TRUE if node["escape"] in text else weak_like(column.path, text, negated=negate)
+        if node["op"] == "RLike":
+            return weak_rlike(column.path, text, negated=negate)
         if not text:
             return IsNull(column.path, negated=True)
         return dataclasses.replace(_TEXT_TESTS[node["op"]](column.path, text), negated=negate)

@@ -36,6 +36,9 @@ from intarsia.predicate import (
 from intarsia.predicate.bound import Bound, BoundAnd, BoundCompare, BoundOr, conjoin, disjoin
 from intarsia.spark.spark_types import FLOATS, OLDEST_CERTAIN, Literal, SparkColumn, comparable
 
+# Regular expressions of only these characters mean the same in Java and RE2.
+_PLAIN_REGEX: Final = re.compile(r"(\^?)([A-Za-z0-9 _/:,@=%-]+)")
+
 TRUE: Final = Constant(True)
 FALSE: Final = Constant(False)
 MIRRORED: Final[dict[Op, Op]] = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -148,6 +151,15 @@ def weak_like(path: Path, pattern: str, *, negated: bool) -> Predicate:
         is_all = len(found) == 1 and "_" not in pattern
         return dataclasses.replace(found[0], negated=True) if is_all else IsNull(path, negated=True)
     return And(tuple(found)) if len(found) > 1 else found[0] if found else IsNull(path, negated=True)
+
+
+def weak_rlike(path: Path, pattern: str, *, negated: bool) -> Predicate:
+    """Return RLIKE as a search for a text; TRUE if the pattern may mean more than a text in Java."""
+    plain = _PLAIN_REGEX.fullmatch(pattern)
+    if plain is None:
+        return TRUE
+    found = starts_with(path, plain[2]) if plain[1] else contains(path, plain[2])
+    return dataclasses.replace(found, negated=negated)
 
 
 def is_trivial(predicate: Predicate) -> bool:

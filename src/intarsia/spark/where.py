@@ -9,7 +9,6 @@ down to the conditions, and the result contains none, so that TRUE is always the
 
 from __future__ import annotations
 
-import dataclasses
 import datetime as dt
 import math
 import re
@@ -24,8 +23,6 @@ from intarsia.predicate import (
     Op,
     Or,
     Predicate,
-    contains,
-    starts_with,
 )
 from intarsia.predicate.sql_dialect import operands
 from intarsia.spark.conditions import (
@@ -38,6 +35,7 @@ from intarsia.spark.conditions import (
     null_safe,
     truth,
     weak_like,
+    weak_rlike,
 )
 from intarsia.spark.spark_types import FLOATS, TEMPORAL, Literal, SparkColumn, cast, comparable, number
 
@@ -45,9 +43,6 @@ _COMPARISONS: Final[dict[str, Op]] = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": 
 
 # The meaning of escapes and doubled quotes depends on Spark's version and settings; comments may be hints.
 _AMBIGUOUS: Final = re.compile(r"""\\|--|/\*|''|\"\"""")
-
-# Regular expressions of only these characters mean the same in Java and RE2.
-_PLAIN_REGEX: Final = re.compile(r"(\^?)([A-Za-z0-9 _/:,@=%-]+)")
 
 # Sessions can redefine functions, so contains() and similar ones are left to Spark; operators are safe.
 # sqlglot does not distinguish like(a, b) from a LIKE b.
@@ -241,11 +236,9 @@ class _Weakener:
         column, literal = self._column(node.this), _literal(node.expression)
         if column is None or column.type != "string" or literal is None or literal.type != "string":
             return TRUE
-        plain = _PLAIN_REGEX.fullmatch(literal.value)
-        if plain is None or node.args.get("flag") or node.args.get("full_match"):
+        if node.args.get("flag") or node.args.get("full_match"):
             return TRUE
-        like = starts_with(column.path, plain[2]) if plain[1] else contains(column.path, plain[2])
-        return dataclasses.replace(like, negated=negate)
+        return weak_rlike(column.path, literal.value, negated=negate)
 
 
 def _literal(node: Any) -> Literal | None:
