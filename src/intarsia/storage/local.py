@@ -30,25 +30,16 @@ def identity_of(found: os.stat_result) -> tuple[int, ...] | None:
     return (found.st_dev, found.st_ino, found.st_size, *changed)
 
 
-class LocalFile:
-    """A file on a local disk, read with ``pread``, which has no file position and so is thread-safe.
+class _OpenedFile:
+    """`LocalFile` without a destructor: the class of closed files.
 
-    The file is opened once. If it is replaced later, reads continue in the old file.
-
-    Args:
-        path: The file.
-        shown_as: The name in messages; by default the path.
+    Python ignores an interrupt (Ctrl-C) that arrives in a destructor, so closed files have none.
     """
 
     coalesce_bytes = 0
-
-    def __init__(self, path: str | os.PathLike[str], shown_as: str | None = None) -> None:
-        self.path = shown_as or os.fspath(path)
-        self._fd = -1  # for `__del__`, if opening fails
-        self._fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
-        found = os.fstat(self._fd)
-        self._size = found.st_size
-        self.identity = identity_of(found)
+    path: str
+    _fd: int
+    _size: int
 
     def size(self) -> int:
         """Length of the file in bytes when it was opened."""
@@ -80,6 +71,27 @@ class LocalFile:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+        if type(self) is LocalFile:
+            self.__class__ = _OpenedFile  # type: ignore[assignment]
+
+
+class LocalFile(_OpenedFile):
+    """A file on a local disk, read with ``pread``, which has no file position and so is thread-safe.
+
+    The file is opened once. If it is replaced later, reads continue in the old file.
+
+    Args:
+        path: The file.
+        shown_as: The name in messages; by default the path.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], shown_as: str | None = None) -> None:
+        self.path = shown_as or os.fspath(path)
+        self._fd = -1  # for `__del__`, if opening fails
+        self._fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
+        found = os.fstat(self._fd)
+        self._size = found.st_size
+        self.identity = identity_of(found)
 
     def __del__(self) -> None:
         self.close()
