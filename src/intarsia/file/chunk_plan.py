@@ -95,19 +95,8 @@ def plan_chunk(
     """
     start, stop = chunk_range(meta)
     if locations is None:
-        return ChunkPlan(
-            leaf,
-            meta,
-            (ByteRange(start, stop),),
-            (),
-            (),
-            RowSelection.all(num_rows),
-            None,
-            DictionaryUse.NEVER,
-            data_page_count(meta.encoding_stats),
-            whole=True,
-            has_dictionary_within=is_single_page(meta) and dictionary_use(meta) is DictionaryUse.ALWAYS,
-        )
+        within = is_single_page(meta) and dictionary_use(meta) is DictionaryUse.ALWAYS
+        return _whole_chunk(leaf, meta, num_rows, data_page_count(meta.encoding_stats), within)
     row_starts, row_stops = locations.row_starts, locations.row_stops
     chosen = np.flatnonzero(rows.overlaps(row_starts, row_stops))
     starts = locations.offsets[chosen]
@@ -124,19 +113,7 @@ def plan_chunk(
         within = dictionary is not None and use is DictionaryUse.ALWAYS and dictionary.stop == merged[0].start
         first = dictionary.start if within and dictionary is not None else merged[0].start
         if (first, merged[0].stop) == (start, stop):
-            return ChunkPlan(
-                leaf,
-                meta,
-                (ByteRange(start, stop),),
-                (),
-                (),
-                RowSelection.all(num_rows),
-                None,
-                DictionaryUse.NEVER,
-                len(locations),
-                whole=True,
-                has_dictionary_within=within,
-            )
+            return _whole_chunk(leaf, meta, num_rows, len(locations), within)
     return ChunkPlan(
         leaf,
         meta,
@@ -147,6 +124,25 @@ def plan_chunk(
         dictionary,
         use,
         len(locations),
+    )
+
+
+def _whole_chunk(
+    leaf: Leaf, meta: ColumnMetaData, num_rows: int, total_pages: int | None, has_dictionary_within: bool
+) -> ChunkPlan:
+    """Return the plan that reads all bytes of a chunk in one range."""
+    return ChunkPlan(
+        leaf,
+        meta,
+        (ByteRange(*chunk_range(meta)),),
+        (),
+        (),
+        RowSelection.all(num_rows),
+        None,
+        DictionaryUse.NEVER,
+        total_pages,
+        whole=True,
+        has_dictionary_within=has_dictionary_within,
     )
 
 

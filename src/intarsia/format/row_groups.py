@@ -161,20 +161,10 @@ def _parse_lazily(footer: FooterBytes) -> FileMetaData | None:
     raw = footer.raw
     reader = thrift.Reader(raw, 0)
     try:
-        known = _seen_schema(raw)
-        if known is None:
-            if reader.take(1)[0] != _VERSION:
-                return None
-            reader.varint()
-            schema_start = reader.position
-            num_elements = _list_length(reader, _SCHEMA)
-            if num_elements is None:
-                return None
-            schema, edges = thrift.parse_structs(SchemaElement, raw, reader.position, num_elements)
-            known = _SeenSchema(raw[: edges[-1]], schema_start, schema)
-            if len(known.beginning) <= _MAX_SEEN_BYTES:
-                _SEEN.append(known)
-        schema_start, schema, schema_stop = known.start, known.elements, len(known.beginning)
+        found = _seen_schema(raw) or _parse_schema(raw)
+        if found is None:
+            return None
+        schema_start, schema, schema_stop = found.start, found.elements, len(found.beginning)
         reader.position = schema_stop
         if reader.take(1)[0] != _NUM_ROWS:
             return None
@@ -207,6 +197,23 @@ class _SeenSchema(NamedTuple):
 def _seen_schema(raw: bytes) -> _SeenSchema | None:
     """Return the schema of a footer if another footer began with the same bytes."""
     return next((seen for seen in tuple(_SEEN) if raw.startswith(seen.beginning)), None)
+
+
+def _parse_schema(raw: bytes) -> _SeenSchema | None:
+    """Parse the schema of a footer, and keep it for others; None if the footer begins with other fields."""
+    reader = thrift.Reader(raw, 0)
+    if reader.take(1)[0] != _VERSION:
+        return None
+    reader.varint()
+    start = reader.position
+    count = _list_length(reader, _SCHEMA)
+    if count is None:
+        return None
+    elements, edges = thrift.parse_structs(SchemaElement, raw, reader.position, count)
+    found = _SeenSchema(raw[: edges[-1]], start, elements)
+    if len(found.beginning) <= _MAX_SEEN_BYTES:
+        _SEEN.append(found)
+    return found
 
 
 #: The schemas of the last footers: the files of a lake have few.
