@@ -40,7 +40,7 @@ def sql_text(path: str, question: Question) -> str:
 
 
 def ask_sql(spark: Spark, path: str, questions: Sequence[Question]) -> list[SqlAnswer]:
-    """Run the queries in a plain session, enable it, and run the same texts again."""
+    """Run the queries in a plain session, enable it, and run them again."""
     from intarsia import spark as ias
 
     texts = [sql_text(path, question) for question in questions]

@@ -40,13 +40,13 @@ SQL_TITLE = "lake, Spark SQL after ias.enable"
 
 NOTES = """\
 7/175 pages: 7 of 175 pages were read; pages of unopened files are not counted.
-same: Intarsia returned the same rows as Spark (in the second folder, pyarrow),
-{before} and afterwards. In the lake, ias.read did, too.
+same: Intarsia returned the rows that Spark (pyarrow for the second folder)
+returned {before} and after indexing. In the lake, ias.read did, too.
 Query 3: Spark writes time_hour as INT96, which has no order. So in the lake,
 only the partition column month excludes files.
-Spark SQL: the same text before and after ias.enable(spark); the times are the
-best of {runs} runs. Pages and bytes are those of all columns, as planned. In query
-3, Spark's own partition filter leaves one file."""
+Spark SQL: the same SQL before and after ias.enable(spark). Times are the best
+of {runs} runs. Pages and bytes are planned, and include all columns. In query 3,
+Spark's own partition filter leaves one file."""
 
 
 def run(folder: Folder, *, keep: bool) -> bool:
@@ -90,7 +90,7 @@ def run(folder: Folder, *, keep: bool) -> bool:
             in_sql = _sql_answers(spark, folder.lake, expected[folder.lake])
     sections = {"lake": answers[folder.lake], SQL_TITLE: in_sql, "files": answers[folder.files]}
     _show(sections, reports)
-    before = "without indexes" if keep else "before any index was added"
+    before = "without Intarsia" if keep else "before"
     print(f"\n{NOTES.format(before=before, runs=RUNS)}\n")
     same = not any(answer.differs for asked in sections.values() for answer in asked)
     print(f"Total time: {duration(time.perf_counter() - started)}. To try next:\n")
@@ -154,7 +154,7 @@ def _answers(lake: Lake, expected: list[pa.Table], others: dict[str, Ask]) -> li
 
 
 def _sql_answers(spark: Spark, lake: Lake, expected: list[pa.Table]) -> list[Answer]:
-    """Run the queries as SQL texts before and after `ias.enable`."""
+    """Run the queries in SQL before and after `ias.enable`."""
     answers = []
     for question, plain, found in zip(
         questions(), expected, ask_sql(spark, lake.path, questions()), strict=True

@@ -63,8 +63,8 @@ class OpenHosts(NamedTuple):
     edges: np.ndarray
     hosts: pa.ListArray
 
-    def candidate_rows(self, predicate):
-        queried = queried_hosts(predicate)
+    def candidate_rows(self, condition):
+        queried = queried_hosts(condition)
         if queried is None:
             return None  # every row might match
         hit = np.zeros(len(self.hosts), dtype=bool)
@@ -76,10 +76,10 @@ def hosts_of(urls):  # the distinct hosts; a text that is not a URL has an empty
     return pc.fill_null(pc.struct_field(pc.extract_regex(urls.drop_null(), URL), "host"), "").unique()
 
 
-def queried_hosts(predicate):  # every matching URL has one of these hosts; None if they are unknown
-    if isinstance(predicate, BoundIn) and not predicate.negated:
-        return hosts_of(predicate.values)
-    if isinstance(predicate, BoundCompare) and predicate.op == "=":
-        return hosts_of(pa.array([predicate.value]))
-    prefix = b"" if getattr(predicate, "negated", True) else getattr(predicate, "prefix", b"")
+def queried_hosts(condition):  # every matching URL has one of these hosts; None if they are unknown
+    if isinstance(condition, BoundIn) and not condition.negated:
+        return hosts_of(condition.values)
+    if isinstance(condition, BoundCompare) and condition.op == "=":
+        return hosts_of(pa.array([condition.value]))
+    prefix = b"" if getattr(condition, "negated", True) else getattr(condition, "prefix", b"")
     return hosts_of(pa.array([prefix.decode()])) if re.match(URL + "[/?#]", prefix.decode()) else None

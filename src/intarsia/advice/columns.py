@@ -30,7 +30,7 @@ _SUGGESTIONS = {
     "all-null": "all values are null: bounds exclude all rows, except for IS NULL",
     "sorted": "sorted: PageIndex skips pages by their bounds",
     "clustered": "few distinct values, clustered: Distinct skips pages for any condition",
-    "few-values": "few distinct values, not clustered: indexes skip pages only if the files are sorted by it",
+    "few-values": "few distinct values, not clustered: indexes skip pages only if the column is sorted",
     "unique": "nearly all values are distinct: RowMap or Bloom for lookups by = or IN",
     "scattered": "many values, not sorted: BloomGranule or Bloom for lookups by = or IN",
     "nested": "inside a list or a map: conditions cannot use it",

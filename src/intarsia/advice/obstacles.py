@@ -93,8 +93,8 @@ def of_condition(condition: Condition, spread: Spread) -> Obstacle:
         is_lookup = _is_equality(condition) and spread.rows_matched <= MAX_BUCKET_ENTRIES
         row_map = ", or add RowMap, which answers counts without reading pages" if is_lookup else ""
         text = (
-            f"values of {column} that match occur on {spread.pages_matched:,} of {spread.pages:,} pages: "
-            f"sort by it{row_map}"
+            f"matching rows are on {spread.pages_matched:,} of {spread.pages:,} pages; "
+            f"sort by {column}{row_map}"
         )
         return Obstacle("values-on-every-page", column, text)
     if isinstance(condition, BoundMatch) and not condition.prefix:
@@ -103,7 +103,7 @@ def of_condition(condition: Condition, spread: Spread) -> Obstacle:
     if spread.pages_kept > MOST_PAGES * spread.pages:
         text = (
             f"{spread.pages_matched:,} of {spread.pages:,} pages of {column} have matches, but the bounds of "
-            f"{spread.pages_kept:,} pages contain them: sort by it"
+            f"{spread.pages_kept:,} pages allow matches; sort by {column}"
         )
         return Obstacle("not-sorted", column, text)
     return Obstacle(

@@ -169,7 +169,7 @@ def _view(advice: Advice) -> Iterator[RenderableType]:
 
 
 def _queries(advice: Advice) -> RenderableType:
-    table = plain_table("query reads", ">now", ">with the advice", ">at least", ">of", "")
+    table = plain_table("bytes read by query", ">now", ">advised", ">minimum", ">full scan", "")
     for query in advice.queries:
         costs = (query.now, query.advised, query.least, query.total)
         times = f"{query.count:,} times" if query.count > 1 else ""

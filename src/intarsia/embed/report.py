@@ -48,7 +48,7 @@ class Note:
         column = "" if is_named else f" of {self.column}"
         row_group = "" if self.row_group is None else f", row group {self.row_group}"
         share = "" if self.share is None else f" ({self.share:.0%} of the file)"
-        return f"{self.index}{column}{row_group}: {self.reason}{share}"
+        return f"{self.index}{column}{row_group}{share}: {self.reason}"
 
 
 @dataclass(frozen=True)

@@ -375,7 +375,7 @@ class ScanReport:
         estimated = "" if self.rows_estimated is None else f", about {self.rows_estimated:,.0f} by estimate"
         matched = "" if self.rows_matched is None else f", {self.rows_matched:,} match"
         index = f", including {self.bytes_index:,} of indexes" if self.bytes_index else ""
-        planned = "" if self.bytes_planned is None else f", at most {self.bytes_planned:,} planned"
+        planned = "" if self.bytes_planned is None else f"; a scan reads at most {self.bytes_planned:,} more"
         requests = f" in {self.requests:,} requests"
         lines = [
             f"files       {self.files_read:,} of {self.files_total:,} read{skipped}{others}",
