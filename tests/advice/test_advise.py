@@ -25,6 +25,7 @@ def rows():
     return pa.table(
         {
             "ts": np.arange(ROWS),
+            "clock": np.arange(ROWS) % 1_001,
             "user": ids * 3,
             "group": ids // 10,
             "country": np.repeat([f"country {place * 7 % 40}" for place in range(ROWS // 500)], 500),
@@ -213,6 +214,7 @@ class TestWithoutQueries:
         advice = ia.advise(shared)
         assert {column.column: column.shape for column in advice.columns} == {
             "ts": "sorted",
+            "clock": "scattered",
             "user": "unique",
             "group": "scattered",
             "country": "clustered",

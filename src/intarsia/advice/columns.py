@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,8 +16,11 @@ from intarsia.file import ParquetInput
 FEW_VALUES = 1_000
 REPEATED = 10
 
-#: A column is sorted if this part of the neighbouring values that differ are in order.
+#: A column is sorted if this part of the neighbouring values that differ are in order, and this part of a few
+#: values that are far apart. A time of day is not, if it starts again each day: its bounds contain the whole day.
 SORTED_PART = 0.95
+SORTED_FAR_PART = 0.75
+FAR_VALUES = 64
 
 #: Values are clustered if pieces of this many rows have at most this part of the distinct values on average.
 PIECE_ROWS = 1_000
@@ -97,7 +101,7 @@ def _code(present: pa.ChunkedArray, distinct: int) -> str:
         return "all-null"
     one = pa.concat_arrays(present.chunks)
     values = one.cast(one.type.value_type) if pa.types.is_dictionary(one.type) else one
-    if _ordered_part(values) >= SORTED_PART:
+    if _ordered_part(values) >= SORTED_PART and _ordered_part(_far_values(values), 1) >= SORTED_FAR_PART:
         return "sorted"
     if distinct <= FEW_VALUES and len(values) >= REPEATED * distinct:
         starts = range(0, len(values), max(PIECE_ROWS, len(values) // 64))
@@ -107,8 +111,14 @@ def _code(present: pa.ChunkedArray, distinct: int) -> str:
     return "unique" if distinct >= UNIQUE_PART * len(values) else "scattered"
 
 
-def _ordered_part(values: pa.Array) -> float:
+def _far_values(values: pa.Array) -> pa.Array:
+    """Return a few values in their order; at random places, because a fixed step may be that of the values."""
+    places = np.random.default_rng(0).integers(0, len(values), FAR_VALUES)
+    return values.take(pa.array(np.sort(places)))
+
+
+def _ordered_part(values: pa.Array, if_equal: float = 0) -> float:
     """Return the part of the neighbouring values that differ which are in order; the better of two orders."""
     up = pc.sum(pc.less(values[:-1], values[1:])).as_py() or 0
     down = pc.sum(pc.greater(values[:-1], values[1:])).as_py() or 0
-    return max(up, down) / max(1, up + down)
+    return max(up, down) / (up + down) if up + down else if_equal
