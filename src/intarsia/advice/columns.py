@@ -17,7 +17,7 @@ FEW_VALUES = 1_000
 REPEATED = 10
 
 #: A column is sorted if this part of the neighbouring values that differ are in order, and this part of a few
-#: values that are far apart. A time of day is not, if it starts again each day: its bounds contain the whole day.
+#: values that are far apart. A time that starts again each day is not: its bounds contain the whole day.
 SORTED_PART = 0.95
 SORTED_FAR_PART = 0.75
 FAR_VALUES = 64
@@ -112,7 +112,7 @@ def _code(present: pa.ChunkedArray, distinct: int) -> str:
 
 
 def _far_values(values: pa.Array) -> pa.Array:
-    """Return a few values in their order; at random places, because a fixed step may be that of the values."""
+    """Return a few values in their order, at random places, because values may repeat with any fixed step."""
     places = np.random.default_rng(0).integers(0, len(values), FAR_VALUES)
     return values.take(pa.array(np.sort(places)))
 

@@ -170,9 +170,9 @@ def _print_findings(outcome: FileResults[VerifyReport], others: int) -> None:
     things = ", ".join(_counted(number, name) for name, number in sorted(checked.items()))
     print(
         f"{count(len(outcome.done), 'file')} checked, {f'{bad:,} with errors' if bad else 'no errors'}"
-        + (f"; {len(outcome.failed):,} failed" if outcome.failed else "")
         + (f" ({things})" if things else "")
         + _scope(outcome.done)
+        + (f"; {len(outcome.failed):,} failed" if outcome.failed else "")
         + others_ignored(others)
     )
 

@@ -509,9 +509,9 @@ def warn_of_failed(failed: Sequence[FailedFile]) -> None:
     """Warn once about all files that were skipped, at the line that called this package."""
     if failed:
         more = f" and {len(failed) - 1:,} more" if len(failed) > 1 else ""
-        files = "1 file" if len(failed) == 1 else f"{len(failed):,} files"
+        skipped = "1 file was" if len(failed) == 1 else f"{len(failed):,} files were"
         warn_caller(
-            f"{failed[0].file}{more}: {failed[0].reason}; {files} skipped, so the result lacks their rows"
+            f"{failed[0].file}{more}: {failed[0].reason}; {skipped} skipped, so the result lacks rows"
         )
 
 

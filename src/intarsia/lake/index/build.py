@@ -68,9 +68,8 @@ class LakeIndexReport:
 
     def summary(self) -> str:
         """Return the same text with only the number of failed files, without their errors."""
-        first = (
-            f"lake index: {self.files_added:,} of {self.files_total:,} files added in {self.seconds:.1f} s"
-        )
+        files = "1 file" if self.files_total == 1 else f"{self.files_total:,} files"
+        first = f"lake index: {self.files_added:,} of {files} added in {self.seconds:.1f} s"
         first += f" ({self.num_bytes:,} bytes)" if self.num_bytes else ""
         first += f"; {self.files_known:,} were up to date" if self.files_known else ""
         first += f"; {len(self.failed):,} failed" if self.failed else ""
