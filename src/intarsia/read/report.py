@@ -60,8 +60,8 @@ class PrunedBy:
 
     def __str__(self) -> str:
         counts = {"row": self.rows, "page": self.pages, "row group": self.row_groups, "file": self.files}
-        excluded = ", ".join(f"{number:,} {noun}{'s' * (number != 1)}" for noun, number in counts.items())
-        return f"{excluded} by {self.index} of {self.column}"
+        parts = [f"{number:,} {noun}{'s' * (number != 1)}" for noun, number in counts.items() if number]
+        return f"{', '.join(parts) or 'nothing'} by {self.index} of {self.column}"
 
 
 @dataclass(frozen=True)

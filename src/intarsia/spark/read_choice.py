@@ -42,8 +42,9 @@ class ReadChoice:
             return f"{self.mode}: {self.reason}" if self.reason else self.mode
         files, groups, rows = (self.report[key] for key in ("files", "row_groups", "rows"))
         kept = (
-            f"{self.mode}: {files['read']} of {files['total']} files, {groups['read']} of {groups['total']} "
-            f"row groups, {rows['candidates']} of {rows['total']} rows"
+            f"{self.mode}: {files['read']:,} of {files['total']:,} files, "
+            f"{groups['read']:,} of {groups['total']:,} row groups, "
+            f"{rows['candidates']:,} of {rows['total']:,} rows"
         )
         return f"{kept}; {self.reason}" if self.reason else kept
 

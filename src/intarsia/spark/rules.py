@@ -53,11 +53,12 @@ class ScanSkip:
             return f"{', '.join(self.paths)}: nothing skipped: {self.reason}"
         files, groups, rows = (self.report[key] for key in ("files", "row_groups", "rows"))
         by = ", ".join(f"{entry['index']} of {entry['column']}" for entry in self.report["pruned_by"])
-        return (
-            f"{', '.join(self.paths)}: {files['read']} of {files['total']} files, "
-            f"{groups['read']} of {groups['total']} row groups, "
-            f"{rows['candidates']} of {rows['total']} rows; by {by}"
+        kept = (
+            f"{', '.join(self.paths)}: {files['read']:,} of {files['total']:,} files, "
+            f"{groups['read']:,} of {groups['total']:,} row groups, "
+            f"{rows['candidates']:,} of {rows['total']:,} rows"
         )
+        return f"{kept}; excluded by {by}" if by else kept
 
 
 def skips_of(skipping: Any) -> Sequence[ScanSkip]:
