@@ -59,6 +59,7 @@ SLOW_MODULES = (
     "lake/test_order_by.py",
     "lake/test_requests.py",
     "object_stores/test_faults.py",
+    "object_stores/test_google_and_azure.py",
     "object_stores/test_round_trips.py",
     "object_stores/test_same_as_local.py",
     "predicate/test_evaluate.py",

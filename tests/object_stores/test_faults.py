@@ -11,7 +11,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.storage import ByteRange, ObjectStoreFile, find_store
-from tests.object_stores.s3_server import BUCKET, Fault
+from tests.object_stores.store_server import BUCKET, Fault
 
 URL = f"s3://{BUCKET}/lake/x.parquet"
 KEY = "lake/x.parquet"

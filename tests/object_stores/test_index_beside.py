@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from tests.object_stores.s3_server import BUCKET, LATENCY_SECONDS, Fault
+from tests.object_stores.store_server import BUCKET, LATENCY_SECONDS, Fault
 
 URL = f"s3://{BUCKET}/lake/"
 NUM_OBJECTS = 20

@@ -13,7 +13,7 @@ import intarsia as ia
 from intarsia.embed.attach import attach_to
 from intarsia.storage.object_target import ObjectTarget, UploadLimits
 from intarsia.storage.objects import find_store
-from tests.object_stores.s3_server import BUCKET, Fault
+from tests.object_stores.store_server import BUCKET, Fault
 
 KEY = "lake/x.parquet"
 URL = f"s3://{BUCKET}/{KEY}"

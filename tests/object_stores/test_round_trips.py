@@ -9,7 +9,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.storage import ByteRange, CountedSource, ObjectStoreFile, find_store
-from tests.object_stores.s3_server import BUCKET, LATENCY_SECONDS
+from tests.object_stores.store_server import BUCKET, LATENCY_SECONDS
 
 URL = f"s3://{BUCKET}/lake/"
 NUM_OBJECTS = 200

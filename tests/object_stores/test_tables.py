@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import intarsia as ia
-from tests.object_stores.s3_server import BUCKET
+from tests.object_stores.store_server import BUCKET
 
 ROWS = pa.table({"id": range(100), "part": ["a b", "c/d"] * 50})
 

@@ -17,7 +17,7 @@ from intarsia.embed.named_columns import check_named_columns
 from intarsia.embed.progress import Progress, no_progress
 from intarsia.embed.report import AttachReport, DetachReport
 from intarsia.embed.restore_report import RestoreReport
-from intarsia.errors import FilesFailedError, RunInterrupted
+from intarsia.errors import CorruptFileError, FilesFailedError, RunInterrupted
 from intarsia.lake.discovery import FoundFiles, find_files
 from intarsia.lake.each_file import FileFailure, FileResults, ShowDone, for_each_file
 from intarsia.lake.index.folder import Location
@@ -245,8 +245,12 @@ def _find_many(
         return find_files(name, storage_options)
     try:
         return act(name)
-    except FileNotFoundError:  # not an object, so it is a folder or missing
-        return find_files(name, storage_options)
+    except (FileNotFoundError, CorruptFileError):
+        # a folder, for which Azure can have an empty object, or missing
+        found = find_files(name, storage_options)
+        if found.paths == [name]:
+            raise
+        return found
 
 
 def _file_progress(progress: Progress | None, files: Sequence[str]) -> ShowDone:

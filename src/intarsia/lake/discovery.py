@@ -274,16 +274,23 @@ def _find_remote(url: str, stores: Stores) -> FoundFiles:
     store, key = stores.find(url)
     if glob.has_magic(key):
         raise FileNotFoundError(f"{url}: globs are not supported in URLs; pass the folder")
+    one = None
     try:
         if key and not key.endswith("/"):
             with object_errors(url):
                 found = ObjectIdentity.of(obstore.head(store, key))
-            return FoundFiles((DataFile(url, found.size_bytes, (), store, key, found.e_tag, found.modified),))
+            file = DataFile(url, found.size_bytes, (), store, key, found.e_tag, found.modified)
+            one = FoundFiles((file,))
     except FileNotFoundError:
         if isinstance(store, HTTPStore):
             raise  # if a web server has folders, the request above finds them
+    # an Azure account with a hierarchical namespace has an empty object for each folder
+    if one is not None and (one.files[0].size_bytes or isinstance(store, HTTPStore)):
+        return one
     listing = list_objects(url, store)
     if not listing.files:
+        if one is not None:
+            return one
         raise FileNotFoundError(f"{url}: no such object or folder")
     chosen = _choose(url, (), listing.files, lambda path, _: listing.files[path])
     return replace(chosen, segments=listing.segments)

@@ -84,7 +84,7 @@ class ObjectTarget:
         with object_errors(self.path):
             meta = obstore.head(self.store, self.key)
         self._source = ObjectStoreFile(self.store, self.key, self.path, ObjectIdentity.of(meta))
-        self._version = meta.get("version")
+        self._e_tag, self._version = meta.get("e_tag"), meta.get("version")
         self.size = self._source.size()
 
     def open(self) -> ByteSource:
@@ -108,7 +108,7 @@ class ObjectTarget:
             self._put(store, b"".join(self._pieces(keep_bytes, tail)))
 
     def _put(self, store: Any, data: bytes | mmap.mmap) -> None:
-        replace_object(store, self.key, data, self._source.e_tag, version=self._version, path=self.path)
+        replace_object(store, self.key, data, self._e_tag, version=self._version, path=self.path)
 
     def _pieces(self, keep_bytes: int, tail: Sequence[bytes]) -> Iterator[bytes]:
         """Yield the new bytes, those that are kept in parts."""

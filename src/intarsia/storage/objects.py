@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,13 +16,20 @@ from intarsia.storage.store_options import StorageOptions, store_arguments
 #: Concurrent requests to an object store for one `ByteSource.read_ranges`.
 MAX_CONCURRENT_REQUESTS = 16
 
+#: Stores whose web addresses have the bucket in the path, not in the host.
+_BUCKET_IN_PATH = re.compile(
+    r"https?://([^/]+\.(blob|dfs)\.(core\.windows\.net|fabric\.microsoft\.com)"
+    r"|s3\.[^./]+\.amazonaws\.com|[^/]+\.r2\.cloudflarestorage\.com)/[^/]+",
+    re.IGNORECASE,
+)
+
 
 class ObjectIdentity(NamedTuple):
     """The metadata of an object, from a listing or a HEAD request.
 
     Attributes:
         size_bytes: Its length.
-        e_tag: Changes whenever the object changes; None if the store has no ETags.
+        e_tag: Changes whenever the object changes, in quotes; None if the store has no ETags.
         modified: When it was last written, in seconds since 1970; None if unknown.
     """
 
@@ -34,7 +42,9 @@ class ObjectIdentity(NamedTuple):
         """Convert the metadata that obstore returns."""
         modified = meta.get("last_modified")
         return cls(
-            int(meta["size"]), meta.get("e_tag"), None if modified is None else float(modified.timestamp())
+            int(meta["size"]),
+            quoted(meta.get("e_tag")),
+            None if modified is None else float(modified.timestamp()),
         )
 
     @property
@@ -67,7 +77,7 @@ class ObjectStoreFile:
         self._key = key
         found = known or ask_identity(store, key, path)
         self._size = found.size_bytes
-        self.e_tag = found.e_tag
+        self.e_tag = quoted(found.e_tag)
         self.identity = found if found.is_conclusive else None
 
     def size(self) -> int:
@@ -107,7 +117,7 @@ class ObjectStoreFile:
 
     def _is_another(self, meta: Any) -> bool:
         """Whether the metadata differs from that of the object when it was opened."""
-        found = meta.get("e_tag")
+        found = quoted(meta.get("e_tag"))
         is_other_version = self.e_tag is not None and found is not None and found != self.e_tag
         return is_other_version or int(meta["size"]) != self._size
 
@@ -120,6 +130,16 @@ class ObjectStoreFile:
 
     def close(self) -> None:
         """Do nothing: there are no resources to release."""
+
+
+def quoted(e_tag: str | None) -> str | None:
+    """Return an ETag in quotes: Azure omits them in listings, but not in other responses.
+
+    Example:
+        >>> quoted("0x8DC2DFC9E520378"), quoted('W/"1"')
+        ('"0x8DC2DFC9E520378"', 'W/"1"')
+    """
+    return e_tag if e_tag is None or e_tag.endswith('"') else f'"{e_tag}"'
 
 
 def ask_identity(store: Any, key: str, path: str) -> ObjectIdentity:
@@ -185,7 +205,11 @@ def split_url(url: str) -> tuple[str, str]:
     Example:
         >>> split_url("s3://bucket/lake/x.parquet")
         ('s3://bucket', 'lake/x.parquet')
+        >>> split_url("https://account.blob.core.windows.net/container/lake/x.parquet")
+        ('https://account.blob.core.windows.net/container', 'lake/x.parquet')
     """
+    if (found := _BUCKET_IN_PATH.match(url)) is not None:
+        return found[0], url[found.end() + 1 :]
     scheme, separator, rest = url.partition("://")
     bucket, _, key = rest.partition("/")
     return f"{scheme}{separator}{bucket}", key

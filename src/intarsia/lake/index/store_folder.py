@@ -97,7 +97,7 @@ class StoreIndexFolder(LakeIndexFolder):
             ]
             data = b"".join(source.read_ranges(places))
             segment = Segment(CountedSource(MemorySource(data, url)))
-        except (ObjectStoreError, FileNotFoundError, ValueError) as error:
+        except (OSError, ValueError) as error:
             return ignored_segment(url, error)
         with contextlib.suppress(OSError):  # without a copy, the next query downloads it again
             os.makedirs(self._copies, exist_ok=True)
