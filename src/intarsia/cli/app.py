@@ -71,7 +71,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 for _function, _short, _examples in (
-    (inspect_command.inspect, "Show the contents of files.", inspect_command.EXAMPLES),
+    (inspect_command.inspect, "Show the structure of files.", inspect_command.EXAMPLES),
     (explain_command.explain, "Show what a query would read, and why.", explain_command.EXAMPLES),
     (query_command.query, "Print the rows that match.", query_command.EXAMPLES),
     (advise_command.advise, "Measure which indexes would help.", advise_command.EXAMPLES),

@@ -1,4 +1,4 @@
-"""``intarsia inspect``: the contents of files."""
+"""``intarsia inspect``: the structure of files."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def inspect(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Show the contents of files: row groups, columns, pages, bounds, indexes and sizes.
+    """Show the structure of files: row groups, columns, pages, bounds, indexes and sizes.
 
     Reads only the footer and indexes, no data pages. --json prints an object if PATH is one file, else a
     list. Bad files are reported; the rest are still shown.

@@ -50,7 +50,7 @@ def _totals(report: ScanReport, *, planned: bool) -> RenderableType:
     table.add_row("row groups", count(report.row_groups_total), count(report.row_groups_read))
     table.add_row("rows", count(report.rows_total), count(report.rows_candidate), _matching(report))
     table.add_row(
-        "pages", count(shape["pages"]["total"]), count(shape["pages"]["read"]), _dictionaries(shape)
+        "pages", count(shape["pages"]["total"]), count(shape["pages"]["read"]), _pages_note(shape, unopened)
     )
     alike: dict[tuple[int | None, int], list[str]] = {}
     for name, counts in report.pages.items():
@@ -87,9 +87,12 @@ def _joined(names: list[str]) -> str:
     return f"{', '.join(names[: MOST_NAMES - 1])} and {len(names) - MOST_NAMES + 1:,} more"
 
 
-def _dictionaries(shape: dict[str, Any]) -> str:
-    pages = shape["pages"]["dictionary_read"]
-    return f"and {count(pages, 'dictionary page')}" if pages else ""
+def _pages_note(shape: dict[str, Any], unopened: int) -> str:
+    """Return which pages are counted: only opened files have known pages, and dictionary pages are apart."""
+    dictionaries = shape["pages"]["dictionary_read"]
+    notes = [f"and {count(dictionaries, 'dictionary page')}"] if dictionaries else []
+    notes += ["of opened files"] if unopened and shape["files"]["opened"] else []
+    return ", ".join(notes)
 
 
 def _excluded(report: ScanReport) -> RenderableType:

@@ -25,7 +25,7 @@ errors                `IndexBuildError`, `IndexPayloadError`
 Example:
     >>> from intarsia.indexes import OpenIndex, ProvingIndex
     >>> class Everything:
-    ...     def candidate_rows(self, predicate):
+    ...     def candidate_rows(self, condition):
     ...         return None
     >>> isinstance(Everything(), OpenIndex), isinstance(Everything(), ProvingIndex)
     (True, False)

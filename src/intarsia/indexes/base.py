@@ -38,11 +38,11 @@ from intarsia.rows.selection import RowSelection
 class OpenIndex(Protocol):
     """An index whose payload has been opened."""
 
-    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
+    def candidate_rows(self, condition: Condition) -> RowSelection | None:
         """Return the rows that might match a condition.
 
         Args:
-            predicate: A condition on one of the index's columns. `intarsia.indexes` lists its classes.
+            condition: A condition on one of the index's columns. `intarsia.indexes` lists its classes.
 
         Returns:
             A superset of the matching rows, as row ordinals of the file. None if the index cannot decide.
@@ -57,11 +57,11 @@ class OpenIndex(Protocol):
 class ProvingIndex(Protocol):
     """An open index that also proves that rows match."""
 
-    def certain_rows(self, predicate: Condition) -> RowSelection | None:
+    def certain_rows(self, condition: Condition) -> RowSelection | None:
         """Return rows that are proven to match a condition.
 
         Args:
-            predicate: As for `OpenIndex.candidate_rows`.
+            condition: As for `OpenIndex.candidate_rows`.
 
         Returns:
             A subset of the matching rows, as row ordinals of the file. None if the index cannot decide.
@@ -76,16 +76,16 @@ class ProvingIndex(Protocol):
 class ProvesWithinBounds(Protocol):
     """An open index that can exclude false positives among the integers of a range."""
 
-    def is_certain_within(self, predicate: Condition, low: int, high: int) -> bool:
+    def is_certain_within(self, condition: Condition, low: int, high: int) -> bool:
         """Return whether all candidate rows are proven to match a condition on an integer column.
 
         Args:
-            predicate: A condition for which `OpenIndex.candidate_rows` returned rows.
+            condition: A condition for which `OpenIndex.candidate_rows` returned rows.
             low: A lower bound of the column's values other than null.
             high: An upper bound of the column's values.
 
         Returns:
-            True if every row of ``candidate_rows(predicate)`` matches. False if the index cannot decide.
+            True if every row of ``candidate_rows(condition)`` matches. False if the index cannot decide.
         """
         ...
 
@@ -94,11 +94,11 @@ class ProvesWithinBounds(Protocol):
 class EstimatingIndex(Protocol):
     """An open index that can estimate the number of matching rows."""
 
-    def estimated_rows(self, predicate: Condition) -> float | None:
+    def estimated_rows(self, condition: Condition) -> float | None:
         """Estimate the number of rows that match a condition.
 
         Args:
-            predicate: A condition for which `EstimatesRows.can_estimate` is true.
+            condition: A condition for which `EstimatesRows.can_estimate` is true.
 
         Returns:
             The estimated number of matching rows in the file. None if the index cannot estimate it. The
@@ -186,11 +186,11 @@ class ReportsShortfall(Protocol):
 class PicksPredicates(Protocol):
     """An index that reports, before its payload is read, which conditions it cannot evaluate."""
 
-    def can_prune(self, predicate: Condition) -> bool:
+    def can_prune(self, condition: Condition) -> bool:
         """Return whether the payload is worth reading for a condition.
 
         Args:
-            predicate: A condition on one of the index's columns.
+            condition: A condition on one of the index's columns.
 
         Returns:
             False if `OpenIndex.candidate_rows` would return None.
@@ -205,11 +205,11 @@ class EstimatesRows(Protocol):
     If it has no columns, it is on whole rows and is used for conditions on every column.
     """
 
-    def can_estimate(self, predicate: Condition) -> bool:
+    def can_estimate(self, condition: Condition) -> bool:
         """Return whether the payload is worth reading for an estimate.
 
         Args:
-            predicate: A condition on one of the index's columns, or on any column if it has none.
+            condition: A condition on one of the index's columns, or on any column if it has none.
 
         Returns:
             False if `EstimatingIndex.estimated_rows` would return None.

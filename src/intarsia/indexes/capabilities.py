@@ -29,11 +29,11 @@ class ListsValues(Protocol):
     Dictionary pages, which contain the values of a row group, could not exclude more.
     """
 
-    def lists_values(self, predicate: Condition) -> bool:
+    def lists_values(self, condition: Condition) -> bool:
         """Return whether the index evaluates a condition on the values themselves.
 
         Args:
-            predicate: A condition on one of the index's columns.
+            condition: A condition on one of the index's columns.
         """
         ...
 

@@ -65,11 +65,11 @@ class GatheredParts(Protocol):
 class GatheredIndex(Protocol):
     """An open structure of many files."""
 
-    def candidate_files(self, predicate: Condition) -> Bools | None:
+    def candidate_files(self, condition: Condition) -> Bools | None:
         """Return the files that might contain a matching row.
 
         Args:
-            predicate: A condition on one of the index's columns.
+            condition: A condition on one of the index's columns.
 
         Returns:
             One boolean per digest, in the order of `Gathers.gather`; False only if no row of the file
@@ -77,7 +77,7 @@ class GatheredIndex(Protocol):
         """
         ...
 
-    def cost_bytes(self, predicate: Condition) -> int:
+    def cost_bytes(self, condition: Condition) -> int:
         """Estimate the number of bytes that `candidate_files` reads."""
         ...
 
@@ -86,7 +86,7 @@ class GatheredIndex(Protocol):
 class CertainFiles(Protocol):
     """A `GatheredIndex` that also proves that all rows of a file match."""
 
-    def certain_files(self, predicate: Condition) -> Bools | None:
+    def certain_files(self, condition: Condition) -> Bools | None:
         """Return the files in which all rows match; see `GatheredIndex.candidate_files`."""
         ...
 
