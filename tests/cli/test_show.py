@@ -114,7 +114,7 @@ class TestExplain:
         outcome = run("explain", lake, "--where", "city = 'Bremen' AND year = 2021", "--columns", "km")
         lines = [line.split() for line in outcome.out.splitlines()]
         assert ["files", "3", "1", "2", "files", "not", "opened"] in lines
-        assert ["pages", "40", "4"] in lines
+        assert ["pages", "40", "4", "of", "opened", "files"] in lines
         assert ["city,", "km", "20", "2", "each"] in lines
         assert ["partition", "year", "2", "-", "-", "-"] in lines
         assert ["distinct(city):page", "city", "-", "-", "36", "1,800"] in lines
