@@ -1,4 +1,4 @@
-"""Read single pages of Parquet files by predicate, and add indexes to existing Parquet files.
+"""Read only the pages of Parquet files that can match a predicate, and add indexes to existing files.
 
 ===================  =====================================================================================
 read                 `open` returns a `Table`: `Table.scan`, `count`, `aggregate`, `approx_distinct`, `sample`

@@ -5,7 +5,7 @@
     IntarsiaError
     ├── FormatError (ValueError)        a problem at a place in a file: path, offset, struct
     │   ├── CorruptFileError            the bytes contradict the format
-    │   └── UnsupportedFeatureError     the bytes are legal but not supported; names the remedy
+    │   └── UnsupportedFeatureError     the file is valid but uses an unsupported feature
     ├── IndexBuildError                 an index cannot be built as requested
     ├── IndexPayloadError               the bytes of an embedded index are damaged
     │   └── NewerDirectoryError         a later version of Intarsia wrote them
@@ -15,7 +15,7 @@
     │   └── NotTabularError (TypeError) the data does not consist of rows and columns
     ├── ReplaceError (OSError)          a file could not be replaced; the old file is untouched
     │   └── ChangedMeanwhileError       the file changed after it was read
-    ├── FilesFailedError                some of many files failed, the others are done; the errors of all
+    ├── FilesFailedError                an action failed on some of many files; has the error of each
     ├── ListingError (OSError)          the files of a folder cannot be listed
     ├── ObjectStoreError (OSError)      an object store is unreachable, refuses access, or is unknown
     ├── ReplacedWhileReadError (OSError)  the file changed after it was opened
@@ -65,7 +65,7 @@ class FormatError(IntarsiaError, ValueError):
     """A problem with the bytes of a file.
 
     Args:
-        message: The problem and its remedy, without the place, which `str` puts in front.
+        message: The problem and its remedy. `str` prepends the path, the struct and the offset.
         reason: As in `IntarsiaError`.
         path: The file; set by the layer that opened it.
         column: As in `IntarsiaError`.

@@ -16,7 +16,7 @@ from intarsia.format.bloom import (
     BLOCK_BYTES,
     HEADER_BYTES,
     MAX_BYTES,
-    FilterPlace,
+    FilterLocation,
     block_ordinals,
     blocks_may_contain,
     blocks_of,
@@ -163,7 +163,7 @@ def chunk_of(offset, length=None):
 @pytest.mark.parametrize("length", [None, 16 + 64, 1000])
 def test_filter_is_found_with_any_recorded_length(length):
     data = serialize_bloom_filter(bytes(64))
-    place = FilterPlace.of(chunk_of(100, length), 100 + len(data))
+    place = FilterLocation.of(chunk_of(100, length), 100 + len(data))
     assert place == (100, 100 + len(data))
     assert place.head == (100, 100 + HEADER_BYTES)
     assert place.bits(data[:HEADER_BYTES]) == (100 + len(data) - 64, 100 + len(data))
@@ -172,7 +172,7 @@ def test_filter_is_found_with_any_recorded_length(length):
 @pytest.mark.parametrize(("offset", "length"), [(-7, None), (200, None), (201, 5), (2**62, 2**62), (100, -1)])
 def test_filter_outside_the_body(offset, length):
     with pytest.raises(CorruptFileError) as caught:
-        FilterPlace.of(chunk_of(offset, length), 200)
+        FilterLocation.of(chunk_of(offset, length), 200)
     assert caught.value.reason == "filter-outside-body"
 
 
@@ -181,5 +181,5 @@ def test_filter_that_extends_beyond_its_end(length):
     data = serialize_bloom_filter(bytes(64))
     body_stop = 100 + len(data) - (length is None)
     with pytest.raises(CorruptFileError) as caught:
-        FilterPlace.of(chunk_of(100, length), body_stop).bits(data[:HEADER_BYTES])
+        FilterLocation.of(chunk_of(100, length), body_stop).bits(data[:HEADER_BYTES])
     assert caught.value.reason == "filter-beyond-end"

@@ -156,7 +156,7 @@ def test_a_lookup_takes_two_reads_for_any_number_of_pages(num_pages, calls):
 def test_a_lookup_that_would_read_too_much_is_not_evaluated():
     data = pages_of(pa.array(range(1000)), 10)
     source = Recorded(INDEX.build(data))
-    index = OpenBloomGranule(source, data.layout.num_rows, "x", most_probe_bytes=1000)
+    index = OpenBloomGranule(source, data.layout.num_rows, "x", max_probe_bytes=1000)
     assert index.candidate_rows(find("x = 1", pa.int64())) is None
     assert len(source.calls) == 1
 

@@ -300,7 +300,7 @@ def test_pages_are_read_in_batches_and_kept_up_to_a_limit():
     (leaf,) = conditions(bind(parse_sql("x <> 'value 000000003'"), table.schema))
     meta = file.footer.metadata.row_groups[0].columns[0].meta_data
     page_bytes = meta.data_page_offset - meta.dictionary_page_offset
-    found = evaluated(file, [leaf], held_bytes=3 * page_bytes)
+    found = evaluated(file, [leaf], memory_bytes=3 * page_bytes)
     assert found.candidate_rows(leaf) == RowSelection.from_ranges([(0, 30), (40, 100)])
     assert sum(map(len, found.pages.values())) == 3 * page_bytes
 

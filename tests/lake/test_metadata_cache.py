@@ -215,27 +215,27 @@ def test_the_least_recently_used_are_evicted_first(tmp_path):
     for name in "abc":
         write(tmp_path / name, range(2000))
         found[name] = read_metadata(tmp_path / name)
-    each = found["a"].held_bytes
+    each = found["a"].memory_bytes
     cache = MetadataCache(2 * each)
     cache.put("a", 1, found["a"])
     cache.put("b", 1, found["b"])
     assert cache.get("a", 1) is found["a"]
     cache.put("c", 1, found["c"])
     assert [cache.get(name, 1) for name in "abc"] == [found["a"], None, found["c"]]
-    assert cache.held_bytes == 2 * each
+    assert cache.memory_bytes == 2 * each
     assert cache.get("a", 2) is None  # the file has changed
     assert cache.get("a", None) is None
     cache.put("a", None, found["a"])  # without an identity a change cannot be detected
     assert "a" not in cache
-    assert cache.held_bytes == each
+    assert cache.memory_bytes == each
 
 
 def test_metadata_larger_than_the_limit_is_not_cached(tmp_path):
     write(tmp_path / "a", range(2000))
     found = read_metadata(tmp_path / "a")
-    cache = MetadataCache(found.held_bytes - 1)
+    cache = MetadataCache(found.memory_bytes - 1)
     cache.put("a", 1, found)
-    assert ("a" in cache, cache.held_bytes) == (False, 0)
+    assert ("a" in cache, cache.memory_bytes) == (False, 0)
 
 
 def test_metadata_that_is_parsed_later_counts(tmp_path):
@@ -251,7 +251,7 @@ def test_metadata_that_is_parsed_later_counts(tmp_path):
         ):
             learn()
             cache.put("a", 1, file.metadata)
-            sizes.append(cache.held_bytes)
+            sizes.append(cache.memory_bytes)
     assert sizes[0] < sizes[1] < sizes[2]
 
 
@@ -262,7 +262,7 @@ def test_a_table_of_many_files_respects_the_limit(tmp_path):
     cache = MetadataCache(limit)
     table = Table(ia.open(tmp_path).files, metadata=cache)
     assert table.count("a = 7 OR b = 1999") == 24
-    assert limit / 4 < cache.held_bytes <= limit
+    assert limit / 4 < cache.memory_bytes <= limit
 
 
 def read_raw_bytes(path):

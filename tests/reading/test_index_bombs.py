@@ -87,9 +87,9 @@ def test_bombs_are_not_expanded(file):
 class Recorded(ExpansionBudget):
     """A budget that records how much of it was taken."""
 
-    def give_back(self):
-        self.taken_bytes = self.most_bytes - self.left_bytes
-        super().give_back()
+    def release(self):
+        self.taken_bytes = self.max_bytes - self.left_bytes
+        super().release()
 
 
 def read_with(path, budget):
@@ -113,7 +113,7 @@ def test_indexes_of_one_file_share_a_budget(file):
     for fitting in range(len(COLUMNS)):
         budget = Recorded(each * fitting + each // 2)
         assert read_with(file, budget) == (expected, ["over-budget"] * (len(COLUMNS) - fitting))
-        assert budget.taken_bytes <= budget.most_bytes
+        assert budget.taken_bytes <= budget.max_bytes
 
 
 def test_payloads_of_other_forms_take_their_length():

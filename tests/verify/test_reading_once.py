@@ -16,7 +16,7 @@ import intarsia as ia
 from intarsia.check.verification import verify_source
 from intarsia.check.verification.following import Follower
 from intarsia.file import REMOTE_TAIL_BYTES
-from intarsia.storage import ByteRange, CountedSource, HeldBytes, LocalFile
+from intarsia.storage import BufferedSource, ByteRange, CountedSource, LocalFile
 from intarsia.write import write_table
 
 ROWS, GROUPS = 12_000, 3
@@ -110,28 +110,28 @@ def test_an_index_that_is_another_one_has_its_column_read_again(full, tmp_path):
     assert {name for (_, name), count in again.items() if count > 1} == {"day", "id"}
 
 
-def test_indexes_that_are_too_large_to_be_held_are_compared_one_by_one(full):
+def test_indexes_that_are_too_large_to_buffer_are_compared_one_by_one(full):
     report, recorded, counts = verified(full, following_bytes=0)
     assert report.findings == ()
     assert counts.bytes > 1.5 * recorded.size()
 
 
-class Watched(HeldBytes):
+class Watched(BufferedSource):
     """Counts the pieces that are in memory."""
 
-    num_held = 0
+    num_buffered = 0
 
     @contextmanager
-    def holding(self):
-        before = self.num_held
-        with super().holding() as hold:
+    def buffering(self):
+        before = self.num_buffered
+        with super().buffering() as buffer:
 
             def counted(start, data):
-                self.num_held += bool(data)
-                hold(start, data)
+                self.num_buffered += bool(data)
+                buffer(start, data)
 
             yield counted
-        self.num_held = before
+        self.num_buffered = before
 
 
 def test_one_column_is_in_memory_at_a_time(tmp_path):
@@ -139,11 +139,11 @@ def test_one_column_is_in_memory_at_a_time(tmp_path):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": range(4000), "b": range(4000)}), path, row_group_size=1000)
     ia.attach(path, ia.Distinct("b", granularity="row_group"))
-    source, held = Watched(LocalFile(path)), []
-    report = verify_source(source, progress=lambda _done, _total, name: held.append((name, source.num_held)))
+    source, seen = Watched(LocalFile(path)), []
+    report = verify_source(source, progress=lambda _, _all, name: seen.append((name, source.num_buffered)))
     assert report.ok
-    assert held[:8] == [("a", held[0][1]), ("b", held[1][1])] * 4
-    assert held[0][1] < held[1][1]
+    assert seen[:8] == [("a", seen[0][1]), ("b", seen[1][1])] * 4
+    assert seen[0][1] < seen[1][1]
 
 
 class FailsLate(Recorded):

@@ -18,7 +18,7 @@ from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.directory import KEY
 from intarsia.format.footer import MAGIC, chunk_range
 from intarsia.indexes.embedded import find_index
-from intarsia.storage import ByteRange, ByteSource, CountedSource, HeldBytes
+from intarsia.storage import BufferedSource, ByteRange, ByteSource, CountedSource
 
 
 class ExtendedSource:
@@ -98,11 +98,11 @@ class SampledFile:
         self.num_bytes = group_bytes(file, self.groups)
         self._resources = contextlib.ExitStack()
         self._resources.enter_context(file)
-        held = HeldBytes(file.source)
-        hold = self._resources.enter_context(held.holding())
+        buffered = BufferedSource(file.source)
+        buffer = self._resources.enter_context(buffered.buffering())
         for place, data in self._read_chunks():
-            hold(place.start, data)
-        self._base = self._without_other_groups(held)
+            buffer(place.start, data)
+        self._base = self._without_other_groups(buffered)
         self._blobs: tuple[Blob, ...] = ()
         self._states: Mapping[ChunkKey, ChunkState] = {}
         self._start()
@@ -135,16 +135,16 @@ class SampledFile:
                 places.append(whole)
         return list(zip(places, self.file.source.read_ranges(places), strict=True))
 
-    def _without_other_groups(self, held: HeldBytes) -> Original:
+    def _without_other_groups(self, buffered: BufferedSource) -> Original:
         footer = self.file.footer
         if self.is_whole:
-            return find_original(ParquetInput(ExtendedSource(held, footer.file_length)))
+            return find_original(ParquetInput(ExtendedSource(buffered, footer.file_length)))
         edit = FooterEdit(footer.raw)
         edit.keep_row_groups(self.groups)
         edit.remove_key_value(KEY)
         raw = edit.to_bytes()
         tail = raw + len(raw).to_bytes(4, "little") + MAGIC
-        return find_original(ParquetInput(ExtendedSource(held, footer.file_length, tail)))
+        return find_original(ParquetInput(ExtendedSource(buffered, footer.file_length, tail)))
 
     def _start(self) -> None:
         """Build the indexes that the file has, as far as they are of the whole file."""

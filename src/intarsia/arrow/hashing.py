@@ -2,7 +2,7 @@
 
 NumPy hashes numbers and short texts in a few passes over blocks of values of equal length, which is 2 to 10
 times as fast as one call per value. Longer texts are hashed by the xxhash package, one call per value: from
-32 bytes on, the algorithm has so many steps that passes over arrays are slower.
+32 bytes on, the algorithm has too many steps for passes over arrays to be faster.
 
 As for Bloom filters, the seed is 0, and the hashed bytes are those of Parquet's PLAIN encoding, without the
 length prefix. Source: ``BloomFilter.md`` of parquet-format, and the XXH64 part of the xxHash specification.
@@ -59,8 +59,8 @@ def xxh64(values: pa.Array) -> Hashes:
         One hash per value.
 
     Raises:
-        ValueError: ``values`` has nulls.
-        TypeError: The type is boolean or nested.
+        ValueError: If ``values`` has nulls.
+        TypeError: If the type is boolean or nested.
 
     Example:
         >>> [hex(hash64) for hash64 in xxh64(pa.array(["", "a"]))]

@@ -1,4 +1,4 @@
-"""Key/value metadata of a schema in its order: pyarrow gives a dictionary, which loses keys that repeat."""
+"""Key/value metadata of a schema in order. pyarrow returns a dictionary, which drops repeated keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c
 
 
 def metadata_pairs(schema: pa.Schema) -> list[tuple[bytes, bytes]]:
-    """Return the keys and values of a schema's metadata in their order, with keys that repeat.
+    """Return the keys and values of a schema's metadata in order, including repeated keys.
 
     Example:
         >>> metadata_pairs(pa.schema([], metadata={"b": "1", "a": "2"}))

@@ -192,8 +192,8 @@ def query(
         answer = answers.sampled_rows(table, names, sample, seed)
     else:
         is_preview = form is Format.TABLE and where is None and limit is None
-        most_rows = TABLE_ROWS if is_preview else limit
-        answer = answers.matching_rows(table, where, names, most_rows, order_by, on_error)
+        max_rows = TABLE_ROWS if is_preview else limit
+        answer = answers.matching_rows(table, where, names, max_rows, order_by, on_error)
     shown = TABLE_ROWS if limit is None and sample is None else None
     num_rows = 0
     try:

@@ -18,7 +18,7 @@ from intarsia.embed.structures import Outcome
 from intarsia.errors import FormatError, IndexBuildError, PredicateError
 from intarsia.file import ParquetInput
 from intarsia.format.bloom import (
-    FilterPlace,
+    FilterLocation,
     build,
     estimated_distinct,
     optimal_bytes,
@@ -116,7 +116,7 @@ def _check(chunk: Chunk, place: ByteRange) -> None:
     Raises:
         FormatError: If it does not.
     """
-    found = FilterPlace(*place)
+    found = FilterLocation(*place)
     found.bits(chunk.bytes_of(ByteRange(*found.head)))
 
 

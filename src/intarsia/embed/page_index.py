@@ -37,7 +37,7 @@ class PageIndex:
             ignore the bounds. None gives them an OffsetIndex only.
 
     Raises:
-        IndexBuildError: ``int96`` has another value.
+        IndexBuildError: If ``int96`` has another value.
 
     Example:
         >>> import intarsia as ia

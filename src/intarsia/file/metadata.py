@@ -121,7 +121,7 @@ class FileMetadata:
         return self._raw.start
 
     @property
-    def held_bytes(self) -> int:
+    def memory_bytes(self) -> int:
         """The estimated memory of this object in bytes."""
         raw_bytes = len(self._raw.data)
         parsed_bytes = (raw_bytes if "footer" in self.__dict__ else 0) + self._page_index_bytes

@@ -69,10 +69,10 @@ def check_expanded(stream: bytes) -> None:
 
 
 class ExpansionBudget:
-    """A limit on the memory of several payloads that are open at the same time; it is thread-safe.
+    """A memory limit for all payloads that are open at the same time; it is thread-safe.
 
     Args:
-        most_bytes: The limit on their sum.
+        max_bytes: The limit on their sum.
         shared: A larger budget that the same payloads count against.
 
     Example:
@@ -81,14 +81,14 @@ class ExpansionBudget:
         >>> budget.take(bytes(600))
         Traceback (most recent call last):
             ...
-        ValueError: it takes 600 bytes, and 400 of the 1,000 for indexes are left
+        ValueError: it needs 600 bytes, but only 400 of the 1,000 bytes for indexes are left
     """
 
     def __init__(
-        self, most_bytes: int = MAX_FILE_EXPANDED_BYTES, shared: ExpansionBudget | None = None
+        self, max_bytes: int = MAX_FILE_EXPANDED_BYTES, shared: ExpansionBudget | None = None
     ) -> None:
-        self.most_bytes = most_bytes
-        self.left_bytes = most_bytes
+        self.max_bytes = max_bytes
+        self.left_bytes = max_bytes
         self._shared = shared
         self._lock = threading.Lock()
 
@@ -112,22 +112,22 @@ class ExpansionBudget:
         with self._lock:
             if num_bytes > self.left_bytes:
                 raise ValueError(
-                    f"it takes {num_bytes:,} bytes, and {self.left_bytes:,} of the {self.most_bytes:,} "
+                    f"it needs {num_bytes:,} bytes, but only {self.left_bytes:,} of the {self.max_bytes:,} "
                     "for indexes are left"
                 )
             if self._shared is not None:
                 self._shared._take(num_bytes)
             self.left_bytes -= num_bytes
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Release the memory of all payloads."""
         with self._lock:
-            taken = self.most_bytes - self.left_bytes
-            self.left_bytes = self.most_bytes
+            taken = self.max_bytes - self.left_bytes
+            self.left_bytes = self.max_bytes
         if self._shared is not None:
-            self._shared._give(taken)
+            self._shared._release(taken)
 
-    def _give(self, num_bytes: int) -> None:
+    def _release(self, num_bytes: int) -> None:
         with self._lock:
             self.left_bytes += num_bytes
 
@@ -161,7 +161,7 @@ def _expanded_bytes(stream: memoryview) -> int:
 
 
 def _batch_bytes(message: memoryview, batch: int, body: memoryview) -> int:
-    """The decompressed size of the buffers of one record batch, whose table is at offset ``batch``."""
+    """Return the decompressed size of the buffers of one record batch, whose table is at offset ``batch``."""
     buffers_at = _field(message, batch, 2)
     if not buffers_at:
         return 0
@@ -183,7 +183,7 @@ def _batch_bytes(message: memoryview, batch: int, body: memoryview) -> int:
 
 
 def _field(message: memoryview, table: int, number: int) -> int:
-    """The offset of a field of a FlatBuffers table; 0 if it is absent."""
+    """Return the offset of a field of a FlatBuffers table; 0 if it is absent."""
     vtable = table - struct.unpack_from("<i", message, table)[0]
     if vtable < 0:
         raise _not_a_stream("a table is outside the message")

@@ -47,7 +47,7 @@ Blocks: TypeAlias = npt.NDArray[np.uint32]
 STEP_HASHES = 1 << 15
 
 
-class FilterPlace(NamedTuple):
+class FilterLocation(NamedTuple):
     """The byte range of a filter, header and bits, in a file.
 
     Older writers do not record the length of a filter; ``stop`` is then the end of the file's body.
@@ -57,7 +57,7 @@ class FilterPlace(NamedTuple):
     stop: int
 
     @classmethod
-    def of(cls, meta: ColumnMetaData, body_stop: int) -> FilterPlace:
+    def of(cls, meta: ColumnMetaData, body_stop: int) -> FilterLocation:
         """Return the range in the footer for a chunk that has a filter.
 
         Args:

@@ -86,7 +86,7 @@ class CompressionCodec(IntEnum):
 
 
 class PageType(IntEnum):
-    """Kinds of pages."""
+    """Types of pages."""
 
     DATA_PAGE = 0
     INDEX_PAGE = 1

@@ -167,7 +167,7 @@ class Footer:
         return names[0] if fits[names[0]] else ""
 
     def holds(self, start: int, stop: int) -> bool:
-        """Whether a range of at least one byte is in the file's body, between the magic and the footer."""
+        """Return whether a range is not empty and in the file's body, between the magic and the footer."""
         return len(MAGIC) <= start < stop <= self.start
 
     def chunk(self, row_group: int, leaf: Leaf) -> ColumnChunk:

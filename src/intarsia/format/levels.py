@@ -45,7 +45,7 @@ class PageLevels(NamedTuple):
 
     @property
     def num_present(self) -> int:
-        """Number of values that are neither null nor the place of an empty or null list."""
+        """Number of values that are neither null nor placeholders for empty or null lists."""
         return int(self.definition.histogram[-1])
 
     @property
@@ -55,7 +55,7 @@ class PageLevels(NamedTuple):
 
 
 def levels_are_compressed(header: PageHeader) -> bool:
-    """Whether the levels are inside the compressed body (version 1) or before it (version 2)."""
+    """Return whether the levels are inside the compressed body (version 1) or before it (version 2)."""
     return header.type == PageType.DATA_PAGE
 
 
@@ -149,7 +149,7 @@ def count_levels(data: bytes | memoryview, max_level: int, num_values: int) -> L
     while left > 0:
         header, position = _varint(view, position)
         count = header >> 1
-        if count == 0:  # useless but valid; a repeated level is stored nevertheless
+        if count == 0:  # an empty run is useless but valid; it still stores its level
             position += 0 if header & 1 else value_bytes
             continue
         if header & 1:

@@ -61,7 +61,7 @@ def location_tables(indexes: Sequence[bytes]) -> list[LocationTable | None]:
 
 
 def _body(ordinal: int, index: bytes) -> _Body | None:
-    """The bytes after the head of an OffsetIndex; None if it does not begin with a list of locations."""
+    """Return the bytes after the head of an OffsetIndex; None if it does not begin with its locations."""
     if len(index) < 3 or index[0] != _LOCATIONS or index[-1] >= 0x80:
         return None
     reader = thrift.Reader(index, 1)
@@ -117,7 +117,7 @@ def _table(numbers: npt.NDArray[np.uint64], num_bytes: npt.NDArray[np.int64]) ->
 
 
 def _ends_well(data: bytes, rest: int) -> bool:
-    """Whether the bytes after the locations are further fields and the end of the struct."""
+    """Return whether the bytes after the locations are further fields and the end of the struct."""
     if data[rest:] == b"\0":
         return True
     try:

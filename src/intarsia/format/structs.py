@@ -340,7 +340,7 @@ class PageHeader(NamedTuple):
 
 @declared
 class ValuesOfDataPage(NamedTuple):
-    """A `DataPageHeader` or `DataPageHeaderV2` without all but the number of values."""
+    """A `DataPageHeader` or `DataPageHeaderV2` reduced to the number of values."""
 
     num_values: Annotated[int, i32(1)]
 

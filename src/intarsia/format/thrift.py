@@ -153,7 +153,7 @@ def serialize(value: Any) -> bytes:
 
 
 def _describe(error: BaseException) -> tuple[str, str]:
-    """A reason code for an error of the codec, and its cause in words."""
+    """Return a reason code for an error of the codec, and its cause in words."""
     text = str(error)
     if isinstance(error, EOFError):
         return "truncated-struct", "the bytes end too early"

@@ -112,7 +112,7 @@ class Geometry:
             raise _error("it ends too early") from None
 
     def _add(self, position: int, count: int, axes: str, endian: str) -> int:
-        """Note points; return the position after them."""
+        """Record points; return the position after them."""
         stop = position + count * len(axes) * 8
         if stop > len(self._raw):
             raise _error(f"it claims {count} points, and {len(self._raw) - position} bytes are left")

@@ -48,7 +48,7 @@ class OpenIndex(Protocol):
             A superset of the matching rows, as row ordinals of the file. None if the index cannot decide.
 
         Raises:
-            IndexPayloadError: The payload is damaged. The index is then ignored.
+            IndexPayloadError: If the payload is damaged. The index is then ignored.
         """
         ...
 
@@ -67,7 +67,7 @@ class ProvingIndex(Protocol):
             A subset of the matching rows, as row ordinals of the file. None if the index cannot decide.
 
         Raises:
-            IndexPayloadError: The payload is damaged.
+            IndexPayloadError: If the payload is damaged.
         """
         ...
 
@@ -134,7 +134,7 @@ class Index(Protocol):
             Arbitrary bytes, the same for the same values and layout.
 
         Raises:
-            IndexBuildError: The index cannot be built on these columns.
+            IndexBuildError: If the index cannot be built on these columns.
         """
         ...
 
@@ -149,7 +149,7 @@ class Index(Protocol):
             An open index, which may also be a `ProvingIndex`, an `EstimatingIndex` and so on.
 
         Raises:
-            IndexPayloadError: The payload is damaged.
+            IndexPayloadError: If the payload is damaged.
         """
         ...
 

@@ -16,7 +16,7 @@ from intarsia.file.trust import Claim, Trust
 from intarsia.format.bloom import (
     BLOCK_BYTES,
     HEADER_BYTES,
-    FilterPlace,
+    FilterLocation,
     block_ordinals,
     blocks_may_contain,
     blocks_of,
@@ -55,7 +55,7 @@ class _Probe(NamedTuple):
     """
 
     key: ChunkKey
-    place: FilterPlace
+    place: FilterLocation
     hashes: Hashes
     chance: float
     verdicts: dict[int, bool]
@@ -96,7 +96,7 @@ class BloomFilters:
     def evaluate(self, wanted: Wanted, stakes: Stakes) -> Iterator[Verdict]:
         """Probe the filters that cost less than they can be expected to save, and evaluate conditions."""
         probes = self._probes(wanted)
-        most_bytes = {
+        max_bytes = {
             row_group: stakes.bytes_of(row_group)
             for row_group in sorted({probe.key.row_group for probe in probes})
         }
@@ -104,7 +104,7 @@ class BloomFilters:
         probes = [
             probe
             for probe in probes
-            if most_bytes[probe.key.row_group] * chances[id(probe)] >= self._least_bytes(probe)
+            if max_bytes[probe.key.row_group] * chances[id(probe)] >= self._least_bytes(probe)
         ]
         self._load_headers(probes)
         chosen = []
@@ -112,8 +112,8 @@ class BloomFilters:
             bits = self._bits[probe.key]
             if bits is not None:
                 cost = self._cost_bytes(probe, bits)
-                if cost <= most_bytes[probe.key.row_group] * chances[id(probe)]:
-                    most_bytes[probe.key.row_group] -= cost
+                if cost <= max_bytes[probe.key.row_group] * chances[id(probe)]:
+                    max_bytes[probe.key.row_group] -= cost
                     chosen.append((probe, self._ranges(probe, bits)))
         found = iter(self._file.source.read_ranges([part for _, parts in chosen for part in parts]))
         for probe, parts in chosen:
@@ -188,13 +188,13 @@ class BloomFilters:
             hit[row_group] = verdict
         return RowSelection.union_of(edges[:-1][hit], edges[1:][hit])
 
-    def _place(self, key: ChunkKey) -> FilterPlace | None:
+    def _place(self, key: ChunkKey) -> FilterLocation | None:
         """Return the location of a chunk's filter, or None if it has no filter or the location is invalid."""
         meta = self._file.footer.metadata.row_groups[key.row_group].columns[key.leaf].meta_data
         if meta is None or not meta.bloom_filter_offset:
             return None
         try:
-            return FilterPlace.of(meta, self._file.footer.start)
+            return FilterLocation.of(meta, self._file.footer.start)
         except FormatError as error:
             self._distrust(key, error)
             return None

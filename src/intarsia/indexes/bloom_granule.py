@@ -89,19 +89,19 @@ class BloomGranule:
         check_hashable(self, self.column, chunk.type_of(self.column))
         edges = chunk.layout.edges(self.granularity, self.column)
         blocks_per_value = bloom.bits_per_value(self.fpp) / 8 / bloom.BLOCK_BYTES
-        most_rows = int(np.diff(edges).max(initial=0))
-        num_blocks = foldable_blocks(math.ceil(most_rows * blocks_per_value))
+        max_rows = int(np.diff(edges).max(initial=0))
+        num_blocks = foldable_blocks(math.ceil(max_rows * blocks_per_value))
         num_bytes = (len(edges) - 1) * num_blocks * bloom.BLOCK_BYTES
         if num_bytes > MAX_BYTES:
             raise IndexBuildError(
-                f"BloomGranule: {len(edges) - 1} filters for up to {most_rows:,} values take {num_bytes:,} "
+                f"BloomGranule: {len(edges) - 1} filters for up to {max_rows:,} values take {num_bytes:,} "
                 f"bytes, and the limit is {MAX_BYTES:,}; use a number of rows as granularity, or a larger "
                 "fpp",
                 reason="index-too-large",
                 column=self.column,
             )
         filters = _filters(edges, num_blocks, chunk.batches(self.column))
-        most_values = min(most_rows, max(map(_num_values, filters), default=0.0))
+        most_values = min(max_rows, max(map(_num_values, filters), default=0.0))
         return _serialize(edges, fold_filters(filters, math.ceil(most_values * blocks_per_value)))
 
     def open(self, payload: bytes, layout: Layout) -> OpenBloomGranule:
@@ -201,7 +201,7 @@ class OpenBloomGranule:
         source: The payload.
         num_rows: The number of rows in the file.
         name: The name of the index, for messages.
-        most_probe_bytes: Lookups that would read more bytes are not evaluated.
+        max_probe_bytes: Lookups that would read more bytes are not evaluated.
     """
 
     def __init__(
@@ -209,9 +209,9 @@ class OpenBloomGranule:
         source: PayloadSource,
         num_rows: int,
         name: str,
-        most_probe_bytes: int = MAX_PROBE_BYTES,
+        max_probe_bytes: int = MAX_PROBE_BYTES,
     ) -> None:
-        self._most_probe_bytes = most_probe_bytes
+        self._most_probe_bytes = max_probe_bytes
         self._source = source
         self._num_rows = num_rows
         self._name = name
@@ -222,7 +222,7 @@ class OpenBloomGranule:
         """Return the rows of the granules whose filter may contain one of the values.
 
         Raises:
-            IndexPayloadError: The bytes that were read are damaged.
+            IndexPayloadError: If the bytes that were read are damaged.
         """
         hashes = lookup_hashes(predicate)
         if hashes is None:

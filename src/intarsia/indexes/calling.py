@@ -25,8 +25,8 @@ def call_index(call: Callable[[], _Result]) -> _Result:
         call: The call.
 
     Raises:
-        IndexPayloadError: The call failed for any other reason than those below.
-        FormatError: The file is not valid. It is raised unchanged, as is OSError.
+        IndexPayloadError: If the call failed for any other reason than those below.
+        FormatError: If the file is not valid. It is raised unchanged, as is OSError.
     """
     try:
         return call()

@@ -70,7 +70,7 @@ class SummarizingIndex(Protocol):
             A summary of each granule. None if this file has no summaries.
 
         Raises:
-            IndexPayloadError: The payload is damaged.
+            IndexPayloadError: If the payload is damaged.
         """
         ...
 
@@ -103,7 +103,7 @@ class EnumeratingIndex(Protocol):
         They must be correct: they replace reading the rows of a granule that are all proven to match.
 
         Raises:
-            IndexPayloadError: The payload is damaged.
+            IndexPayloadError: If the payload is damaged.
         """
         ...
 
@@ -138,7 +138,7 @@ class SketchingIndex(Protocol):
             granules: One boolean per granule, whether to add its sketch.
 
         Raises:
-            IndexPayloadError: A sketch is damaged. The counter is then unchanged.
+            IndexPayloadError: If a sketch is damaged. The counter is then unchanged.
         """
         ...
 

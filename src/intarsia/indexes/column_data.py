@@ -43,8 +43,8 @@ class ColumnData(Protocol):
             column: The column, dotted if it is nested.
 
         Raises:
-            ColumnNotFoundError: The column does not exist.
-            IndexBuildError: The column is inside a list or a map.
+            ColumnNotFoundError: If the column does not exist.
+            IndexBuildError: If the column is inside a list or a map.
         """
         ...
 

@@ -172,7 +172,7 @@ def column_index_bounds(
         first_row: The first row of the row group, as a row ordinal of the file.
 
     Raises:
-        CorruptFileError: The ColumnIndex contradicts itself or the pages, and must be ignored entirely.
+        CorruptFileError: If the ColumnIndex contradicts itself or the pages, and must be ignored entirely.
     """
     rows = locations.row_stops - locations.row_starts
     null_counts = np.full(len(rows), UNKNOWN, dtype=np.int64)

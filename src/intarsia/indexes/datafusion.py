@@ -63,7 +63,7 @@ def build_block(column: str, values: pa.Array) -> bytes:
         values: Its distinct values, ascending. Nulls are dropped, as in DataFusion's example.
 
     Raises:
-        IndexBuildError: DataFusion would read different values.
+        IndexBuildError: If DataFusion would read different values.
     """
     if not pa.types.is_string(values.type):
         raise IndexBuildError(
@@ -101,7 +101,7 @@ def open_block(block: bytes, layout: Layout) -> OpenLines:
     """Open a block from `build_block`.
 
     Raises:
-        IndexPayloadError: The block is damaged.
+        IndexPayloadError: If the block is damaged.
     """
     return OpenLines(pa.array(parse_block(block), pa.string()), layout.num_rows)
 

@@ -81,12 +81,12 @@ class DictionaryLimits(NamedTuple):
 
     Attributes:
         page_bytes: Larger dictionary pages are not used.
-        held_bytes: The most bytes of pages that are in memory at a time, and that are kept for a scan.
+        memory_bytes: The most bytes of pages that are in memory at a time, and that are kept for a scan.
         page_cost_bytes: The least cost of a page, in bytes.
     """
 
     page_bytes: int = MAX_DICTIONARY_BYTES
-    held_bytes: int = MAX_HELD_BYTES
+    memory_bytes: int = MAX_HELD_BYTES
     page_cost_bytes: int = PAGE_COST_BYTES
 
 
@@ -178,7 +178,7 @@ class Dictionaries:
         for probe in probes:
             by_place[probe.place].append(probe)
         with ThreadPoolExecutor(_PAGES_AT_ONCE) as pool:  # starts no thread without work
-            for places in split_batches(list(by_place), self._limits.held_bytes):
+            for places in split_batches(list(by_place), self._limits.memory_bytes):
                 batch = [by_place[place] for place in places]
                 pages = self._file.source.read_ranges(places)
                 # to hand over a page to another thread takes about as long as to search a small one
@@ -327,7 +327,7 @@ class Dictionaries:
             return
         for probe, verdict in zip(probes, judged, strict=True):
             self._verdicts.setdefault(probe.predicate, {})[row_group] = verdict
-        if self._kept_bytes + place.length <= self._limits.held_bytes:
+        if self._kept_bytes + place.length <= self._limits.memory_bytes:
             self._kept_bytes += place.length
             self.pages[place.start] = data
 
@@ -349,7 +349,7 @@ class Dictionaries:
         """Parse and check the header of a dictionary page.
 
         Raises:
-            FormatError: The page is not a dictionary page.
+            FormatError: If the page is not a dictionary page.
         """
         page = parse_page(data)
         if page.header.type != PageType.DICTIONARY_PAGE:
@@ -371,8 +371,8 @@ class Dictionaries:
         """Decode the values of a dictionary page as a scan does.
 
         Raises:
-            FormatError: pyarrow cannot decode it.
-            PageIndexMismatchError: The page has another number of values than its header.
+            FormatError: If pyarrow cannot decode it.
+            PageIndexMismatchError: If the page has another number of values than its header.
         """
         count = page.num_values
         if count == 0:  # all values of the chunk are null
@@ -457,12 +457,12 @@ def _affordable(costs: Mapping[ByteRange, int], most: int) -> set[ByteRange]:
     return set(kept)
 
 
-def split_batches(places: Sequence[ByteRange], most_bytes: int = MAX_HELD_BYTES) -> Iterator[list[ByteRange]]:
-    """Split ranges, in order, into lists of at most ``most_bytes`` where possible."""
+def split_batches(places: Sequence[ByteRange], max_bytes: int = MAX_HELD_BYTES) -> Iterator[list[ByteRange]]:
+    """Split ranges, in order, into lists of at most ``max_bytes`` where possible."""
     part: list[ByteRange] = []
     part_bytes = 0
     for place in places:
-        if part and part_bytes + place.length > most_bytes:
+        if part and part_bytes + place.length > max_bytes:
             yield part
             part, part_bytes = [], 0
         part.append(place)

@@ -73,7 +73,7 @@ class EmbeddedIndexes:
     def close(self) -> None:
         """Drop the opened indexes and return their memory to the budget."""
         self._opened.clear()
-        self._budget.give_back()
+        self._budget.release()
 
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
@@ -116,12 +116,12 @@ class EmbeddedIndexes:
             for entry, index, _ in self._about(predicate.path)
         )
 
-    def estimators(self, predicate: Condition, most_bytes: int) -> Iterator[tuple[str, EstimatingIndex]]:
+    def estimators(self, predicate: Condition, max_bytes: int) -> Iterator[tuple[str, EstimatingIndex]]:
         """Open the indexes that estimate matching rows: those of the column first, then those of whole rows.
 
         Args:
             predicate: The condition.
-            most_bytes: The maximum number of bytes to read for an index.
+            max_bytes: The maximum number of bytes to read for an index.
 
         Yields:
             The name of an entry, and the opened index.
@@ -131,7 +131,7 @@ class EmbeddedIndexes:
             is_about = not entry.columns or (
                 predicate.path in entry.columns and not isinstance(predicate, BoundFunction)
             )
-            if not is_about or not isinstance(index, EstimatesRows) or self.cost_bytes(entry) > most_bytes:
+            if not is_about or not isinstance(index, EstimatesRows) or self.cost_bytes(entry) > max_bytes:
                 continue
             if call_or_ignore(self._file, entry.name, partial(index.can_estimate, predicate)):
                 opened = self.open(entry)
@@ -201,7 +201,7 @@ class EmbeddedIndexes:
         """Read the payload of an entry.
 
         Raises:
-            IndexPayloadError: The bytes are not those that were written.
+            IndexPayloadError: If the bytes are not those that were written.
         """
         if entry.inline is not None:
             check_payload(entry.inline, entry.xxh3)
@@ -375,7 +375,7 @@ def blob_range(directory: Directory, entry: Entry) -> ByteRange:
     """Return the location of a blob.
 
     Raises:
-        IndexPayloadError: The location is outside the bytes that `attach` added.
+        IndexPayloadError: If the location is outside the bytes that `attach` added.
     """
     stop = entry.offset + entry.length
     if not directory.original_length <= entry.offset < stop <= directory.region_stop:

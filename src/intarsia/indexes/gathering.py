@@ -48,7 +48,7 @@ class GatheredParts(Protocol):
         """Read a part.
 
         Raises:
-            CorruptFileError: It is missing or damaged. The structure is then ignored.
+            CorruptFileError: If it is missing or damaged. The structure is then ignored.
         """
         ...
 
@@ -56,7 +56,7 @@ class GatheredParts(Protocol):
         """Read pieces of a part in one request.
 
         Raises:
-            CorruptFileError: One is missing or damaged. The structure is then ignored.
+            CorruptFileError: If one is missing or damaged. The structure is then ignored.
         """
         ...
 
@@ -119,7 +119,7 @@ class Gathers(Protocol):
             The digest, or None if the payload cannot exclude the file.
 
         Raises:
-            IndexPayloadError: The payload is damaged.
+            IndexPayloadError: If the payload is damaged.
         """
         ...
 
@@ -142,6 +142,6 @@ class Gathers(Protocol):
             num_files: The number of digests.
 
         Raises:
-            CorruptFileError: The structure is damaged.
+            CorruptFileError: If the structure is damaged.
         """
         ...

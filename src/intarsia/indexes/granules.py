@@ -49,7 +49,7 @@ class GranulePayload:
         """The first row of each granule, then the number of rows.
 
         Raises:
-            IndexPayloadError: The payload describes other rows, or there are too many granules.
+            IndexPayloadError: If the payload describes other rows, or there are too many granules.
         """
         if self._granularity == "page":
             edges = np.frombuffer(self.metadata[_EDGES], dtype="<i8").astype(np.int64)
@@ -93,8 +93,8 @@ def serialize_granules(
         metadata: Further entries for the schema's metadata.
 
     Raises:
-        IndexBuildError: `parse_granules` would reject the payload, because text is not UTF-8 or the payload
-            is too large.
+        IndexBuildError: If `parse_granules` would reject the payload, because text is not UTF-8 or the
+            payload is too large.
     """
     try:
         batch.validate(full=True)
@@ -140,7 +140,7 @@ def parse_granules(
         has_row_each: Whether the batch has one row per granule.
 
     Raises:
-        IndexPayloadError: The payload is damaged, or describes other rows.
+        IndexPayloadError: If the payload is damaged, or describes other rows.
     """
     try:
         check_expanded(payload)
@@ -173,7 +173,7 @@ def refuse_nested(index: object, column: str, type_: pa.DataType) -> pa.DataType
         type_: Its type.
 
     Raises:
-        IndexBuildError: The type is nested.
+        IndexBuildError: If the type is nested.
     """
     plain = comparison_type(type_)
     if pa.types.is_nested(plain):

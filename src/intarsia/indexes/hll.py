@@ -157,7 +157,7 @@ class OpenHll:
         """Add the sketches of granules to a counter.
 
         Raises:
-            IndexPayloadError: A sketch is damaged. The counter is then unchanged.
+            IndexPayloadError: If a sketch is damaged. The counter is then unchanged.
         """
         chosen = pa.array(granules)
         for sketch in [_parse(data.as_py()) for data in self.sketches.filter(chosen)]:
@@ -327,7 +327,7 @@ def _parse(data: bytes) -> object:
     """Parse a serialized sketch.
 
     Raises:
-        IndexPayloadError: The bytes are not a sketch.
+        IndexPayloadError: If the bytes are not a sketch.
     """
     from datasketches import hll_sketch
 

@@ -42,9 +42,9 @@ class Layout:
             column: The dotted column whose pages are the granules, if ``granularity`` is ``"page"``.
 
         Raises:
-            ColumnNotFoundError: The pages of ``column`` are unknown.
-            ValueError: ``granularity`` is not valid.
-            IndexBuildError: The file would have more than `MAX_GRANULES` granules.
+            ColumnNotFoundError: If the pages of ``column`` are unknown.
+            ValueError: If ``granularity`` is not valid.
+            IndexBuildError: If the file would have more than `MAX_GRANULES` granules.
         """
         if granularity == "file":
             return np.array([0, self.num_rows], dtype=np.int64)
@@ -73,8 +73,8 @@ class Layout:
             column: As for `edges`.
 
         Raises:
-            ColumnNotFoundError: The pages of ``column`` are unknown.
-            ValueError: ``granularity`` is not valid.
+            ColumnNotFoundError: If the pages of ``column`` are unknown.
+            ValueError: If ``granularity`` is not valid.
 
         Example:
             >>> Layout(250, np.array([0, 200, 250]), {}).num_granules(100, "x")

@@ -47,7 +47,7 @@ class MergesParts(Protocol):
 
         Raises:
             IndexBuildError: As `Index.build`.
-            IndexPayloadError: A payload is damaged.
+            IndexPayloadError: If a payload is damaged.
         """
         ...
 

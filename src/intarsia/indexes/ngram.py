@@ -253,7 +253,7 @@ class OpenNgram:
         """Return the rows of the granules that have all grams of a queried value or pattern.
 
         Raises:
-            IndexPayloadError: The payload names a granule that does not exist.
+            IndexPayloadError: If the payload names a granule that does not exist.
         """
         required = self.index._required(predicate)
         if not required:

@@ -18,7 +18,7 @@ def check_granularity(index: Any, *names: str) -> None:
         names: The allowed names. By default all are allowed.
 
     Raises:
-        IndexBuildError: The granularity is not allowed.
+        IndexBuildError: If the granularity is not allowed.
     """
     value = index.granularity
     known = names or ("file", "row_group", "page")
@@ -36,7 +36,7 @@ def check_integer(index: Any, name: str, least: int, most: int | None = None) ->
         most: The maximum, or None.
 
     Raises:
-        IndexBuildError: The parameter is not an integer in the range.
+        IndexBuildError: If the parameter is not an integer in the range.
     """
     if not _is_integer(getattr(index, name), least, most):
         end = "or more" if most is None else f"to {most:,}"
@@ -47,7 +47,7 @@ def check_fpp(index: Any) -> None:
     """Check the false-positive rate ``fpp``.
 
     Raises:
-        IndexBuildError: The rate is not a float in the valid range.
+        IndexBuildError: If the rate is not a float in the valid range.
     """
     if not isinstance(index.fpp, float) or not _MIN_FPP <= index.fpp < 1:
         raise _invalid(index, "fpp", f"a rate between {_MIN_FPP:f} and 1, such as 0.01")
@@ -57,7 +57,7 @@ def check_choice(index: Any, name: str, *choices: Any) -> None:
     """Check that a parameter is one of the given values.
 
     Raises:
-        IndexBuildError: The parameter has another value, or another type.
+        IndexBuildError: If the parameter has another value, or another type.
     """
     value = getattr(index, name)
     if not any(type(value) is type(choice) and value == choice for choice in choices):

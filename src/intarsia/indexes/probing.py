@@ -32,7 +32,7 @@ class PayloadSource(Protocol):
             One bytes object per range, in the same order.
 
         Raises:
-            IndexPayloadError: A range is outside the payload, or the payload has been replaced.
+            IndexPayloadError: If a range is outside the payload, or the payload has been replaced.
         """
         ...
 
@@ -52,7 +52,7 @@ class ProbedIndex(Protocol):
             An open index that reads the payload on demand.
 
         Raises:
-            IndexPayloadError: The payload is not valid, as far as that is evident without reading it.
+            IndexPayloadError: If the payload is not valid, as far as that is evident without reading it.
         """
         ...
 

@@ -101,6 +101,6 @@ class Proof(Protocol):
             The result for each condition that can be decided.
 
         Raises:
-            IndexPayloadError: The index is damaged. Earlier results are still correct.
+            IndexPayloadError: If the index is damaged. Earlier results are still correct.
         """
         ...

@@ -299,7 +299,7 @@ class OpenRowMap:
         """Check the length of a payload and open it.
 
         Raises:
-            IndexPayloadError: The length is not possible for this number of rows.
+            IndexPayloadError: If the length is not possible for this number of rows.
         """
         num_entries, rest = divmod(source.num_bytes - widths.table_bytes, widths.entry_bytes)
         if rest or not 0 <= num_entries <= widths.num_rows:
@@ -312,7 +312,7 @@ class OpenRowMap:
         """Return the rows whose value has the hash of one of the queried values.
 
         Raises:
-            IndexPayloadError: The bytes that were read are damaged.
+            IndexPayloadError: If the bytes that were read are damaged.
         """
         hashes = lookup_hashes(predicate)
         if hashes is None:
@@ -349,7 +349,7 @@ class OpenRowMap:
         """Return the first `Widths.hash_bits` bits of the hashes of all values, or None if some were dropped.
 
         Raises:
-            IndexPayloadError: The payload is damaged.
+            IndexPayloadError: If the payload is damaged.
         """
         widths = self.widths
         prefixes = [np.empty(0, dtype=np.uint64)]

@@ -57,7 +57,7 @@ class GranuleSummaries:
             num_rows: The number of rows in the file.
 
         Raises:
-            IndexPayloadError: The granules do not agree with the summaries or with the file.
+            IndexPayloadError: If the granules do not agree with the summaries or with the file.
         """
         num_granules = len(self.edges) - 1
         if len(self.summaries) != num_granules or len(self.exact) != num_granules:

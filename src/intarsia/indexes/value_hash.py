@@ -26,7 +26,7 @@ def check_hashable(index: object, column: str, type_: pa.DataType) -> None:
     """Check that the values of a column can be hashed.
 
     Raises:
-        IndexBuildError: The type is boolean, nested, or cannot be compared.
+        IndexBuildError: If the type is boolean, nested, or cannot be compared.
     """
     plain = refuse_nested(index, column, type_)
     try:

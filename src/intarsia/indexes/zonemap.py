@@ -324,7 +324,7 @@ def _checked(batch: pa.RecordBatch, edges: Rows) -> tuple[pa.Table, Bools]:
     """Check the batch of a payload, and return its summaries and whether they are exact.
 
     Raises:
-        ValueError: The batch cannot be a result of `ZoneMap.build`.
+        ValueError: If the batch cannot be a result of `ZoneMap.build`.
     """
     table = pa.table(batch).replace_schema_metadata(None)
     schema = summary_schema(table.schema.field("min").type)

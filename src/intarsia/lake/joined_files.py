@@ -73,14 +73,14 @@ def exclude_joined(
     """
     left: set[int] = set(files)
     known: dict[str, KnownFile] = {}
-    footers, held_bytes = IoCounts(), 0
+    footers, memory_bytes = IoCounts(), 0
     for family in _families(table, files, footers, is_current=is_current):
         for ordinal, found in _pruned(table, binder, report, family, reads=reads):
             if found is None:
                 left.remove(ordinal)
                 continue
-            held_bytes += sum(map(len, found.known.dictionary_pages.values()))
-            if held_bytes > MAX_HELD_BYTES:  # the rest is read again
+            memory_bytes += sum(map(len, found.known.dictionary_pages.values()))
+            if memory_bytes > MAX_HELD_BYTES:  # the rest is read again
                 found = replace(found, known=replace(found.known, dictionary_pages={}))
             known[table.files[ordinal].path] = found
     report.add_reads(footers)
@@ -103,7 +103,7 @@ def _families(
             continue
         family = families.setdefault(_family_of(found[0]), {})
         family[ordinal] = JoinedPart(*found, entry.open)
-        num_files, num_bytes = num_files + 1, num_bytes + found[0].held_bytes
+        num_files, num_bytes = num_files + 1, num_bytes + found[0].memory_bytes
         if num_files >= MAX_FILES or num_bytes >= MAX_BYTES:
             yield from (family for family in families.values() if len(family) > 1)
             families, num_files, num_bytes = {}, 0, 0

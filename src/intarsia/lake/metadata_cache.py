@@ -27,7 +27,7 @@ class MetadataCache:
         self._num_bytes = 0
 
     @property
-    def held_bytes(self) -> int:
+    def memory_bytes(self) -> int:
         """Approximate memory used by the metadata."""
         return self._num_bytes
 
@@ -60,7 +60,7 @@ class MetadataCache:
         with self._lock:
             _, _, old_bytes = self._held.pop(path, (None, None, 0))
             self._num_bytes -= old_bytes
-            num_bytes = metadata.held_bytes
+            num_bytes = metadata.memory_bytes
             if identity is None or num_bytes > self._max_bytes:
                 return
             self._held[path] = identity, metadata, num_bytes
@@ -91,7 +91,7 @@ class JoinedCache:
             if found is not None:
                 self._held.move_to_end(key)
                 return found[0]
-            found = self._held[key] = JoinedMetadata(parts), sum(part.metadata.held_bytes for part in parts)
+            found = self._held[key] = JoinedMetadata(parts), sum(part.metadata.memory_bytes for part in parts)
             self._num_bytes += found[1]
             while self._num_bytes > self._max_bytes and self._held:
                 _, (_, dropped_bytes) = self._held.popitem(last=False)

@@ -1,4 +1,4 @@
-"""Lazy scans by Polars: `scan` returns a ``polars.LazyFrame`` whose predicates skip pages.
+"""Lazy scans for Polars: `scan` returns a ``polars.LazyFrame`` whose predicates skip pages.
 
 Needs Polars: ``pip install 'intarsia[polars]'``.
 

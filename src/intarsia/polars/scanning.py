@@ -1,4 +1,4 @@
-"""A table as an I/O source of Polars."""
+"""A table as an I/O source for Polars."""
 
 from __future__ import annotations
 

@@ -43,9 +43,9 @@ def bind(predicate: Predicate, schema: pa.Schema) -> Bound:
         schema: The schema of the rows that the predicate selects from.
 
     Raises:
-        ColumnNotFoundError: A column does not exist. The error suggests similar names.
-        PredicateError: A column cannot be compared at all or with its literal, or AND and OR are nested more
-            than `MAX_NESTING` levels deep.
+        ColumnNotFoundError: If a column does not exist. The error suggests similar names.
+        PredicateError: If a column cannot be compared at all or with its literal, or AND and OR are nested
+            more than `MAX_NESTING` levels deep.
 
     Example:
         >>> import pyarrow as pa

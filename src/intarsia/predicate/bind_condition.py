@@ -59,7 +59,7 @@ def bind_condition(
         negate: Whether the result is the rows for which the condition is FALSE.
 
     Raises:
-        PredicateError: The column cannot be compared at all, or with the literals of the condition.
+        PredicateError: If the column cannot be compared at all, or with the literals of the condition.
     """
     if isinstance(node, Comparison):
         return bind_comparison(node, column, negate=negate)

@@ -195,7 +195,7 @@ class Function(Protocol):
             values: An array of the type that the function was bound to.
 
         Raises:
-            PredicateError: A value has no result in the type of the function.
+            PredicateError: If a value has no result in the type of the function.
         """
         ...
 

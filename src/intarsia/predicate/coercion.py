@@ -60,7 +60,7 @@ def locate(column: Column, literal: object) -> Place | None:
         literal: A value returned by ``literals.plain`` that is not NULL.
 
     Raises:
-        PredicateError: The column's type cannot be compared with the literal.
+        PredicateError: If the column's type cannot be compared with the literal.
     """
     type_ = column.type
     if pa.types.is_boolean(type_):

@@ -44,9 +44,9 @@ def resolve_column(schema: pa.Schema, column: ColumnName) -> Column:
     through structs. A tuple is a path of exact names. Names are case-sensitive.
 
     Raises:
-        ColumnNotFoundError: The column does not exist. The error suggests similar names.
-        PredicateError: The column exists but cannot be compared: it is nested, it is inside a list or a map,
-            or several columns have this name.
+        ColumnNotFoundError: If the column does not exist. The error suggests similar names.
+        PredicateError: If the column exists but cannot be compared: it is nested, it is inside a list or a
+            map, or several columns have this name.
 
     Example:
         >>> schema = pa.schema({"a": pa.struct({"b": pa.int8()}), "a.b": pa.string()})
@@ -68,8 +68,8 @@ def find_column(schema: pa.Schema, column: ColumnName) -> tuple[tuple[str, ...],
     `resolve_column` describes how names are matched.
 
     Raises:
-        ColumnNotFoundError: The column does not exist. The error suggests similar names.
-        PredicateError: The column is inside a list or a map, or several columns have this name.
+        ColumnNotFoundError: If the column does not exist. The error suggests similar names.
+        PredicateError: If the column is inside a list or a map, or several columns have this name.
 
     Example:
         >>> schema = pa.schema({"a": pa.struct({"b": pa.list_(pa.int8())})})

@@ -122,7 +122,7 @@ def _applied(leaf: BoundFunction, values: pa.Array) -> pa.Array:
     """Return the results of the functions of a condition.
 
     Raises:
-        PredicateError: A value has no result.
+        PredicateError: If a value has no result.
     """
     try:
         for function in leaf.functions:

@@ -143,12 +143,12 @@ def parse_expression(expression: pc.Expression) -> Predicate:
     Args:
         expression: Comparisons of a column with a literal, ``isin``, ``is_null``, ``is_valid``, ``is_nan``,
             ``starts_with``, ``ends_with``, ``match_like``, ``match_substring``, ``match_substring_regex``, a
-            column of booleans, and ``&``, ``|`` and ``~`` of these. In the place of a column, there may be
+            column of booleans, and ``&``, ``|`` and ``~`` of these. Instead of a column, a condition may use
             ``utf8_lower``, ``utf8_upper``, ``utf8_length``, ``utf8_slice_codeunits``, ``year`` to ``minute``,
             ``floor_temporal``, ``abs_checked`` or a cast.
 
     Raises:
-        PredicateError: A part cannot be translated.
+        PredicateError: If a part cannot be translated.
 
     Example:
         >>> str(parse_expression((pc.field("x") >= 3) & ~pc.field("s").isin(["a", "b"])))

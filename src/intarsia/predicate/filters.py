@@ -53,7 +53,7 @@ def parse_predicate(where: Where, schema: Callable[[], pa.Schema] | None = None)
         The predicate; ``None`` for ``None`` and for an empty list of filters.
 
     Raises:
-        PredicateError: ``where`` has another form, or is not supported.
+        PredicateError: If ``where`` has another form, or is not supported.
 
     Example:
         >>> parse_predicate("a = 1") == parse_predicate([("a", "=", 1)])
@@ -90,7 +90,7 @@ def parse_filters(filters: Filters) -> Predicate:
     does: ``in`` matches NULL rows if the list contains ``None``, and ``not in`` matches them if it does not.
 
     Raises:
-        PredicateError: The shape or an operator is not valid in pyarrow, or a list contains NaN.
+        PredicateError: If the shape or an operator is not valid in pyarrow, or a list contains NaN.
 
     Example:
         >>> str(parse_filters([("a", ">=", 3), ("b", "not in", ["x"])]))

@@ -38,7 +38,7 @@ def locate_list(column: Column, literals: Sequence[object]) -> tuple[pa.Array, b
         the literals include NULL.
 
     Raises:
-        PredicateError: The column's type cannot be compared with a literal.
+        PredicateError: If the column's type cannot be compared with a literal.
     """
     groups: dict[type, list[Any]] = {python_type: [] for python_type in dict.fromkeys(map(type, literals))}
     if len(groups) == 1:
@@ -92,7 +92,7 @@ def _converted(column: Column, python_type: type, literals: list[Any]) -> pa.Arr
     """Convert literals to the column's type if Arrow's conversion is either exact or fails.
 
     Raises:
-        pa.ArrowException, OverflowError, TypeError, ValueError: A literal has no equal in the type.
+        pa.ArrowException, OverflowError, TypeError, ValueError: If a literal has no equal in the type.
     """
     type_ = column.type
     if issubclass(python_type, pa.Scalar):  # floats may be NaN or -0.0

@@ -62,7 +62,7 @@ def parse_timestamp(text: str) -> Temporal:
         Temporal(form='timestamp', ns=1000000001, aware=True)
 
     Raises:
-        ValueError: The text has another form, or the time does not exist.
+        ValueError: If the text has another form, or the time does not exist.
     """
     match = _TIMESTAMP.fullmatch(text.strip())
     if match is None:
@@ -128,7 +128,7 @@ def parse_time(text: str) -> Temporal:
     """Parse ``HH:MM[:SS[.fffffffff]]``.
 
     Raises:
-        ValueError: The text has another form, or the time does not exist.
+        ValueError: If the text has another form, or the time does not exist.
     """
     match = _TIME.fullmatch(text.strip())
     if match is None:
@@ -144,7 +144,7 @@ def parse_number(text: str) -> int | Decimal:
         (Decimal('0.10'), -7)
 
     Raises:
-        ValueError: The text is not a finite number, or has too many digits.
+        ValueError: If the text is not a finite number, or has too many digits.
     """
     text = text.strip()
     if not _NUMBER.fullmatch(text):

@@ -25,7 +25,7 @@ _MOST_VALUES: Final = 1 << 15
 #: If a larger share of the first rows is likely in the list, Arrow takes less time.
 _MOST_FOUND: Final = 1 / 8
 
-#: The number of slots of a table for each value, at least: so 1 row in 32 is searched in vain, or fewer.
+#: The minimum number of slots of a table per value. At most 1 row in 32 is then searched without a match.
 _SLOTS_PER_VALUE: Final = 32
 
 #: Multiplication by this odd number spreads values over the upper bits (the golden ratio in 64 bits).

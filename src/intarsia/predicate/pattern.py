@@ -80,8 +80,8 @@ def parse_pattern(like: Like) -> Pattern:
         ('10%', 1, None)
 
     Raises:
-        PredicateError: The pattern is not a string, or longer than `MAX_PATTERN_CHARACTERS`; or the escape is
-            longer than one character, or it precedes a character that needs no escape.
+        PredicateError: If the pattern is not a string, or longer than `MAX_PATTERN_CHARACTERS`; or the escape
+            is longer than one character, or it precedes a character that needs no escape.
     """
     if not isinstance(like.pattern, str):
         raise PredicateError(

@@ -3,8 +3,8 @@
 A translated condition has the same value as Polars' in every row, even when it is negated. In Polars, NaN
 equals NaN and is greater than all numbers, and lists with null are FALSE for other values.
 
-For a scan by Polars, which evaluates its predicates itself, a condition that is not translated costs pages,
-not rows. As a ``where``, it is an error.
+For a scan by Polars, which evaluates its predicates itself, a condition that is not translated only means
+that fewer pages are skipped. In a ``where``, it is an error.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Check RE2 regular expressions and extract the text that every match contains.
 
-The scanner does not cover all of the syntax. A construct that it does not know becomes a gap, or makes the
-scanner give up; then no text is required, and a search reads all rows. The scanner only runs on expressions
-that RE2 accepts, so it need not handle lookarounds, backreferences or repeated repetition.
+The scanner does not cover all of the syntax. An unsupported construct becomes a gap, or the scanner gives up.
+Then no text is required, and a search reads all rows. The scanner only runs on expressions that RE2 accepts,
+so it need not handle lookarounds, backreferences or repeated repetition.
 
 Source: https://github.com/google/re2/wiki/Syntax
 """
@@ -51,8 +51,8 @@ def check_regex(node: RegexpLike) -> None:
     """Check a regular expression with RE2.
 
     Raises:
-        PredicateError: The expression is longer than `MAX_REGEX_CHARACTERS`, or RE2 rejects it. The message
-            names the character.
+        PredicateError: If the expression is longer than `MAX_REGEX_CHARACTERS`, or RE2 rejects it. The
+            message names the character.
     """
     regex = node.regex
     if len(regex) > MAX_REGEX_CHARACTERS:
@@ -80,7 +80,7 @@ def check_regex(node: RegexpLike) -> None:
 
 
 class _UnknownSyntaxError(Exception):
-    """The scanner does not know the syntax, so no text is required."""
+    """The scanner does not support the syntax, so no text is required."""
 
 
 def skeleton_of(regex: str, *, ignore_case: bool = False) -> Skeleton:

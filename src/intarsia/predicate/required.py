@@ -47,7 +47,7 @@ def required_texts(leaf: Condition) -> tuple[str, ...]:
 
 
 def ignores_case(leaf: Condition) -> bool:
-    """Whether only folded values contain the required texts of a condition."""
+    """Return whether only folded values contain the required texts of a condition."""
     return isinstance(leaf, BoundMatch) and leaf.skeleton.ignores_case
 
 

@@ -37,7 +37,7 @@ def parse_select(text: str) -> tuple[Predicate | None, tuple[str, ...] | None]:
         The predicate, None without WHERE; and the columns, None for all.
 
     Raises:
-        PredicateError: The text cannot be parsed, or selects from several tables.
+        PredicateError: If the text cannot be parsed, or selects from several tables.
 
     Example:
         >>> predicate, columns = parse_select("SELECT a, sum(t.b) FROM lake AS t WHERE t.c > 3 GROUP BY a")
@@ -94,6 +94,6 @@ def _drop_table_names(tree: Any, names: set[str]) -> None:
 
 def _refused(text: str, why: str) -> PredicateError:
     return PredicateError(
-        f"cannot take a predicate from {short(text)}: {why}; write its predicate alone",
+        f"cannot extract a predicate from {short(text)}: {why}; pass only its predicate",
         reason="unsupported-statement",
     )

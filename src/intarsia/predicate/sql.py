@@ -91,7 +91,7 @@ def parse_sql(text: str) -> Predicate:
     backslash in 'text' is a plain character. In a LIKE pattern it is the escape character, unless ESCAPE
     names another one.
 
-    In the place of a column, there may be functions of one column: ``lower``, ``upper``, ``length``,
+    Instead of a column, a condition may use a function of one column: ``lower``, ``upper``, ``length``,
     ``substr``, ``abs``, ``year``, ``quarter``, ``month``, ``day``, ``hour``, ``minute``, ``date``,
     ``date_trunc``, CAST, and ``+``, ``-``, ``*``, ``/`` and ``%`` with a number.
 
@@ -103,7 +103,8 @@ def parse_sql(text: str) -> Predicate:
         text: The predicate.
 
     Raises:
-        PredicateError: The text is not a predicate, is not supported, or has more words than `MAX_SQL_WORDS`.
+        PredicateError: If the text is not a predicate, is not supported, or has more words than
+            `MAX_SQL_WORDS`.
 
     Example:
         >>> parse_sql("5 < delay")
@@ -136,7 +137,7 @@ def parse_text(text: str, *, is_condition: bool = True) -> Any:
         is_condition: Whether it is a condition; otherwise it is a statement.
 
     Raises:
-        PredicateError: The text cannot be parsed, or has more words than `MAX_SQL_WORDS`.
+        PredicateError: If the text cannot be parsed, or has more words than `MAX_SQL_WORDS`.
     """
     import sqlglot
     from sqlglot import exp
@@ -167,7 +168,7 @@ def parse_condition(tree: Any, text: str = "") -> Predicate:
         text: Its text, for messages.
 
     Raises:
-        PredicateError: It is not supported in a predicate.
+        PredicateError: If it is not supported in a predicate.
     """
     from sqlglot.errors import SqlglotError
 
@@ -244,7 +245,7 @@ def _predicate(node: Any) -> Predicate:
     if kind in ("RegexpLike", "RegexpILike"):
         return _regexp_like(node, ignore_case=kind == "RegexpILike")
     if kind in _TEXT_SEARCH:
-        column, text = _text_arguments(node, most=2)
+        column, text = _text_arguments(node, max_arguments=2)
         return _TEXT_SEARCH[kind](column, text)
     if kind == "Boolean":
         return Constant(bool(node.this))
@@ -313,7 +314,7 @@ def _like(node: Any) -> Predicate:
 
 
 def _regexp_like(node: Any, *, ignore_case: bool) -> Predicate:
-    column, regex, *flags = _text_arguments(node, most=3)
+    column, regex, *flags = _text_arguments(node, max_arguments=3)
     for flag in "".join(flags):
         if flag not in "ic":
             raise PredicateError(
@@ -326,13 +327,13 @@ def _regexp_like(node: Any, *, ignore_case: bool) -> Predicate:
     return RegexpLike(column, regex, bool(node.args.get("negate")), ignore_case)
 
 
-def _text_arguments(node: Any, *, most: int) -> tuple[Any, ...]:
-    """Return the arguments of a function: a column and one to ``most - 1`` texts."""
+def _text_arguments(node: Any, *, max_arguments: int) -> tuple[Any, ...]:
+    """Return the arguments of a function: a column and one to ``max_arguments - 1`` texts."""
     if type(node).__name__ == "Anonymous":
         arguments = list(node.expressions)
     else:
         arguments = [value for name, value in node.args.items() if value is not None and name != "negate"]
-    if not 2 <= len(arguments) <= most or isinstance(arguments[-1], bool):
+    if not 2 <= len(arguments) <= max_arguments or isinstance(arguments[-1], bool):
         raise unsupported(node)
     texts = [literal(argument) for argument in arguments[1:]]
     if not all(isinstance(text, str) for text in texts):

@@ -44,7 +44,7 @@ def operand(node: Any) -> Operand:
     """Return the column, or the function of a column, that a sqlglot expression is.
 
     Raises:
-        PredicateError: The expression is neither.
+        PredicateError: If the expression is neither.
     """
     kind = type(node).__name__
     if kind == "Paren":

@@ -45,7 +45,7 @@ def literal(node: Any) -> object:
     """Return the value of a sqlglot expression that must be a literal.
 
     Raises:
-        PredicateError: The expression is not a literal, or not a valid one.
+        PredicateError: If the expression is not a literal, or not a valid one.
     """
     value = literal_or_none(node)
     if value is None:
@@ -140,7 +140,7 @@ def _arrow_scalar(ns: int, type_of: Callable[[str], pa.DataType]) -> pa.Scalar:
     """Return a scalar for a time without a Python type: nanoseconds, years outside 1 to 9999, long durations.
 
     Raises:
-        OverflowError: No unit represents the value exactly in 64 bits.
+        OverflowError: If no unit represents the value exactly in 64 bits.
     """
     for unit, ns_per_unit in reversed(NS_PER_UNIT.items()):
         units, rest = divmod(ns, ns_per_unit)
@@ -169,7 +169,7 @@ def _timestamp(text: str, *, aware: bool = False) -> dt.datetime | pa.Scalar:
 
 
 def _has_python_date(ns: int) -> bool:
-    """Whether the date is in the range of Python's ``date``."""
+    """Return whether the date is in the range of Python's ``date``."""
     return dt.date.min.toordinal() <= ns // NS_PER_DAY + _EPOCH_ORDINAL <= dt.date.max.toordinal()
 
 

@@ -1,4 +1,4 @@
-"""Explains why SQL text cannot be parsed: the word, its place, and what to write."""
+"""Explain why SQL text cannot be parsed: the word, its place, and the remedy."""
 
 from __future__ import annotations
 

@@ -37,12 +37,12 @@ class Estimates:
     Args:
         file: The file.
         embedded: The embedded indexes of the file.
-        most_bytes: Larger indexes, in bytes, are not read.
+        max_bytes: Larger indexes, in bytes, are not read.
     """
 
-    def __init__(self, file: ParquetInput, embedded: EmbeddedIndexes, most_bytes: int) -> None:
+    def __init__(self, file: ParquetInput, embedded: EmbeddedIndexes, max_bytes: int) -> None:
         self._file = file
-        self._most_bytes = most_bytes
+        self._most_bytes = max_bytes
         self._embedded = embedded
         self._known: dict[Condition, float | None] = {}
 

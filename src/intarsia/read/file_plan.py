@@ -106,8 +106,8 @@ def current_plan(query: FileQuery, plan: FilePlan) -> FilePlan:
 
 def _ordered_conditions(query: FileQuery, predicate: Bound, candidates: RowSelection) -> list[Bound]:
     """The conditions of the predicate, ordered by cost and selectivity."""
-    most_bytes = query.estimated_bytes(candidates) // _ESTIMATE_PART
-    estimates = Estimates(query.file, query.embedded, most_bytes)
+    max_bytes = query.estimated_bytes(candidates) // _ESTIMATE_PART
+    estimates = Estimates(query.file, query.embedded, max_bytes)
     num_rows, possible = query.file.footer.num_rows, max(1, candidates.num_rows)
 
     def share_of_candidates(condition: Bound) -> float | None:

@@ -51,7 +51,7 @@ class Int96(NamedTuple):
         """Return the parts of an encoded value.
 
         Raises:
-            CorruptFileError: It is not 12 bytes long.
+            CorruptFileError: If it is not 12 bytes long.
         """
         parts = _parts([raw])
         return cls(int(parts["day"][0]), int(parts["nanoseconds"][0]))

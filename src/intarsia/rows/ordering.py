@@ -159,7 +159,7 @@ class Ordering(ArrowOrdering):
             pages: The ordinals of the pages. None means all pages but null pages.
 
         Raises:
-            CorruptFileError: A bound is not valid for the leaf's type.
+            CorruptFileError: If a bound is not valid for the leaf's type.
         """
         if pages is None:
             pages = [page for page, is_null in enumerate(index.null_pages) if not is_null]
@@ -170,7 +170,7 @@ class Ordering(ArrowOrdering):
         """Return the keys of encoded lower bounds and of the upper bounds that belong to them.
 
         Raises:
-            CorruptFileError: A bound is not valid for the leaf's type.
+            CorruptFileError: If a bound is not valid for the leaf's type.
         """
         return self.decode(lows), self.decode(highs)
 
@@ -178,7 +178,7 @@ class Ordering(ArrowOrdering):
         """Return the keys of encoded bounds.
 
         Raises:
-            CorruptFileError: The length of a bound is wrong for its type.
+            CorruptFileError: If the length of a bound is wrong for its type.
         """
         if self.wire is not None:
             width = self.wire.itemsize

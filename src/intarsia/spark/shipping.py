@@ -24,7 +24,7 @@ def pack_index(index: Attachable) -> Shipped:
     in a file, and each executor finds the class in its own packages, like later readers of the files.
 
     Raises:
-        IndexBuildError: No installed package registers the class.
+        IndexBuildError: If no installed package registers the class.
     """
     if isinstance(index, STANDARD):
         return index
@@ -44,7 +44,7 @@ def unpack_index(shipped: Shipped) -> Attachable:
     """Restore an index from the result of `pack_index`, on an executor.
 
     Raises:
-        IndexBuildError: No package on the executor has the kind.
+        IndexBuildError: If no package on the executor has the kind.
     """
     if not isinstance(shipped, tuple):
         return shipped
@@ -62,7 +62,7 @@ def indexes_to_text(indexes: Iterable[Attachable]) -> str:
     """Return indexes as one line of JSON, for settings and options.
 
     Raises:
-        IndexBuildError: No installed package registers the class of an index.
+        IndexBuildError: If no installed package registers the class of an index.
 
     Example:
         >>> indexes_to_text([PageIndex(), Bloom("user")])

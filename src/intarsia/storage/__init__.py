@@ -1,6 +1,6 @@
 """Byte-level input and output: byte ranges, local files, object stores, atomic replacement."""
 
-from intarsia.storage.held import HeldBytes
+from intarsia.storage.buffered_source import BufferedSource
 from intarsia.storage.local import CLOCK_TICK_SECONDS, LocalFile, identity_of, local_path
 from intarsia.storage.objects import (
     MAX_CONCURRENT_REQUESTS,
@@ -18,10 +18,10 @@ from intarsia.storage.store_options import StorageOptions
 __all__ = [
     "CLOCK_TICK_SECONDS",
     "MAX_CONCURRENT_REQUESTS",
+    "BufferedSource",
     "ByteRange",
     "ByteSource",
     "CountedSource",
-    "HeldBytes",
     "IoCounts",
     "LocalFile",
     "MemorySource",

@@ -17,12 +17,12 @@ _URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.\-]+)://([^/]*)(/?.*)", re.DOTALL)
 
 
 def identity_of(found: os.stat_result) -> tuple[int, ...] | None:
-    """Return the identity of a local file; None if it may change without a change of its times.
+    """Return the identity of a local file; None if its bytes may change while its times stay the same.
 
     Args:
         found: The result of ``os.stat``.
     """
-    # a file modified within the last tick may be modified again without a change of its time
+    # a file modified within the last tick may be modified again and keep its time
     if time.time() - found.st_mtime <= CLOCK_TICK_SECONDS:
         return None
     # `cp -p` and `rsync --times` set mtime; no program can set ctime
@@ -62,12 +62,12 @@ class _OpenedFile:
     def _pread(self, length: int, offset: int) -> bytes:
         try:
             return os.pread(self._fd, length, offset)
-        except OSError as error:  # it does not contain the path
+        except OSError as error:  # `os.pread` does not report the path
             raise OSError(error.errno, error.strerror, self.path) from error
 
     def close(self) -> None:
         """Close the file descriptor; calling it twice is allowed."""
-        # Ctrl-C may interrupt this after the close, and the number may then be that of another file
+        # reset first: after Ctrl-C in `os.close`, the number may already belong to another file
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from intarsia.errors import IntarsiaError, ObjectStoreError
 
-#: The limit on a shown cause, which may contain the whole response of a server.
+#: Maximum length of a cause in a message. A cause may contain the whole response of a server.
 MAX_CAUSE_CHARS = 240
 
 #: The settings that a store needs, by the beginning of its URL; obstore reads these variables.
@@ -46,7 +46,7 @@ class _Known(NamedTuple):
     """A failure that servers report in several ways.
 
     Attributes:
-        pattern: Finds the failure in obstore's message.
+        pattern: A regular expression that matches obstore's message.
         reason: Its code.
         remedy: What to do; None for the settings of the store.
     """
@@ -56,7 +56,7 @@ class _Known(NamedTuple):
     remedy: str | None
 
 
-#: The first that applies is used.
+#: The first match is used.
 _KNOWN = (
     _Known(
         r"ExpiredToken|TokenRefreshRequired|token (has )?expired|AuthenticationFailed.*expired",
@@ -131,9 +131,9 @@ def object_errors(url: str) -> Iterator[None]:
 
 
 def is_range_refused(error: Exception) -> bool:
-    """Whether an error seems to mean that a byte range is outside the object.
+    """Return whether an error probably means that a byte range is outside the object.
 
-    The wording differs between stores, and a URL may contain the same words, so callers have to verify.
+    The wording differs between stores, and a URL may contain the same words, so callers must verify it.
 
     Example:
         >>> is_range_refused(OSError("Server returned non-2xx status code: 416 Range Not Satisfiable"))
@@ -192,7 +192,7 @@ def describe_failure(url: str, error: Exception) -> StoreFailure:
 
 
 def _with_status(text: str) -> str | None:
-    """Return the status of a response, the code in its body and the number of retries; None without them."""
+    """Return the status, the error code and the number of retries of a response; None without a status."""
     status = re.search(r"status code: (\d{3}[A-Za-z ]*)", text)
     if status is None:
         return None
@@ -204,5 +204,5 @@ def _with_status(text: str) -> str | None:
 
 
 def _first_line(error: Exception) -> str:
-    """The first line of the message of an error."""
+    """Return the first line of the message of an error."""
     return str(error).strip().partition("\n")[0]

@@ -22,7 +22,7 @@ from typing import Any, cast
 from intarsia.errors import ChangedMeanwhileError, IntarsiaError, ReplaceError
 from intarsia.storage import ByteRange, ByteSource, ObjectStoreFile, StorageOptions, find_store
 from intarsia.storage.object_errors import describe_failure, object_errors
-from intarsia.storage.objects import ObjectIdentity, ask_identity
+from intarsia.storage.objects import ObjectIdentity, fetch_identity
 from intarsia.storage.replace import NewFile
 from intarsia.storage.store_options import Overwrite, overwrite_of
 
@@ -45,7 +45,7 @@ _SLOWEST_BYTES_PER_SECOND = 1 << 20
 
 @dataclass(frozen=True)
 class UploadLimits:
-    """The way in which objects of different sizes are replaced.
+    """The size limits that determine how an object is replaced.
 
     Attributes:
         memory_bytes: Objects up to this size are assembled in memory.
@@ -68,7 +68,7 @@ class ObjectTarget:
         path: The name in messages, such as its URL.
         upload_store: The same store with timeouts for large uploads; None for ``store``.
         overwrite: What happens to objects that are too large for a conditional put.
-        limits: The sizes from which objects are replaced in other ways.
+        limits: The size limits that determine how the object is replaced.
     """
 
     store: Any
@@ -136,7 +136,7 @@ class ObjectTarget:
         def pieces() -> Iterator[bytes]:
             yield from self._pieces(keep_bytes, tail)
             # an error aborts the upload
-            if ask_identity(self.store, self.key, self.path).e_tag != self._source.e_tag:
+            if fetch_identity(self.store, self.key, self.path).e_tag != self._source.e_tag:
                 raise _changed(self.path)
 
         part_bytes = max(self.limits.part_bytes, num_bytes // (MAX_PARTS - 1) + 1)
@@ -182,7 +182,7 @@ def upload_store(url: str, options: StorageOptions | None, num_bytes: int) -> An
     Args:
         url: The URL of the object.
         options: Options of its store.
-        num_bytes: The size of the object, which can grow somewhat.
+        num_bytes: The approximate size of the object.
     """
     options = dict(options or {})
     seconds = 2 * num_bytes / _SLOWEST_BYTES_PER_SECOND

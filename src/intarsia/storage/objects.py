@@ -29,7 +29,7 @@ class ObjectIdentity(NamedTuple):
 
     Attributes:
         size_bytes: Its length.
-        e_tag: Changes whenever the object changes, in quotes; None if the store has no ETags.
+        e_tag: Its ETag in quotes, which changes whenever the object changes; None if the store has no ETags.
         modified: When it was last written, in seconds since 1970; None if unknown.
     """
 
@@ -75,7 +75,7 @@ class ObjectStoreFile:
         self.path = path
         self._store = store
         self._key = key
-        found = known or ask_identity(store, key, path)
+        found = known or fetch_identity(store, key, path)
         self._size = found.size_bytes
         self.e_tag = quoted(found.e_tag)
         self.identity = found if found.is_conclusive else None
@@ -116,7 +116,7 @@ class ObjectStoreFile:
         return data
 
     def _is_another(self, meta: Any) -> bool:
-        """Whether the metadata differs from that of the object when it was opened."""
+        """Return whether the metadata differs from that of the object when it was opened."""
         found = quoted(meta.get("e_tag"))
         is_other_version = self.e_tag is not None and found is not None and found != self.e_tag
         return is_other_version or int(meta["size"]) != self._size
@@ -142,7 +142,7 @@ def quoted(e_tag: str | None) -> str | None:
     return e_tag if e_tag is None or e_tag.endswith('"') else f'"{e_tag}"'
 
 
-def ask_identity(store: Any, key: str, path: str) -> ObjectIdentity:
+def fetch_identity(store: Any, key: str, path: str) -> ObjectIdentity:
     """Request the metadata of an object.
 
     Raises:
@@ -160,7 +160,7 @@ def find_store(url: str, options: StorageOptions | None = None) -> tuple[Any, st
 
     Args:
         url: The URL.
-        options: Options of the store; what they lack is read from the environment.
+        options: Options of the store. Missing options are read from the environment.
 
     Raises:
         ObjectStoreError: If the store or an option is unknown, or a setting that the store needs is missing.

@@ -1,4 +1,4 @@
-"""A file that no other process can know yet, so that its tail is replaced in place, without a copy."""
+"""A file that is private to its writer, so its tail is replaced in place, without a copy."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from intarsia.storage.source import ByteSource
 class PrivateFile:
     """A temporary file of another writer; implements `intarsia.storage.target.Target`.
 
-    Its Hadoop sidecar is kept up to date, because the writer moves both. Whether it is synced to the disk is
-    the writer's decision.
+    Its Hadoop sidecar is kept up to date, because the writer moves both. The file is not synced to disk; its
+    writer decides that.
 
     Args:
         temporary: Its current path.

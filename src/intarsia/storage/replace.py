@@ -29,14 +29,14 @@ BLOCK_BYTES = 1 << 20
 #: Bytes per call of `copy_file_range`.
 _LARGE_BLOCK_BYTES = 64 << 20
 
-#: Fewer bytes are not copied ahead: copying them is faster than starting a thread and syncing twice.
+#: Fewer bytes than this are not copied ahead: copying them takes less time than a thread and a second sync.
 AHEAD_BYTES = 16 << 20
 
 #: Numbers of temporary names at which a run looks for leftovers. More runs than these on one file at the same
 #: time are possible, but leftovers of the others remain.
 _CHECKED_NUMBERS = range(8)
 
-#: The kernel cannot copy between these two files, or at all; reading and writing works.
+#: Errors of `copy_file_range` after which the file is copied with reads and writes.
 _NO_KERNEL_COPY = frozenset(
     getattr(errno, name)
     for name in ("EXDEV", "ENOSYS", "EINVAL", "EOPNOTSUPP", "ENOTSUP", "EPERM", "EBADF", "ETXTBSY", "EIO")
@@ -272,7 +272,7 @@ def _remove_unlocked(leftover: str) -> bool:
 
 
 def _is_at(fd: int, path: str) -> bool:
-    """Whether a path refers to an open file, and not to another file that was created there since."""
+    """Return whether a path refers to an open file, and not to another file that was created there since."""
     with suppress(OSError):
         return os.path.samestat(os.fstat(fd), os.lstat(path))
     return False

@@ -25,7 +25,7 @@ from intarsia.storage.source import CountedSource
 MAGIC = b"INTLAKE1"
 CONTAINER_VERSION = 1
 
-#: A directory has about 60 bytes per section. Parsed, JSON takes up to 25 times its length.
+#: A directory has about 60 bytes per section. Parsed JSON takes up to 25 times its length.
 MAX_DIRECTORY_BYTES = 1 << 24
 
 #: A section has at most this many parts, and at most this many bytes are read at once.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
-from intarsia.storage.kept import KeptRanges
+from intarsia.storage.cached_ranges import CachedRanges
 from intarsia.storage.ranges import ByteRange, coalesce, cut
 
 #: Limit on the bytes between ranges, read in the same requests, that are kept in memory.
@@ -115,8 +115,8 @@ class CountedSource:
         self.identity = source.identity
         self.counts = IoCounts()
         self._counting = threading.Lock()
-        self._kept = KeptRanges()
-        self._gaps = KeptRanges()
+        self._kept = CachedRanges()
+        self._gaps = CachedRanges()
         self._zone: ByteRange | None = None
         self._keeping = threading.Lock()
 
@@ -142,7 +142,7 @@ class CountedSource:
             return self._fetch(ranges, also)
         missing = self.missing(ranges)
         if self._begins_in_zone(missing):
-            # in the same concurrent requests as the zone; ranges outside it are kept only if they are small
+            # in the same requests as the zone; ranges outside the zone are kept only if they are small
             is_small = sum(place.length for place in missing) <= MAX_GAP_BYTES
             self.keep(
                 missing if is_small else [place for place in missing if self._begins_in_zone([place])], also
@@ -246,12 +246,12 @@ class CountedSource:
     def _keep_gaps(
         self, ranges: Sequence[ByteRange], requests: Sequence[ByteRange], fetched: Sequence[bytes]
     ) -> None:
-        """Keep the bytes between ranges for a while, because metadata is often read in several steps."""
+        """Keep the bytes between ranges for later reads, because metadata is often read in several steps."""
         without_gaps = set(coalesce(ranges, 0))
         for request, data in zip(requests, fetched, strict=True):
             if request not in without_gaps and request.length <= MAX_GAP_BYTES:
                 if self._gaps.num_bytes + request.length > MAX_GAP_BYTES:
-                    self._gaps = KeptRanges()
+                    self._gaps = CachedRanges()
                 self._gaps.add(request, data)
 
     def close(self) -> None:
@@ -267,7 +267,7 @@ class ReadableBytes(Protocol):
         ...
 
     def read(self, start: int, stop: int) -> bytes:
-        """The bytes of one range."""
+        """Return the bytes of one range."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Options of an object store: its settings, timeouts, retries and what it may overwrite."""
+"""Options of an object store: its settings, timeouts, retries and the rule for overwriting objects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAUSE_SECONDS = 15.0
 _ATTEMPT_PART = 0.3
 _PAUSE_PART = 0.1
 
-#: Settings of the HTTP client, which obstore takes apart from those of the store.
+#: Settings of the HTTP client, which obstore takes separately from those of the store.
 _CLIENT_SETTINGS = frozenset(
     {
         "allow_http",
@@ -62,7 +62,7 @@ def store_arguments(url: str, options: StorageOptions | None) -> dict[str, Any]:
 
     Args:
         url: The URL of an object or a folder.
-        options: The options of the caller. Without any, obstore reads all settings from the environment.
+        options: The options of the caller; None to read all settings from the environment.
 
     Raises:
         ObjectStoreError: If an option has no such value.

@@ -109,7 +109,7 @@ class NewTarget(Protocol):
         """Make the file appear under its name.
 
         Raises:
-            ReplaceError: If that is refused; an existing file is untouched.
+            ReplaceError: If the system or the store refuses; an existing file is untouched.
         """
         ...
 

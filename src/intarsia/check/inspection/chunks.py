@@ -20,7 +20,7 @@ from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.chunk_plan import dictionary_range
 from intarsia.file.outlines import data_page_count
 from intarsia.file.trust import Trust
-from intarsia.format.bloom import FilterPlace, blocks_of, estimated_distinct
+from intarsia.format.bloom import FilterLocation, blocks_of, estimated_distinct
 from intarsia.format.enums import BoundaryOrder, CompressionCodec, Encoding
 from intarsia.format.footer import Leaf
 from intarsia.format.structs import ColumnChunk, ColumnIndex, ColumnMetaData, Statistics
@@ -204,7 +204,7 @@ def _inspect_pages(
 
 
 def _inspect_bloom(file: ParquetInput, meta: ColumnMetaData, *, look_inside: bool) -> BloomInspection:
-    place = FilterPlace.of(meta, file.footer.start)
+    place = FilterLocation.of(meta, file.footer.start)
     start, stop = place.bits(file.source.read(*place.head))
     num_bytes = stop - place.start
     if not look_inside:

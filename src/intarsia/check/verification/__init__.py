@@ -46,7 +46,7 @@ from intarsia.format.datafusion import KEY as DATAFUSION_KEY
 from intarsia.format.directory import Entry
 from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.structs import ColumnChunk, ColumnMetaData, Statistics
-from intarsia.storage import ByteSource, HeldBytes
+from intarsia.storage import BufferedSource, ByteSource
 
 __all__ = ["RULES", "Finding", "Progress", "VerifyReport", "verify"]
 
@@ -121,9 +121,9 @@ def verify_source(
     if sample is not None and sample < 1:
         raise ValueError(f"sample is {sample!r}; it must be 1 or more")
     started = time.perf_counter()
-    held = source if isinstance(source, HeldBytes) else HeldBytes(source)
+    buffered = source if isinstance(source, BufferedSource) else BufferedSource(source)
     report_progress = progress or no_progress
-    with ParquetInput(held) as file, file.named_errors():
+    with ParquetInput(buffered) as file, file.named_errors():
         findings = Findings(file.path)
         total = len(file.footer.metadata.row_groups) * len(file.footer.leaves)
         num_read = total
@@ -132,7 +132,7 @@ def verify_source(
             num_read = len(chosen)
             _verify_part(file, chosen, findings, report_progress)
         else:
-            _verify(file, held, findings, report_progress, following_bytes)
+            _verify(file, buffered, findings, report_progress, following_bytes)
     return VerifyReport(
         file.path,
         tuple(findings.found),
@@ -173,7 +173,7 @@ def _verify_part(file: ParquetInput, chosen: set[ChunkKey], findings: Findings, 
                 else:
                     check_chunk_quickly(file, row_group, reader, meta, place)
             elif ChunkKey(row_group, reader.leaf.ordinal) in chosen:
-                _verify_chunk(file, row_group, reader, place, _let_go)
+                _verify_chunk(file, row_group, reader, place, _discard)
             else:
                 continue
             place.add_left_out()
@@ -205,7 +205,7 @@ def _readers(file: ParquetInput) -> list[LeafReader]:
 
 
 def _verify(
-    file: ParquetInput, held: HeldBytes, findings: Findings, progress: Progress, following_bytes: int
+    file: ParquetInput, buffered: BufferedSource, findings: Findings, progress: Progress, following_bytes: int
 ) -> None:
     footer = file.footer
     num_groups, num_leaves = len(footer.metadata.row_groups), len(footer.leaves)
@@ -216,21 +216,21 @@ def _verify(
     indexed = columns_of(file, following)
     checks: dict[str, EntryCheck] = {}
     with ExitStack() as stack:
-        hold_index = stack.enter_context(held.holding())
+        buffer_index = stack.enter_context(buffered.buffering())
         for entry in following:
             if (place := blob_of(file, entry)) is not None:  # opening and querying it read the same bytes
-                hold_index(place.start, file.source.read(*place))
+                buffer_index(place.start, file.source.read(*place))
             checks[entry.name] = EntryCheck(file, entry)
             stack.callback(checks[entry.name].leave)
         for row_group in range(num_groups):
             findings.checked["row_groups"] += 1
             check_row_group_size(footer, row_group, findings.at(row_group, None))
             shared = indexed | sorting_columns(file, row_group)
-            with held.holding() as hold:
+            with buffered.buffering() as buffer:
                 for reader in readers:
                     place_of = findings.at(row_group, reader.leaf.name)
                     is_shared = reader.leaf.ordinal in shared
-                    _verify_chunk(file, row_group, reader, place_of, hold if is_shared else _let_go)
+                    _verify_chunk(file, row_group, reader, place_of, buffer if is_shared else _discard)
                     place_of.add_left_out()
                     done += 1
                     progress(done, total, reader.leaf.name)
@@ -244,19 +244,19 @@ def _verify(
             progress(done, total, entry.name)
 
 
-def _following(entries: Iterable[Entry], most_bytes: int) -> list[Entry]:
+def _following(entries: Iterable[Entry], max_bytes: int) -> list[Entry]:
     """Return the indexes to check in the pass over the data; they are in memory during the pass."""
     chosen = []
     num_bytes = 0
     for entry in entries:
         num_bytes += entry.length
-        if num_bytes > most_bytes:
+        if num_bytes > max_bytes:
             break
         chosen.append(entry)
     return chosen
 
 
-def _let_go(_start: int, _data: bytes) -> None:
+def _discard(_start: int, _data: bytes) -> None:
     """Do not keep these bytes."""
 
 
@@ -265,7 +265,7 @@ def _verify_chunk(
     row_group: int,
     reader: LeafReader,
     findings: Findings,
-    hold: Callable[[int, bytes], None],
+    buffer: Callable[[int, bytes], None],
 ) -> None:
     leaf, footer = reader.leaf, file.footer
     try:
@@ -287,7 +287,7 @@ def _verify_chunk(
     num_rows = footer.metadata.row_groups[row_group].num_rows
     start, stop = chunk_range(meta)
     data = file.source.read(start, stop)
-    hold(start, data)
+    buffer(start, data)
     chunk = read_chunk(
         data, meta, num_rows, reader, findings, levels=histograms, total_order=_has_total_order(file, leaf)
     )

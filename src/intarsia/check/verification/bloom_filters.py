@@ -15,7 +15,7 @@ from intarsia.check.verification.chunk import CheckedChunk
 from intarsia.check.verification.findings import Findings
 from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
-from intarsia.format.bloom import FilterPlace, might_contain
+from intarsia.format.bloom import FilterLocation, might_contain
 from intarsia.format.enums import Type
 from intarsia.format.structs import ColumnMetaData
 from intarsia.storage import ByteRange
@@ -51,7 +51,7 @@ def read_bits_place(file: ParquetInput, meta: ColumnMetaData, findings: Findings
     """The place of a filter's bits, by its header; None, and a finding, if it cannot be read."""
     body_stop = file.footer.start
     try:
-        place = FilterPlace.of(meta, body_stop)._replace(stop=body_stop)  # a wrong length is reported below
+        place = FilterLocation.of(meta, body_stop)._replace(stop=body_stop)  # its length is checked below
         start, stop = place.bits(file.source.read(*place.head))
     except FormatError as error:
         findings.add("bloom-filter-unreadable", error.message, index=_BLOOM_FILTER)

@@ -96,7 +96,7 @@ def build_segments(
     open_file: Callable[[DataFile], ParquetInput],
     at_once: int,
     show: ShowDone = lambda _: None,
-    most_bytes: int | None = None,
+    max_bytes: int | None = None,
 ) -> BuiltSegments:
     """Read the facts of files, and arrange them in segments.
 
@@ -106,7 +106,7 @@ def build_segments(
         open_file: Opens a file.
         at_once: Number of files to open concurrently.
         show: Called with the number of files that are done.
-        most_bytes: Files with larger payloads are left out; None for no limit.
+        max_bytes: Files with larger payloads are left out; None for no limit.
     """
     built = BuiltSegments()
     pending: dict[str, FileFacts] = {}
@@ -119,7 +119,7 @@ def build_segments(
             pending.clear()
             num_bytes = 0
 
-    facts = ahead(lambda entry: read_facts(open_file(entry), most_bytes), files, at_once)
+    facts = ahead(lambda entry: read_facts(open_file(entry), max_bytes), files, at_once)
     with contextlib.closing(facts):
         for done, (path, (entry, future)) in enumerate(zip(relative_paths, facts, strict=True), 1):
             try:

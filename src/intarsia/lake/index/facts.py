@@ -16,7 +16,7 @@ from intarsia.errors import FormatError, IndexPayloadError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.claims import check_row_count
 from intarsia.file.trust import Claim, Trust
-from intarsia.format.bloom import BLOCK_BYTES, FilterPlace
+from intarsia.format.bloom import BLOCK_BYTES, FilterLocation
 from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf
 from intarsia.indexes import Layout
@@ -83,12 +83,12 @@ class FileFacts:
         return sum(sizes) + sum(map(len, self.digests.values()))
 
 
-def read_facts(file: ParquetInput, most_bytes: int | None = None) -> FileFacts | None:
+def read_facts(file: ParquetInput, max_bytes: int | None = None) -> FileFacts | None:
     """Read what a lake index keeps of an open file, and close it.
 
     Args:
         file: The file.
-        most_bytes: The maximum number of bytes of payloads to read; None for no limit.
+        max_bytes: The maximum number of bytes of payloads to read; None for no limit.
 
     Returns:
         The facts; None if the payloads are larger, or if the file may change without a trace, because it was
@@ -100,7 +100,7 @@ def read_facts(file: ParquetInput, most_bytes: int | None = None) -> FileFacts |
     """
     with file:
         stamp = opened_stamp(file.source.identity)
-        if stamp is None or (most_bytes is not None and _payload_bytes(file) > most_bytes):
+        if stamp is None or (max_bytes is not None and _payload_bytes(file) > max_bytes):
             return None
         leaves = [leaf for leaf in file.footer.leaves if leaf.is_flat][:MAX_COLUMNS]
         for leaf in leaves:
@@ -161,7 +161,7 @@ def _bloom_bits(file: ParquetInput, leaf: Leaf) -> list[bytes] | None:
         if meta is None or not meta.bloom_filter_offset:
             return None
         try:
-            places.append((ChunkKey(row_group, leaf.ordinal), FilterPlace.of(meta, footer.start)))
+            places.append((ChunkKey(row_group, leaf.ordinal), FilterLocation.of(meta, footer.start)))
         except FormatError:  # verify reports it; without filters the file is not excluded
             return None
     if not places or Trust(footer, leaf).doubt(Claim.BLOOM_FILTER) is not None:

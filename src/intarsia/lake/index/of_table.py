@@ -125,7 +125,7 @@ class TableLakeIndex:
             chosen, again = merged_segments(known, folder)
             if len(again) <= MAX_MERGED_FILES:
                 replaced, missing = chosen, np.union1d(missing, again)
-        segments = self._build(missing, folder, most_bytes=MAX_REFRESHED_BYTES).segments
+        segments = self._build(missing, folder, max_bytes=MAX_REFRESHED_BYTES).segments
         try:
             names = [folder.add(data) for data in segments]
             for name in set(replaced) - set(names):
@@ -244,7 +244,7 @@ class TableLakeIndex:
         files: npt.NDArray[np.int64],
         folder: LakeIndexFolder,
         show: ShowDone = lambda _: None,
-        most_bytes: int | None = None,
+        max_bytes: int | None = None,
     ) -> BuiltSegments:
         location = self._location
         assert location is not None
@@ -255,5 +255,5 @@ class TableLakeIndex:
             self._open_file,
             self._files_at_once,
             show,
-            most_bytes,
+            max_bytes,
         )

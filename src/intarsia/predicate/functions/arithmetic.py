@@ -43,7 +43,7 @@ _ABSOLUTE_SLACK: Final = Fraction(1, 2**1000)
 
 
 def is_exact_number(type_: pa.DataType) -> bool:
-    """Whether values are integers or decimals."""
+    """Return whether values are integers or decimals."""
     return bool(pa.types.is_integer(type_) or pa.types.is_decimal(type_))
 
 
@@ -137,7 +137,7 @@ class FloatArithmetic:
         return pc.call_function(_KERNELS[self.operator], [to_double(values), pa.scalar(self.number)])
 
     def invert(self, condition: OnResult, operand: Column) -> Inverse:
-        """Solve for the operand, with some slack for the rounding."""
+        """Solve for the operand, with a margin for rounding."""
         number = Fraction(self.number)
         factor, offset = number, Fraction(0)
         if self.operator in ("+", "-"):
@@ -230,7 +230,7 @@ class Remainder:
         """Return the remainders.
 
         Raises:
-            PredicateError: A value of the operand is not a 64-bit integer.
+            PredicateError: If a value of the operand is not a 64-bit integer.
         """
         try:
             integers = values.cast(self.type)
@@ -240,7 +240,7 @@ class Remainder:
         return pc.subtract(integers, pc.multiply(pc.divide(integers, divisor), divisor))
 
     def invert(self, condition: OnResult, operand: Column) -> Inverse:  # noqa: ARG002
-        """Return that the operand can have any value."""
+        """Return no restriction: the operand can have any value."""
         return ANY_VALUE
 
     def text(self, operand: str) -> str:

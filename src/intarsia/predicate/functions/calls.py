@@ -71,8 +71,8 @@ def bind_call(
         negate: Whether the result is the rows for which the condition is FALSE.
 
     Raises:
-        ColumnNotFoundError: The column does not exist.
-        PredicateError: A function is unknown, does not accept the type of its operand or its constants, or
+        ColumnNotFoundError: If the column does not exist.
+        PredicateError: If a function is unknown, does not accept the type of its operand or its constants, or
             the literal cannot be compared with its result.
     """
     calls = [call]

@@ -45,7 +45,7 @@ def cast(call: Call, operand: Column) -> Invertible | None:
     """Bind a cast to the type of the operand. None if it changes no value.
 
     Raises:
-        PredicateError: The cast is not supported, because it may fail or because engines differ.
+        PredicateError: If the cast is not supported, because it may fail or because engines differ.
     """
     if len(call.arguments) != 1 or not isinstance(call.arguments[0], str):
         refuse_argument("CAST", call.arguments, "write a type, such as TEXT, BIGINT or DATE")
@@ -102,7 +102,7 @@ class Recast:
         """Return the values in the other type.
 
         Raises:
-            PredicateError: A value is not in the range of the type.
+            PredicateError: If a value is not in the range of the type.
         """
         try:
             if pa.types.is_decimal(self.type) and pa.types.is_integer(values.type):
@@ -140,7 +140,7 @@ class ToDouble:
         return arithmetic.to_double(values)
 
     def invert(self, condition: OnResult, operand: Column) -> Inverse:
-        """Return the condition on the operand, with some slack for the rounding."""
+        """Return the condition on the operand, with a margin for rounding."""
         return arithmetic.invert_rounded(condition, operand, Fraction(1), Fraction(0))
 
     def text(self, operand: str) -> str:

@@ -1,4 +1,4 @@
-"""Parts of dates and timestamps. A timestamp with a time zone is taken in the local time of that zone."""
+"""Parts of dates and timestamps. A timestamp with a time zone is converted to the local time of that zone."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class DatePart:
         return months % 12 + 1 if self.part == "month" else months % 12 // 3 + 1
 
     def invert(self, condition: OnResult, operand: Column) -> Inverse:
-        """Return the years as intervals. The other parts repeat."""
+        """Return intervals for years, and no restriction for the other parts, which repeat."""
         if self.part != "year":
             return ANY_VALUE
         return _invert_monotone(condition, operand, _first_of_year, lambda year: _first_of_year(year + 1))
@@ -127,7 +127,7 @@ class DateOf:
         """Return the dates.
 
         Raises:
-            PredicateError: A year is beyond the 5.8 million years of Arrow's dates.
+            PredicateError: If a year is beyond the 5.8 million years of Arrow's dates.
         """
         ticks, per_day = _local_ticks(values)
         days, nulls = ticks // per_day, _nulls(values)
@@ -161,7 +161,7 @@ class Truncation:
         """Return the starts.
 
         Raises:
-            PredicateError: A start is before the first moment of the type.
+            PredicateError: If a start is before the first moment of the type.
         """
         ticks, per_day = _local_ticks(values)
         if self.unit in _MONTHS:

@@ -64,12 +64,12 @@ class TextFunction:
         """Return the results.
 
         Raises:
-            PredicateError: A value is not valid UTF-8.
+            PredicateError: If a value is not valid UTF-8.
         """
         return _applied(self.name, _KERNELS[self.name], values)
 
     def invert(self, condition: OnResult, operand: Column) -> Inverse:  # noqa: ARG002
-        """Return that the operand can have any value."""
+        """Return no restriction: the operand can have any value."""
         return ANY_VALUE
 
     def text(self, operand: str) -> str:
@@ -93,7 +93,7 @@ class Substring:
         """Return the parts.
 
         Raises:
-            PredicateError: A value is not valid UTF-8.
+            PredicateError: If a value is not valid UTF-8.
         """
         stop = None if self.length is None else self.start - 1 + self.length
         return _applied("substr", lambda text: pc.utf8_slice_codeunits(text, self.start - 1, stop), values)

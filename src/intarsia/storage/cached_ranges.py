@@ -1,4 +1,4 @@
-"""Bytes of a remote file that are kept in memory, because more of them will be needed."""
+"""Byte ranges of a remote file that are kept in memory for later reads."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from bisect import bisect_right
 from intarsia.storage.ranges import ByteRange
 
 
-class KeptRanges:
+class CachedRanges:
     """Ranges of a file and their bytes, which several threads may use.
 
     Attributes:
         num_bytes: The number of bytes that are kept.
 
     Example:
-        >>> kept = KeptRanges()
+        >>> kept = CachedRanges()
         >>> kept.add(ByteRange(2, 6), b"cdef")
         >>> kept.get(ByteRange(3, 5)), kept.get(ByteRange(5, 7))
         (b'de', None)

@@ -1,4 +1,4 @@
-"""A source that keeps bytes in memory for a while, for the next read of them."""
+"""A source that serves some ranges from memory while a block runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from intarsia.storage.ranges import ByteRange
 from intarsia.storage.source import ByteSource
 
 
-class HeldBytes:
+class BufferedSource:
     """A wrapper that keeps some bytes of another source in memory.
 
     Args:
@@ -19,9 +19,9 @@ class HeldBytes:
     Example:
         >>> from intarsia.storage import CountedSource, MemorySource
         >>> counted = CountedSource(MemorySource(b"abcdef"))
-        >>> source = HeldBytes(counted)
-        >>> with source.holding() as hold:
-        ...     hold(1, b"bcd")
+        >>> source = BufferedSource(counted)
+        >>> with source.buffering() as buffer:
+        ...     buffer(1, b"bcd")
         ...     source.read_ranges([ByteRange(2, 4), ByteRange(0, 6)])
         [b'cd', b'abcdef']
         >>> counted.counts.bytes
@@ -34,40 +34,40 @@ class HeldBytes:
         self.identity = source.identity
         self._source = source
         self._starts: list[int] = []
-        self._held: dict[int, bytes] = {}
+        self._buffers: dict[int, bytes] = {}
 
     def size(self) -> int:
         """Length in bytes."""
         return self._source.size()
 
     @contextmanager
-    def holding(self) -> Iterator[Callable[[int, bytes], None]]:
-        """Keep bytes in memory within the block.
+    def buffering(self) -> Iterator[Callable[[int, bytes], None]]:
+        """Keep bytes in memory until the block ends.
 
         Yields:
             A function that takes the offset of bytes in the file and the bytes to keep.
         """
-        held_here: list[int] = []
+        added: list[int] = []
 
-        def hold(start: int, data: bytes) -> None:
-            if data and start not in self._held:
-                self._held[start] = data
+        def buffer(start: int, data: bytes) -> None:
+            if data and start not in self._buffers:
+                self._buffers[start] = data
                 bisect.insort(self._starts, start)
-                held_here.append(start)
+                added.append(start)
 
         try:
-            yield hold
+            yield buffer
         finally:
-            for start in held_here:
-                del self._held[start]
+            for start in added:
+                del self._buffers[start]
                 self._starts.remove(start)
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
         """Read the bytes of each range, with one call of the source for all bytes not in memory."""
         cuts = [list(self._cut(place)) for place in ranges]
-        missing = [place for pieces in cuts for place, held in pieces if held is None]
+        missing = [place for pieces in cuts for place, data in pieces if data is None]
         fetched = iter(self._source.read_ranges(missing) if missing else ())
-        parts = [[next(fetched) if held is None else held for _, held in pieces] for pieces in cuts]
+        parts = [[next(fetched) if data is None else data for _, data in pieces] for pieces in cuts]
         return [found[0] if len(found) == 1 else b"".join(found) for found in parts]
 
     def _cut(self, place: ByteRange) -> Iterator[tuple[ByteRange, bytes | None]]:
@@ -75,7 +75,7 @@ class HeldBytes:
         position = place.start
         first = max(0, bisect.bisect_right(self._starts, position) - 1)
         for start in self._starts[first:]:
-            data = self._held[start]
+            data = self._buffers[start]
             stop = min(start + len(data), place.stop)
             if start >= place.stop:
                 break
