@@ -18,6 +18,7 @@
     ├── FilesFailedError                an action failed on some of many files; has the error of each
     ├── ListingError (OSError)          the files of a folder cannot be listed
     ├── ObjectStoreError (OSError)      an object store is unreachable, refuses access, or is unknown
+    ├── QueryTimeoutError (TimeoutError)  a query did not end in time
     ├── ReplacedWhileReadError (OSError)  the file changed after it was opened
     ├── JavaNotFoundError               intarsia.spark found no Java that can run Spark
     └── UsageError                      the command line is wrong; raised only by the command
@@ -187,6 +188,37 @@ class ChangedMeanwhileError(ReplaceError):
 
 class ObjectStoreError(IntarsiaError, OSError):
     """An object store is unreachable, refuses access, or is unknown; the message names the remedy."""
+
+
+class QueryTimeoutError(IntarsiaError, TimeoutError):
+    """A query did not end in the time that it was given.
+
+    Args:
+        message: As in `IntarsiaError`.
+        reason: As in `IntarsiaError`.
+        path: The file or folder whose request was not answered in time, or not made any more.
+        seconds: The time that the query was given.
+        requests: The number of requests that were answered.
+        files: The number of files and folders that they were made to.
+        num_bytes: The number of bytes that were read.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        reason: str | None = None,
+        path: str | None = None,
+        seconds: float = 0,
+        requests: int = 0,
+        files: int = 0,
+        num_bytes: int = 0,
+    ) -> None:
+        super().__init__(message, reason=reason, path=path)
+        self.seconds = seconds
+        self.requests = requests
+        self.files = files
+        self.num_bytes = num_bytes
 
 
 class ListingError(IntarsiaError, OSError):

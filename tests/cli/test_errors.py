@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import obstore
 import pyarrow.parquet as pq
 import pytest
+from obstore.store import MemoryStore
 
 from tests.cli.trips import write
 
@@ -120,3 +123,14 @@ def test_warnings_are_one_line(run, file):
     (line,) = outcome.err.splitlines()
     assert line.startswith("intarsia: warning: ")
     assert str(file) in line
+
+
+@pytest.mark.parametrize("command", ["query", "explain"])
+def test_a_query_that_takes_too_long(run, file, command, put_behind_urls, monkeypatch):
+    store, url, real = MemoryStore(), "s3://bucket/x.parquet", obstore.get
+    obstore.put(store, "x.parquet", file.read_bytes())
+    put_behind_urls(store)
+    assert run(command, url, "--where", "id = 7", "--timeout", 60).code == 0
+    monkeypatch.setattr(obstore, "get", lambda *asked, **options: time.sleep(0.1) or real(*asked, **options))
+    assert_one_line(run(command, url, "--where", "id = 7", "--timeout", 0.05), 1, url)
+    assert run(command, url, "--timeout", 0).code == 2

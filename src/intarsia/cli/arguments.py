@@ -28,6 +28,15 @@ ColumnNames = Annotated[
     list[str] | None,
     typer.Option("--columns", "-c", metavar="A,B", help="Columns of the result; all by default."),
 ]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        min=0.001,
+        help="Maximum time that the query may take, with all its requests; no limit by default.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

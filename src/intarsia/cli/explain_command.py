@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from intarsia.cli.arguments import AsJson, ColumnNames, Paths, WhereText, split_names
+from intarsia.cli.arguments import AsJson, ColumnNames, Paths, Timeout, WhereText, split_names
 from intarsia.cli.terminal import command_line, line, print_json, show
 
 EXAMPLES = """
@@ -24,12 +24,13 @@ def explain(
     analyze: Annotated[
         bool, typer.Option("--analyze", help="Also run the query, and show what it read.")
     ] = False,
+    timeout: Timeout = None,
     json: AsJson = False,
 ) -> None:
     """Show what a query would read and what each index excludes, without reading data pages."""
     import intarsia
 
-    table = intarsia.open(path)
+    table = intarsia.open(path, query_timeout_seconds=timeout)
     report = table.explain(where, split_names(columns), analyze=analyze)
     if json:
         print_json(report.to_dict())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from intarsia.cli.arguments import ColumnNames, Paths, WhereText, split_names
+from intarsia.cli.arguments import ColumnNames, Paths, Timeout, WhereText, split_names
 from intarsia.cli.failures import INTERRUPTED, SKIPPED_FILES, UsageError, say
 from intarsia.cli.formats import Format, writer
 from intarsia.cli.sink import open_sink
@@ -124,6 +124,7 @@ def query(
     output: Output = None,
     report: Report = None,
     skip_bad_files: SkipBadFiles = False,
+    timeout: Timeout = None,
 ) -> None:
     """Print the rows that match, aggregates of them, or a sample, reading only pages that might match."""
     import intarsia
@@ -179,7 +180,7 @@ def query(
             f"{form.value} is a binary format; name a file with --output, or redirect stdout",
             reason="binary-to-terminal",
         )
-    table = intarsia.open(path)
+    table = intarsia.open(path, query_timeout_seconds=timeout)
     if output is not None:
         _refuse_overwriting(table, output)
     names = split_names(columns)

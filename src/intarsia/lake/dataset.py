@@ -14,6 +14,7 @@ import pyarrow.dataset as ds
 from intarsia.errors import ColumnNotFoundError, PredicateError, UnsupportedFeatureError
 from intarsia.lake.scan import Scan
 from intarsia.lake.table_files import TableFiles
+from intarsia.lake.timed_scan import new_scan
 from intarsia.predicate import And, Predicate
 from intarsia.predicate.expressions import parse_conjuncts
 from intarsia.read.report import ScanReport
@@ -255,7 +256,7 @@ class TableScanner:
     def _is_usable(self, predicate: Predicate) -> bool:
         """Whether a condition can be compared with the columns of the table."""
         try:
-            Scan(self._table, predicate, [], None)
+            new_scan(self._table, predicate, [], None)
         except (PredicateError, ColumnNotFoundError):
             return False
         return True
@@ -274,7 +275,7 @@ class TableScanner:
         return sorted(found)
 
     def _scan(self, limit: int | None = None) -> Scan:
-        return self._dataset.record(Scan(self._table, self._predicate, self._names, limit))
+        return self._dataset.record(new_scan(self._table, self._predicate, self._names, limit))
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Run the scan, and yield batches."""

@@ -41,7 +41,9 @@ from intarsia.storage import (
     local_path,
     split_url,
 )
+from intarsia.storage.deadline import in_time
 from intarsia.storage.object_errors import object_errors
+from intarsia.storage.objects import fetch_identity
 
 #: Hive and Spark write this for a partition value that is null.
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -268,7 +270,6 @@ def _partition_values(folders: Sequence[str]) -> tuple[tuple[str, str | None], .
 
 
 def _find_remote(url: str, stores: Stores) -> FoundFiles:
-    import obstore
     from obstore.store import HTTPStore
 
     store, key = stores.find(url)
@@ -277,8 +278,7 @@ def _find_remote(url: str, stores: Stores) -> FoundFiles:
     one = None
     try:
         if key and not key.endswith("/"):
-            with object_errors(url):
-                found = ObjectIdentity.of(obstore.head(store, key))
+            found = fetch_identity(store, key, url)
             file = DataFile(url, found.size_bytes, (), store, key, found.e_tag, found.modified)
             one = FoundFiles((file,))
     except FileNotFoundError:
@@ -324,7 +324,9 @@ def list_objects(url: str, store: Any = None) -> ObjectListing:
     store = find_store(url)[0] if store is None else store
     prefix = key.rstrip("/")
     with object_errors(url):
-        listed = [item for batch in obstore.list(store, prefix=prefix or None) for item in batch]
+        listed = in_time(
+            url, lambda: [item for batch in obstore.list(store, prefix=prefix or None) for item in batch]
+        )
     base = bucket.rstrip("/")
     found = ObjectListing({}, {})
     for item in listed:

@@ -18,11 +18,13 @@ from intarsia.lake.schema import SchemaOf
 from intarsia.lake.split import Split
 from intarsia.lake.table_files import TableFiles
 from intarsia.lake.table_formats import define_table, has_delta_log
+from intarsia.lake.timed_scan import new_scan
 from intarsia.predicate import Where, parse_predicate
 from intarsia.read.aggregate import Aggregate
 from intarsia.read.approximate import ApproximateCount
 from intarsia.read.report import ScanReport, warn_caller
 from intarsia.storage import StorageOptions
+from intarsia.storage.deadline import Deadline, applied
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -44,6 +46,7 @@ def open(
     schema: SchemaOf = "union",
     partition_types: PartitionTypes = "infer",
     storage_options: StorageOptions | None = None,
+    query_timeout_seconds: float | None = None,
 ) -> Table:
     """Open a Parquet file, a lake of them, or a Delta or Iceberg table.
 
@@ -65,6 +68,10 @@ def open(
             environment variables, such as ``aws_region``, and ``deadline_seconds`` (of one request with all
             its attempts), ``timeout_seconds`` (of one attempt) and ``max_retries``. What they lack is read
             from the environment. For tables, they replace the options of the ``DeltaTable`` or the catalog.
+        query_timeout_seconds: The time after which each query of the table, and the listing of the files of a
+            URL, ends with an error, with all requests together; None for no limit. The time that a caller
+            takes between two batches of rows does not count, nor does reading the splits of a plan. The time
+            is checked at each request to a store and each read of a local file.
 
     Returns:
         The table. Its files are listed, but not yet read.
@@ -75,6 +82,7 @@ def open(
         ObjectStoreError: If the store of a URL cannot be reached, refuses the request, or is unknown.
         UnsupportedFeatureError: If a Delta or Iceberg table uses a feature that Intarsia does not implement,
             such as equality deletes; or a URL starts with ``delta+`` and deltalake is not installed.
+        QueryTimeoutError: If the files of a URL cannot be listed in time.
         ValueError: If an option has no such value, or is for plain files and the source is a table.
 
     Example:
@@ -88,17 +96,21 @@ def open(
         raise ValueError(f"schema is {schema!r}; it must be 'union' or 'first'")
     if partition_types not in get_args(PartitionTypes):
         raise ValueError(f"partition_types is {partition_types!r}; it must be 'infer' or 'text'")
+    seconds = _checked_seconds(query_timeout_seconds)
     definition = define_table(source, storage_options)
     if definition is not None:
         if schema != "union" or partition_types != "infer":
             raise ValueError(
                 f"{definition.name}: the table defines its schema; open it without schema and partition_types"
             )
-        return Table(definition.files, root=definition.name, definition=definition)
+        return Table(
+            definition.files, root=definition.name, definition=definition, query_timeout_seconds=seconds
+        )
     if isinstance(source, FileSource):
         files = with_stores(source.list_files(), storage_options)
-        return Table(files, schema_of=schema, partition_types=partition_types)
-    found = find_files(cast(Paths, source), storage_options)
+        return Table(files, schema_of=schema, partition_types=partition_types, query_timeout_seconds=seconds)
+    with applied(None if seconds is None else Deadline(seconds)):
+        found = find_files(cast(Paths, source), storage_options)
     if found.root is not None and has_delta_log(found.root):
         warn_caller(
             f"{found.root}: this is the folder of a Delta table, and files that the table has dropped are "
@@ -112,7 +124,15 @@ def open(
         schema,
         partition_types,
         segments=found.segments,
+        query_timeout_seconds=seconds,
     )
+
+
+def _checked_seconds(seconds: float | None) -> float | None:
+    is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+    if seconds is not None and not (is_number and 0 < seconds < float("inf")):
+        raise ValueError(f"query_timeout_seconds is {seconds!r}; it must be a positive number or None")
+    return seconds
 
 
 class Table(TableFiles):
@@ -315,7 +335,7 @@ class Table(TableFiles):
         if order_by is not None and on_error == "skip":
             raise ValueError("order_by cannot skip bad files; scan without on_error")
         predicate = parse_predicate(where, lambda: self.dataset().schema)
-        return Scan(self, predicate, columns, limit, order_by, on_error)
+        return new_scan(self, predicate, columns, limit, order_by, on_error)
 
     def dataset(self) -> TableDataset:
         """Return the table as a ``pyarrow.dataset.Dataset``, which DuckDB, Polars and DataFusion query.

@@ -28,6 +28,7 @@ from intarsia.read.ahead import ahead
 from intarsia.read.file_names import FileNames
 from intarsia.read.report import warn_caller
 from intarsia.storage import ByteSource, CountedSource, IoCounts, ObjectIdentity, identity_of
+from intarsia.storage.deadline import Deadline, applied
 
 _Result = TypeVar("_Result")
 _Files = TypeVar("_Files", bound="TableFiles")
@@ -65,6 +66,7 @@ class TableFiles:
         segments: The segments of the lake index beside the data in an object store, as listed with the files;
             None to list them.
         metadata: The cache of the metadata of the files.
+        query_timeout_seconds: The time after which a query ends with an error; None for no limit.
 
     Raises:
         FileNotFoundError: If the list is empty, and there is no definition.
@@ -81,7 +83,9 @@ class TableFiles:
         definition: TableDefinition | None = None,
         segments: Mapping[str, ObjectIdentity] | None = None,
         metadata: MetadataCache | None = None,
+        query_timeout_seconds: float | None = None,
     ) -> None:
+        self.query_timeout_seconds = query_timeout_seconds
         self.files = tuple(files)
         self.other_files = tuple(other_files)
         self.listing_reads = listing_reads or IoCounts()
@@ -135,6 +139,10 @@ class TableFiles:
         return TableLakeIndex(
             self.files, self._root, self.open_file, self.files_at_once, segments=self._segments
         )
+
+    def new_deadline(self) -> Deadline | None:
+        """Return the deadline for one query; None without one."""
+        return None if self.query_timeout_seconds is None else Deadline(self.query_timeout_seconds)
 
     @property
     def name(self) -> str:
@@ -331,7 +339,9 @@ class TableFiles:
         """
         if self._definition is not None:
             return TableSchema(self._definition.schema, frozenset(), ())
-        found = table_schema(self._file_schemas(), self._schema_of, self.partition_types)
+        with applied(self.new_deadline()):
+            schemas = self._file_schemas()
+        found = table_schema(schemas, self._schema_of, self.partition_types)
         schema = found.schema
         for name, data_type in self.partition_types.items():
             field = pa.field(name, pa.dictionary(pa.int32(), data_type))

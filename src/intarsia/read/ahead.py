@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from typing import TypeVar
 
 _Item = TypeVar("_Item")
@@ -22,7 +23,8 @@ def ahead(
     At most ``at_once`` items are in progress or finished but not yet taken.
 
     Args:
-        work: The function to call with each item; called in several threads.
+        work: The function to call with each item; called in several threads, with the context variables of
+            the caller.
         items: The items.
         at_once: Number of items to process concurrently; 1 processes each item on demand, without a thread.
         discard: Called with each result that is not taken because the caller stops early.
@@ -42,7 +44,7 @@ def ahead(
     with ThreadPoolExecutor(at_once, thread_name_prefix="intarsia") as pool:
         try:
             for item in items:
-                waiting.append((item, pool.submit(work, item)))
+                waiting.append((item, pool.submit(copy_context().run, work, item)))
                 if len(waiting) == at_once:
                     yield waiting.popleft()
             while waiting:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from urllib.parse import unquote
 
+from intarsia.storage.deadline import Deadline, current_deadline
 from intarsia.storage.ranges import ByteRange
 
 #: The coarsest resolution of modification times among common file systems.
@@ -40,14 +41,26 @@ class _OpenedFile:
     path: str
     _fd: int
     _size: int
+    _deadline: Deadline | None
 
     def size(self) -> int:
         """Length of the file in bytes when it was opened."""
         return self._size
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
-        """Read the bytes of each range; fewer only at the end of the file."""
-        return [self._read(start, stop - start) for start, stop in ranges]
+        """Read the bytes of each range; fewer only at the end of the file.
+
+        Raises:
+            QueryTimeoutError: If the deadline of the query in which it was opened has passed.
+        """
+        if self._deadline is None:
+            return [self._read(start, stop - start) for start, stop in ranges]
+        found = []
+        for start, stop in ranges:
+            self._deadline.check(self.path)
+            found.append(self._read(start, stop - start))
+            self._deadline.count(self.path, len(found[-1]))
+        return found
 
     def _read(self, offset: int, length: int) -> bytes:
         data = self._pread(length, offset)
@@ -92,6 +105,7 @@ class LocalFile(_OpenedFile):
         found = os.fstat(self._fd)
         self._size = found.st_size
         self.identity = identity_of(found)
+        self._deadline = current_deadline()
 
     def __del__(self) -> None:
         self.close()

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from intarsia.errors import ReplacedWhileReadError
+from intarsia.storage.deadline import current_deadline, in_time
 from intarsia.storage.object_errors import is_range_refused, object_errors
 from intarsia.storage.ranges import ByteRange
 from intarsia.storage.store_options import StorageOptions, store_arguments
@@ -79,6 +80,7 @@ class ObjectStoreFile:
         self._size = found.size_bytes
         self.e_tag = quoted(found.e_tag)
         self.identity = found if found.is_conclusive else None
+        self._deadline = current_deadline()
 
     def size(self) -> int:
         """Length of the object in bytes when it was opened."""
@@ -91,6 +93,7 @@ class ObjectStoreFile:
             ReplacedWhileReadError: If the object was replaced after it was opened.
             FileNotFoundError: If the object was deleted after it was opened.
             ObjectStoreError: If the store is unreachable or refuses access.
+            QueryTimeoutError: If the deadline of the query in which it was opened passes.
         """
         if len(ranges) < 2:
             return [self._read(place) for place in ranges]
@@ -98,6 +101,13 @@ class ObjectStoreFile:
             return list(pool.map(self._read, ranges))
 
     def _read(self, place: ByteRange) -> bytes:
+        if self._deadline is None:
+            return self._get(place)
+        data = self._deadline.wait_for(self.path, lambda: self._get(place))
+        self._deadline.count(self.path, len(data))
+        return data
+
+    def _get(self, place: ByteRange) -> bytes:
         import obstore
         from obstore.exceptions import GenericError
 
@@ -152,7 +162,7 @@ def fetch_identity(store: Any, key: str, path: str) -> ObjectIdentity:
     import obstore
 
     with object_errors(path):
-        return ObjectIdentity.of(obstore.head(store, key))
+        return ObjectIdentity.of(in_time(path, lambda: obstore.head(store, key)))
 
 
 def find_store(url: str, options: StorageOptions | None = None) -> tuple[Any, str]:
