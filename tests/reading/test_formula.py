@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from intarsia.predicate import BoundAnd, BoundCompare, BoundOr
 from intarsia.predicate.bound import conjoin, disjoin
-from intarsia.read.formula import Formula, all_of, any_of, combine, conditions_of, where_denial_counts
+from intarsia.read.formula import Formula, all_of, any_of, combine, conditions_of, where_exclusion_matters
 
 NAMES = "abcde"
 LEAVES = st.sampled_from([BoundCompare((name,), pa.int64(), "=", pa.scalar(1)) for name in NAMES])
@@ -48,7 +48,7 @@ def test_relevant_conditions_are_complete(predicate, states):
     states = dict(zip(formula.conditions, states, strict=False))
     possible = [np.array([states[c] != "no"]) for c in formula.conditions]
     stays = [np.array([states[c] == "stays"]) for c in formula.conditions]
-    counts = where_denial_counts(formula.root, np.array([True]), possible, stays)
+    counts = where_exclusion_matters(formula.root, np.array([True]), possible, stays)
     deniable = [c for c in formula.conditions if states[c] == "open"]
     for asked, count in zip(formula.conditions, counts, strict=True):
         assert not count[0] or asked in deniable

@@ -73,11 +73,11 @@ def advise(
     """
     if sample_bytes < 1:
         raise ValueError(f"sample_bytes is {sample_bytes}; it must be 1 or more")
-    asked = asked_queries(where, queries, columns)
-    return advise_on(source, asked, sample_bytes=sample_bytes, show=show)
+    requested = requested_queries(where, queries, columns)
+    return advise_on(source, requested, sample_bytes=sample_bytes, show=show)
 
 
-def asked_queries(
+def requested_queries(
     where: Where | Sequence[Where],
     queries: str | os.PathLike[str] | None,
     columns: Sequence[str] | None,
@@ -87,17 +87,17 @@ def asked_queries(
     Raises:
         PredicateError: If a query cannot be parsed.
     """
-    asked = queries_of(_predicates(where), columns)
-    return merged(asked + ([] if queries is None else read_queries(queries)))
+    requested = queries_of(_predicates(where), columns)
+    return merged(requested + ([] if queries is None else read_queries(queries)))
 
 
 def advise_on(
-    source: Source | Table, asked: Sequence[Query], *, sample_bytes: int, show: Show = lambda _, __: None
+    source: Source | Table, requested: Sequence[Query], *, sample_bytes: int, show: Show = lambda _, __: None
 ) -> Advice:
     """Advise on queries that are parsed; see `advise`."""
     started = time.perf_counter()
     table = source if isinstance(source, Table) else open(source)
-    bound = [BoundQuery.of(table, query) for query in asked]
+    bound = [BoundQuery.of(table, query) for query in requested]
     with contextlib.ExitStack() as resources:
         sampled = sample_table(table, bound, sample_bytes, resources)
         work = Measurement(table, bound, sampled)

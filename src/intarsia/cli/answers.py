@@ -94,9 +94,9 @@ def aggregated(
     Raises:
         UsageError: If a function is not defined for its column.
     """
-    asked = [(call, _column_of(table.schema, call)) for call in calls]
-    exact = _functions(asked)
-    _check(exact, asked)
+    requested = [(call, _column_of(table.schema, call)) for call in calls]
+    exact = _functions(requested)
+    _check(exact, requested)
     scan = table.scan(where, [], on_error=on_error)
     found: dict[tuple[str, str], Any] = {}
     reports = []
@@ -104,12 +104,12 @@ def aggregated(
         totals = scan.aggregate(exact)
         found |= {(name, function): value for name in totals for function, value in totals[name].items()}
         reports.append(totals.report)
-    for call, column in asked:
+    for call, column in requested:
         if call.function == APPROX_DISTINCT:
             count = scan.approx_distinct(_key(column))
             found[_key(column), call.function] = int(count)
             reports.append(count.report)
-    arrays = [_array(call, column, found[_key(column), call.function]) for call, column in asked]
+    arrays = [_array(call, column, found[_key(column), call.function]) for call, column in requested]
     row = pa.RecordBatch.from_arrays(arrays, names=[call.name for call in calls])
     return PrintedRows(row.schema, [row], lambda: reports)
 
@@ -134,26 +134,26 @@ def _key(column: OutputColumn | None) -> str:
     return ROWS if column is None else column.name
 
 
-def _functions(asked: Sequence[tuple[Call, OutputColumn | None]]) -> dict[str, list[str]]:
+def _functions(requested: Sequence[tuple[Call, OutputColumn | None]]) -> dict[str, list[str]]:
     """Return the exact functions in the form of `Table.aggregate`."""
     functions: dict[str, list[str]] = {}
-    for call, column in asked:
+    for call, column in requested:
         if call.function != APPROX_DISTINCT:
             wanted = functions.setdefault(_key(column), [])
             wanted += [call.function] if call.function not in wanted else []
     return functions
 
 
-def _check(exact: dict[str, list[str]], asked: Sequence[tuple[Call, OutputColumn | None]]) -> None:
+def _check(exact: dict[str, list[str]], requested: Sequence[tuple[Call, OutputColumn | None]]) -> None:
     """Check that the functions are defined for their columns, before anything is read."""
-    columns = {column.name: column for _, column in asked if column is not None}
+    columns = {column.name: column for _, column in requested if column is not None}
     try:
         questions(exact, [columns[name] for name in exact if name != ROWS])
     except IntarsiaError:
         raise
     except ValueError as error:
         raise UsageError(f"--aggregate: {error}", reason="invalid-aggregate") from None
-    for call, column in asked:
+    for call, column in requested:
         if call.function == APPROX_DISTINCT and column and not is_counted(comparison_type(column.type)):
             raise UsageError(
                 f"--aggregate: {call.name} is not defined for a column of type {column.type}",

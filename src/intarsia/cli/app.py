@@ -89,8 +89,8 @@ for _function, _short, _examples in (
     app.command(cls=_Command, epilog=_examples, short_help=_short)(_function)
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import PackageNotFoundError, version
 
         try:
@@ -101,8 +101,8 @@ def _print_version(asked: bool) -> None:
         raise typer.Exit
 
 
-def _set_debug(ctx: typer.Context, asked: bool) -> None:
-    ctx.find_root().obj.debug |= asked
+def _set_debug(ctx: typer.Context, requested: bool) -> None:
+    ctx.find_root().obj.debug |= requested
 
 
 @app.callback(invoke_without_command=True)

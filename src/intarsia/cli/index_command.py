@@ -55,8 +55,8 @@ class LakeIndexPlace(str, Enum):
 GRANULARITIES = ("page", "row_group", "file")
 
 
-def _print_kinds(asked: bool) -> None:
-    if asked:
+def _print_kinds(requested: bool) -> None:
+    if requested:
         kinds = index_kinds()
         width = max(len(kind) for kind, _ in kinds)
         print("\n".join(printable(f"{kind:{width}}  {text}") for kind, text in kinds))
@@ -122,24 +122,24 @@ def index(
     from intarsia.embed.lake_index import write_lake_index
     from intarsia.embed.many import attach_files
 
-    asked: list[Any] = [PageIndex()] if page_index else []
-    asked += [Statistics()] if statistics else []
-    asked += [parse_bloom(text) for text in bloom or ()]
-    asked += [parse_distinct(text) for text in distinct or ()]
-    asked += [parse_index(text) for text in add or ()]
-    if not asked:
+    requested: list[Any] = [PageIndex()] if page_index else []
+    requested += [Statistics()] if statistics else []
+    requested += [parse_bloom(text) for text in bloom or ()]
+    requested += [parse_distinct(text) for text in distinct or ()]
+    requested += [parse_index(text) for text in add or ()]
+    if not requested:
         raise UsageError(
             "no index to add; use --page-index, --distinct COLUMN or --add KIND(COLUMN)", reason="no-index"
         )
     location = None if lake_index is None else lake_index.location
     source = path[0] if len(path) == 1 else path
     if spark is not None:
-        report, stop = until_interrupted(lambda: _index_with_spark(spark, source, asked, location))
+        report, stop = until_interrupted(lambda: _index_with_spark(spark, source, requested, location))
     else:
         found = find(path)
-        _check(found, asked, location)
+        _check(found, requested, location)
         with progress("indexing", len(found.paths)) as show:
-            report, stop = until_interrupted(lambda: attach_files(found, asked, show)[0])
+            report, stop = until_interrupted(lambda: attach_files(found, requested, show)[0])
         if stop is None:
             with progress("reading", len(found.paths)) as show:
                 report = replace(report, lake_index=write_lake_index(source, location, show))
@@ -159,12 +159,12 @@ def index(
 
 
 def _index_with_spark(
-    master: str, source: str | list[str], asked: Sequence[Any], location: Location | None
+    master: str, source: str | list[str], requested: Sequence[Any], location: Location | None
 ) -> IndexReport:
     def job(session: Any) -> IndexReport:
         from intarsia.spark.indexing import index as index_with_spark
 
-        return index_with_spark(session, source, asked, lake_index=location)
+        return index_with_spark(session, source, requested, lake_index=location)
 
     return run_job(master, job)
 
@@ -221,7 +221,7 @@ def parse_bloom(text: str) -> Bloom:
         ) from None
 
 
-def _check(found: FoundFiles, asked: Sequence[Any], location: Location | None) -> None:
+def _check(found: FoundFiles, requested: Sequence[Any], location: Location | None) -> None:
     """Raise an error at once for indexes that would fail on every file, and for an impossible location."""
     from intarsia.embed.attach import checked_indexes
     from intarsia.embed.lake_index import check_location
@@ -229,7 +229,7 @@ def _check(found: FoundFiles, asked: Sequence[Any], location: Location | None) -
     from intarsia.errors import IndexBuildError
 
     try:
-        check_named_columns(found.files, checked_indexes(asked))
+        check_named_columns(found.files, checked_indexes(requested))
     except IndexBuildError as error:
         raise UsageError(str(error), reason=error.reason, column=error.column) from None
     try:

@@ -39,8 +39,8 @@ _NOUNS = {
 _SINGULARS = (("statistics", "statistics"), ("ies", "y"), ("indexes", "index"), ("s", ""))
 
 
-def _print_rules(asked: bool) -> None:
-    if asked:
+def _print_rules(requested: bool) -> None:
+    if requested:
         from intarsia.check.verification import RULES
 
         width = max(map(len, RULES))

@@ -78,24 +78,24 @@ def attach_file(
         progress: As for `intarsia.attach`.
         storage_options: As for `intarsia.attach`.
         parts: What other processes have built for the same file and indexes.
-        find: Returns the target for a path; called once more if the file is replaced meanwhile.
+        find: Returns the target for a path; called a second time if the file is replaced during the run.
 
     Raises:
         IsADirectoryError: If the path is a folder.
     """
-    asked = checked_indexes(indexes)
+    requested = checked_indexes(indexes)
     try:
-        return attach_to(find(path, storage_options), asked, progress=progress, parts=parts)
+        return attach_to(find(path, storage_options), requested, progress=progress, parts=parts)
     except (ChangedMeanwhileError, ReplacedWhileReadError):
-        # most likely another run attached the same indexes; then the second attempt finds nothing to do
-        return attach_to(find(path, storage_options), asked, progress=progress)
+        # another run has probably attached the same indexes; the second attempt then changes nothing
+        return attach_to(find(path, storage_options), requested, progress=progress)
     except ColumnNotFoundError as error:
         raise partition_error_of(os.fspath(path), error) or error from None
 
 
 def attach_to(
     target: Target,
-    asked: Sequence[Attachable],
+    requested: Sequence[Attachable],
     *,
     progress: Progress | None = None,
     columns_of: ColumnsOf = FileColumns,
@@ -111,7 +111,7 @@ def attach_to(
         original = find_original(current)
         length = target.size
         with _copying_ahead(target, original.length) as begin_copy:
-            work = Attachment(original, asked, progress or no_progress, columns_of, begin_copy, parts)
+            work = Attachment(original, requested, progress or no_progress, columns_of, begin_copy, parts)
             work.run()
             if work.is_different:
                 tail, notes = lay_out(original, work.blobs, work.structures.states)
@@ -140,10 +140,10 @@ class Attachment:
 
     Args:
         original: The file.
-        asked: The indexes; see `checked_indexes`.
+        requested: The indexes; see `checked_indexes`.
         progress: Called after each chunk and each embedded index.
         columns_of: Returns the columns to build embedded indexes on.
-        begin_copy: Called as soon as an index has to be added, once or more.
+        begin_copy: Called as soon as an index has to be added, possibly several times.
         parts: What other processes have built; parts of other files are ignored.
 
     Attributes:
@@ -159,7 +159,7 @@ class Attachment:
     def __init__(
         self,
         original: Original,
-        asked: Sequence[Attachable],
+        requested: Sequence[Attachable],
         progress: Progress = no_progress,
         columns_of: ColumnsOf = FileColumns,
         begin_copy: Callable[[], None] = lambda: None,
@@ -168,7 +168,7 @@ class Attachment:
         self._original = original
         self._parts = BuiltParts(parts, original)
         self._begin_copy = begin_copy  # called as soon as an index has to be added
-        self._asked = asked
+        self._requested = requested
         self._progress = progress
         self.structures = StructureCompleter(
             original.file,
@@ -186,15 +186,15 @@ class Attachment:
         self._shortfalls: list[Note] = []
         self._columns = columns_of(original.file, partial(known_offset_index, self.structures))
         self._embedded: set[object] = set()
-        self._standard = [index for kind in STANDARD for index in asked if isinstance(index, kind)]
+        self._standard = [index for kind in STANDARD for index in requested if isinstance(index, kind)]
         self._work = self.structures.work(self._standard)
         self._done = 0
-        self._total = len(self._work) + len(asked) - len(self._standard)
+        self._total = len(self._work) + len(requested) - len(self._standard)
 
     def run(self) -> None:
         """Build the requested indexes that the file lacks."""
         self._complete_structures()
-        for index in self._asked:
+        for index in self._requested:
             if not isinstance(index, STANDARD):
                 self._embed(index)
         # a damaged index that was requested has been rebuilt, so its note is obsolete
@@ -255,7 +255,7 @@ def checked_indexes(indexes: Attachables) -> list[Attachable]:
     Raises:
         IndexBuildError: If an element is not an index, cannot be stored, or occurs twice.
     """
-    asked: list[Attachable] = []
+    requested: list[Attachable] = []
     seen = set()
     if isinstance(indexes, (*STANDARD, Index, str)) or not isinstance(indexes, Iterable):
         indexes = [indexes]
@@ -270,8 +270,8 @@ def checked_indexes(indexes: Attachables) -> list[Attachable]:
         if identity in seen:
             raise _duplicate(index)
         seen.add(identity)
-        asked.append(index)
-    return asked
+        requested.append(index)
+    return requested
 
 
 def _duplicate(index: Attachable) -> IndexBuildError:

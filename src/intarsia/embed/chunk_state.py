@@ -110,7 +110,7 @@ def is_added(place: Placed, original: Footer) -> bool:
 def carried_states(
     original: Footer, current: ParquetInput, directory: Directory | None
 ) -> dict[ChunkKey, ChunkState]:
-    """Return the same as `present_states`, with the bytes of attached structures instead of their ranges.
+    """Return `present_states` with the bytes of attached structures instead of their ranges.
 
     Args:
         original: The footer of the original file.

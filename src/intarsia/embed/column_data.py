@@ -94,11 +94,11 @@ class FileColumns:
         return self._batches(self.leaf(column), encoded=False)
 
     def batches_of(self, column: ColumnName, row_groups: Collection[int]) -> Iterator[tuple[int, pa.Array]]:
-        """Yield the same for some row groups; the others are not read."""
+        """Yield the batches of some row groups; the others are not read."""
         return self._batches(self.leaf(column), encoded=False, row_groups=row_groups)
 
     def encoded_batches(self, column: ColumnName) -> Iterator[tuple[int, pa.Array]]:
-        """Yield the same, but fully dictionary-encoded strings as dictionary arrays, which is much faster."""
+        """Yield the batches; fully dictionary-encoded strings are dictionary arrays, which is much faster."""
         leaf = self.leaf(column)
         return self._batches(leaf, encoded=may_be_dictionary(leaf) and _is_text(self.type_of(column)))
 

@@ -22,7 +22,7 @@ _File = TypeVar("_File", bound=FileSizes)
 
 
 class FileTotals(Generic[_File]):
-    """Totals of ``per_file``. Files that failed do not change these, or are not among them."""
+    """Totals of ``per_file``. Failed files are not in it, or count with equal lengths before and after."""
 
     per_file: tuple[_File, ...]
 
@@ -38,7 +38,7 @@ class FileTotals(Generic[_File]):
 
 
 def distinct_names(names_of_files: Iterable[Iterable[str]]) -> tuple[str, ...]:
-    """Return each name of an index once, in the order in which it occurs first.
+    """Return each name of an index once, in order of first occurrence.
 
     Example:
         >>> distinct_names([["b", "a"], ["a", "c"]])

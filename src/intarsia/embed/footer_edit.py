@@ -73,15 +73,15 @@ class FooterEdit:
         return meta
 
     def set_offset_index(self, row_group: int, leaf: int, place: ByteRange | None) -> None:
-        """Set the place of a chunk's OffsetIndex, or remove it."""
+        """Set the location of a chunk's OffsetIndex, or remove it."""
         _set_place(self._chunk(row_group, leaf), _OFFSET_INDEX, place)
 
     def set_column_index(self, row_group: int, leaf: int, place: ByteRange | None) -> None:
-        """Set the place of a chunk's ColumnIndex, or remove it."""
+        """Set the location of a chunk's ColumnIndex, or remove it."""
         _set_place(self._chunk(row_group, leaf), _COLUMN_INDEX, place)
 
     def set_bloom_filter(self, row_group: int, leaf: int, place: ByteRange | None) -> None:
-        """Set the place of a chunk's Bloom filter, or remove it."""
+        """Set the location of a chunk's Bloom filter, or remove it."""
         _set_place(self._chunk_metadata(row_group, leaf), _BLOOM_FILTER, place)
 
     def set_statistics(self, row_group: int, leaf: int, statistics: Statistics) -> None:
@@ -124,7 +124,7 @@ class FooterEdit:
     def set_int96_order(self, leaf: int) -> None:
         """Declare ``INT96_TIMESTAMP_ORDER`` for a leaf, and remove the bounds that had no order so far.
 
-        The footer has column orders, or `add_column_orders` was called.
+        The footer must have column orders; call `add_column_orders` first if it has none.
         """
         orders = self._tree.structs(_COLUMN_ORDERS)
         assert orders is not None, "there are column orders"
@@ -160,8 +160,8 @@ class FooterEdit:
     def drop_extension(self) -> bool:
         """Drop the extension of `FileMetaData`; extensions of the structs in it stay.
 
-        It may be a second footer, such as the FlatBuffers one, and would not show what is added. No reader
-        needs it: the specification requires that readers may ignore extensions.
+        It may be a second footer, such as the FlatBuffers one, which would not contain the added structures.
+        No reader needs it: the specification allows readers to ignore extensions.
 
         Returns:
             Whether there was one.

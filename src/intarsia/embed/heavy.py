@@ -11,7 +11,7 @@ from intarsia.indexes.base import HasPurpose
 #: An index that takes a larger part of the original file gets a note.
 HEAVY_SHARE = 0.1
 
-#: In smaller files, in bytes, no index gets a note: every payload is large beside them.
+#: In smaller files, in bytes, no index gets a note: every payload is large relative to them.
 LEAST_FILE_BYTES = 1_000_000
 
 

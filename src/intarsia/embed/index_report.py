@@ -73,7 +73,7 @@ class IndexedFile:
 
     @classmethod
     def from_json(cls, text: str) -> IndexedFile:
-        """The inverse of `to_json`."""
+        """Restore the result of `to_json`."""
         values = json.loads(text)
         for name in ("built", "kept", "notes"):
             values[name] = tuple(values[name])
@@ -184,7 +184,7 @@ class IndexReport(FileTotals[IndexedFile]):
     def _notes(self) -> list[str]:
         """Return the distinct notes, each with its number of files.
 
-        Notes on files that were indexed before were shown then, so they are only counted.
+        Notes on files that an earlier run indexed are only counted, because that run has shown them.
         """
         files_of: dict[Note, set[str]] = defaultdict(set)
         shares: dict[Note, list[float]] = defaultdict(list)

@@ -37,7 +37,7 @@ def write_lake_index(
 
     Args:
         source: The files, as for `intarsia.open`. They are listed again, because objects have new ETags.
-        location: Where to build it; None to update an existing one and create none.
+        location: Where to build it; None to update an existing lake index without creating one.
         show: Called with the number of files that are done.
         storage_options: Options of the stores of URLs.
 

@@ -50,7 +50,7 @@ def attach(
             Delta table, such as ``delta+file:///lake/trips``, selects the files of its current version.
         indexes: One index or several.
         lake_index: For many files, where to build their lake index (see `Table.build_lake_index`):
-            ``"cache"`` or ``"beside"``. None updates an existing one, and creates none.
+            ``"cache"`` or ``"beside"``. None updates an existing lake index, but does not create one.
         progress: Called as ``progress(done_units, total_units, label)``. For many files the unit is a file,
             and the label is its path.
         storage_options: Options of the stores of URLs, as for `intarsia.open`. An object of more than 5,000
@@ -94,18 +94,18 @@ def attach(
         >>> report.files_total, report.files_indexed, report.files_unchanged
         (2, 1, 1)
     """
-    asked = checked_indexes(indexes)
+    requested = checked_indexes(indexes)
 
     def attach_one(path: str) -> AttachReport:
-        return attach_file(path, asked, progress=progress, storage_options=storage_options)
+        return attach_file(path, requested, progress=progress, storage_options=storage_options)
 
     found = _find_many(path, attach_one, storage_options)
     if isinstance(found, AttachReport):
         return found
-    check_named_columns(found.files, asked)
+    check_named_columns(found.files, requested)
     check_location(found, lake_index)
     files = found.paths
-    report, failed = attach_files(found, asked, _file_progress(progress, files), storage_options)
+    report, failed = attach_files(found, requested, _file_progress(progress, files), storage_options)
     written = write_lake_index(path, lake_index, storage_options=storage_options)
     report = replace(report, lake_index=written)
     if failed:

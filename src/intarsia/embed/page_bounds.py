@@ -85,7 +85,7 @@ def may_be_cut(ordering: Ordering) -> bool:
 
 
 def _count_by_page(marks: npt.NDArray[Any], starts: Counts) -> Counts:
-    """Return the sums of ``marks`` over the non-empty stretches that begin at ``starts``."""
+    """Return the sums of ``marks`` over the non-empty runs that begin at ``starts``."""
     return np.asarray(np.add.reduceat(marks, starts, dtype=np.int64))
 
 

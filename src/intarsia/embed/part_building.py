@@ -47,7 +47,7 @@ def divide_work(file: ParquetInput, indexes: Sequence[Attachable], part_bytes: i
         part_bytes: The size of a part in bytes; a part has at least one row group.
 
     Returns:
-        The parts, those first that take longest. An index whose payload cannot be merged is a part.
+        The parts, the slowest first. An index whose payload cannot be merged is a part.
     """
     groups = find_original(file).file.footer.metadata.row_groups
     whole = [place for place, index in enumerate(indexes) if isinstance(index, Index) and not _merges(index)]
@@ -79,8 +79,8 @@ def build_part(path: str, indexes: Sequence[Attachable], work: PartWork) -> Part
             original.file, carried_states(original.file.footer, current, original.directory)
         )
         row_groups = range(work.start, work.stop)
-        asked = [indexes[place] for place in work.indexes]
-        standard = [index for kind in STANDARD for index in asked if isinstance(index, kind)]
+        requested = [indexes[place] for place in work.indexes]
+        standard = [index for kind in STANDARD for index in requested if isinstance(index, kind)]
         outcomes = {}
         for item in structures.work(standard):
             key = item[0]
@@ -91,7 +91,7 @@ def build_part(path: str, indexes: Sequence[Attachable], work: PartWork) -> Part
         columns = FileColumns(original.file, partial(known_offset_index, structures), row_groups=row_groups)
         there = original.directory.entries if original.directory is not None else ()
         payloads = {}
-        for index in asked:
+        for index in requested:
             if not isinstance(index, STANDARD):
                 with suppress(IntarsiaError, pa.ArrowException, UnicodeDecodeError):  # `attach` raises them
                     planned = planned_entry(index, columns)

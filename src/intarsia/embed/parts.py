@@ -33,7 +33,7 @@ class Part:
         start: The first row group.
         stop: The end of the row groups.
         outcomes: The outcomes of the standard structures of each chunk.
-        payloads: The payloads of embedded indexes on these row groups, by the name of the index.
+        payloads: The payloads of embedded indexes on these row groups, by index name.
     """
 
     version: str
@@ -44,7 +44,7 @@ class Part:
 
 
 def version_of(original: Original) -> str:
-    """Return a text that differs if the file is replaced by other rows."""
+    """Return a string that changes if the file is replaced by one with other rows."""
     current = original.current
     local = local_path(current.path)
     changed: object = current.source.identity if local is None else os.stat(local).st_mtime_ns
@@ -56,8 +56,8 @@ class BuiltParts:
     """The parts of one file.
 
     Args:
-        parts: The parts in any order. Those of another file are ignored, and equal ones are possible, because
-            a task can run twice.
+        parts: The parts in any order. Parts of other files are ignored. A part may occur twice, because a
+            task can run twice.
         original: The file.
 
     Attributes:
@@ -86,7 +86,7 @@ class BuiltParts:
         pieces = [PayloadPart(part.payloads[name], self._layout_of(part)) for part in parts]
         try:
             return index.merge(pieces)
-        except (IntarsiaError, pa.ArrowException):  # `attach` builds it, and raises the error of that
+        except (IntarsiaError, pa.ArrowException):  # `attach` builds it and raises the error
             return None
 
     def _layout_of(self, part: Part) -> Layout:

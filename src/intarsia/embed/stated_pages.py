@@ -3,7 +3,7 @@
 pyarrow computes its chunk statistics, and its optional page index, from the statistics that it writes into
 page headers. If these agree with the chunk's statistics, they are trusted like a page index by pyarrow, and
 no value has to be decoded. This applies to integers only. Page statistics of floats do not show whether a
-page contains NaN, and pyarrow's bounds of bytes include dictionary values that no row has.
+page contains NaN, and pyarrow's bounds of bytes include dictionary values that do not occur in any row.
 """
 
 from __future__ import annotations

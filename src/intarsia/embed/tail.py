@@ -142,7 +142,7 @@ def _computed_statistics(footer: Footer, states: Mapping[ChunkKey, ChunkState]) 
 
 
 def _newly_ordered_int96(original: Original, states: Mapping[ChunkKey, ChunkState]) -> list[int]:
-    """The INT96 leaves that get a ColumnIndex, and with it the order that its bounds follow."""
+    """Return the INT96 leaves that get a ColumnIndex, whose order has to be declared."""
     footer = original.file.footer
     added = {key.leaf for key, state in states.items() if isinstance(state.column_index, bytes)}
     return [
@@ -178,5 +178,5 @@ class _Tail:
         self.append(bytes(-self.position % alignment_bytes))
 
     def place(self, index: Placed) -> ByteRange | None:
-        """Return the place of an index, after appending it if it is new."""
+        """Return the location of an index, after appending it if it is new."""
         return self.append(index) if isinstance(index, bytes) else index

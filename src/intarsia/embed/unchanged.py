@@ -1,4 +1,4 @@
-"""Find out from the footer of a file alone that `attach` would leave it as it is."""
+"""Prove from the footer alone that `attach` would not change a file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from intarsia.indexes.base import Index
 def unchanged_report(file: ParquetInput, indexes: Sequence[Attachable]) -> AttachReport | None:
     """Return the report of `attach` if the footer proves that the file has all indexes; otherwise None.
 
-    The indexes themselves are not read, so damage is not noticed; `intarsia.verify` finds it. A footer does
+    The indexes themselves are not read, so damage is not detected; `intarsia.verify` finds it. A footer does
     not show the false-positive rate of a Bloom filter, so the result is None if ``indexes`` contains one.
 
     Args:
@@ -93,7 +93,7 @@ class _Structures:
         return [LeafReader.of(path, leaf) for path, leaf in zip(paths, footer.leaves, strict=True)]
 
     def have(self, structures: Sequence[PageIndex | Statistics]) -> bool:
-        """Return whether every chunk with rows has what `attach` would give it."""
+        """Return whether every chunk with rows has all structures that `attach` would add."""
         footer = self._file.footer
         for key, chunk in chunks_of(footer) if structures else ():
             if footer.metadata.row_groups[key.row_group].num_rows == 0:
@@ -141,7 +141,7 @@ class _Structures:
 
 
 class _Complete(NamedTuple):
-    """A structure of a chunk to which `attach` would add nothing, and why it lacks a part."""
+    """A structure of a chunk to which `attach` would add nothing, and the reason if it is incomplete."""
 
     reason: Reason | None = None
 

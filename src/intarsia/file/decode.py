@@ -62,7 +62,7 @@ def parse_pages(plan: ChunkPlan, data: bytes) -> list[Page]:
 
 
 def pages_use_dictionary(plan: ChunkPlan, data: bytes) -> bool:
-    """Whether any of the pages needs the dictionary page, according to their headers."""
+    """Return whether any of the pages needs the dictionary page, according to their headers."""
     return any(page.uses_dictionary for page in parse_pages(plan, data))
 
 
@@ -117,7 +117,7 @@ class PageDecoder:
         return self._file.schema.part(tuple(sorted(roots)))
 
     def _join_type(self, root: int, chunks: Sequence[FetchedPages]) -> pa.DataType:
-        """The type of a field reduced to some leaves, as pyarrow reduces it."""
+        """Return the type of a field reduced to some leaves, as pyarrow reduces it."""
         schema = self._schema({root})
         given = {chunk.plan.leaf.ordinal for chunk in chunks}
         places = [place for place, leaf in enumerate(schema.leaves) if leaf.ordinal in given]
@@ -133,7 +133,7 @@ class PageDecoder:
             if chunk is None:
                 continue
             values = self._check_rows(chunk)
-            if not leaf.is_flat:  # claim more rows than possible, so that pyarrow decodes all rows
+            if not leaf.is_flat:  # more rows than there can be, so that pyarrow decodes all of them
                 claimed = max(claimed, values)
             pages.append(LeafPages(place, chunk.plan.meta, (chunk.dictionary, chunk.data), values))
         names = ", ".join(repr(schema.leaves[given.place].name) for given in pages)
@@ -174,11 +174,11 @@ class PageDecoder:
             _check_dictionary(plan, chunk.dictionary)
         values = 0
         for page, rows in zip(parse_pages(plan, chunk.data), plan.page_rows, strict=True):
-            held = page.num_values if plan.leaf.is_flat else None
+            found = page.num_values if plan.leaf.is_flat else None
             if page.header.type == PageType.DATA_PAGE_V2 and page.header.data_page_header_v2 is not None:
-                held = page.header.data_page_header_v2.num_rows
-            if held is not None and held != rows:
-                raise PageIndexMismatchError(f"a page of {plan.leaf.name!r} has {held} rows, not {rows}")
+                found = page.header.data_page_header_v2.num_rows
+            if found is not None and found != rows:
+                raise PageIndexMismatchError(f"a page of {plan.leaf.name!r} has {found} rows, not {rows}")
             values += page.num_values
         return values
 
@@ -201,7 +201,7 @@ def _check_dictionary(plan: ChunkPlan, data: bytes) -> None:
 
 
 def _stop(rows: RowSelection) -> int:
-    """The row after the last selected row."""
+    """Return the row after the last selected row."""
     return 0 if rows.is_empty else int(rows.stops[-1])
 
 
@@ -241,7 +241,7 @@ def _take(column: pa.ChunkedArray, positions: RowSelection | None) -> pa.Chunked
 
 
 def _can_take(data_type: pa.DataType) -> bool:
-    """Whether pyarrow's ``take`` supports a type; it does not support views."""
+    """Return whether pyarrow's ``take`` supports a type; it does not support views."""
     if isinstance(data_type, pa.BaseExtensionType):
         return _can_take(data_type.storage_type)
     if pa.types.is_string_view(data_type) or pa.types.is_binary_view(data_type):

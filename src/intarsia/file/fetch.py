@@ -27,7 +27,7 @@ class PageCache:
         self._dictionaries = 0
 
     def is_new(self, plan: ChunkPlan) -> bool:
-        """Whether some pages of the plan have not been read yet."""
+        """Return whether some pages of the plan have not been read yet."""
         return any(self._holder(place) is None for place in plan.pages)
 
     @property
@@ -55,7 +55,7 @@ class PageCache:
         ]
 
     def _is_read_at_once(self, plan: ChunkPlan) -> bool:
-        """Whether a dictionary page is read before it is known that the data pages need it."""
+        """Return whether a dictionary page is read before it is known that the data pages need it."""
         if plan.dictionary is None or plan.dictionary_use is DictionaryUse.NEVER:
             return False
         # writers limit dictionaries to 1 MiB, and in an object store, another request takes about as long
@@ -82,12 +82,12 @@ class PageCache:
         return head if len(head) <= place.length else b""
 
     def _holder(self, place: ByteRange) -> ByteRange | None:
-        """The range that was read and contains ``place``; later phases need parts of the same ranges."""
+        """Return the range that contains ``place`` and was read; later phases need parts of such ranges."""
         nearest = bisect.bisect_right(self._held, place.start, key=_start) - 1
         return self._held[nearest] if nearest >= 0 and place.stop <= self._held[nearest].stop else None
 
     def _joined(self, places: Sequence[ByteRange]) -> bytes:
-        """The bytes of some ranges; a single range that was read as such is not copied."""
+        """Return the bytes of some ranges; a single range that was read as such is not copied."""
         whole = self._bytes.get(places[0]) if len(places) == 1 else None
         return b"".join(map(self._cut, places)) if whole is None else whole
 

@@ -45,7 +45,7 @@ class JoinedPart:
         """Open the file.
 
         Raises:
-            ReplacedWhileReadError: If it is another one.
+            ReplacedWhileReadError: If it has been replaced.
         """
         source = self.open()
         if source.identity != self.identity:
@@ -149,7 +149,7 @@ class _JoinedSource:
             part = self._joined.part_at(start)
             if stop > starts[part + 1]:
                 raise CorruptFileError(
-                    f"the metadata refers to bytes behind the end of the file, at offset "
+                    f"the metadata refers to bytes beyond the end of the file, at offset "
                     f"{start - starts[part]}",
                     reason="range-outside-file",
                     path=parts[part].metadata.path,
@@ -217,7 +217,7 @@ class _ShiftedChunks(Sequence[ColumnChunk]):
             bloom += shift
         else:
             bloom = bloom_bytes = None
-        # 0, which some writers write for "absent", remains, because rules of trust see the difference
+        # 0, which some writers write for "absent", remains, because rules of trust distinguish the two
         dictionary = meta.dictionary_page_offset
         return ColumnChunk(
             meta_data=meta._replace(

@@ -238,11 +238,11 @@ class FileMetadata:
         return self._wrong_row_groups
 
     def knows_locations(self, key: ChunkKey) -> bool:
-        """Whether the OffsetIndex of a chunk has been loaded or found to be missing."""
+        """Return whether the OffsetIndex of a chunk has been loaded or found to be missing."""
         return key in self._locations
 
     def knows_column_index(self, key: ChunkKey) -> bool:
-        """Whether the ColumnIndex of a chunk has been loaded or found to be missing."""
+        """Return whether the ColumnIndex of a chunk has been loaded or found to be missing."""
         return key in self._column_indexes
 
     def keep_locations(self, key: ChunkKey, found: PageLocations | None, num_bytes: int = 0) -> None:

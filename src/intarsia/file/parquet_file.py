@@ -175,7 +175,7 @@ class ParquetInput:
         return bool(chunk.offset_index_offset and chunk.offset_index_length)
 
     def has_column_index(self, key: ChunkKey) -> bool:
-        """Whether the footer has the offsets of a ColumnIndex and its OffsetIndex."""
+        """Return whether the footer has the offsets of a ColumnIndex and its OffsetIndex."""
         chunk = self._chunk(key)
         return bool(chunk.column_index_offset and chunk.column_index_length) and self._has_offset_index(key)
 

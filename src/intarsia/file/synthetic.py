@@ -236,8 +236,8 @@ def _check_positions(column: pa.ChunkedArray) -> None:
         low, high = extremes["min"], extremes["max"]
         if low is not None and not 0 <= low <= high < len(chunk.dictionary):
             raise CorruptFileError(
-                f"a value refers to entry {high if low >= 0 else low} of a dictionary of "
-                f"{len(chunk.dictionary)}",
+                f"a value refers to entry {high if low >= 0 else low} of a dictionary with "
+                f"{len(chunk.dictionary)} entries",
                 reason="beyond-dictionary",
                 struct="DictionaryPageHeader",
             )
@@ -284,5 +284,5 @@ def decode_errors(what: str, struct: str) -> Iterator[None]:
 
 
 def _is_of_storage(error: Exception) -> bool:
-    """Whether an error comes from the system or a store; for damaged bytes pyarrow raises plain OSError."""
+    """Return whether the system or a store raised an error; for damaged bytes pyarrow raises OSError."""
     return isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None)

@@ -122,7 +122,7 @@ def _has_dictionary(case: _Case) -> bool:
     return case.meta is None or case.meta.dictionary_page_offset is not None
 
 
-def _may_hold_not_a_time(case: _Case) -> bool:
+def _may_contain_nat(case: _Case) -> bool:
     return case.leaf.max_definition_level == 0 and case.leaf.logical_name in ("TIMESTAMP", "TIME")
 
 
@@ -132,7 +132,7 @@ def _is_utc_timestamp(case: _Case) -> bool:
 
 
 def _may_be_arrow_dictionary_with_nulls(case: _Case) -> bool:
-    """Whether a column may have been a dictionary; the Arrow schema, if present, records that."""
+    """Return whether a column may have been a dictionary, which the Arrow schema, if present, records."""
     if case.leaf.type != Type.BYTE_ARRAY or not _has_dictionary(case):
         return False
     is_recorded = case.arrow_type is not None and b"ARROW:schema" in case.footer.key_values
@@ -190,7 +190,7 @@ RULES = (
     Rule(
         "fastparquet",
         (Claim.DEPRECATED_BOUNDS,),
-        _may_hold_not_a_time,
+        _may_contain_nat,
         "{name} stores NaT as a number in columns without nulls, and omits it from bounds "
         "(observed in 2026.9.0)",
     ),
@@ -358,7 +358,7 @@ class Trust:
 
 
 def has_bounds(statistics: Statistics) -> bool:
-    """Whether statistics contain any bound, trusted or not."""
+    """Return whether statistics contain any bound, trusted or not."""
     return any(
         bound is not None
         for bound in (statistics.min, statistics.max, statistics.min_value, statistics.max_value)

@@ -15,10 +15,10 @@ a file, and opens a payload::
 The contract of an open index, which `intarsia.testing.IndexContract` checks: **if a row matches the
 condition, the row is in** ``candidate_rows(condition)``. ``None`` means that the index cannot decide.
 
-Everything else that an index can do is a small protocol. Callers never test the kind of an index.
+Each further capability of an index is a small protocol. Callers never test the kind of an index.
 With `PicksPredicates` its payload is not read for conditions that it cannot evaluate, and with `ProbedIndex`
 only parts of it are read. A `ProvingIndex` also returns certain rows. `EstimatesRows` and `EstimatingIndex`
-estimate the number of matching rows. With `HasFooterKeys` other programs find the payload. The module
+estimate the number of matching rows. `HasFooterKeys` lets other programs find the payload. The module
 `intarsia.indexes.capabilities` has the protocols that do not evaluate conditions.
 """
 
@@ -159,7 +159,7 @@ class HasPurpose(Protocol):
     """An index that states its purpose, for the reports of `attach` and `intarsia.advise`.
 
     Attributes:
-        purpose: The completion of "the index serves to …", such as ``"skip pages by bounds"``.
+        purpose: A verb phrase that completes "it serves to …", such as ``"skip pages by bounds"``.
     """
 
     purpose: ClassVar[str]

@@ -35,8 +35,8 @@ from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
 
-#: The false-positive rate for which filters are usually sized. A filter whose values occur several times
-#: looks too small for its chunk, because the number of distinct values is unknown.
+#: The false-positive rate for which filters are usually sized. The number of distinct values is unknown, so a
+#: filter for values that repeat looks too small for its chunk.
 _USUAL_FPP = 0.01
 
 #: The number of lookups whose hashes are cached; all files use the same hashes.

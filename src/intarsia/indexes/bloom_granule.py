@@ -117,7 +117,7 @@ class BloomGranule:
 
 
 def foldable_blocks(num_blocks: int) -> int:
-    """Round up a number of blocks, by at most 1/32, so that it can be halved until few are left."""
+    """Round up a number of blocks, by at most 1/32, so that it can be halved several times."""
     halvings = max(num_blocks.bit_length() - 6, 0)
     return max(-(-num_blocks >> halvings), 1) << halvings
 
@@ -138,7 +138,8 @@ def _num_values(blocks: bloom.Blocks) -> float:
 def fold_filters(filters: bloom.Blocks, least: int) -> bloom.Blocks:
     """Fold filters to fewer blocks, but at least ``least``.
 
-    The block of a hash is proportional to the number of blocks, so halving it merges pairs of neighbours.
+    The block of a hash is proportional to the number of blocks, so halving it merges pairs of adjacent
+    blocks.
     """
     num_granules, num_blocks, _ = filters.shape
     while num_blocks % 2 == 0 and num_blocks // 2 >= least:
@@ -258,7 +259,7 @@ class OpenBloomGranule:
         return shape, checksum
 
     def _read(self, shape: _Shape, checksum: int, places: list[ByteRange]) -> list[bytes]:
-        """Read ranges, and in the same request the edges that were not read yet."""
+        """Read ranges, and in the same request the edges that have not been read."""
         if self._edges is not None:
             return self._source.read_ranges(places)
         missing = ByteRange(min(len(self._head), shape.head_bytes), shape.head_bytes)

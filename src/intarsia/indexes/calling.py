@@ -25,7 +25,7 @@ def call_index(call: Callable[[], _Result]) -> _Result:
         call: The call.
 
     Raises:
-        IndexPayloadError: If the call failed for any other reason than those below.
+        IndexPayloadError: If the call fails with any error other than those below.
         FormatError: If the file is not valid. It is raised unchanged, as is OSError.
     """
     try:

@@ -67,7 +67,7 @@ def build_block(column: str, values: pa.Array) -> bytes:
     """
     if not pa.types.is_string(values.type):
         raise IndexBuildError(
-            f"Distinct: {column!r} is {values.type}, and DataFusion's layout only contains text; omit layout",
+            f"Distinct: {column!r} is {values.type}, but DataFusion's layout only supports text; omit layout",
             reason="not-a-string-column",
             column=column,
         )
@@ -122,9 +122,9 @@ def difference(block: bytes, file: ParquetInput) -> str | None:
         return str(error)
     missing = set(parse_block(block)) - set(theirs)
     if missing:
-        return f"it lacks {min(missing)[:40]!r}, so it is of another column or out of date"
+        return f"it lacks {min(missing)[:40]!r}, so it belongs to another column or is out of date"
     if len(set(theirs)) > len(set(parse_block(block))):
-        return "it lists values that the column does not have, so it is of another column or out of date"
+        return "it lists values that the column lacks, so it belongs to another column or is out of date"
     return None
 
 

@@ -57,8 +57,8 @@ PAGE_COST_BYTES = 1 << 14
 #: A dictionary page may contain the value, so it must be this many times smaller than the possible savings.
 LEAST_GAIN = 4
 
-#: If a smaller share of a row group's rows is left, another index has excluded the others. The value is then
-#: likely in the rest, so the dictionary page must be smaller again by `LEAST_GAIN`.
+#: If a smaller share of a row group's rows is left, another index has excluded the others. The rest probably
+#: contains the value, so the dictionary page must be smaller again by `LEAST_GAIN`.
 LEAST_SHARE = 1 / 4
 
 #: The least probability that a dictionary excludes its row group, in computations of cost.
@@ -81,8 +81,9 @@ class DictionaryLimits(NamedTuple):
 
     Attributes:
         page_bytes: Larger dictionary pages are not used.
-        memory_bytes: The most bytes of pages that are in memory at a time, and that are kept for a scan.
-        page_cost_bytes: The least cost of a page, in bytes.
+        memory_bytes: Maximum size of the pages that are in memory at a time, and of those that are kept for a
+            scan.
+        page_cost_bytes: The minimum cost of a page, in bytes.
     """
 
     page_bytes: int = MAX_DICTIONARY_BYTES
@@ -181,7 +182,7 @@ class Dictionaries:
             for places in split_batches(list(by_place), self._limits.memory_bytes):
                 batch = [by_place[place] for place in places]
                 pages = self._file.source.read_ranges(places)
-                # to hand over a page to another thread takes about as long as to search a small one
+                # passing a page to another thread takes about as long as searching a small one
                 size = max(1, min(_PAGES_PER_TASK, len(batch) // (2 * _PAGES_AT_ONCE)))
                 starts = range(0, len(batch), size)
                 tasks = [(batch[start : start + size], pages[start : start + size]) for start in starts]
@@ -339,7 +340,7 @@ class Dictionaries:
         return -1 if bounds is None else int(bounds.null_counts[probe.row_group])
 
     def _lacks_all(self, page: Page, data: bytes, probes: Sequence[_DictionaryProbe]) -> bool:
-        """Whether the page is proven to have none of the values of all conditions."""
+        """Return whether the page is proven to have none of the values of all conditions."""
         leaf = probes[0].leaf
         codec = self._file.footer.chunk_metadata(probes[0].row_group, leaf).codec
         arrow_type = self._file.leaf_types[leaf.ordinal]
@@ -372,7 +373,7 @@ class Dictionaries:
 
         Raises:
             FormatError: If pyarrow cannot decode it.
-            PageIndexMismatchError: If the page has another number of values than its header.
+            PageIndexMismatchError: If the number of values differs from that in the page's header.
         """
         count = page.num_values
         if count == 0:  # all values of the chunk are null
@@ -448,11 +449,11 @@ def _can_be_read(chunk: ColumnChunk) -> bool:
     return is_all_dictionary(chunk.meta_data)
 
 
-def _affordable(costs: Mapping[ByteRange, int], most: int) -> set[ByteRange]:
-    """Drop the most expensive ranges until the rest costs less than ``most``."""
+def _affordable(costs: Mapping[ByteRange, int], max_bytes: int) -> set[ByteRange]:
+    """Drop the most expensive ranges until the rest costs less than ``max_bytes``."""
     total = sum(costs.values())
     kept = sorted(costs, key=lambda place: costs[place])
-    while kept and total >= most:
+    while kept and total >= max_bytes:
         total -= costs[kept.pop()]
     return set(kept)
 

@@ -109,7 +109,7 @@ class FilterMatrix:
 
     @cached_property
     def has_filter(self) -> Bools:
-        """Whether each file has a filter. Nothing is known about the others."""
+        """Whether each file has a filter. Files without a filter are candidates for every condition."""
         found = np.zeros(self.num_files, dtype=bool)
         for owners in self._owners.values():
             found[owners] = True

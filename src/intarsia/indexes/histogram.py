@@ -44,8 +44,8 @@ MAX_BUCKETS = 4096
 class Histogram:
     """The distribution of a column's values, which estimates the number of matching rows.
 
-    It does not skip rows. `explain` shows the estimate beside the actual number, and a scan reads the columns
-    of the most selective conditions first. The buckets of a granule have about equal numbers of rows
+    It does not skip rows. `explain` shows the estimate next to the actual number, and a scan reads the
+    columns of the most selective conditions first. The buckets of a granule have about equal numbers of rows
     (equi-depth; Piatetsky-Shapiro and Connell, SIGMOD 1984), each with its number of distinct values.
 
     Args:

@@ -26,20 +26,20 @@ def check_granularity(index: Any, *names: str) -> None:
         raise _invalid(index, "granularity", f"{', '.join(map(repr, known))} or a number of rows")
 
 
-def check_integer(index: Any, name: str, least: int, most: int | None = None) -> None:
+def check_integer(index: Any, name: str, least: int, greatest: int | None = None) -> None:
     """Check that a parameter is an integer in a range.
 
     Args:
         index: An index.
         name: The name of the parameter.
         least: The minimum.
-        most: The maximum, or None.
+        greatest: The maximum, or None.
 
     Raises:
         IndexBuildError: If the parameter is not an integer in the range.
     """
-    if not _is_integer(getattr(index, name), least, most):
-        end = "or more" if most is None else f"to {most:,}"
+    if not _is_integer(getattr(index, name), least, greatest):
+        end = "or more" if greatest is None else f"to {greatest:,}"
         raise _invalid(index, name, f"an integer of {least:,} {end}")
 
 
@@ -64,8 +64,8 @@ def check_choice(index: Any, name: str, *choices: Any) -> None:
         raise _invalid(index, name, " or ".join(map(repr, choices)))
 
 
-def _is_integer(value: Any, least: int, most: int | None) -> bool:
-    return type(value) is int and least <= value and (most is None or value <= most)
+def _is_integer(value: Any, least: int, greatest: int | None) -> bool:
+    return type(value) is int and least <= value and (greatest is None or value <= greatest)
 
 
 def _invalid(index: Any, name: str, allowed: str) -> IndexBuildError:

@@ -68,7 +68,7 @@ class Stakes(Protocol):
         """Return the number of candidate rows in a row group."""
         ...
 
-    def excluded_if(self, denied: Wanted) -> Bools:
+    def excluded_if(self, excluded: Wanted) -> Bools:
         """Return the row groups that need not be read if no row in the given row groups matches."""
         ...
 

@@ -166,7 +166,7 @@ class OpenSample:
 
 
 def draw(num_rows: int, n: int, rng: np.random.Generator) -> Rows:
-    """Draw row ordinals uniformly and without replacement, in ascending order, or all if ``n`` is larger.
+    """Draw ``n`` row ordinals, or all, uniformly and without replacement, in ascending order.
 
     Example:
         >>> draw(3, 5, np.random.default_rng(0))

@@ -16,7 +16,7 @@ from intarsia.indexes.value_hash import looked_up, num_looked_up
 from intarsia.predicate.bound import Condition
 from intarsia.rows.ordering import ordering_for
 
-#: The number of lookups whose values are cached, for all files that they are asked of.
+#: The number of lookups whose values are cached, shared by all files.
 _REMEMBERED = 64
 
 #: The bytes of a value of the physical types that NumPy has.
@@ -53,8 +53,8 @@ def page_lacks(
 ) -> bool:
     """Return whether a dictionary page is proven to contain none of the values of a lookup.
 
-    The bytes of a value cannot be absent if the value is there. This takes a fraction of the time of decoding
-    the page.
+    A page without the bytes of a value does not contain the value. Searching the bytes takes a fraction of
+    the time of decoding the page.
 
     Args:
         page: The header of the page, whose number of decompressed bytes has been checked.

@@ -331,9 +331,9 @@ class Scan:
             UnsupportedFeatureError: If distinct values of its type cannot be counted.
         """
         self._refuse_limit()
-        asked = self._one_column(column)
-        values = DistinctValues(asked)
-        estimate, lower, upper = values.count(self._each_file([asked]), self._skipping)
+        queried = self._one_column(column)
+        values = DistinctValues(queried)
+        estimate, lower, upper = values.count(self._each_file([queried]), self._skipping)
         return ApproximateCount(estimate, lower, upper, tuple(values.unindexed), self.report)
 
     def count_distinct(self, column: str) -> int:
@@ -364,9 +364,9 @@ class Scan:
 
     def _values_of(self, column: str, *, counted: bool) -> ValueCounts:
         self._refuse_limit()
-        asked = self._one_column(column)
-        values = ValueCounts(asked, counted=counted)
-        for query, plan, record in self._each_file([asked]):
+        queried = self._one_column(column)
+        values = ValueCounts(queried, counted=counted)
+        for query, plan, record in self._each_file([queried]):
             with self._skipping(query.file.path):
                 record(values.add_file(query, plan))
         return values
@@ -380,10 +380,10 @@ class Scan:
             UnsupportedFeatureError: If distinct values of its type cannot be counted.
         """
         self._refuse_limit()
-        asked = self._one_column(column)
-        values = DistinctValues(asked, lg_config_k)
+        queried = self._one_column(column)
+        values = DistinctValues(queried, lg_config_k)
         paths, sketches = [], []
-        for query, plan, record in self._each_file([asked]):
+        for query, plan, record in self._each_file([queried]):
             with self._skipping(query.file.path):
                 sketches.append(values.of_file(query, plan, record).to_sketch()[0])
                 paths.append(query.file.path)

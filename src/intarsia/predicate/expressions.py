@@ -351,14 +351,14 @@ def _comparison(call: _Call) -> Predicate:
 
 def _null_if_missing(call: _Call, *, is_negated: bool) -> _Value:
     """Return ``if_else(is_valid(x), condition, null)``: SQL's IN as DuckDB writes it."""
-    asked, condition, otherwise = call.arguments
-    if not isinstance(asked, IsNull) or not asked.negated or otherwise != _Literal(None):
+    tested, condition, otherwise = call.arguments
+    if not isinstance(tested, IsNull) or not tested.negated or otherwise != _Literal(None):
         return _Part(_call_text(call), call.function, _column_of(call.arguments))
     found = _condition(condition)
     if not is_negated:
-        return found if isinstance(found, In) and found.column == asked.column else And((asked, found))
-    missing = IsNull(asked.column)
-    return Or((And((asked, found)), And((missing, Constant(None)))))
+        return found if isinstance(found, In) and found.column == tested.column else And((tested, found))
+    missing = IsNull(tested.column)
+    return Or((And((tested, found)), And((missing, Constant(None)))))
 
 
 def _is_nan(column: _Column) -> Predicate:

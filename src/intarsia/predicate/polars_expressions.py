@@ -330,11 +330,11 @@ class _Translator:
 
     def _ternary(self, body: Any) -> pc.Expression:
         """Return ``when(x.is_not_null()).then(FALSE)``, to which Polars simplifies impossible comparisons."""
-        kind, asked = _parts(body["predicate"])
-        if kind == "Function" and asked["function"] == {"Boolean": "IsNotNull"}:
+        kind, inner = _parts(body["predicate"])
+        if kind == "Function" and inner["function"] == {"Boolean": "IsNotNull"}:
             truthy, falsy = _literal(body["truthy"]), _literal(body["falsy"])
             if truthy.is_valid and pa.types.is_boolean(truthy.type) and not falsy.is_valid:
-                column, _ = self._column(asked["input"][0])
+                column, _ = self._column(inner["input"][0])
                 return pc.if_else(column.is_valid(), pc.scalar(truthy), pa.scalar(None, pa.bool_()))
         raise _UntranslatableError
 

@@ -198,14 +198,14 @@ class DistinctValues:
         return known, answered
 
     def _hashes_alike(self, file: ParquetInput, path: Path) -> bool:
-        """Whether equal values have equal hashes in this file and in the table."""
+        """Return whether equal values have equal hashes in this file and in the table."""
         leaf = file.leaves_by_path.get(path)
         data_type = None if leaf is None else file.leaf_types.get(leaf.ordinal)
         return data_type is not None and compares_alike(data_type, self._kind)
 
 
 def _has_match(query: FileQuery, plan: FilePlan, record: Record) -> bool:
-    """Whether any row of a file matches."""
+    """Return whether any row of a file matches."""
     if not plan.certain.is_empty or plan.candidates.is_empty:
         record(FileOutcome(plan))
         return not plan.candidates.is_empty

@@ -79,7 +79,7 @@ class Estimates:
             yield self._range_share(leaves, is_and=isinstance(node, BoundAnd))
 
     def _range_share(self, leaves: Sequence[BoundCompare], *, is_and: bool) -> float | None:
-        """The share of the rows that match all, or any, of these conditions on one column."""
+        """Estimate the share of the rows that match all, or any, of these conditions on one column."""
         narrowest = min if is_and else max
         total, num_ends = 0.0, 0
         for ops in (_LOWER_ENDS, _UPPER_ENDS):

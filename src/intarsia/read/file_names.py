@@ -18,7 +18,7 @@ class FileNames:
     """The names that files with one schema have for the columns of a table.
 
     Predicates, columns and constants of a table are converted once to the names of the file, so that indexes,
-    reports and reading need not know of two names.
+    reports and reading use only one set of names.
 
     Attributes:
         own: The schema of the file.
@@ -60,7 +60,7 @@ class FileNames:
         return tuple(found), named_type
 
     def path(self, path: Path) -> Path:
-        """Return the path in the file of a path in the table; for a missing column, one that the file lacks.
+        """Return the path in the file of a path in the table; for a missing column, an unused path.
 
         Example:
             >>> own = pa.schema({"a": pa.int8(), "b": pa.int8()})

@@ -56,7 +56,7 @@ def plan_file(query: FileQuery, known: Known | None = None) -> FilePlan:
 
     Args:
         query: The query.
-        known: What is known about the rows of the file already.
+        known: Facts about the rows of the file that have been proven before.
     """
     file, predicate = query.file, query.predicate
     wrong = file.metadata.wrong_row_groups
@@ -105,7 +105,7 @@ def current_plan(query: FileQuery, plan: FilePlan) -> FilePlan:
 
 
 def _ordered_conditions(query: FileQuery, predicate: Bound, candidates: RowSelection) -> list[Bound]:
-    """The conditions of the predicate, ordered by cost and selectivity."""
+    """Return the conditions of the predicate, ordered by cost and selectivity."""
     max_bytes = query.estimated_bytes(candidates) // _ESTIMATE_PART
     estimates = Estimates(query.file, query.embedded, max_bytes)
     num_rows, possible = query.file.footer.num_rows, max(1, candidates.num_rows)
@@ -135,7 +135,7 @@ def estimate_rows(query: FileQuery, plan: FilePlan) -> tuple[float | None, int]:
 
 
 def count_planned(query: FileQuery, rows: RowSelection) -> ReadCounts:
-    """Count what reading some rows would take; this reads only OffsetIndexes."""
+    """Count the pages and bytes of reading some rows; this reads only OffsetIndexes."""
     index_bytes = 0
     pages = dict.fromkeys((leaf.name for leaf in query.leaves), 0)
     outlines = query.file.metadata.outlines(query.leaves)
@@ -165,7 +165,7 @@ def count_planned(query: FileQuery, rows: RowSelection) -> ReadCounts:
 
 
 def _read_as_a_whole(query: FileQuery, rows: RowSelection, outlines: Sequence[ChunkOutlines]) -> Bools:
-    """Whether all pages of each row group are needed, and the footer has their number."""
+    """Return, by row group, whether all of its pages are needed and the footer has their number."""
     edges = query.file.footer.row_group_starts
     whole = rows.covers(edges[:-1], edges[1:]) & (edges[:-1] < edges[1:])
     for of_leaf in outlines:

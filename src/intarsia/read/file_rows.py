@@ -80,7 +80,7 @@ def read_rows(
     reader = FileReader(query, plan)
 
     def read_one(group: int, wanted: RowSelection) -> Piece:
-        return retry_without_wrong_index(query.file, partial(reader.read_anew, group, wanted))
+        return retry_without_wrong_index(query.file, partial(reader.read_again, group, wanted))
 
     left = limit
     runs = RowGroupRuns(query, plan, candidates)
@@ -182,8 +182,8 @@ class FileReader:
         self.refuse_outdated([group])
         return piece
 
-    def read_anew(self, group: int, wanted: RowSelection) -> Piece:
-        """Read as `read` does, but all rows that are not deleted if the page index turned out to be wrong."""
+    def read_again(self, group: int, wanted: RowSelection) -> Piece:
+        """Read as `read` does; if the page index is wrong, all rows that are not deleted are candidates."""
         if not self._is_outdated(group):
             return self.read(group, wanted)
         first, num_rows = self._first_row(group), self._num_rows(group)
@@ -249,9 +249,9 @@ class FileReader:
         return self._query.file.footer.metadata.row_groups[group].num_rows
 
     def _is_proven(self, group: int, wanted: RowSelection) -> bool:
-        """Whether rows of a row group are proven to match, so that the predicate's columns are not needed.
+        """Return whether rows of a row group are proven to match, so the predicate's columns are not needed.
 
-        At least one column has to be read, because its values show how many rows there are.
+        At least one column has to be read, because its values determine the number of rows.
         """
         if self._query.predicate is None:
             return True

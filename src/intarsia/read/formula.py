@@ -93,50 +93,50 @@ def any_of(masks: Sequence[Bools]) -> Bools:
     return np.asarray(np.logical_or.reduce(masks))
 
 
-def where_denial_counts(
+def where_exclusion_matters(
     term: Term, within: Bools, possible: Sequence[Bools], stays: Sequence[Bools]
 ) -> list[Bools]:
-    """Find the row groups where disproving a condition, along with others, could make a term false.
+    """Find the row groups where excluding a condition, along with others, could make a term false.
 
     Args:
         term: The term.
         within: The relevant row groups.
         possible: For each condition, the row groups with rows that might match it.
-        stays: For each condition, the row groups where no remaining proof can disprove it.
+        stays: For each condition, the row groups where no remaining proof can exclude it.
 
     Returns:
         A mask of row groups for each condition.
     """
-    counts = [np.zeros_like(within) for _ in possible]
-    _mark(_judged(term, possible, stays), within, counts)
-    return counts
+    matters = [np.zeros_like(within) for _ in possible]
+    _mark(_undecided(term, possible, stays), within, matters)
+    return matters
 
 
 @dataclass(frozen=True)
-class _Judged:
-    """A term, and the row groups where it might be true and can still be disproved."""
+class _Undecided:
+    """A term, and the row groups where it might be true and can still be excluded."""
 
     is_open: Bools
     condition: int | None
-    parts: tuple[_Judged, ...]
+    parts: tuple[_Undecided, ...]
     possible: Bools
     stays: Bools
 
 
-def _judged(term: Term, possible: Sequence[Bools], stays: Sequence[Bools]) -> _Judged:
+def _undecided(term: Term, possible: Sequence[Bools], stays: Sequence[Bools]) -> _Undecided:
     if isinstance(term, int):
-        return _Judged(possible[term] & ~stays[term], term, (), possible[term], stays[term])
-    parts = tuple(_judged(part, possible, stays) for part in term.terms)
+        return _Undecided(possible[term] & ~stays[term], term, (), possible[term], stays[term])
+    parts = tuple(_undecided(part, possible, stays) for part in term.terms)
     join = all_of if term.is_and else any_of
     possible_here, stays_here = join([part.possible for part in parts]), join([part.stays for part in parts])
-    return _Judged(possible_here & ~stays_here, None, parts, possible_here, stays_here)
+    return _Undecided(possible_here & ~stays_here, None, parts, possible_here, stays_here)
 
 
-def _mark(term: _Judged, within: Bools, counts: list[Bools]) -> None:
+def _mark(term: _Undecided, within: Bools, matters: list[Bools]) -> None:
     """Pass the row groups where a term is relevant down to its conditions."""
     inside = within & term.is_open
     if term.condition is not None:
-        counts[term.condition] |= inside
+        matters[term.condition] |= inside
     elif inside.any():
         for part in term.parts:
-            _mark(part, inside, counts)
+            _mark(part, inside, matters)

@@ -1,4 +1,4 @@
-"""The single best advice for a query, from what its plans know; nothing more is read."""
+"""The most useful advice for a query, derived from its plans; nothing else is read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEAST_FILES = 16
 #: If statistics exclude none of this many row groups, bounds of pages are unlikely to exclude pages.
 MANY_ROW_GROUPS = 4
 
-#: Pages, row groups and files are narrowed if at most this part of them is left.
+#: Indexes are effective if at most this part of the pages, row groups or files is left.
 NARROWED_PART = 0.5
 
 
@@ -72,7 +72,7 @@ class Hints:
             self._bytes[found] += num_bytes
 
     def best(self, *, has_lake_index: bool) -> Hint | None:
-        """Return the advice about most bytes; None if there is nothing useful to say."""
+        """Return the advice that concerns the most bytes; None if there is none."""
         if (
             self._num_files >= LEAST_FILES
             and self._num_excluded > NARROWED_PART * self._num_files
@@ -97,10 +97,10 @@ def _hint_of(query: FileQuery, plan: FilePlan) -> Hint | None:
     rows_left = int((edges[1:] - edges[:-1])[groups].sum())
     if plan.candidates.num_rows <= NARROWED_PART * rows_left:
         return None  # pages are skipped already
-    asked = [found for found in conditions(query.predicate) if found.path not in query.constants]
+    queried = [found for found in conditions(query.predicate) if found.path not in query.constants]
     page_index = () if _has_page_index(query, groups) else ("page_index",)
     is_clustered = _groups_by_bounds(query, plan) <= NARROWED_PART * query.num_row_groups
-    missing = [found for found in asked if not _has_index(query, found)]
+    missing = [found for found in queried if not _has_index(query, found)]
     if not is_clustered:
         for found in missing:
             column = ".".join(found.path)

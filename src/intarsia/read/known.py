@@ -1,4 +1,4 @@
-"""Facts about the rows of a file, from planning many files at once, before its own indexes are used."""
+"""Facts about the rows of a file that were proven for many files at once, before the file is planned."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Known:
 
     Attributes:
         possible: For each condition, a superset of the rows that match it.
-        sure: For each condition, rows that are proven to match it.
+        certain: For each condition, rows that are proven to match it.
         steps: The rows that each index excluded, in the order of use.
-        used: The names of the indexes, which need not be used again.
+        used: The names of the indexes that were used; they are not used again.
         dictionary_pages: Dictionary pages that were read, by offset.
     """
 
     possible: Mapping[Condition | BoundConstant, RowSelection] = field(default_factory=dict)
-    sure: Mapping[Condition | BoundConstant, RowSelection] = field(default_factory=dict)
+    certain: Mapping[Condition | BoundConstant, RowSelection] = field(default_factory=dict)
     steps: tuple[PruneStep, ...] = ()
     used: frozenset[str] = frozenset()
     dictionary_pages: Mapping[int, bytes] = field(default_factory=dict, repr=False)
@@ -61,7 +61,7 @@ class Known:
         steps = (PruneStep(one.index, one.column, part(one.before), part(one.after)) for one in self.steps)
         return Known(
             {condition: part(rows) for condition, rows in self.possible.items()},
-            {condition: part(rows) for condition, rows in self.sure.items()},
+            {condition: part(rows) for condition, rows in self.certain.items()},
             tuple(step for step in steps if step.after.num_rows < step.before.num_rows),
             self.used,
             dictionary_pages,

@@ -1,4 +1,4 @@
-"""The places of the rows that match: their row groups, pages and row numbers."""
+"""The locations of the rows that match: their row groups, pages and row numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read the pages of a plan together, from files where each request takes long.
+"""Read the pages of a plan together, from files with slow requests.
 
 Otherwise, an object costs three round trips after planning: the locations of the predicate's pages, these
 pages, and the pages of the other columns. A prefetch takes at most two, and several files are prefetched
@@ -23,7 +23,7 @@ from intarsia.storage import ByteRange, IoCounts, coalesce
 #: Limit on the bytes that are read, with the gaps between pages, and kept in memory until the file is read.
 MAX_PREFETCHED_BYTES = 2 << 20
 
-#: Limit on the column chunks: each has an OffsetIndex to parse, which the rows may turn out not to need.
+#: Limit on the column chunks: each has an OffsetIndex to parse, even if its rows are not needed.
 MAX_CHUNKS = 1_000
 
 
@@ -52,11 +52,11 @@ def prefetch(query: FileQuery, plan: FilePlan) -> FilePlan:
     # damaged metadata is reported, or replaced, when the rows are read
     with contextlib.suppress(FormatError):
         index.add(0, _load_offset_indexes(query, plan.candidates))
-        asked = _places(query, of_predicate, doubtful)
-        everything = [*asked, *_places(query, query.output_leaves, plan.candidates)]
+        needed = _places(query, of_predicate, doubtful)
+        everything = [*needed, *_places(query, query.output_leaves, plan.candidates)]
         gap_bytes = file.source.coalesce_bytes
         is_cheap = _num_bytes(everything, 0) <= gap_bytes
-        for places in (everything, asked) if is_cheap else (asked,):
+        for places in (everything, needed) if is_cheap else (needed,):
             if _num_bytes(places, gap_bytes) <= MAX_PREFETCHED_BYTES:
                 file.source.keep(places)
                 break
@@ -77,12 +77,12 @@ def _load_offset_indexes(query: FileQuery, rows: RowSelection) -> int:
 
 
 def _num_bytes(places: Sequence[ByteRange], gap_bytes: int) -> int:
-    """Return the bytes of the requests for some places."""
+    """Return the bytes of the requests for some ranges."""
     return sum(request.length for request in coalesce(places, gap_bytes))
 
 
 def _places(query: FileQuery, leaves: Sequence[Leaf], rows: RowSelection) -> list[ByteRange]:
-    """Return where the pages of some rows are."""
+    """Return the byte ranges of the pages of some rows."""
     places: list[ByteRange] = []
     for group, wanted in query.row_groups(rows) if leaves else ():
         plans, _ = plan_chunks(query, group, list(leaves), wanted)

@@ -2,7 +2,7 @@
 
 Every index that can exclude rows is a `Proof`, which has a cost and the row groups where it could disprove a
 condition. Statistics are free and are used first. A loop then uses the cheapest proof that can still
-exclude rows worth more than its cost, until there is none. Each condition keeps the rows that no proof has
+save more bytes than it costs, until there is none. Each condition keeps the rows that no proof has
 excluded.
 AND intersects these rows and OR unites them, so that pruning works across columns.
 """
@@ -28,7 +28,7 @@ from intarsia.indexes.embedded import EmbeddedIndexes, EntryProof
 from intarsia.indexes.proof import LOCAL_REQUEST_BYTES, Proof, Wanted
 from intarsia.indexes.statistics import RowGroupStatistics
 from intarsia.predicate import Bound, BoundConstant, BoundNull, Condition, Path, condition_mask
-from intarsia.read.formula import Formula, all_of, any_of, combine, conditions_of, where_denial_counts
+from intarsia.read.formula import Formula, all_of, any_of, combine, conditions_of, where_exclusion_matters
 from intarsia.read.known import Known, PruneStep
 from intarsia.rows.bounds import Bools
 from intarsia.rows.combine import intersection, union
@@ -87,7 +87,7 @@ def prune(
         group_bytes: Estimates the bytes that a scan of some rows would read, for each row group.
             An index that is larger than the bytes it could save is not read.
         embedded: The embedded indexes of the file, if they are open already.
-        known: What is known about the rows already; its indexes are not used again.
+        known: Facts that have been proven before; their indexes are not used again.
 
     Returns:
         The rows that might match, and the indexes that excluded the others.
@@ -136,7 +136,7 @@ def prune_joined(
         reads: Whether indexes outside the footers are read.
 
     Returns:
-        The rows that might match, and what is known about all rows; see `Known.of_part`.
+        The rows that might match, and the facts about all rows; see `Known.of_part`.
     """
     pruner = _Pruner(file, predicate, group_bytes, Known())
     pruner.use_constants(partial(_where_constant_by_file, file, constants))
@@ -181,15 +181,15 @@ class _Pruner:
         self._ordinals = {condition: ordinal for ordinal, condition in enumerate(conditions)}
         everything, nothing = RowSelection.all(file.footer.num_rows), RowSelection.none()
         self._possible = [known.possible.get(condition, everything) for condition in conditions]
-        self._sure = [known.sure.get(condition, nothing) for condition in conditions]
-        self._proven = list(self._sure)
-        self._asked: dict[int, Condition] = {}
+        self._certain = [known.certain.get(condition, nothing) for condition in conditions]
+        self._proven = list(self._certain)
+        self._conditions: dict[int, Condition] = {}
         self._terms_of: dict[int, list[int]] = {}
         for place, term in enumerate(self._formula.terms):
             for ordinal in dict.fromkeys(conditions_of(term)):
                 self._terms_of.setdefault(ordinal, []).append(place)
         self._edges = file.footer.row_group_starts
-        self._known: dict[int, _Known] = {}
+        self._states: dict[int, _State] = {}
         self._bytes: dict[bytes, int] = {}
         self._bytes_by_group: Int64s | None = None
         self._rows_by_group: Int64s | None = None
@@ -198,7 +198,7 @@ class _Pruner:
         self.candidates = everything
 
     def use_constants(self, where: Callable[[Condition | BoundConstant], RowSelection | None]) -> None:
-        """Evaluate conditions on constants; the indexes are asked about the others.
+        """Evaluate conditions on constants; indexes evaluate the others.
 
         Args:
             where: Returns the rows in which a condition on a constant is true; None for other conditions.
@@ -206,9 +206,9 @@ class _Pruner:
         for ordinal, condition in enumerate(self._formula.conditions):
             rows = where(condition)
             if rows is not None:
-                self._possible[ordinal] = self._sure[ordinal] = self._proven[ordinal] = rows
+                self._possible[ordinal] = self._certain[ordinal] = self._proven[ordinal] = rows
             elif not isinstance(condition, BoundConstant) and self._compares(condition):
-                self._asked[ordinal] = condition
+                self._conditions[ordinal] = condition
         self.candidates = combine(self._formula.root, self._possible, union, intersection)
 
     def known(self, dictionary_pages: Mapping[int, bytes]) -> Known:
@@ -216,14 +216,14 @@ class _Pruner:
         conditions = self._formula.conditions
         return Known(
             dict(zip(conditions, self._possible, strict=True)),
-            dict(zip(conditions, self._sure, strict=True)),
+            dict(zip(conditions, self._certain, strict=True)),
             tuple(self.steps),
             frozenset(self._used),
             dictionary_pages,
         )
 
     def _compares(self, condition: Condition) -> bool:
-        """Whether the values in indexes can be compared with the predicate's literals.
+        """Return whether the values in indexes can be compared with the predicate's literals.
 
         If the files of a table differ, a column may have another type than the one the predicate is bound to.
         """
@@ -235,26 +235,26 @@ class _Pruner:
 
     def use(self, proof: Proof) -> None:
         """Use a proof that costs nothing."""
-        self._learn(proof, self._wanted(self._reach(proof), self._groups))
+        self._apply(proof, self._wanted(self._reach(proof), self._groups))
 
     def use_all(self, proofs: Sequence[Proof]) -> None:
-        """Use the cheapest of the proofs that are worth it, until there is none."""
+        """Use the cheapest proof that saves more than it costs, until there is none."""
         reaches = [(proof, reach) for proof in proofs if (reach := self._reach(proof))]
         while offers := self._offers(reaches):
             best = min(offers, key=lambda offer: offer.price)
             reaches = [(proof, reach) for proof, reach in reaches if proof is not best.proof]
-            self._learn(best.proof, best.wanted)
+            self._apply(best.proof, best.wanted)
 
     def _reach(self, proof: Proof) -> _Reach:
         found: _Reach = {}
-        for ordinal, condition in self._asked.items():
+        for ordinal, condition in self._conditions.items():
             reach = proof.reach(condition)
             if reach is not None and reach.any():
                 found[ordinal] = reach
         return found
 
     def _offers(self, reaches: Sequence[tuple[Proof, _Reach]]) -> list[_Offer]:
-        """The proofs that are worth it, without those that help only together with proofs that are not."""
+        """Return the proofs that save more than they cost, even without the proofs that do not."""
         offers = self._paying(reaches)
         if len(offers) == len(reaches):
             return offers
@@ -264,10 +264,10 @@ class _Pruner:
     def _paying(self, reaches: Sequence[tuple[Proof, _Reach]]) -> list[_Offer]:
         request_bytes = max(self._file.source.coalesce_bytes, LOCAL_REQUEST_BYTES)
         groups = self._groups
-        counts = self._where_denial_counts([reach for _, reach in reaches])
+        matters = self._where_exclusion_matters([reach for _, reach in reaches])
         offers = []
         for proof, reach in reaches:
-            wanted = self._wanted(reach, groups, counts if proof.is_lookup else None)
+            wanted = self._wanted(reach, groups, matters if proof.is_lookup else None)
             if wanted:
                 cost = proof.cost(wanted)
                 least = cost.least_bytes
@@ -276,51 +276,51 @@ class _Pruner:
                     offers.append(_Offer(proof, wanted, price))
         return offers
 
-    def _wanted(self, reach: _Reach, groups: Bools, counts: Sequence[Bools] | None = None) -> Wanted:
-        """The conditions that a proof could narrow, and the row groups where that is relevant."""
+    def _wanted(self, reach: _Reach, groups: Bools, matters: Sequence[Bools] | None = None) -> Wanted:
+        """Return the conditions that a proof could narrow, and the row groups where that is relevant."""
         wanted: dict[Condition, Bools] = {}
         for ordinal, within in reach.items():
-            known = self._knowledge(ordinal)
+            known = self._state(ordinal)
             mask = within & known.is_open & groups
-            if counts is not None:
-                mask = mask & counts[ordinal]
+            if matters is not None:
+                mask = mask & matters[ordinal]
             if mask.any():
-                wanted[self._asked[ordinal]] = mask
+                wanted[self._conditions[ordinal]] = mask
         return wanted
 
-    def _where_denial_counts(self, reaches: Sequence[_Reach]) -> list[Bools]:
-        known = [self._knowledge(ordinal) for ordinal in range(len(self._possible))]
+    def _where_exclusion_matters(self, reaches: Sequence[_Reach]) -> list[Bools]:
+        known = [self._state(ordinal) for ordinal in range(len(self._possible))]
         stays = [fact.is_whole for fact in known]
         for reach in reaches:
             for ordinal, within in reach.items():
                 stays[ordinal] = stays[ordinal] & ~(within & known[ordinal].is_open)
-        return where_denial_counts(
+        return where_exclusion_matters(
             self._formula.root, self._groups, [fact.is_possible for fact in known], stays
         )
 
-    def _learn(self, proof: Proof, wanted: Wanted) -> None:
+    def _apply(self, proof: Proof, wanted: Wanted) -> None:
         """Use a proof, and combine its results for all conditions."""
         self._used.add(proof.name)
         narrowed: dict[int, list[int]] = {}
         for condition, possible, certain in proof.evaluate(wanted, self):
             ordinal = self._ordinals[condition]
             if certain is not None and not certain.is_empty:
-                self._sure[ordinal] = self._sure[ordinal] | certain
+                self._certain[ordinal] = self._certain[ordinal] | certain
                 if not proof.counts_pages:
                     self._proven[ordinal] = self._proven[ordinal] | certain
-                self._known.pop(ordinal, None)
+                self._states.pop(ordinal, None)
             if possible is not None:
                 left = self._possible[ordinal] & possible
                 if left.num_rows < self._possible[ordinal].num_rows:
                     self._possible[ordinal] = left
-                    self._known.pop(ordinal, None)
+                    self._states.pop(ordinal, None)
                     for place in self._terms_of[ordinal]:
                         narrowed.setdefault(place, []).append(ordinal)
         for place, ordinals in narrowed.items():
             before = self.candidates
             after = before & combine(self._formula.terms[place], self._possible, union, intersection)
             if after.num_rows < before.num_rows:
-                column = ".".join(self._asked[ordinals[-1]].path)
+                column = ".".join(self._conditions[ordinals[-1]].path)
                 self.candidates = after
                 self.steps.append(PruneStep(proof.name, column, before, after))
         self._bytes.clear()
@@ -329,7 +329,7 @@ class _Pruner:
     @property
     def certain(self) -> RowSelection:
         """The candidates that are proven to match."""
-        return combine(self._formula.root, self._sure, union, intersection) & self.candidates
+        return combine(self._formula.root, self._certain, union, intersection) & self.candidates
 
     @property
     def proven(self) -> RowSelection:
@@ -343,21 +343,21 @@ class _Pruner:
         """The row groups with candidate rows."""
         return self.candidates.overlaps(self._edges[:-1], self._edges[1:])
 
-    def _knowledge(self, ordinal: int) -> _Known:
-        if ordinal not in self._known:
+    def _state(self, ordinal: int) -> _State:
+        if ordinal not in self._states:
             starts, stops = self._edges[:-1], self._edges[1:]
             possible = self._possible[ordinal]
             is_possible = possible.overlaps(starts, stops)
-            doubtful = possible - self._sure[ordinal]
-            self._known[ordinal] = _Known(
+            doubtful = possible - self._certain[ordinal]
+            self._states[ordinal] = _State(
                 is_possible,
                 is_possible & possible.covers(starts, stops),
                 is_possible if doubtful is possible else doubtful.overlaps(starts, stops),
             )
-        return self._known[ordinal]
+        return self._states[ordinal]
 
     def _bytes_in(self, groups: Bools) -> int:
-        """The estimated bytes that a scan of the candidates in some row groups would read."""
+        """Estimate the bytes that a scan of the candidates in some row groups would read."""
         key = groups.tobytes()
         if key not in self._bytes:
             starts, stops = self._edges[:-1][groups], self._edges[1:][groups]
@@ -378,19 +378,19 @@ class _Pruner:
         return int(self._rows_by_group[row_group])
 
     def _unlimited(self, rows: RowSelection) -> Int64s:
-        """More bytes than any index has, for each row group with some of the rows."""
+        """Return more bytes than any index has, for each row group with some of the rows."""
         return np.where(rows.count_between(self._edges) > 0, _UNLIMITED_BYTES, 0)
 
-    def excluded_if(self, denied: Wanted) -> Bools:
+    def excluded_if(self, excluded: Wanted) -> Bools:
         """See `Stakes`."""
-        possible = [self._knowledge(ordinal).is_possible for ordinal in range(len(self._possible))]
-        for condition, groups in denied.items():
+        possible = [self._state(ordinal).is_possible for ordinal in range(len(self._possible))]
+        for condition, groups in excluded.items():
             ordinal = self._ordinals[condition]
             possible[ordinal] = possible[ordinal] & ~groups
         return self._groups & ~combine(self._formula.root, possible, any_of, all_of)
 
 
-class _Known(NamedTuple):
+class _State(NamedTuple):
     """The state of a condition, for each row group.
 
     Attributes:

@@ -123,8 +123,8 @@ class ScanReport:
 
     ``files_failed`` lists the damaged and missing files that were skipped with ``on_error="skip"``.
 
-    ``advice`` is the single best advice for the query, as far as its plan shows. It is part of plans only,
-    and None if there is nothing useful to say. `intarsia.advise` measures.
+    ``advice`` is the most useful advice that follows from the plan. It is part of plans only, and None if
+    there is none. `intarsia.advise` measures indexes on a sample.
 
     ``str()`` returns a summary of a few lines.
 
@@ -171,7 +171,7 @@ class ScanReport:
         self.advice = hint
 
     def add_failed(self, path: str, error: Exception) -> None:
-        """Add a file that is skipped because of an error; of several errors of a file the first counts."""
+        """Add a file that is skipped because of an error; only the first error of a file is recorded."""
         if not self.has_failed(path):
             self._failed_paths.add(path)
             self.files_failed.append(FailedFile.of(path, error))
@@ -219,8 +219,8 @@ class ScanReport:
             column: The dotted path of the column.
             files: The number of files.
             num_bytes: Their size in bytes.
-            row_groups: Their number of row groups, as far as it is known.
-            rows: Their number of rows, as far as it is known.
+            row_groups: Their number of row groups; 0 if unknown.
+            rows: Their number of rows; 0 if unknown.
         """
         self.bytes_total += num_bytes
         self.row_groups_total += row_groups
@@ -238,7 +238,7 @@ class ScanReport:
         Args:
             query: The query of the joined files.
             joined: The joined files.
-            known: What is known about them.
+            known: The facts that exclude them.
             files: Whether each file is excluded.
         """
         edges, file_edges = joined.footer.row_group_starts, joined.row_edges
@@ -480,13 +480,13 @@ def _add_step(entry: PrunedBy, file: ParquetInput, leaves: Sequence[Leaf], step:
 
 
 def _num_pages(file: ParquetInput, group: int, leaf: Leaf) -> int:
-    """The number of data pages in the OffsetIndex of a chunk; 0 if it was not read."""
+    """Return the number of data pages in the OffsetIndex of a chunk; 0 if it was not read."""
     locations = file.locations(ChunkKey(group, leaf.ordinal))
     return 0 if locations is None else len(locations)
 
 
 def _count_pages(locations: PageLocations, rows: RowSelection) -> int:
-    """The number of data pages of a chunk with some of the rows, which are relative to the row group."""
+    """Count the data pages of a chunk that contain some of the rows, which are relative to the row group."""
     return int(np.count_nonzero(rows.overlaps(locations.row_starts, locations.row_stops)))
 
 
@@ -511,7 +511,8 @@ def warn_of_failed(failed: Sequence[FailedFile]) -> None:
         more = f" and {len(failed) - 1:,} more" if len(failed) > 1 else ""
         skipped = "1 file was" if len(failed) == 1 else f"{len(failed):,} files were"
         warn_caller(
-            f"{failed[0].file}{more}: {failed[0].reason}; {skipped} skipped, so the result lacks rows"
+            f"{failed[0].file}{more}: {failed[0].reason}; {skipped} skipped, so rows are "
+            "missing from the result"
         )
 
 

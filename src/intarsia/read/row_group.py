@@ -174,7 +174,7 @@ class RowGroupColumns:
             raise WrongPageIndexError(self._group, str(error)) from error
 
     def _reads_dictionary_within(self, plan: ChunkPlan) -> bool:
-        """Whether to count a dictionary page in a whole chunk, as if the page index had been used."""
+        """Return whether to count a dictionary page in a whole chunk, as if the page index had been used."""
         if not plan.has_dictionary_within or plan.pages[0].start in self._known_dictionaries:
             return False
         chunk = self._query.file.footer.metadata.row_groups[self._group].columns[plan.leaf.ordinal]

@@ -123,7 +123,7 @@ class RowGroupRuns:
         """Whether each row group is proven to match, so that the predicate's columns are not needed.
 
         A few proven row groups between others are read like these, because reading them separately costs
-        more. At least one column has to be read, because its values show how many rows there are.
+        more. At least one column has to be read, because its values determine the number of rows.
         """
         query, groups = self._query, self.groups
         if query.predicate is None:
@@ -169,13 +169,13 @@ def _stretch_ends(kinds: npt.NDArray[Any]) -> Int64s:
 
 
 def _is_plain(query: FileQuery, leaf: Leaf) -> bool:
-    """Whether a leaf is a top-level column that pyarrow does not decode to a dictionary array."""
+    """Return whether a leaf is a top-level column that pyarrow does not decode to a dictionary array."""
     data_type = query.file.leaf_types.get(leaf.ordinal)
     return data_type is not None and len(leaf.path) == 1 and not pa.types.is_dictionary(data_type)
 
 
 def _is_one_page(outlines: ChunkOutlines, num_rows: Int64s) -> Bools:
-    """Whether chunks have as many values as rows, and no pages that can be skipped."""
+    """Return whether chunks have as many values as rows, and no pages that can be skipped."""
     whole = (outlines.data_pages == 1) | ~outlines.has_offset_index
     is_sound = outlines.is_sound & (outlines.starts < outlines.stops)
     return np.asarray(is_sound & whole & (outlines.num_values == num_rows), dtype=bool)

@@ -1,4 +1,4 @@
-"""Exact counts of the values of one column: how many there are, and how often each one occurs.
+"""Exact counts for one column: the number of distinct values, and how often each one occurs.
 
 Granules whose values an index lists are not read. Memory grows with the number of distinct values, not with
 the number of rows.
@@ -38,7 +38,7 @@ VALUE: Final = "value"
 COUNT: Final = "count"
 
 #: Partial results are merged when they have more rows than this, and than twice the distinct values; or when
-#: they are many.
+#: there are many of them.
 _MERGED_ROWS: Final = 1 << 20
 _MERGED_PIECES: Final = 64
 

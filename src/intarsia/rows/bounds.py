@@ -198,7 +198,7 @@ def _all_keys_match(leaf: Condition, bounds: Bounds) -> Bools | None:
 
 
 def num_listed(leaf: Condition, bounds: Bounds) -> Counts:
-    """Return, for each granule, how many values of an IN list are within its bounds.
+    """Return, for each granule, the number of values of an IN list within its bounds.
 
     Returns:
         The number of values; all of them where the bounds are unknown, and 1 for a condition without a list.

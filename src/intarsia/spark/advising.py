@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import intarsia.lake.table as tables
-from intarsia.advice.advising import asked_queries
+from intarsia.advice.advising import requested_queries
 from intarsia.advice.candidates import options_of
 from intarsia.advice.queries import Query
 from intarsia.embed.attach import Attachable
@@ -185,8 +185,8 @@ def advise(
         ('tailnum',)
     """
     started = time.perf_counter()
-    asked = asked_queries(where, queries, columns)
-    if not asked:
+    requested = requested_queries(where, queries, columns)
+    if not requested:
         raise ValueError("advise needs queries; pass where or queries")
     if sample_rows < 1:
         raise ValueError(f"sample_rows is {sample_rows}; it must be 1 or more")
@@ -194,15 +194,15 @@ def advise(
     frame, _, partitions = source_rows(spark, path)
     arrow_schema_of(frame)
     show(0, 0, "sampling")
-    sample, num_rows = _draw(frame, asked, sample_rows)
-    first = _measured(spark, sample, _orders(sample.schema, asked, partitions), asked, show)
+    sample, num_rows = _draw(frame, requested, sample_rows)
+    first = _measured(spark, sample, _orders(sample.schema, requested, partitions), requested, show)
     best = min(first[1:], key=lambda found: found.bytes, default=first[0])
     if best.bytes >= _WORTHWHILE * first[0].bytes:
         best = first[0]
     measured = first
     if not best.layout.is_source:
         others = [replace(best.layout, rows_per_page=size) for size in _PAGE_SIZES]
-        pages = _measured(spark, sample, others, asked, show)
+        pages = _measured(spark, sample, others, requested, show)
         measured += pages
         smaller = min(pages, key=lambda found: found.bytes)
         best = smaller if smaller.bytes <= _WORTHWHILE * best.bytes else best
@@ -211,14 +211,14 @@ def advise(
     return LayoutAdvice(
         _command(path, best),
         tuple(sorted(measured, key=lambda found: (not found.is_advised, found.bytes))),
-        tuple(map(str, asked)),
+        tuple(map(str, requested)),
         sample.num_rows,
         num_rows,
         time.perf_counter() - started,
     )
 
 
-def _draw(frame: DataFrame, asked: Sequence[Query], sample_rows: int) -> tuple[pa.Table, int]:
+def _draw(frame: DataFrame, requested: Sequence[Query], sample_rows: int) -> tuple[pa.Table, int]:
     """Return the sample in the order of the source, and the number of rows of the lake.
 
     Raises:
@@ -232,7 +232,7 @@ def _draw(frame: DataFrame, asked: Sequence[Query], sample_rows: int) -> tuple[p
     placed = frame.select("*", *place)
     share = min(1.0, sample_rows / max(num_rows, 1))
     sample = (placed if share == 1 else placed.sample(fraction=share, seed=0)).toArrow()
-    rare = _rare(sample.drop_columns([_FILE, _ROW]), asked) if share < 1 else []
+    rare = _rare(sample.drop_columns([_FILE, _ROW]), requested) if share < 1 else []
     rare = [text for text in rare if _is_known(placed, text)]
     if rare:
         more = placed.where(" OR ".join(f"({text})" for text in rare)).limit(_MORE_ROWS).toArrow()
@@ -255,24 +255,24 @@ def _is_known(frame: DataFrame, text: str) -> bool:
         return False
 
 
-def _rare(sample: pa.Table, asked: Sequence[Query]) -> list[str]:
+def _rare(sample: pa.Table, requested: Sequence[Query]) -> list[str]:
     """Return the queries with few matches in the sample, as Spark SQL. It also checks all queries."""
     rare = []
     with tempfile.TemporaryDirectory(prefix="intarsia-advise-") as folder:
         path = os.path.join(folder, "sample.parquet")
         write_layout(sample, Layout(), path)
         table = tables.open(path)
-        for query in asked:
+        for query in requested:
             if query.predicate is not None and table.count(query.predicate) < _FEW_MATCHES:
                 with suppress(PredicateError):  # it has no counterpart in Spark
                     rare.append(spark_sql(query.predicate))
     return rare
 
 
-def _orders(schema: pa.Schema, asked: Sequence[Query], partitions: Sequence[str]) -> list[Layout]:
+def _orders(schema: pa.Schema, requested: Sequence[Query], partitions: Sequence[str]) -> list[Layout]:
     """Return the orders to measure; the first is that of the source. Partition columns stay folders."""
     uses: Counter[str] = Counter()
-    for query in asked:
+    for query in requested:
         for name in dict.fromkeys(_condition_columns(query.predicate)):
             uses[name] += query.count
     names = []
@@ -298,7 +298,11 @@ def _condition_columns(predicate: Predicate | None) -> Iterator[str]:
 
 
 def _measured(
-    spark: SparkSession, sample: pa.Table, layouts: Sequence[Layout], asked: Sequence[Query], show: Progress
+    spark: SparkSession,
+    sample: pa.Table,
+    layouts: Sequence[Layout],
+    requested: Sequence[Query],
+    show: Progress,
 ) -> list[MeasuredLayout]:
     """Measure layouts, one in each task."""
     sink = pa.BufferOutputStream()
@@ -309,7 +313,7 @@ def _measured(
     # a closure, because Spark serializes it
     def work(ordinal: str) -> str:
         rows = pa.ipc.open_stream(shipped).read_all()
-        return json.dumps([int(ordinal), measure_layout(rows, layouts[int(ordinal)], asked)])
+        return json.dumps([int(ordinal), measure_layout(rows, layouts[int(ordinal)], requested)])
 
     tasks = [[str(ordinal)] for ordinal in range(len(layouts))]
     found = dict(
@@ -320,7 +324,7 @@ def _measured(
         outcome = json.loads(found[ordinal])
         sums = {
             name: sum(
-                query.count * costs[name] for query, costs in zip(asked, outcome["queries"], strict=True)
+                query.count * costs[name] for query, costs in zip(requested, outcome["queries"], strict=True)
             )
             for name in ("advised", "now", "total")
         }

@@ -84,8 +84,8 @@ class SparkBinder:
         by_partition = self._bound(self._predicate, lambda leaf: self.partition_leaf(leaf, partition))
         if by_partition != BoundConstant(False):
             return None
-        asked = {path[0].lower() for path in self._types}
-        return ", ".join(name for name, _ in partition if name.lower() in asked) or "constant"
+        queried = {path[0].lower() for path in self._types}
+        return ", ".join(name for name, _ in partition if name.lower() in queried) or "constant"
 
     def query(self, entry: DataFile, file: ParquetInput) -> FileQuery:
         """Bind the predicate and the columns to one open file, in its own types."""

@@ -56,8 +56,8 @@ class Clustering:
             WriteError: If more than one order is given, or a column cannot be sorted.
             ColumnNotFoundError: If a column does not exist.
         """
-        asked = {"sort_by": sort_by, "zorder_by": zorder_by, "hilbert_by": hilbert_by}
-        given = [name for name, value in asked.items() if value is not None]
+        requested = {"sort_by": sort_by, "zorder_by": zorder_by, "hilbert_by": hilbert_by}
+        given = [name for name, value in requested.items() if value is not None]
         if len(given) > 1:
             raise WriteError(
                 f"{' and '.join(given)} cannot be combined; pass one of them", reason="conflicting-orders"

@@ -97,11 +97,11 @@ def index(
         raise ValueError(f"on_error is {on_error!r}; use 'report' or 'raise'")
     if max_failures is not None and (type(max_failures) is not int or max_failures < 0):
         raise ValueError(f"max_failures is {max_failures!r}; use None, or an integer of 0 or more")
-    asked = checked_indexes(indexes)
-    shipped = tuple(map(pack_index, asked))
+    requested = checked_indexes(indexes)
+    shipped = tuple(map(pack_index, requested))
     lake = list_lake(spark, path)
     files = lake.files
-    check_named_columns(list(files.values()), asked)
+    check_named_columns(list(files.values()), requested)
     if lake_index is not None:
         check_location(find_files(lake.names), lake_index)
     report = reporter(progress, "files")
@@ -113,11 +113,11 @@ def index(
         return IndexedFile.from_json(outcome).error is not None
 
     report(0, len(files), "indexing")
-    outcomes = find_unchanged(files, asked)
+    outcomes = find_unchanged(files, requested)
     known = len(outcomes)
     report(known, len(files), "indexing")
     sizes = {file: size for file, size in lake.sizes.items() if file not in outcomes}
-    divided = divide_large_files(files, sizes, asked)
+    divided = divide_large_files(files, sizes, requested)
     found: list[str] = []
     try:
         if divided:

@@ -50,13 +50,13 @@ class Layout:
         return f"{order}, {self.rows_per_page:,} rows per page"
 
 
-def measure_layout(sample: pa.Table, layout: Layout, asked: Sequence[Query]) -> str:
+def measure_layout(sample: pa.Table, layout: Layout, requested: Sequence[Query]) -> str:
     """Write a sample in a layout, and choose indexes for it.
 
     Args:
         sample: The rows, in the order of the source.
         layout: The layout.
-        asked: The queries.
+        requested: The queries.
 
     Returns:
         In JSON: ``indexes``, as `indexes_to_text` returns them; and ``queries``, the number of bytes that
@@ -66,7 +66,7 @@ def measure_layout(sample: pa.Table, layout: Layout, asked: Sequence[Query]) -> 
     with tempfile.TemporaryDirectory(prefix="intarsia-advise-") as folder:
         path = os.path.join(folder, "sample.parquet")
         write_layout(sample, layout, path)
-        advice = advise_on(path, asked, sample_bytes=_ALL_BYTES)
+        advice = advise_on(path, requested, sample_bytes=_ALL_BYTES)
     indexes = [index for index in advice.indexes if not isinstance(index, PageIndex)]  # written anyway
     queries = [
         {name: round(getattr(query, name).bytes) for name in ("now", "advised", "total")}

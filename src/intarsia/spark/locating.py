@@ -53,22 +53,22 @@ def locate(spark: SparkSession, keys: DataFrame, path: Source, *, key: Key) -> D
     for name, _ in pairs:
         if name not in keys.columns:
             raise ColumnNotFoundError(name, keys.columns)
-    asked = keys.select(*(keys[quoted(name)] for name, _ in pairs)).distinct()
+    requested = keys.select(*(keys[quoted(name)] for name, _ in pairs)).distinct()
     whole = read(spark, path)
     for _, name in pairs:
         if name not in whole.columns:
             raise ColumnNotFoundError(name, whole.columns)
-    rows = read(spark, path, _condition(asked, whole, pairs))
+    rows = read(spark, path, _condition(requested, whole, pairs))
     places = rows.select(
         *(rows[quoted(name)].alias(f"_key{place}") for place, (_, name) in enumerate(pairs)),
         rows.metadataColumn("_metadata")["file_path"].alias("path"),
         rows.metadataColumn("_metadata")["row_index"].alias("row"),
     )
     # unique names, because the names of keys may be those of places
-    named = asked.toDF(*(f"_asked{place}" for place in range(len(pairs))))
-    equal = [named[f"_asked{place}"] == places[f"_key{place}"] for place in range(len(pairs))]
+    named = requested.toDF(*(f"_requested{place}" for place in range(len(pairs))))
+    equal = [named[f"_requested{place}"] == places[f"_key{place}"] for place in range(len(pairs))]
     return named.join(places, equal).select(
-        *(named[f"_asked{place}"].alias(name) for place, (name, _) in enumerate(pairs)),
+        *(named[f"_requested{place}"].alias(name) for place, (name, _) in enumerate(pairs)),
         places["path"],
         places["row"],
     )
@@ -83,9 +83,9 @@ def _pairs(key: Key) -> list[tuple[str, str]]:
     return pairs
 
 
-def _condition(asked: DataFrame, whole: DataFrame, pairs: Sequence[tuple[str, str]]) -> str | None:
+def _condition(requested: DataFrame, whole: DataFrame, pairs: Sequence[tuple[str, str]]) -> str | None:
     """Return a condition in Spark SQL that all located rows fulfil; None if there are too many keys."""
-    found = asked.limit(MOST_KEYS + 1).toArrow()
+    found = requested.limit(MOST_KEYS + 1).toArrow()
     if found.num_rows > MOST_KEYS:
         return None
     conditions = []
@@ -93,7 +93,7 @@ def _condition(asked: DataFrame, whole: DataFrame, pairs: Sequence[tuple[str, st
         values = found.column(place).unique().drop_null().to_pylist()
         if not values:
             return "false"
-        types = {asked.schema[place].dataType.simpleString(), whole.schema[name].dataType.simpleString()}
+        types = {requested.schema[place].dataType.simpleString(), whole.schema[name].dataType.simpleString()}
         if len(types) > 1 and not types <= INTEGERS:
             continue  # Spark's equality may convert values in another way than its IN does
         try:

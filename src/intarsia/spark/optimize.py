@@ -129,9 +129,9 @@ def optimize(
     partitions = tuple(found_partitions if names is None else names)
     check_partition_columns(partitions, schema, clustering)
     file_schema = pa.schema([field for field in schema if field.name not in partitions])
-    asked = checked_indexes(indexes)
+    requested = checked_indexes(indexes)
     _check_sizes(target_file_size, rows_per_page)
-    dry_run(file_schema, target, asked, compression, None)
+    dry_run(file_schema, target, requested, compression, None)
     with Staging(target) as staging:
         before = checksums(spark, frame, _phase(show, "reading"))
         sizes = _file_sizes(spark, frame)
@@ -145,7 +145,7 @@ def optimize(
             rows_per_page=rows_per_page,
             compression=compression,
             sort_by=list(clustering.keys) or None,
-            indexes=tuple(map(pack_index, asked)),
+            indexes=tuple(map(pack_index, requested)),
         )
         if before.num_rows:
             rows = arranged(frame, clustering, partitions, before.num_rows, num_parts)

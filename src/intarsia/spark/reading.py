@@ -143,9 +143,9 @@ def _planned(
 
 def _wanted(whole: DataFrame, where: str, columns: Sequence[str] | None) -> list[str] | None:
     """Return the columns that a query may use, and perhaps others; None for all, or for metadata columns."""
-    asked = [columns] if isinstance(columns, str) else columns
-    text = " ".join([where, *(asked or ())]).lower()
-    if asked is None or "*" in text:
+    requested = [columns] if isinstance(columns, str) else columns
+    text = " ".join([where, *(requested or ())]).lower()
+    if requested is None or "*" in text:
         return list(whole.columns)
     # a name that a query uses is a part of its text
     return [name for name in whole.columns if name.lower() in text or "`" in name]
@@ -374,20 +374,20 @@ def _weakened(
     """Weaken the predicate twice: to collect its datetime literals, and with their values from Spark."""
     utc = _setting(spark, "spark.sql.session.timeZone") in _UTC
     names = _is_on(spark, "spark.sql.ansi.doubleQuotedIdentifiers")
-    asked: dict[str, Any] = {}
+    requested: dict[str, Any] = {}
 
     def ask(sql: str) -> None:
-        asked[sql] = None
+        requested[sql] = None
 
     predicate = weaken(where, find, ask, utc=utc, double_quotes_name=names)
-    if not asked:
+    if not requested:
         return predicate
     try:
-        row = spark.sql("SELECT " + ", ".join(asked)).collect()[0]
+        row = spark.sql("SELECT " + ", ".join(requested)).collect()[0]
     except Exception:  # noqa: BLE001  conditions on datetime literals then prune nothing
         return predicate
-    asked.update(zip(asked, row, strict=True))
-    return weaken(where, find, asked.get, utc=utc, double_quotes_name=names)
+    requested.update(zip(requested, row, strict=True))
+    return weaken(where, find, requested.get, utc=utc, double_quotes_name=names)
 
 
 def _over(spark: SparkSession, whole: DataFrame, listing: Listing, files: Sequence[str]) -> DataFrame:

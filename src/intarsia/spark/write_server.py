@@ -38,18 +38,18 @@ def index_before_commit(request: str) -> str:
     """
     started = time.perf_counter()
     text, uri, shown = request.split("\0")
-    asked = indexes_from_text(text)
+    requested = indexes_from_text(text)
     name = python_path(uri)
     shown = python_path(shown)
     local = local_path(name)
     if local is not None:
         target = PrivateFile(local, shown)
-        chosen, notes = _for_columns(target.open(), asked)
+        chosen, notes = _for_columns(target.open(), requested)
         report = attach_to(target, chosen) if chosen else None
         before = target.size
     else:
         try:
-            chosen, notes = _for_columns(find_target(name).open(), asked)
+            chosen, notes = _for_columns(find_target(name).open(), requested)
         except FileNotFoundError:
             raise UnsupportedFeatureError(
                 f"{shown}: the committer hides the file until the job commits; index the folder afterwards, "
@@ -67,13 +67,13 @@ def index_before_commit(request: str) -> str:
     return replace(outcome, path=shown, notes=outcome.notes + missing, seconds=seconds).to_json()
 
 
-def _for_columns(source: ByteSource, asked: Sequence[Attachable]) -> tuple[list[Attachable], list[Note]]:
+def _for_columns(source: ByteSource, requested: Sequence[Attachable]) -> tuple[list[Attachable], list[Note]]:
     """Return the indexes whose columns the file has, and notes on the others."""
     with ParquetInput(source) as file:
         schema = file.arrow_schema
     chosen: list[Attachable] = []
     notes: list[Note] = []
-    for index in asked:
+    for index in requested:
         columns = (index.column,) if isinstance(index, Bloom) else tuple(getattr(index, "columns", ()))
         try:
             for column in columns:

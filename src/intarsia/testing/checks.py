@@ -345,8 +345,8 @@ def questions_about(index: Index, columns: MemoryColumns, start: int = 0, step: 
         with suppress(PredicateError):  # values of this type cannot be compared
             found.update(dict.fromkeys(conditions(bind(predicate, columns.schema))))
     # scans evaluate functions only with indexes that list the values
-    asked = [leaf for leaf in found if isinstance(index, ListsValues) or not isinstance(leaf, BoundFunction)]
-    return [Expected(leaf, _matching(leaf, columns)) for leaf in asked]
+    usable = [leaf for leaf in found if isinstance(index, ListsValues) or not isinstance(leaf, BoundFunction)]
+    return [Expected(leaf, _matching(leaf, columns)) for leaf in usable]
 
 
 def _leaves(where: str, columns: MemoryColumns) -> Iterator[Condition]:

@@ -71,13 +71,13 @@ def check_file(index: Index, values: Values) -> None:
             write_statistics=False,
             compression="none",
         )
-        asked = {predicate: _matching(predicate, table) for predicate in _predicates(index, table)}
+        requested = {predicate: _matching(predicate, table) for predicate in _predicates(index, table)}
         built = variants(index, values)
         for place, variant in enumerate(built):
-            _check_attached(path, variant, dict(islice(asked.items(), place, None, len(built))))
+            _check_attached(path, variant, dict(islice(requested.items(), place, None, len(built))))
 
 
-def _check_attached(path: Path, index: Index, asked: Mapping[Predicate, Ordinals]) -> None:
+def _check_attached(path: Path, index: Index, requested: Mapping[Predicate, Ordinals]) -> None:
     before = path.read_bytes()
     attach(path, [index])
     attached = path.read_bytes()
@@ -90,7 +90,7 @@ def _check_attached(path: Path, index: Index, asked: Mapping[Predicate, Ordinals
     with warnings.catch_warnings():
         warnings.simplefilter("error", IntarsiaWarning)
         opened = open_table(path)
-        for predicate, expected in asked.items():
+        for predicate, expected in requested.items():
             _check_scan(opened, index, predicate, expected)
     report = verify(path)
     if report.findings:

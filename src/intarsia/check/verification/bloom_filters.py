@@ -35,10 +35,10 @@ def check_bloom_filter(file: ParquetInput, chunk: CheckedChunk, findings: Findin
         return
     findings.checked["bloom_filters"] += 1
     hashes = np.fromiter(map(xxhash.xxh64_intdigest, values), dtype=np.uint64, count=len(values))
-    denied = np.flatnonzero(~might_contain(bits, hashes))
-    if len(denied):
-        example = shown(human_value(chunk.leaf, values[int(denied[0])]))
-        message = f"it excludes {len(denied)} of {len(values)} present distinct values, such as {example}"
+    excluded = np.flatnonzero(~might_contain(bits, hashes))
+    if len(excluded):
+        example = shown(human_value(chunk.leaf, values[int(excluded[0])]))
+        message = f"it excludes {len(excluded)} of {len(values)} present distinct values, such as {example}"
         findings.add("bloom-filter-excludes-values", message, index=_BLOOM_FILTER)
 
 

@@ -82,7 +82,7 @@ def prune_family(
     pruner.use_constants(constants)
     pruner.use_bounds()
     pruner.use_gathered()
-    certain = combine(pruner.formula.root, pruner.sure, any_of, all_of)
+    certain = combine(pruner.formula.root, pruner.certain, any_of, all_of)
     return FamilyVerdict(
         pruner.candidates, certain & pruner.candidates, tuple(pruner.exclusions), tuple(pruner.faults)
     )
@@ -97,7 +97,7 @@ class _Pruner:
         self.formula = Formula(predicate)
         num_files, conditions = len(relevant), self.formula.conditions
         self._possible = [np.ones(num_files, dtype=bool) for _ in conditions]
-        self.sure = [np.zeros(num_files, dtype=bool) for _ in conditions]
+        self.certain = [np.zeros(num_files, dtype=bool) for _ in conditions]
         self.candidates = relevant
         self.exclusions: list[Exclusion] = []
         self.faults: list[Ignored] = []
@@ -122,7 +122,7 @@ class _Pruner:
                     self._open[ordinal] = condition
                 continue
             column = "constant" if isinstance(condition, BoundConstant) else ".".join(condition.path)
-            self._learn(ordinal, "partition", column, mask, mask)
+            self._apply(ordinal, "partition", column, mask, mask)
 
     def _compares(self, condition: Condition) -> bool:
         """Whether the values in indexes can be compared with the predicate's literals."""
@@ -138,7 +138,7 @@ class _Pruner:
                 return
             found = self._or_ignore(partial(self._by_bounds, condition))
             if found is not None:
-                self._learn(ordinal, "statistics", ".".join(condition.path), *found)
+                self._apply(ordinal, "statistics", ".".join(condition.path), *found)
 
     def _by_bounds(self, condition: Condition) -> tuple[Bools, Bools] | None:
         found = self._family.bounds(condition.path)
@@ -150,7 +150,7 @@ class _Pruner:
         """Evaluate the open conditions on gathered structures, the cheapest first."""
         offers: list[tuple[int, int, Gathered]] = []
         for ordinal, condition in self._open.items():
-            if self._matters(ordinal).any():
+            if self._undecided(ordinal).any():
                 found = self._or_ignore(partial(self._family.gathered, condition.path)) or []
                 for structure in found:
                     cost = self._or_ignore(partial(_cost, structure, condition))
@@ -159,10 +159,10 @@ class _Pruner:
         for cost, ordinal, structure in sorted(offers, key=lambda offer: offer[0]):
             covered = np.zeros(len(self.candidates), dtype=bool)
             covered[structure.files] = True
-            if cost < self._file_bytes[covered & self._matters(ordinal)].sum():
-                self._ask(ordinal, structure)
+            if cost < self._file_bytes[covered & self._undecided(ordinal)].sum():
+                self._evaluate(ordinal, structure)
 
-    def _ask(self, ordinal: int, structure: Gathered) -> None:
+    def _evaluate(self, ordinal: int, structure: Gathered) -> None:
         condition, index = self._open[ordinal], structure.index
         possible = self._or_ignore(lambda: _checked(structure, index.candidate_files(condition)))
         certain = None
@@ -171,19 +171,19 @@ class _Pruner:
         if possible is None and certain is None:
             return
         num_files = len(self.candidates)
-        kept, sure = np.ones(num_files, dtype=bool), np.zeros(num_files, dtype=bool)
+        kept, proven = np.ones(num_files, dtype=bool), np.zeros(num_files, dtype=bool)
         if possible is not None:
             kept[structure.files] = possible
         if certain is not None:
-            sure[structure.files] = certain
-        self._learn(ordinal, structure.name, ".".join(structure.column), kept, sure)
+            proven[structure.files] = certain
+        self._apply(ordinal, structure.name, ".".join(structure.column), kept, proven)
 
-    def _matters(self, ordinal: int) -> Bools:
+    def _undecided(self, ordinal: int) -> Bools:
         """The candidates for which disproving a condition could matter."""
-        return self.candidates & self._possible[ordinal] & ~self.sure[ordinal]
+        return self.candidates & self._possible[ordinal] & ~self.certain[ordinal]
 
-    def _learn(self, ordinal: int, index: str, column: str, possible: Bools, certain: Bools) -> None:
-        self.sure[ordinal] = self.sure[ordinal] | certain
+    def _apply(self, ordinal: int, index: str, column: str, possible: Bools, certain: Bools) -> None:
+        self.certain[ordinal] = self.certain[ordinal] | certain
         self._possible[ordinal] = self._possible[ordinal] & possible
         before = self.candidates
         for place in self._terms_of[ordinal]:

@@ -4,8 +4,8 @@ A granule whose rows are all certain is summarized by the cheapest of: row-group
 with summaries (such as zone maps), and column indexes (null counts only).
 
 A page index may be wrong about the rows of a page, which only reading the page reveals (contract C1). A page
-that is not read must therefore not border on rows that are neither read nor summarized, because an extra or a
-missing row would go unnoticed there.
+that is not read must therefore not be next to rows that are neither read nor summarized, because an extra or
+a missing row would not be detected there.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Answer(NamedTuple):
     steps: list[PruneStep]
 
 
-class Asked(NamedTuple):
+class QueriedColumn(NamedTuple):
     """A column of a file to aggregate.
 
     Attributes:
@@ -110,37 +110,37 @@ class Asked(NamedTuple):
         return comparison_type(self.file.leaf_types[self.leaf.ordinal])
 
 
-def answer(asked: Asked, candidates: RowSelection, certain: RowSelection) -> Answer:
+def answer(queried: QueriedColumn, candidates: RowSelection, certain: RowSelection) -> Answer:
     """Summarize certain rows from indexes.
 
     Args:
-        asked: The column to aggregate.
+        queried: The column to aggregate.
         candidates: The rows that might match, for the report.
         certain: The candidates that are proven to match.
     """
     found = Answer(RowSelection.none(), [], [])
-    if asked.data_type != pa.null() and not compares_alike(asked.file_data_type, asked.data_type):
+    if queried.data_type != pa.null() and not compares_alike(queried.file_data_type, queried.data_type):
         return found  # the type differs from that of the table, so each value has to be converted
     for source in (_statistics, _embedded, _column_index):
         left = certain - found.rows
         if left.is_empty:
             break
-        for granules in source(asked, left, candidates - found.rows):
-            found = _take(found, granules, asked, candidates, certain)
+        for granules in source(queried, left, candidates - found.rows):
+            found = _take(found, granules, queried, candidates, certain)
     return found
 
 
 def _take(
-    found: Answer, granules: Granules, asked: Asked, candidates: RowSelection, certain: RowSelection
+    found: Answer, granules: Granules, queried: QueriedColumn, candidates: RowSelection, certain: RowSelection
 ) -> Answer:
     starts, stops = granules.starts, granules.stops
     hit = granules.is_exact & (starts < stops) & (certain - found.rows).covers(starts, stops)
     if not hit.any():
         return found
     rows = RowSelection.union_of(starts[hit], stops[hit])
-    summaries = as_data_type(granules.summaries.filter(pa.array(hit)), asked.data_type)
+    summaries = as_data_type(granules.summaries.filter(pa.array(hit)), queried.data_type)
     before = candidates - found.rows
-    step = PruneStep(granules.name, asked.leaf.name, before, before - rows)
+    step = PruneStep(granules.name, queried.leaf.name, before, before - rows)
     return Answer(found.rows | rows, [*found.summaries, summaries], [*found.steps, step])
 
 
@@ -153,13 +153,13 @@ def as_data_type(summaries: pa.Table, data_type: pa.DataType) -> pa.Table:
     return summaries.cast(schema)
 
 
-# --- pages where a wrong page index would go unnoticed -------------------------------------------------
+# --- pages where a wrong page index would not be detected -------------------------------------------------
 
 
 def confirmed(
     file: ParquetInput, paths: Iterable[Path], candidates: RowSelection, certain: RowSelection
 ) -> RowSelection:
-    """Return the certain rows without pages at their borders whose rows only the page index defines.
+    """Return the certain rows, except edge pages whose rows are known only from the page index.
 
     Args:
         file: The file.
@@ -180,7 +180,7 @@ def confirmed(
 
 
 def _is_beside_skipped(pages: Bounds, seen: RowSelection) -> Bools:
-    """Whether the row before or after each page of a row group is skipped."""
+    """Return whether the row before or after each page of a row group is skipped."""
     before = (pages.starts > pages.starts[0]) & ~seen.overlaps(pages.starts - 1, pages.starts)
     after = (pages.stops < pages.stops[-1]) & ~seen.overlaps(pages.stops, pages.stops + 1)
     return np.asarray(before | after)
@@ -189,18 +189,18 @@ def _is_beside_skipped(pages: Bounds, seen: RowSelection) -> Bools:
 # --- statistics ----------------------------------------------------------------------------------------
 
 
-def _statistics(asked: Asked, left: RowSelection, _seen: RowSelection) -> Iterator[Granules]:
+def _statistics(queried: QueriedColumn, left: RowSelection, _seen: RowSelection) -> Iterator[Granules]:
     """Summarize row groups from their statistics in the footer."""
-    footer = asked.file.footer
+    footer = queried.file.footer
     starts, stops = footer.row_group_starts[:-1], footer.row_group_starts[1:]
-    if asked.needs.sum or not left.covers(starts, stops).any():
+    if queried.needs.sum or not left.covers(starts, stops).any():
         return
-    ordering = ordering_for(asked.leaf, asked.file.leaf_types[asked.leaf.ordinal])
-    bounds = statistics_bounds(asked.file, asked.leaf, ordering)
+    ordering = ordering_for(queried.leaf, queried.file.leaf_types[queried.leaf.ordinal])
+    bounds = statistics_bounds(queried.file, queried.leaf, ordering)
     exact = np.zeros(len(bounds), dtype=bool)
-    if asked.needs.bounds and ordering is not None:
-        exact = exact_bounds(asked.file, asked.leaf, ordering)
-    yield summarize_bounds("statistics", bounds, exact, asked.file_data_type, asked.needs)
+    if queried.needs.bounds and ordering is not None:
+        exact = exact_bounds(queried.file, queried.leaf, ordering)
+    yield summarize_bounds("statistics", bounds, exact, queried.file_data_type, queried.needs)
 
 
 def summarize_bounds(
@@ -260,13 +260,13 @@ def _decimal(units: int, scale: int) -> Decimal:
 # --- column index --------------------------------------------------------------------------------------
 
 
-def _column_index(asked: Asked, left: RowSelection, seen: RowSelection) -> Iterator[Granules]:
+def _column_index(queried: QueriedColumn, left: RowSelection, seen: RowSelection) -> Iterator[Granules]:
     """Summarize pages from their null counts; their bounds may be truncated."""
-    if asked.needs.bounds or asked.needs.sum:
+    if queried.needs.bounds or queried.needs.sum:
         return
-    index = ColumnIndexes(asked.file)
-    keys = index.keys(BoundNull(asked.leaf.path, asked.file_data_type), left)
-    asked.file.load_page_index(keys, keys)
+    index = ColumnIndexes(queried.file)
+    keys = index.keys(BoundNull(queried.leaf.path, queried.file_data_type), left)
+    queried.file.load_page_index(keys, keys)
     for key in keys:
         bounds = index.bounds(key)
         if bounds is not None:
@@ -288,31 +288,33 @@ def _summaries(schema: pa.Schema, low: pa.Array, high: pa.Array, num_rows: Rows,
 # --- embedded indexes ----------------------------------------------------------------------------------
 
 
-def _embedded(asked: Asked, left: RowSelection, _seen: RowSelection) -> Iterator[Granules]:
+def _embedded(queried: QueriedColumn, left: RowSelection, _seen: RowSelection) -> Iterator[Granules]:
     """Summarize granules from embedded indexes that are smaller than the rows."""
-    for entry, column in asked.embedded.summarizers(asked.leaf.path):
-        if asked.embedded.cost_bytes(entry) >= asked.cost_bytes(left):
+    for entry, column in queried.embedded.summarizers(queried.leaf.path):
+        if queried.embedded.cost_bytes(entry) >= queried.cost_bytes(left):
             continue
-        opened = asked.embedded.open(entry)
+        opened = queried.embedded.open(entry)
         if not isinstance(opened, SummarizingIndex):
             continue
-        found = call_or_ignore(asked.file, entry.name, partial(_checked_summaries, asked, opened, column))
+        found = call_or_ignore(queried.file, entry.name, partial(_checked_summaries, queried, opened, column))
         if found is None:
             continue
-        is_exact = found.exact.copy() if asked.needs.bounds else np.ones(len(found.exact), dtype=bool)
-        if asked.needs.sum and sum_type(found.data_type) == pa.null():
+        is_exact = found.exact.copy() if queried.needs.bounds else np.ones(len(found.exact), dtype=bool)
+        if queried.needs.sum and sum_type(found.data_type) == pa.null():
             is_exact[:] = False
         yield Granules(entry.name, found.edges[:-1], found.edges[1:], found.summaries, is_exact)
 
 
-def _checked_summaries(asked: Asked, index: SummarizingIndex, column: str) -> GranuleSummaries | None:
+def _checked_summaries(
+    queried: QueriedColumn, index: SummarizingIndex, column: str
+) -> GranuleSummaries | None:
     found = index.granule_summaries(column)
     if found is not None:
-        found.check(asked.file.footer.num_rows)
-        if found.data_type != asked.file_data_type:
+        found.check(queried.file.footer.num_rows)
+        if found.data_type != queried.file_data_type:
             raise IndexPayloadError(
-                f"its values have the type {found.data_type}, not {asked.file_data_type}",
+                f"its values have the type {found.data_type}, not {queried.file_data_type}",
                 reason="wrong-type",
-                column=asked.leaf.name,
+                column=queried.leaf.name,
             )
     return found

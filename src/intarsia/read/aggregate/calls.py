@@ -80,7 +80,7 @@ def functions_of(text: str) -> dict[str, list[str]]:
         plain = "count(*)" if call.column is None else f"{call.function}({render_column(call.column)})"
         if call.name != plain:
             raise PredicateError(
-                f"{plain} has the name {call.name}, but results are found by column and function; omit AS",
+                f"{plain} has the name {call.name}, but results are keyed by column and function; omit AS",
                 reason="renamed-aggregate",
             )
         functions.setdefault(dotted, []).append(call.function)

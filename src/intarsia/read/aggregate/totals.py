@@ -15,7 +15,7 @@ from intarsia.errors import CorruptFileError
 from intarsia.file.claims import check_row_count
 from intarsia.format.footer import Leaf
 from intarsia.indexes.summaries import merge_summaries, one_summary, summarize
-from intarsia.read.aggregate.answers import Answer, Asked, Needs, answer, confirmed
+from intarsia.read.aggregate.answers import Answer, Needs, QueriedColumn, answer, confirmed
 from intarsia.read.aggregate.result import Question, questions
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, current_plan
@@ -106,10 +106,10 @@ class Totals:
 class _FileReading:
     """The aggregation of one file, assuming that its page index is correct."""
 
-    def __init__(self, query: FileQuery, plan: FilePlan, asked: Sequence[Question]) -> None:
+    def __init__(self, query: FileQuery, plan: FilePlan, requested: Sequence[Question]) -> None:
         self._query = query
         self._plan = plan
-        self._asked = asked
+        self._requested = requested
         self._certain = plan.candidates
         if query.predicate is not None:
             paths = query.predicate.paths()
@@ -119,19 +119,19 @@ class _FileReading:
         """Answer from indexes first, then read the rows that they do not cover."""
         query, candidates = self._query, self._plan.candidates
         before = query.file.source.counts.bytes
-        answers = {question: self._answer(question) for question in self._asked}
+        answers = {question: self._answer(question) for question in self._requested}
         counts = ReadCounts(index_bytes=query.file.source.counts.bytes - before)
         summaries = {question: list(answered.summaries) for question, answered in answers.items()}
         together: dict[RowSelection, list[Question]] = {}
         for question, answered in answers.items():
             together.setdefault(candidates - answered.rows, []).append(question)
         rows_matched, everything_read = 0, RowSelection.none()
-        for rows, asked in together.items():
-            found, read = self._read(rows, asked)
+        for rows, requested in together.items():
+            found, read = self._read(rows, requested)
             for question, pieces in found.items():
                 summaries[question] += pieces
             counts += read
-            # the same for every question: the rows that were not read match, and the others were counted
+            # the same for every question: rows that were not read match, and rows that were read are counted
             rows_matched = candidates.num_rows - rows.num_rows + read.rows_matched
             everything_read |= rows
         outcome = FileOutcome(
@@ -165,8 +165,8 @@ class _FileReading:
         needs = Needs.of(question.functions)
         assert question.column is not None
         cost_bytes = query.for_columns([question.column]).estimated_bytes
-        asked = Asked(query.file, query.embedded, leaf, question.data_type, needs, cost_bytes)
-        return answer(asked, self._plan.candidates, certain)
+        queried = QueriedColumn(query.file, query.embedded, leaf, question.data_type, needs, cost_bytes)
+        return answer(queried, self._plan.candidates, certain)
 
     def _check_row_counts(self, leaf: Leaf, rows: RowSelection) -> None:
         """Refuse rows for which a column has no values, according to the footer; reads nothing."""
@@ -174,7 +174,7 @@ class _FileReading:
             check_row_count(self._query.file.footer, group, leaf)
 
     def _constant(self, question: Question, num_rows: int) -> pa.Table:
-        """The summary of rows that all have the same value."""
+        """Return the summary of rows that all have the same value."""
         if question.column is None:
             return one_summary(question.data_type, None, num_rows, 0)
         value = self._query.constants[self._query.own(question.column).path]
@@ -189,17 +189,17 @@ class _FileReading:
         )
 
     def _read(
-        self, rows: RowSelection, asked: Sequence[Question]
+        self, rows: RowSelection, requested: Sequence[Question]
     ) -> tuple[dict[Question, list[pa.Table]], ReadCounts]:
         """Read and summarize the matching rows among ``rows``, for questions that need exactly these rows."""
-        columns = [question.column for question in asked if question.column is not None]
+        columns = [question.column for question in requested if question.column is not None]
         query = self._query.for_columns(columns)
         places = {column.path: place for place, column in enumerate(query.columns)}
-        summaries: dict[Question, list[pa.Table]] = {question: [] for question in asked}
+        summaries: dict[Question, list[pa.Table]] = {question: [] for question in requested}
         counts = ReadCounts()
         for piece in read_known_rows(query, self._plan, rows):
             counts += piece.counts
-            for question in asked:
+            for question in requested:
                 place = None if question.column is None else places.get(query.own(question.column).path)
                 if place is None:
                     summaries[question].append(self._constant(question, piece.rows.num_rows))
