@@ -108,7 +108,7 @@ def index(
         typer.Option(
             "--lake-index",
             help="Build the lake index at the end, in the user's cache folder or in the lake (see intarsia "
-            "lake-index); by default, an existing one is updated, and none is created.",
+            "lake-index); by default, only an existing one is updated.",
         ),
     ] = None,
     spark: Master = None,
