@@ -228,7 +228,7 @@ def footer_start(trailer: bytes, file_length: int) -> int:
         )
     if magic == FLATBUFFERS_MAGIC:
         raise UnsupportedFeatureError(
-            "the file has only a FlatBuffers footer (PAR3); let its writer write the Thrift footer, too",
+            "the file has only a FlatBuffers footer (PAR3); write it with a Thrift footer, too",
             reason="flatbuffers-footer",
             offset=file_length - 4,
             struct="FileMetaData",

@@ -86,7 +86,7 @@ def _planned(location: str, scan: DataScan) -> list[FileScanTask]:
             raise
         raise UnsupportedFeatureError(
             "the Iceberg table has equality deletes, which Intarsia does not support; rewrite its data files "
-            "(such as by CALL system.rewrite_data_files in Spark), or read it with the engine that wrote it",
+            "(in Spark, CALL system.rewrite_data_files), or read it with the engine that wrote it",
             reason="equality-deletes",
             path=location,
         ) from error

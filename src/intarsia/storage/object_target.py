@@ -126,7 +126,7 @@ class ObjectTarget:
         if self.overwrite != "last-writer-wins":
             raise ReplaceError(
                 f"{self.path}: an object of more than {limit} cannot be replaced by a conditional put, so a "
-                "concurrent change in the last moment could be lost; if no other process writes it, pass "
+                "concurrent change at the last moment could be lost; if no other process writes it, pass "
                 "storage_options={'overwrite': 'last-writer-wins'}, or copy it to a disk, attach there, and "
                 "upload it",
                 reason="object-too-large",
