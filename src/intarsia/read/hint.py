@@ -105,16 +105,16 @@ def _hint_of(query: FileQuery, plan: FilePlan) -> Hint | None:
         for found in missing:
             column = ".".join(found.path)
             if is_lookup(found):
-                text = f"{column} has no index for lookups: add BloomGranule or RowMap"
+                text = f"{column} has no index for lookups; add BloomGranule or RowMap"
                 return Hint("add-lookup-index", column, text, (*page_index, "bloom_granule"))
             if isinstance(found, BoundMatch) and Ngram(column).can_prune(found):
-                text = f"{column} has no index for text search: add Ngram"
+                text = f"{column} has no index for text search; add Ngram"
                 return Hint("add-ngram", column, text, (*page_index, "ngram"))
     if _has_one_page(query, groups):
         text = "each row group has one page, so it is read as a whole; rewrite the files with smaller pages"
         return Hint("one-page-per-row-group", None, text)
     if page_index and (is_clustered or query.num_row_groups < MANY_ROW_GROUPS):
-        text = "there is no page index, so whole row groups are read: add PageIndex"
+        text = "there is no page index, so whole row groups are read; add PageIndex"
         return Hint("add-page-index", None, text, page_index)
     return None
 
