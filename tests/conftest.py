@@ -59,6 +59,7 @@ SLOW_MODULES = (
     "object_stores/test_google_and_azure.py",
     "object_stores/test_round_trips.py",
     "object_stores/test_same_as_local.py",
+    "object_stores/test_storage_options.py",
     "predicate/test_evaluate.py",
     "predicate/test_expressions.py",
     "predicate/test_linear.py",

@@ -19,6 +19,7 @@ from intarsia.advice.sampling import SAMPLE_BYTES
 from intarsia.lake.table import Source, Table, open
 from intarsia.predicate import Where
 from intarsia.predicate.nodes import NODE_TYPES
+from intarsia.storage import StorageOptions
 
 
 def advise(
@@ -29,6 +30,7 @@ def advise(
     columns: Sequence[str] | None = None,
     sample_bytes: int = SAMPLE_BYTES,
     show: Show = lambda _, __: None,
+    storage_options: StorageOptions | None = None,
 ) -> Advice:
     """Advise which indexes to add to files, by measuring them on a sample. No file is changed.
 
@@ -48,6 +50,7 @@ def advise(
         columns: The columns that the queries of ``where`` read; None for all.
         sample_bytes: The maximum size of the sampled row groups in bytes. One row group is always read.
         show: Called with the number of steps done and their total number.
+        storage_options: Options of the stores of URLs, as for `intarsia.open`; a table has its own.
 
     Returns:
         The advice. ``advice.indexes`` can be passed to `attach`, and ``advice.command`` is the same for the
@@ -74,7 +77,7 @@ def advise(
     if sample_bytes < 1:
         raise ValueError(f"sample_bytes is {sample_bytes}; it must be 1 or more")
     requested = requested_queries(where, queries, columns)
-    return advise_on(source, requested, sample_bytes=sample_bytes, show=show)
+    return advise_on(source, requested, sample_bytes=sample_bytes, show=show, storage_options=storage_options)
 
 
 def requested_queries(
@@ -92,11 +95,16 @@ def requested_queries(
 
 
 def advise_on(
-    source: Source | Table, requested: Sequence[Query], *, sample_bytes: int, show: Show = lambda _, __: None
+    source: Source | Table,
+    requested: Sequence[Query],
+    *,
+    sample_bytes: int,
+    show: Show = lambda _, __: None,
+    storage_options: StorageOptions | None = None,
 ) -> Advice:
     """Advise on queries that are parsed; see `advise`."""
     started = time.perf_counter()
-    table = source if isinstance(source, Table) else open(source)
+    table = source if isinstance(source, Table) else open(source, storage_options=storage_options)
     bound = [BoundQuery.of(table, query) for query in requested]
     with contextlib.ExitStack() as resources:
         sampled = sample_table(table, bound, sample_bytes, resources)

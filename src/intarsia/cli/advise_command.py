@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from intarsia.cli.arguments import AsJson, Paths, split_names
+from intarsia.cli.arguments import AsJson, Paths, StorageOptionTexts, parse_storage_options, split_names
 from intarsia.cli.failures import UsageError
-from intarsia.cli.spark_jobs import run_job
+from intarsia.cli.spark_jobs import refuse_storage_options, run_job
 from intarsia.cli.terminal import (
     command_line,
     count,
@@ -98,6 +98,7 @@ def advise(
     sample_rows: Annotated[
         int, typer.Option("--sample-rows", metavar="N", min=1, help="Number of rows to draw with --spark.")
     ] = 200_000,
+    storage_option: StorageOptionTexts = None,
     json: AsJson = False,
 ) -> None:
     """Measure which indexes would skip how much, and print the command that adds them.
@@ -106,6 +107,8 @@ def advise(
     """
     import intarsia
 
+    options = parse_storage_options(storage_option)
+    refuse_storage_options(options, spark)
     if spark is not None:
         _advise_with_spark(
             spark,
@@ -123,6 +126,7 @@ def advise(
             queries=queries,
             columns=split_names(columns),
             sample_bytes=num_bytes,
+            storage_options=options,
             show=lambda done, total: show_done(100 * done / max(1, total)),
         )
     if json:

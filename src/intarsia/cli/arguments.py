@@ -37,7 +37,61 @@ Timeout = Annotated[
         help="Maximum time that the query may take, with all its requests; no limit by default.",
     ),
 ]
+StorageOptionTexts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage-option",
+        metavar="NAME=VALUE",
+        help="An option of the store of a URL, such as deadline_seconds=20 or aws_region=eu-central-1; "
+        "repeatable. Keep secrets in the environment.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+#: Options of stores that are numbers.
+_NUMBERS: dict[str, type[int] | type[float]] = {
+    "deadline_seconds": float,
+    "timeout_seconds": float,
+    "max_retries": int,
+}
+
+
+def parse_storage_options(given: Sequence[str] | None) -> dict[str, str | float | int] | None:
+    """Parse options of a store from texts like ``max_retries=3``; those that are numbers become numbers.
+
+    Args:
+        given: The values of ``--storage-option``.
+
+    Example:
+        >>> parse_storage_options(["aws_region=eu-central-1", "max_retries=3"])
+        {'aws_region': 'eu-central-1', 'max_retries': 3}
+
+    Raises:
+        UsageError: If an option has no name, is given twice, or is not a number where it has to be one.
+    """
+    if not given:
+        return None
+    found: dict[str, str | float | int] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        name = name.strip().lower()
+        if not name or not equals:
+            raise UsageError(
+                f"--storage-option {text}: it has no name or no value; write it as in max_retries=3",
+                reason="invalid-storage-option",
+            )
+        if name in found:
+            raise UsageError(
+                f"--storage-option {text}: {name} is given twice", reason="invalid-storage-option"
+            )
+        try:
+            found[name] = _NUMBERS[name](value) if name in _NUMBERS else value
+        except ValueError:
+            raise UsageError(
+                f"--storage-option {text}: {value!r} is not a number", reason="invalid-storage-option"
+            ) from None
+    return found
 
 
 def split_names(given: Sequence[str] | None, option: str = "--columns") -> list[str] | None:

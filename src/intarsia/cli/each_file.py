@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from intarsia.errors import RunInterrupted
     from intarsia.lake.discovery import FoundFiles
     from intarsia.lake.each_file import FileFailure, FileResults
+    from intarsia.storage import StorageOptions
 
 T = TypeVar("T")
 
@@ -49,7 +50,7 @@ def show_failures(failed: Iterable[FileFailure]) -> None:
         say(printable(f"{failure.path}: {failure.reason}"), red)
 
 
-def find(paths: Sequence[str]) -> FoundFiles:
+def find(paths: Sequence[str], storage_options: StorageOptions | None = None) -> FoundFiles:
     """Find the files of the arguments.
 
     Raises:
@@ -57,7 +58,7 @@ def find(paths: Sequence[str]) -> FoundFiles:
     """
     from intarsia.lake.discovery import find_files
 
-    return find_files(list(paths))
+    return find_files(list(paths), storage_options)
 
 
 def is_one_file(paths: Sequence[str], found: FoundFiles) -> bool:

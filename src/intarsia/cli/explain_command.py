@@ -6,7 +6,16 @@ from typing import Annotated
 
 import typer
 
-from intarsia.cli.arguments import AsJson, ColumnNames, Paths, Timeout, WhereText, split_names
+from intarsia.cli.arguments import (
+    AsJson,
+    ColumnNames,
+    Paths,
+    StorageOptionTexts,
+    Timeout,
+    WhereText,
+    parse_storage_options,
+    split_names,
+)
 from intarsia.cli.terminal import command_line, line, print_json, show
 
 EXAMPLES = """
@@ -25,12 +34,14 @@ def explain(
         bool, typer.Option("--analyze", help="Also run the query, and show what it read.")
     ] = False,
     timeout: Timeout = None,
+    storage_option: StorageOptionTexts = None,
     json: AsJson = False,
 ) -> None:
     """Show what a query would read and what each index excludes, without reading data pages."""
     import intarsia
 
-    table = intarsia.open(path, query_timeout_seconds=timeout)
+    options = parse_storage_options(storage_option)
+    table = intarsia.open(path, storage_options=options, query_timeout_seconds=timeout)
     report = table.explain(where, split_names(columns), analyze=analyze)
     if json:
         print_json(report.to_dict())

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from intarsia.cli.arguments import AsJson, Paths
+from intarsia.cli.arguments import AsJson, Paths, StorageOptionTexts, parse_storage_options
 from intarsia.cli.each_file import find, others_ignored, show_failures, until_interrupted
 from intarsia.cli.failures import UsageError, say
 from intarsia.cli.index_calls import index_kinds, parse_index
-from intarsia.cli.spark_jobs import Master, run_job
+from intarsia.cli.spark_jobs import Master, refuse_storage_options, run_job
 from intarsia.cli.terminal import count, print_json, printable, progress, red, size
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ def index(
         ),
     ] = None,
     spark: Master = None,
+    storage_option: StorageOptionTexts = None,
     json: AsJson = False,
 ) -> None:
     """Add indexes to existing files without changing their data; detach restores the original files.
@@ -131,18 +132,20 @@ def index(
         raise UsageError(
             "no index to add; use --page-index, --distinct COLUMN or --add KIND(COLUMN)", reason="no-index"
         )
+    options = parse_storage_options(storage_option)
+    refuse_storage_options(options, spark)
     location = None if lake_index is None else lake_index.location
     source = path[0] if len(path) == 1 else path
     if spark is not None:
         report, stop = until_interrupted(lambda: _index_with_spark(spark, source, requested, location))
     else:
-        found = find(path)
+        found = find(path, options)
         _check(found, requested, location)
         with progress("indexing", len(found.paths)) as show:
-            report, stop = until_interrupted(lambda: attach_files(found, requested, show)[0])
+            report, stop = until_interrupted(lambda: attach_files(found, requested, show, options)[0])
         if stop is None:
             with progress("reading", len(found.paths)) as show:
-                report = replace(report, lake_index=write_lake_index(source, location, show))
+                report = replace(report, lake_index=write_lake_index(source, location, show, options))
     if json:
         print_json(report.to_dict() | ({"interrupted": True} if stop else {}))
     else:
@@ -238,17 +241,24 @@ def _check(found: FoundFiles, requested: Sequence[Any], location: Location | Non
         raise UsageError(str(error), reason="lake-index-location") from None
 
 
-def detach(path: Paths, spark: Master = None, json: AsJson = False) -> None:
+def detach(
+    path: Paths,
+    spark: Master = None,
+    storage_option: StorageOptionTexts = None,
+    json: AsJson = False,
+) -> None:
     """Remove attached indexes, and restore each original file byte for byte."""
     from intarsia.embed.many import detach_files
 
+    options = parse_storage_options(storage_option)
+    refuse_storage_options(options, spark)
     stop = None
     if spark is not None:
         report = _detach_with_spark(spark, path[0] if len(path) == 1 else path)
     else:
-        found = find(path)
+        found = find(path, options)
         with progress("detaching", len(found.paths)) as show:
-            report, stop = until_interrupted(lambda: detach_files(found, show))
+            report, stop = until_interrupted(lambda: detach_files(found, show, options))
     if json:
         print_json(report.to_dict() | ({"interrupted": True} if stop else {}))
     else:

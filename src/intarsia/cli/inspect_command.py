@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from intarsia.cli.arguments import AsJson, Paths
+from intarsia.cli.arguments import AsJson, Paths, StorageOptionTexts, parse_storage_options
 from intarsia.cli.cells import text
 from intarsia.cli.each_file import find, for_each, is_one_file, others_ignored, show_failures
 from intarsia.cli.terminal import count, line, plain_table, print_json, show, size
@@ -51,6 +51,7 @@ def inspect(
             "--pages", help="List all row groups and pages, and estimate the contents of Bloom filters."
         ),
     ] = False,
+    storage_option: StorageOptionTexts = None,
     json: AsJson = False,
 ) -> None:
     """Show the structure of files: row groups, columns, pages, bounds, indexes and sizes.
@@ -61,9 +62,10 @@ def inspect(
     from intarsia.check.inspection import inspect as inspect_file
     from intarsia.lake.each_file import for_each_file
 
-    found = find(path)
+    options = parse_storage_options(storage_option)
+    found = find(path, options)
     if is_one_file(path, found):
-        one = inspect_file(path[0], pages=pages)
+        one = inspect_file(path[0], pages=pages, storage_options=options)
         if json:
             print_json(one.to_dict())
         else:
@@ -71,21 +73,27 @@ def inspect(
         return
     files = found.paths
     if json:
-        documents = for_each("inspecting", files, lambda file, _: inspect_file(file, pages=pages).to_dict())
+        documents = for_each(
+            "inspecting",
+            files,
+            lambda file, _: inspect_file(file, pages=pages, storage_options=options).to_dict(),
+        )
         failed = documents.failed
         print_json([*documents.done, *(failure.to_dict() for failure in failed)])
     else:
         # one file at a time, so that a lake need not fit into memory
-        failed = for_each_file(files, lambda file, _: _show_one(file, pages=pages), lambda _: None).failed
+        failed = for_each_file(
+            files,
+            lambda file, _: _show_one(inspect_file(file, pages=pages, storage_options=options), pages=pages),
+            lambda _: None,
+        ).failed
         print(f"{count(len(files) - len(failed), 'file')}{others_ignored(len(found.others))}")
         show_failures(failed)
     raise typer.Exit(1 if failed else 0)
 
 
-def _show_one(file: str, *, pages: bool) -> None:
-    from intarsia.check.inspection import inspect as inspect_file
-
-    show(_parts(inspect_file(file, pages=pages), pages=pages))
+def _show_one(found: FileInspection, *, pages: bool) -> None:
+    show(_parts(found, pages=pages))
     print()
 
 

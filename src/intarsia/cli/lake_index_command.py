@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from intarsia.cli.arguments import AsJson
+from intarsia.cli.arguments import AsJson, StorageOptionTexts, parse_storage_options
 from intarsia.cli.each_file import show_failures
 from intarsia.cli.failures import UsageError
 from intarsia.cli.terminal import print_json, printable, progress
@@ -41,6 +41,7 @@ def lake_index(
     remove: Annotated[
         bool, typer.Option("--remove", help="Delete it, in the cache and in the lake.")
     ] = False,
+    storage_option: StorageOptionTexts = None,
     json: AsJson = False,
 ) -> None:
     """Build or update the lake index of a lake, so that queries open only the files that can match.
@@ -54,7 +55,7 @@ def lake_index(
         raise UsageError(
             "--remove deletes the lake index in both places; omit --beside", reason="two-actions"
         )
-    table = intarsia.open(lake)
+    table = intarsia.open(lake, storage_options=parse_storage_options(storage_option))
     if remove:
         _remove(table, json=json)
         return

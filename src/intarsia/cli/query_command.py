@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from intarsia.cli.arguments import ColumnNames, Paths, Timeout, WhereText, split_names
+from intarsia.cli.arguments import (
+    ColumnNames,
+    Paths,
+    StorageOptionTexts,
+    Timeout,
+    WhereText,
+    parse_storage_options,
+    split_names,
+)
 from intarsia.cli.failures import INTERRUPTED, SKIPPED_FILES, UsageError, say
 from intarsia.cli.formats import Format, writer
 from intarsia.cli.sink import open_sink
@@ -125,6 +133,7 @@ def query(
     report: Report = None,
     skip_bad_files: SkipBadFiles = False,
     timeout: Timeout = None,
+    storage_option: StorageOptionTexts = None,
 ) -> None:
     """Print the rows that match, aggregates of them, or a sample, reading only pages that might match."""
     import intarsia
@@ -180,7 +189,8 @@ def query(
             f"{form.value} is a binary format; name a file with --output, or redirect stdout",
             reason="binary-to-terminal",
         )
-    table = intarsia.open(path, query_timeout_seconds=timeout)
+    options = parse_storage_options(storage_option)
+    table = intarsia.open(path, storage_options=options, query_timeout_seconds=timeout)
     if output is not None:
         _refuse_overwriting(table, output)
     names = split_names(columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -20,6 +20,20 @@ Master = Annotated[
         "spark-submit, or on all cores of this machine. PATH can then be the name of a table.",
     ),
 ]
+
+
+def refuse_storage_options(options: Mapping[str, object] | None, master: str | None) -> None:
+    """Raise an error if options of a store are combined with a Spark job, whose workers do not have them.
+
+    Raises:
+        UsageError: If both are given.
+    """
+    if options and master is not None:
+        raise UsageError(
+            "--storage-option cannot be combined with --spark; set the variables of the store in the "
+            "environment of the driver and the executors",
+            reason="conflicting-options",
+        )
 
 
 def run_job(master: str | None, job: Callable[[Any], T]) -> T:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from intarsia.cli.arguments import AsJson, Paths
+from intarsia.cli.arguments import AsJson, Paths, StorageOptionTexts, parse_storage_options
 from intarsia.cli.each_file import find, for_each, others_ignored, show_failures, until_interrupted
 from intarsia.cli.failures import INTERRUPTED, UsageError, say
-from intarsia.cli.spark_jobs import Master, run_job
+from intarsia.cli.spark_jobs import Master, refuse_storage_options, run_job
 from intarsia.cli.terminal import ShowDone, count, dim, print_json, printable, red
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ def verify(
         ),
     ] = None,
     spark: Master = None,
+    storage_option: StorageOptionTexts = None,
     json: AsJson = False,
 ) -> None:
     """Check statistics, page indexes, Bloom filters and embedded indexes against the data.
@@ -100,12 +101,14 @@ def verify(
             "--seed needs --sample; add the number of column chunks, such as --sample 10",
             reason="missing-option",
         )
+    options = parse_storage_options(storage_option)
+    refuse_storage_options(options, spark)
     paths: Sequence[str] = ()
     stop = None
     if spark is not None:
         outcome, others = _verify_with_spark(spark, path, quick=quick, sample=sample, seed=seed or 0)
     else:
-        found = find(path)
+        found = find(path, options)
         others, paths = len(found.others), found.paths
 
         def verify_one(path: str, show: ShowDone) -> VerifyReport:
@@ -117,6 +120,7 @@ def verify(
                 sample=sample,
                 seed=seed or 0,
                 progress=lambda done, total, _: show(done / max(1, total)),
+                storage_options=options,
             )
 
         outcome, stop = until_interrupted(lambda: for_each("verifying", paths, verify_one))

@@ -140,13 +140,17 @@ def find_target(path: str | os.PathLike[str], options: StorageOptions | None = N
     return LocalTarget(local)
 
 
-def new_target(path: str | os.PathLike[str]) -> NewTarget:
+def new_target(path: str | os.PathLike[str], options: StorageOptions | None = None) -> NewTarget:
     """Create a file that will be written to a local path or a URL.
+
+    Args:
+        path: The path or URL.
+        options: Options of the store of a URL.
 
     Raises:
         ReplaceError: If the file cannot be created.
-        ObjectStoreError: If the store is unknown.
+        ObjectStoreError: If the store or an option is unknown.
     """
     name = os.fspath(path)
     local = local_path(name)
-    return NewFile(local) if local is not None else NewObject(*find_store(name), name)
+    return NewFile(local) if local is not None else NewObject(*find_store(name, options), name)

@@ -18,7 +18,7 @@ from intarsia.embed.progress import Progress
 from intarsia.embed.report import summarize
 from intarsia.errors import ColumnNotFoundError, WriteError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.storage import ByteSource, LocalFile
+from intarsia.storage import ByteSource, LocalFile, StorageOptions
 from intarsia.storage.target import NewTarget, new_target
 from intarsia.write.bounds import repair_page_index, write_tail
 from intarsia.write.dry_run import dry_run
@@ -60,6 +60,7 @@ class Output:
         schema: Its schema.
         form: The options for its layout.
         indexes: The indexes to embed.
+        storage_options: Options of the store of a URL.
 
     Raises:
         WriteError, IndexBuildError, ColumnNotFoundError: If an argument is invalid.
@@ -67,7 +68,12 @@ class Output:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], schema: pa.Schema, form: Form, indexes: Attachables
+        self,
+        path: str | os.PathLike[str],
+        schema: pa.Schema,
+        form: Form,
+        indexes: Attachables,
+        storage_options: StorageOptions | None = None,
     ) -> None:
         self._started = time.perf_counter()
         self.path = os.fspath(path)
@@ -83,7 +89,7 @@ class Output:
         self._row_group_rows: list[int] = []
         self._dictionary: tuple[str, ...] = ()
         self._arrow: pq.ParquetWriter | None = None
-        self._new = new_target(self.path)
+        self._new = new_target(self.path, storage_options)
         self._sink = pa.OSFile(self._new.temporary, "wb")
 
     def to_file_schema(self, table: pa.Table) -> pa.Table:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from intarsia.embed.attach import Attachables
 from intarsia.embed.progress import Progress
 from intarsia.errors import IntarsiaError, NotTabularError, WriteError
+from intarsia.storage import StorageOptions
 from intarsia.write.output import ROWS_PER_PAGE, Form, Output
 from intarsia.write.report import WriteReport
 from intarsia.write.sorting import SortBy, sorted_rows
@@ -37,6 +38,7 @@ def write_table(
     compression_level: int | None = None,
     dictionary: bool | Sequence[str] | None = None,
     progress: Progress | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> WriteReport:
     """Write a table and its indexes to a Parquet file.
 
@@ -62,6 +64,7 @@ def write_table(
         dictionary: True or False for all columns, or the dotted paths of the leaves that get a dictionary.
             By default the leaves whose values repeat, judging by a sample of the first row group.
         progress: Called as ``progress(done, total, label)`` while indexes are built.
+        storage_options: Options of the store of a URL, as for `intarsia.open`.
 
     Returns:
         A report of the written file.
@@ -71,6 +74,7 @@ def write_table(
         ColumnNotFoundError: If an index, ``sort_by`` or ``dictionary`` names a column that does not exist.
         IndexBuildError: If an index cannot be built on its columns.
         ReplaceError: If the file cannot be created. After any error, an existing file is untouched.
+        ObjectStoreError: If the store of a URL or an option is unknown.
 
     Example:
         >>> import pyarrow as pa, intarsia as ia, tempfile, os
@@ -84,7 +88,7 @@ def write_table(
     """
     table = _as_table(data)
     form = Form(rows_per_page, row_group_size, sort_by, compression, compression_level, dictionary)
-    output = Output(path, table.schema, form, indexes)
+    output = Output(path, table.schema, form, indexes, storage_options)
     try:
         table = output.to_file_schema(table)
         if output.keys:
@@ -116,6 +120,7 @@ class Writer:
         compression_level: As for `write_table`.
         dictionary: As for `write_table`.
         progress: As for `write_table`.
+        storage_options: As for `write_table`.
 
     Attributes:
         report: The report of the written file; None until it is complete.
@@ -125,6 +130,7 @@ class Writer:
         ColumnNotFoundError: If an index, ``sort_by`` or ``dictionary`` names a column that does not exist.
         IndexBuildError: If an index cannot be built on its columns.
         ReplaceError: If the file cannot be created.
+        ObjectStoreError: If the store of a URL or an option is unknown.
 
     Example:
         >>> import pyarrow as pa, intarsia as ia, tempfile, os
@@ -151,10 +157,11 @@ class Writer:
         compression_level: int | None = None,
         dictionary: bool | Sequence[str] | None = None,
         progress: Progress | None = None,
+        storage_options: StorageOptions | None = None,
     ) -> None:
         form = Form(rows_per_page, row_group_size, sort_by, compression, compression_level, dictionary)
         self._schema = pa.schema(schema)
-        self._output = Output(path, self._schema, form, indexes)
+        self._output = Output(path, self._schema, form, indexes, storage_options)
         self._progress = progress
         self._max_rows = row_group_size or ROW_GROUP_ROWS
         self._max_bytes = None if row_group_size else row_group_bytes

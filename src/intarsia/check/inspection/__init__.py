@@ -32,7 +32,7 @@ from intarsia.format.structs import RowGroup
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.registry import find_index_class
 from intarsia.lake.discovery import find_files
-from intarsia.storage import ByteSource
+from intarsia.storage import ByteSource, StorageOptions
 
 __all__ = [
     "BloomInspection",
@@ -53,12 +53,15 @@ __all__ = [
 ]
 
 
-def inspect(path: str | os.PathLike[str], *, pages: bool = False) -> FileInspection:
+def inspect(
+    path: str | os.PathLike[str], *, pages: bool = False, storage_options: StorageOptions | None = None
+) -> FileInspection:
     """Describe a file by its footer and its indexes.
 
     Args:
         path: A file; local, or a URL.
         pages: Whether to list each page, and to estimate the contents of Bloom filters.
+        storage_options: Options of the store of a URL, as for `intarsia.open`.
 
     Returns:
         The description; `FileInspection.to_dict` converts it to a JSON object.
@@ -68,6 +71,8 @@ def inspect(path: str | os.PathLike[str], *, pages: bool = False) -> FileInspect
         UnsupportedFeatureError: If its footer is encrypted.
         FileNotFoundError: If the path does not exist.
         IsADirectoryError: If the path is a folder.
+        ObjectStoreError: If the store of a URL cannot be reached, refuses the request, or is unknown, or an
+            option is unknown.
 
     Example:
         >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
@@ -77,17 +82,21 @@ def inspect(path: str | os.PathLike[str], *, pages: bool = False) -> FileInspect
         >>> [(chunk.column, chunk.min, chunk.max) for chunk in found.row_groups[0].columns]
         [('city', 'Basel', 'Bern'), ('visitors', 3, 5)]
     """
-    with open_one(path) as file, file.named_errors():
+    with open_one(path, storage_options) as file, file.named_errors():
         return _inspect(file, pages=pages)
 
 
-def open_one(path: str | os.PathLike[str]) -> ParquetInput:
+def open_one(path: str | os.PathLike[str], storage_options: StorageOptions | None = None) -> ParquetInput:
     """Open the one file that a path or URL names; see `open_source`."""
-    return ParquetInput(open_source(path))
+    return ParquetInput(open_source(path, storage_options))
 
 
-def open_source(path: str | os.PathLike[str]) -> ByteSource:
+def open_source(path: str | os.PathLike[str], storage_options: StorageOptions | None = None) -> ByteSource:
     """Return the source of the one file that a path or URL names.
+
+    Args:
+        path: The path or URL.
+        storage_options: Options of the store of a URL.
 
     Raises:
         FileNotFoundError: If the path does not exist.
@@ -96,7 +105,7 @@ def open_source(path: str | os.PathLike[str]) -> ByteSource:
     shown = os.fspath(path)
     if os.path.isdir(shown):
         raise IsADirectoryError(f"{shown}: this is a folder, not a file; pass one of its files")
-    found = find_files(shown).files
+    found = find_files(shown, storage_options).files
     if len(found) > 1:
         raise IsADirectoryError(f"{shown}: {len(found)} files match; pass one of them")
     return found[0].open()

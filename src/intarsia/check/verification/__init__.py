@@ -46,7 +46,7 @@ from intarsia.format.datafusion import KEY as DATAFUSION_KEY
 from intarsia.format.directory import Entry
 from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.structs import ColumnChunk, ColumnMetaData, Statistics
-from intarsia.storage import BufferedSource, ByteSource
+from intarsia.storage import BufferedSource, ByteSource, StorageOptions
 
 __all__ = ["RULES", "Finding", "Progress", "VerifyReport", "verify"]
 
@@ -61,6 +61,7 @@ def verify(
     sample: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> VerifyReport:
     """Check a file's statistics, page index, Bloom filters and embedded indexes against its data.
 
@@ -73,6 +74,7 @@ def verify(
         seed: Seed for ``sample``; the same seed draws the same chunks of files of the same name.
         progress: Called as ``progress(done_units, total_units, label)``; a unit is a column chunk or an
             embedded index.
+        storage_options: Options of the store of a URL, as for `intarsia.open`.
 
     Returns:
         Every contradiction with its place; `VerifyReport.ok` is False if one of them is an error.
@@ -94,7 +96,9 @@ def verify(
         >>> report.ok, report.findings, report.checked["pages"]
         (True, (), 2)
     """
-    return verify_source(open_source(path), quick=quick, sample=sample, seed=seed, progress=progress)
+    return verify_source(
+        open_source(path, storage_options), quick=quick, sample=sample, seed=seed, progress=progress
+    )
 
 
 def verify_source(
