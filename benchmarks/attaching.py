@@ -60,7 +60,7 @@ class Attaching:
 def measure_attaching(
     full: File, bare: File, folder: Path, repetitions: int, progress: Callable[[str], None]
 ) -> list[Attaching]:
-    """Time each kind alone, the usual indexes together, and the rewrite, in turns.
+    """Time each kind alone, the usual indexes together, and the rewrite, alternating between them.
 
     Every run gets a fresh copy of the file, synced and in the page cache, and ends when the new file is
     synced.

@@ -14,7 +14,7 @@ import pyarrow.fs
 
 from benchmarks.queries import Query
 
-#: The beginning of the paths that are in the object store that the environment names.
+#: The prefix of paths in the object store that the environment configures.
 S3 = "s3://"
 
 

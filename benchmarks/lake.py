@@ -1,4 +1,4 @@
-"""Many small files: find rows in one of them, in a few, or in none."""
+"""Many small files: find rows that are in one of them, in a few, or in none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchmarks.queries import Query
 FILES = 1_000
 ROWS_PER_FILE = 10_000
 
-#: Files of the lake, and number of values, of the query with IN.
+#: For the query with IN: the number of files of the lake, and of values.
 AMONG_FILES, AMONG = 200, 1_000
 
 #: Increment when the data changes, so that lakes of earlier versions are not reused.

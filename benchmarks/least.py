@@ -1,4 +1,4 @@
-"""The least bytes that a query has to read: the pages with its rows, if nothing has to be found out first."""
+"""The minimum number of bytes of a query: the pages with its rows, if their locations are known."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from intarsia.format.footer import Leaf, chunk_range
 
 
 def least_bytes(path: str, query: Query) -> int | None:
-    """Return the bytes of the pages, of the result's columns, that have matching rows.
+    """Return the size of the pages of the result's columns that contain matching rows.
 
     They include the dictionary pages that these pages need, but no footer and no index. A chunk without an
     OffsetIndex counts as a whole.

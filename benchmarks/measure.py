@@ -44,7 +44,7 @@ class Case:
         failures: The error of each reader that does not.
         bytes_read: Bytes that Intarsia read for the last query.
         requests: Requests that Intarsia made for the last query.
-        least_bytes: The least bytes for the last query; see `benchmarks.least`.
+        least_bytes: The minimum number of bytes for the last query; see `benchmarks.least`.
     """
 
     name: str
@@ -82,14 +82,14 @@ def import_ms(repetitions: int = 5) -> float:
 
 
 def measure(cases: Sequence[Case], engines: Sequence[str], progress: Callable[[str], None]) -> None:
-    """Run every query with every reader in turns, so that other load on the machine affects all readers."""
+    """Run every query with each reader in turn, so that other load on the machine affects all readers."""
     for case in cases:
         progress(f"{case.name}, {case.file.name}")
         # warm up imports, threads and the page cache
         able = [engine for engine in engines if _supports(engine, case)]
         case.timings = {engine: Timing() for engine in able}
-        # the collections between timed runs then visit only what these left behind, not the imported modules,
-        # which would take 70 ms and empty the processor's caches
+        # the garbage collections between timed runs then skip the imported modules, which would take 70 ms
+        # and evict the processor's caches
         gc.collect()
         gc.freeze()
         for turn, query in enumerate(case.queries):
@@ -143,7 +143,7 @@ def _comparable(opened: Opened, query: Query, answer: Any) -> Any:
 
 
 def same_result(one: Any, other: Any) -> bool:
-    """Whether two results have the same rows, in any types and any order, or the same aggregate."""
+    """Return whether two results have the same rows, in any types and any order, or the same aggregate."""
     if not isinstance(one, pa.Table):
         return math.isclose(one, other, rel_tol=1e-9)
     if one.column_names != other.column_names or one.num_rows != other.num_rows:

@@ -51,7 +51,7 @@ def object_store_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
 
 
 def serve(lake: Path) -> None:
-    """Serve a folder as ``s3://bucket/lake/``, and print the environment of its clients."""
+    """Serve a folder as ``s3://bucket/lake/``, and print the environment variables for its clients."""
     from tests.object_stores.s3_server import S3Server
 
     server = S3Server()

@@ -1,4 +1,4 @@
-"""The queries: rows by a range, a value or a part of one column, some columns of these, or an aggregate."""
+"""The queries: rows selected by a range, a value or a substring of one column, or an aggregate of them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Query:
     Attributes:
         column: The column of the predicate.
         start: Its minimum, inclusive; None for all rows, or with one of the next three.
-        stop: Its maximum, exclusive; None if ``start`` is None.
+        stop: Its upper end, exclusive; None if ``start`` is None.
         columns: Columns of the result; None for all.
-        equals: A text that the column is equal to.
+        equals: A text that the column equals.
         contains: A text that the column contains.
         among: The numbers of an IN list.
         total: Instead of rows, ``"*"`` for their count, or a column for its sum.

@@ -16,7 +16,7 @@ from benchmarks import lineitem
 from benchmarks.data import VERSION, make_tuned_file
 from benchmarks.lake import FIRST_SECOND, NEEDLE, RARE, ROWS_PER_FILE, make_lakes
 
-#: The aims of the project: time relative to plain Spark on bare files.
+#: The performance targets of the project: time relative to plain Spark on bare files.
 NEEDLE_AIM, PART_AIM, NOTHING_AIM = 0.1, 0.15, 1.05
 
 TUNED_ROWS = 10_000_000
@@ -32,8 +32,8 @@ class Query:
     Attributes:
         name: The name in the tables.
         where: Returns a condition with new values; an empty one selects all rows.
-        aim: The most time that an enabled session should take, relative to plain Spark on bare files; None
-            if there is no aim.
+        aim: The maximum time of an enabled session, relative to plain Spark on bare files; None if there is
+            no target.
         skips: Whether any row can be skipped. If not, indexed files should take plain Spark no longer than
             `NOTHING_AIM`, too.
     """

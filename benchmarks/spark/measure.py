@@ -36,7 +36,7 @@ class Runs:
         ms: Milliseconds of each timed run.
         cpu_ms: CPU time of the JVM, compilers included, and of this process, of each timed run.
         bytes_read: Bytes that Spark and the planner read in one run.
-        scan_rows: Rows that came out of the scan in that run, before Spark's filter.
+        scan_rows: Rows that the scan returned in that run, before Spark's filter.
     """
 
     ms: list[float] = field(default_factory=list)
@@ -107,7 +107,7 @@ class Bench:
         runs = {mode: Runs() for mode in MODES}
         for repetition in range(-_WARM_UPS, self._repetitions):
             where = query.where(self._random)
-            shift = repetition % len(MODES)  # no mode is always the first
+            shift = repetition % len(MODES)  # the first mode changes from run to run
             answers = {}
             for mode in MODES[shift:] + MODES[:shift]:
                 self._spark.conf.set(_SWITCH, str(mode == ENABLED).lower())
@@ -152,7 +152,7 @@ class Bench:
 
 
 def _scan_rows(plan: Any) -> int:
-    """Return the rows that came out of the scans of a plan that ran."""
+    """Return the rows that the scans of an executed plan returned."""
     name = plan.getClass().getSimpleName()
     if name == "AdaptiveSparkPlanExec":
         return _scan_rows(plan.executedPlan())

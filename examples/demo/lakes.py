@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 #: A ``SparkSession``; only `intarsia.spark` imports its class.
 Spark: TypeAlias = Any
 
-#: Name of the file that marks a folder of this demo, which the next run may empty.
+#: Name of the file that marks a folder of this demo, which the next run may delete.
 MARK = ".intarsia-demo"
 
 #: Number of files by pandas, one per quarter.
@@ -31,7 +31,7 @@ class Lake:
 
     Attributes:
         path: The path of the folder.
-        title: Its writer and its form.
+        title: Its writer and its layout.
     """
 
     path: str
@@ -96,7 +96,7 @@ def write_lake(spark: Spark, flights: Any, path: str) -> None:
     place = table.column_names.index("time_hour")
     times = table.column(place).cast(pa.timestamp("us", "UTC"))  # Spark has no nanoseconds
     frame: Any = spark.createDataFrame(table.set_column(place, "time_hour", times))
-    # two writers, as for data from another source on two cores; by default Spark would write one file for
+    # two partitions, as for data from another source on two cores; by default Spark would write one file for
     # each 10,000 rows of this table
     frame.coalesce(2).write.partitionBy("month").parquet(os.path.abspath(path))
 

@@ -12,7 +12,7 @@ from examples.demo.lakes import Spark
 from examples.demo.questions import Question
 from intarsia.spark import ScanSkip
 
-#: How often a query runs; the shortest time counts.
+#: Number of runs of a query; the shortest time is shown.
 RUNS = 2
 
 

@@ -68,7 +68,7 @@ def ask_spark(spark: Spark, path: str, question: Question) -> pa.Table:
 
 
 def ask_spark_through_intarsia(spark: Spark, path: str, question: Question) -> pa.Table:
-    """Run a query with Spark on the files that Intarsia keeps."""
+    """Run a query with Spark on the files that Intarsia does not exclude."""
     from intarsia import spark as ias
 
     frame = ias.read(spark, os.path.abspath(path), where=question.where, columns=list(question.columns))

@@ -36,11 +36,11 @@ def advise(
 
     Row groups of up to 8 files are read, spread evenly over those that the queries read. Every index that can
     evaluate a condition is built on them in memory. Then the queries are planned with it, as a scan plans
-    them. The advice is the smallest set of indexes with nearly all the benefit. Sizes, times and savings are
-    extrapolated from the sample to all files, so they are estimates unless ``sample.is_whole``.
+    them. The advice is the smallest set of indexes with nearly all of the savings. Sizes, times and savings
+    are extrapolated from the sample to all files, so they are estimates unless ``sample.is_whole``.
 
-    Without queries the advice is general: a page index, and `Distinct` for columns of few values if it is
-    light. ``columns`` of the result then describes each column.
+    Without queries the advice is general: a page index, and `Distinct` for columns with few values if the
+    index is small. ``columns`` of the result then describes each column.
 
     Args:
         source: As for `intarsia.open`, or a table.
@@ -53,8 +53,8 @@ def advise(
         storage_options: Options of the stores of URLs, as for `intarsia.open`; a table has its own.
 
     Returns:
-        The advice. ``advice.indexes`` can be passed to `attach`, and ``advice.command`` is the same for the
-        shell.
+        The advice. ``advice.indexes`` can be passed to `attach`, and ``advice.command`` is the equivalent
+        command.
 
     Raises:
         PredicateError: If a query cannot be parsed, or compares values of incompatible types.

@@ -1,4 +1,4 @@
-"""The indexes that could skip rows for a condition, and their notation on the command line."""
+"""The indexes that could skip rows for a condition, and their command-line options."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _BUILT_IN: tuple[tuple[str, Callable[[str], Index]], ...] = (
     ("row_map", RowMap),
 )
 
-#: Names that an option takes as they are.
+#: Names that an option accepts without quotes.
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 

@@ -1,13 +1,13 @@
-"""Choose the smallest set of indexes that has nearly all the benefit."""
+"""Choose the smallest set of indexes with nearly all of the savings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-#: Part of the benefit that may be lost if smaller indexes replace larger ones.
+#: Part of the savings that may be lost if smaller indexes replace larger ones.
 LOST_PART = 0.05
 
-#: An index is left out if more runs of each query would be needed to save its size in bytes.
+#: Number of runs of each query within which an index has to save its own size in bytes.
 RUNS_TO_PAY = 20
 
 
@@ -17,7 +17,7 @@ def choose(
     num_queries: int,
     companions: Collection[str] = (),
 ) -> tuple[str, ...]:
-    """Choose the set of indexes with the least sum of its size and what `RUNS_TO_PAY` runs of a query read.
+    """Choose the indexes that minimize their size plus the bytes that `RUNS_TO_PAY` runs of a query read.
 
     The search starts from no index and from all of them, because under an OR some help only together. It adds
     or removes the index that reduces the sum most, as long as there is one.
@@ -61,7 +61,7 @@ def _lighter(
     read_bytes: Callable[[frozenset[str]], float],
     now: float,
 ) -> frozenset[str]:
-    """Remove indexes, the largest first, or replace them with smaller ones, at nearly the same benefit."""
+    """Remove indexes, the largest first, or replace them with smaller ones, with nearly the same savings."""
     read = read_bytes(names)
     allowed = read + LOST_PART * (now - read)
     for heavy in sorted(names, key=lambda name: (-weights[name], name)):
@@ -82,7 +82,7 @@ def _helps(
     companions: Collection[str],
     read_bytes: Callable[[frozenset[str]], float],
 ) -> bool:
-    """Return whether an index reduces what is read: with the companions, or beside all others."""
+    """Return whether an index reduces the bytes read, with its companions only or with all other indexes."""
     others = (frozenset(companions), everything)
     return any(read_bytes(there | {name}) < read_bytes(there - {name}) for there in others)
 

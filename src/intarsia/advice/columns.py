@@ -16,8 +16,8 @@ from intarsia.file import ParquetInput
 FEW_VALUES = 1_000
 REPEATED = 10
 
-#: A column is sorted if this part of the neighbouring values that differ are in order, and this part of a few
-#: values that are far apart. A time that starts again each day is not: its bounds contain the whole day.
+#: A column is sorted if this share of adjacent, different values is in order, and this share of a few values
+#: that are far apart. A time that restarts each day is not sorted: its bounds contain the whole day.
 SORTED_PART = 0.95
 SORTED_FAR_PART = 0.75
 FAR_VALUES = 64
@@ -112,13 +112,13 @@ def _code(present: pa.ChunkedArray, distinct: int) -> str:
 
 
 def _far_values(values: pa.Array) -> pa.Array:
-    """Return a few values in their order, at random places, because values may repeat with any fixed step."""
+    """Return a few values in order, from random positions, because values may repeat at any fixed step."""
     places = np.random.default_rng(0).integers(0, len(values), FAR_VALUES)
     return values.take(pa.array(np.sort(places)))
 
 
 def _ordered_part(values: pa.Array, if_equal: float = 0) -> float:
-    """Return the part of the neighbouring values that differ which are in order; the better of two orders."""
+    """Return the share of adjacent, different values that are in order; the better of both directions."""
     up = pc.sum(pc.less(values[:-1], values[1:])).as_py() or 0
     down = pc.sum(pc.greater(values[:-1], values[1:])).as_py() or 0
     return max(up, down) / (up + down) if up + down else if_equal

@@ -125,7 +125,7 @@ class Measurement:
         return float(self._table.file_bytes.sum()) / sampled if sampled else 1.0
 
     def _file_scale(self, number: int) -> float:
-        """The size of the files that a query opens divided by that of the files that were planned."""
+        """Return the size of the files that a query opens divided by the size of the planned files."""
         sizes = self._table.file_bytes
         planned = sum(
             int(sizes[ordinal])
@@ -137,14 +137,14 @@ class Measurement:
     # --- costs -------------------------------------------------------------------------------------
 
     def cost(self, number: int, names: Sequence[str] | frozenset[str]) -> Cost:
-        """Estimate what a query reads of all files with some of the indexes."""
+        """Estimate the reads of a query of all files with some of the indexes."""
         found = Cost()
         for file in self._files_of(number):
             found += file.cost(number, names)
         return found.scaled(self._scale(number))
 
     def _scale(self, number: int) -> float:
-        """The reads of a query today divided by those in the files of the sample."""
+        """Return the bytes that a query reads today divided by those that it reads of the sampled files."""
         sampled, others = 0.0, 0.0
         for (query, ordinal), now in self._sampled.now.items():
             if query == number and ordinal in self._files:
@@ -224,7 +224,7 @@ class Measurement:
         return tuple(sorted(found, key=lambda one: (not one.is_advised, -one.saved_bytes, one.bytes)))
 
     def query_advice(self, number: int, chosen: Sequence[str]) -> QueryAdvice:
-        """Return what one query reads, and why it cannot skip more."""
+        """Return the reads of one query, and why it cannot skip more."""
         one, scale = self._bound[number], self._scale(number)
         now, advised = self.cost(number, ()), self.cost(number, chosen)
         least, total, rows_matched = Cost(), Cost(), 0.0

@@ -1,4 +1,4 @@
-"""Measure what queries of one sampled file read with different indexes."""
+"""Measure the reads of queries of one sampled file with different indexes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from intarsia.read.file_query import FileQuery
 from intarsia.read.locations import matching_rows
 from intarsia.rows.selection import RowSelection
 
-#: Numbers of rows that are extrapolated from a sample may be too small by this factor.
+#: Row counts that are extrapolated from a sample may be too small by this factor.
 SAFETY = 4
 
 
@@ -50,7 +50,7 @@ class Spread:
 
 
 def plan_cost(query: FileQuery, rows: RowSelection | None = None) -> Cost:
-    """Return what a query of a file reads according to its plan; or what reading some rows would take."""
+    """Return the cost of a query of a file according to its plan, or the cost of reading some rows."""
     index_bytes = 0
     if rows is None:
         plan = plan_file(query)
@@ -82,7 +82,7 @@ class MeasuredFile:
         entry: The file of the table.
         sample: The sampled row groups.
         binders: The queries, by ordinal.
-        now: What each of these queries reads of the whole file today.
+        now: The cost of each of these queries on the whole file today.
 
     Attributes:
         sample: The sampled row groups.
@@ -144,7 +144,7 @@ class MeasuredFile:
             self._indexes[name] = index
 
     def cost(self, ordinal: int, names: Iterable[str]) -> Cost:
-        """Estimate what a query reads of the file with some of the built indexes."""
+        """Estimate the cost of a query of the file with some of the built indexes."""
         base = self._measured(ordinal, frozenset())
         now = self._now[ordinal]
         if self.sample.is_whole:
@@ -167,7 +167,7 @@ class MeasuredFile:
             query.close()
 
     def everything(self, ordinal: int) -> Cost:
-        """Return what reading all rows of the sample takes."""
+        """Return the cost of reading all rows of the sample."""
         query = self._query(ordinal, ())
         try:
             return plan_cost(query, query.present)
@@ -200,7 +200,7 @@ class MeasuredFile:
         return column is None or (column in self._columns[ordinal] and not self._outgrows(ordinal, name))
 
     def _outgrows(self, ordinal: int, name: str) -> bool:
-        """Return whether the index of the whole file may omit frequent values that the sample's one has."""
+        """Return whether the whole file's index may omit frequent values that the sample's index has."""
         if self.sample.is_whole or not isinstance(self._indexes[name], RowMap):
             return False
         key = (ordinal, name)
@@ -217,7 +217,7 @@ class MeasuredFile:
         return self._outgrown[key]
 
     def _measured(self, ordinal: int, names: frozenset[str]) -> Cost:
-        """Return what a query reads of the sample."""
+        """Return the cost of a query on the sample."""
         key = (ordinal, names)
         if key not in self._costs:
             query = self._query(ordinal, sorted(names))

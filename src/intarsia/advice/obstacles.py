@@ -12,16 +12,16 @@ from intarsia.indexes.rowmap import MAX_BUCKET_ENTRIES
 from intarsia.predicate import BoundCompare, BoundMatch, BoundNull, BoundPrefix, Condition
 from intarsia.predicate.bound import BoundFunction, BoundIn
 
-#: Reading less than this many bytes takes about as long as a few requests.
+#: Reading fewer bytes than this takes about as long as a few requests.
 SMALL_BYTES = 1_000_000
 
 #: A condition cannot skip if this part of the pages contain matches.
 MOST_PAGES = 0.8
 
-#: A query that reads at most this many times the least possible has nothing to gain.
+#: A query that reads at most this multiple of the minimum cannot be improved.
 NEAR_LEAST = 1.25
 
-#: The same, as a part of what it reads today beyond the least.
+#: The same limit, as a part of the bytes that it reads today beyond the minimum.
 NEAR_PART = 0.05
 
 
@@ -51,7 +51,7 @@ class Obstacle:
 
 
 def of_query(total: Cost, now: Cost, advised: Cost, least: Cost) -> Obstacle | None:
-    """Return why a query as a whole has nothing to gain; None if it does."""
+    """Return why indexes cannot improve a query; None if they can."""
     if now.bytes == 0 or (now.bytes <= least.bytes * NEAR_LEAST and now.bytes < total.bytes / 2):
         text = "existing metadata already skips nearly everything that can be skipped"
         return Obstacle("already-skipped", None, text)
@@ -62,7 +62,7 @@ def of_query(total: Cost, now: Cost, advised: Cost, least: Cost) -> Obstacle | N
 
 
 def is_explained(now: Cost, advised: Cost, least: Cost, total: Cost) -> bool:
-    """Return whether the advice is close to the least possible, and that is little."""
+    """Return whether the advised reads are close to the minimum, and the minimum is small."""
     near = max(least.bytes * NEAR_LEAST, least.bytes + now.bytes * NEAR_PART)
     return advised.bytes <= near and least.bytes < max(now.bytes, total.bytes) / 2
 

@@ -24,7 +24,7 @@ class Query:
         predicate: The rows to select; None for all.
         columns: The columns that it reads; None for all.
         origin: The file and line of the query, for messages; empty if it was passed as an argument.
-        count: How often it occurs.
+        count: The number of times that it occurs.
     """
 
     predicate: Predicate | None

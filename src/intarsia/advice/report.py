@@ -53,8 +53,8 @@ class MeasuredIndex:
         bytes: Its estimated size in all files, in bytes.
         share: The same as a part of the files.
         seconds: The estimated time to build it, in seconds, without copying the files.
-        saved_bytes: The number of bytes that it saves per query: beside the other advised indexes if it is
-            one of them, otherwise together with the page index. May be negative.
+        saved_bytes: The number of bytes that it saves per query: in addition to the other advised indexes if
+            it is one of them, otherwise together with the page index. May be negative.
         is_advised: Whether it is part of the advice.
     """
 
@@ -81,7 +81,7 @@ class QueryAdvice:
         where: The predicate as SQL text.
         columns: The columns that the query reads; None for all.
         origin: The file and line of the query; empty if it was passed as an argument.
-        count: How often the query was given.
+        count: The number of times that the query was passed.
         total: The cost of reading all rows.
         now: The cost today.
         advised: The cost with the advised indexes.

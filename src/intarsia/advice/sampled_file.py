@@ -147,7 +147,7 @@ class SampledFile:
         return find_original(ParquetInput(ExtendedSource(buffered, footer.file_length, tail)))
 
     def _start(self) -> None:
-        """Build the indexes that the file has, as far as they are of the whole file."""
+        """Build the indexes of the file whose payloads describe the whole file."""
         attachment = Attachment(self._base, [])
         attachment.run()
         self._blobs, self._states = tuple(attachment.blobs), dict(attachment.structures.states)
@@ -157,7 +157,7 @@ class SampledFile:
         for entry in directory.entries:
             index = find_index(entry).index
             if index is not None:
-                with contextlib.suppress(IntarsiaError):  # it would not be used in the whole file, either
+                with contextlib.suppress(IntarsiaError):  # scans would not use it in the whole file, either
                     self._blobs += self.build(index).blobs
 
     def build(self, index: Attachable) -> BuiltIndex:
@@ -177,7 +177,7 @@ class SampledFile:
         return BuiltIndex(blobs, states, sum(attachment.weights.values()), time.perf_counter() - started)
 
     def with_indexes(self, built: Sequence[BuiltIndex]) -> ParquetInput:
-        """Return the sample as a file that has these indexes beside its own; nothing of it is cached."""
+        """Return the sample as a file with these indexes in addition to its own; nothing is cached."""
         states = dict(self._states)
         blobs = {blob.entry.identity: blob for blob in self._blobs}
         for one in built:
@@ -189,7 +189,7 @@ class SampledFile:
 
 
 def _merged(known: ChunkState, before: ChunkState, after: ChunkState) -> ChunkState:
-    """Return the structures of a chunk with those that another index adds to it."""
+    """Return the structures of a chunk, including those that another index adds."""
     fields = ("offset_index", "column_index", "bloom_filter", "encoding_stats", "statistics")
     return replace(
         known,

@@ -63,7 +63,7 @@ class SampledTable:
 
     Attributes:
         files: The files with sampled row groups, and their ordinals in the table.
-        now: By query and file: what the query reads of the file today.
+        now: The cost of each query on each file today, by query and file.
         ordinals: Ordinals of all files that were planned.
         num_rows: The number of rows of these files.
     """
@@ -81,7 +81,7 @@ def sample_table(
 
     Args:
         table: The table.
-        bound: The queries; if there are none, all files matter.
+        bound: The queries; if there are none, files are chosen from the whole table.
         sample_bytes: The maximum size of the row groups in bytes.
         resources: Closes the files.
     """

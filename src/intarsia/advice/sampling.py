@@ -11,12 +11,12 @@ MAX_FILES = 8
 #: The maximum number of column chunks in the sample of a file. Planning takes time for each of them.
 MAX_CHUNKS = 256
 
-#: The size of the sampled row groups in bytes. One row group is always read, whatever its size.
+#: The size of the sampled row groups in bytes. At least one row group is read, whatever its size.
 SAMPLE_BYTES = 32 << 20
 
 
 def spread(items: Sequence[int]) -> Iterator[int]:
-    """Yield items so that each beginning is spread evenly: the first, the last, halves, quarters and so on.
+    """Yield items so that every prefix is spread evenly: the first, the last, halves, quarters and so on.
 
     Example:
         >>> list(spread(range(9)))

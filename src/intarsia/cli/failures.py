@@ -22,7 +22,7 @@ ArgumentError: type[Exception] = next(
 )
 
 
-#: Words of typer and of pydantic, which some versions of typer use, and their form in our messages.
+#: Phrases of typer and of pydantic, which some versions of typer use, and their replacements.
 _ARGUMENT_WORDS = (
     ("Value error, ", ""),
     ("Input should be ", "must be "),
@@ -89,7 +89,7 @@ def one_line(error: BaseException, command: str = "intarsia") -> str:
 
 
 def say(text: str, style: object = None) -> None:
-    """Print one line on stderr, with the command's name before it."""
+    """Print one line on stderr, prefixed with the command's name."""
     prefix = style("intarsia:", sys.stderr) if callable(style) else "intarsia:"
     print(f"{prefix} {text}", file=sys.stderr)
 

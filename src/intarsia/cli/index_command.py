@@ -48,7 +48,7 @@ class LakeIndexPlace(str, Enum):
 
     @property
     def location(self) -> Location:
-        """The place as in Python."""
+        """The location as Python's API names it."""
         return "cache" if self is LakeIndexPlace.CACHE else "beside"
 
 

@@ -184,7 +184,7 @@ def _chunks(group: RowGroupInspection, types: dict[str, str]) -> RenderableType:
 
 
 def _geometries(group: RowGroupInspection) -> Iterator[RenderableType]:
-    """The extent and the types of geometries."""
+    """Yield the extent and the types of geometries."""
     for chunk in group.columns:
         found = chunk.geospatial
         if found is None:
@@ -197,7 +197,7 @@ def _geometries(group: RowGroupInspection) -> Iterator[RenderableType]:
 
 
 def _value_sizes(group: RowGroupInspection) -> Iterator[RenderableType]:
-    """The sizes of values, by the size statistics."""
+    """Yield the sizes of values, by the size statistics."""
     for chunk in group.columns:
         if chunk.sizes is not None and chunk.sizes.value_bytes is not None:
             yield line(f"{chunk.column}: {size(chunk.sizes.value_bytes)} of values without encoding")

@@ -71,7 +71,7 @@ def _totals(report: ScanReport, *, planned: bool) -> RenderableType:
 
 
 def _matching(report: ScanReport) -> str:
-    """Return what is known about the number of matching rows."""
+    """Return the number of matching rows, or an estimate, as text."""
     parts = ["might match"]
     if report.rows_estimated is not None:
         parts.append(f"about {report.rows_estimated:,.0f} estimated to match")

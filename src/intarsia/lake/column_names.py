@@ -1,4 +1,4 @@
-"""The names that the files of a table use for its columns, if a table format can rename columns."""
+"""The names of the columns of a table in its files, for table formats that can rename columns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIELD_ID = b"PARQUET:field_id"
 
 @dataclass(frozen=True)
 class NamedField:
-    """A column of a table, or a field in one, and how files name it.
+    """A column of a table, or a field in one, and its names in files.
 
     Attributes:
         name: Its name in the table.

@@ -127,7 +127,7 @@ class TableDataset(ds.Dataset):
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[TableFragment]:
         """Yield one fragment that contains all rows, because one scan plans all files together."""
-        del filter  # it only selects fragments; their scanners are passed it again
+        del filter  # the filter only selects fragments; their scanners are passed it again
         yield TableFragment(self)
 
     def _get_fragments(self, filter: pc.Expression | None) -> Iterator[TableFragment]:
@@ -254,7 +254,7 @@ class TableScanner:
         self._is_plain = is_complete and self._names == self.projected_schema.names
 
     def _is_usable(self, predicate: Predicate) -> bool:
-        """Whether a condition can be compared with the columns of the table."""
+        """Return whether a condition can be compared with the columns of the table."""
         try:
             new_scan(self._table, predicate, [], None)
         except (PredicateError, ColumnNotFoundError):
@@ -342,7 +342,7 @@ class TableScanner:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _computed(self, rows: pa.RecordBatch) -> list[pa.RecordBatch]:
-        """Let pyarrow evaluate the rest of the filter, and the columns of the result."""
+        """Evaluate the rest of the filter and the columns of the result with pyarrow."""
         dataset = ds.dataset(pa.Table.from_batches([rows]))
         columns = self.dataset_schema.names if self._columns is None else self._columns
         found: list[pa.RecordBatch] = dataset.to_table(columns=columns, filter=self._rest).to_batches()

@@ -1,4 +1,4 @@
-"""A table as a table format defines it: its files, its schema, and what its files do not contain."""
+"""The definition of a table by a table format: its files, its schema, and values that files lack."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TableDefinition:
         files: The files; there may be none.
         schema: The columns of the table, including partition columns.
         partitions: The partition columns.
-        names: How files name the columns; None if they use the names of the table.
+        names: The names of the columns in files; None if they are those of the table.
         defaults: The values of columns in files that lack them; null for other columns.
     """
 
@@ -61,8 +61,8 @@ def listed_file(
 ) -> DataFile:
     """Describe a file of a table.
 
-    A log records the length of a file when it was written. Attaching indexes makes the file longer, so that
-    local files are described as they are now. Objects are described when they are opened.
+    A log records the length of a file when it was written. Attaching indexes makes the file longer, so the
+    current length of local files is used. The length of objects is requested when they are opened.
 
     Args:
         path: A local path or a URL.

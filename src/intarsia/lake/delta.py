@@ -26,7 +26,7 @@ from intarsia.storage import StorageOptions, local_path
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-#: Features of the Delta protocol that need nothing from a reader of files, or that Intarsia implements.
+#: Features of the Delta protocol that do not affect readers of files, or that Intarsia implements.
 READER_FEATURES = frozenset(
     {
         "columnMapping",
@@ -116,7 +116,7 @@ def define_delta_table(table: DeltaTable, options: StorageOptions | None = None)
 
 @contextlib.contextmanager
 def _naming_errors(place: str, part: str) -> Generator[None, None, None]:
-    """Convert errors of deltalake to those of Intarsia, except that there is no table."""
+    """Convert errors of deltalake to those of Intarsia, except the error for a missing table."""
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
     try:
@@ -206,7 +206,7 @@ def _deleted_rows(root: str, table: DeltaTable) -> dict[str, DeletionVector]:
 
 
 def _names(schema: pa.Schema, configuration: Mapping[str, Any]) -> ColumnNames | None:
-    """Return how files name the columns; None if they use the names of the table."""
+    """Return the names of the columns in files; None if they are those of the table."""
     mode = str(configuration.get(_MODE, "none")).lower()
     if mode == "none":
         return None

@@ -153,7 +153,7 @@ def _partitions(
 
 
 def _refuse_promoted(metadata: TableMetadata, field_id: int, name: str) -> None:
-    """Refuse a partition column that was a date: a number in a manifest is one of days or of microseconds."""
+    """Refuse a partition column that was a date: numbers in its manifests may be days or microseconds."""
     from pyiceberg.types import DateType
 
     types = [

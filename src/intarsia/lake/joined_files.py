@@ -1,8 +1,9 @@
 """Files without a lake index, planned together: local files with the same columns are pruned as one file.
 
-To plan a file by itself takes about a thousand calls. Most files of a lake have the same columns and the same
-writer, so their footers are joined, and each condition is evaluated once on all of their row groups. Files
-that are excluded are not planned again, and the plans of the others continue from what is known.
+Planning a single file takes about a thousand function calls. Most files of a lake have the same columns and
+the same writer, so their footers are joined, and each condition is evaluated once on all of their row groups.
+Files that are excluded are not planned again, and the plans of the others start from the facts that are
+already known.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def exclude_joined(
         is_current: The table's metadata was read in the same run.
 
     Returns:
-        The files that are left, in the same order, and what is known about them by path. Damaged files are
+        The files that are left, in the same order, and the facts about them by path. Damaged files are
         left, and opening them raises their errors.
     """
     left: set[int] = set(files)
@@ -111,7 +112,7 @@ def _families(
 
 
 def _family_of(metadata: FileMetadata) -> Hashable:
-    """Return what files must have in common to be joined."""
+    """Return a key that is equal for files that can be joined."""
     struct, keys = metadata.footer.metadata, metadata.footer.key_values
     orders = None if struct.column_orders is None else tuple(struct.column_orders)
     return metadata.schema, struct.created_by, orders, any(key in keys for key in INDEX_KEYS)
@@ -125,7 +126,7 @@ def _pruned(
     *,
     reads: bool,
 ) -> Iterator[tuple[int, KnownFile | None]]:
-    """Yield each file of a family for which something is known: None if it is excluded."""
+    """Yield each file of a family with the facts about it; None if it is excluded."""
     members = dict(family)
     for _ in range(_MAX_TRIES):
         if len(members) < 2:

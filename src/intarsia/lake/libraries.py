@@ -36,7 +36,7 @@ def import_extra(feature: str, name: str, extra: str) -> Any:
     """Return a library that an extra of the package installs.
 
     Args:
-        feature: What needs it, in words.
+        feature: The feature that needs it, in words.
         name: The name of the library.
         extra: The name of the extra.
 

@@ -71,10 +71,11 @@ class MetadataCache:
 
 
 class JoinedCache:
-    """A thread-safe LRU cache for the joined metadata of files, with what has been derived from it.
+    """A thread-safe LRU cache for the joined metadata of files, with the values derived from it.
 
     Args:
-        max_bytes: Approximate memory limit for the metadata of the files; `MetadataCache` may have it, too.
+        max_bytes: Approximate memory limit for the metadata of the files; `MetadataCache` may have the same
+            metadata.
     """
 
     def __init__(self, max_bytes: int = MAX_METADATA_BYTES) -> None:

@@ -34,8 +34,9 @@ class KnownFile:
     """The facts that are known about a file before it is opened.
 
     Attributes:
-        metadata: The metadata of the file that the knowledge is about; it may be replaced since.
-        known: The knowledge.
+        metadata: The metadata of the file for which the facts were proven; the file may have been replaced
+            since.
+        known: The facts.
     """
 
     metadata: FileMetadata
@@ -77,7 +78,7 @@ def plan_files(
         at_once: Maximum number of files that are being planned or wait to be read.
         reads: The caller reads the planned rows, so those of objects are read ahead.
         reads_all: The caller reads all planned rows with `read_rows`, so those of small files are read, too.
-        known: What is known about files already, by path.
+        known: Facts about files that have been proven before, by path.
 
     Yields:
         Each file in order, and a future with its plan or an exception.

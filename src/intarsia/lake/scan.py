@@ -93,7 +93,7 @@ class Scan:
         on_error: OnError = "raise",
     ) -> None:
         self._table = table
-        # the first run need not check footers that are read now for the schema
+        # footers that are read now for the schema need not be checked again by the first run
         self._has_new_footers = not table.has_schema
         self._limit = limit
         self._on_error = on_error
@@ -300,7 +300,7 @@ class Scan:
         return totals
 
     def locate(self, column: str | None = None) -> pa.Table:
-        """Return the places of the rows that match; see `Table.locate`.
+        """Return the locations of the rows that match; see `Table.locate`.
 
         Raises:
             ValueError: If the scan has a limit.
@@ -514,7 +514,7 @@ class Scan:
                     found.query.close()
 
     def sample(self, n: int | None = None, seed: int | None = None) -> pa.Table:
-        """Draw rows like `Table.sample`; `report` then contains what was read.
+        """Draw rows as `Table.sample` does; `report` lists what was read.
 
         Raises:
             ValueError: If ``n`` or ``seed`` is negative, or the scan has a condition or a limit, or skips bad

@@ -52,7 +52,7 @@ class Survivors:
     Attributes:
         files: Ordinals of the files to open, ascending.
         answers: The answers for files that need not be opened although their rows match.
-        known: What is known about files to open, by path.
+        known: Facts about files to open, by path.
     """
 
     files: Sequence[int]

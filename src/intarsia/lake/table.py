@@ -66,7 +66,7 @@ def open(
             integers, doubles, dates, timestamps, or text if they are mixed. ``"text"`` for text.
         storage_options: Options of the stores of URLs: the settings of the store by the names of its
             environment variables, such as ``aws_region``, and ``deadline_seconds`` (of one request with all
-            its attempts), ``timeout_seconds`` (of one attempt) and ``max_retries``. What they lack is read
+            its attempts), ``timeout_seconds`` (of one attempt) and ``max_retries``. Missing options are read
             from the environment. For tables, they replace the options of the ``DeltaTable`` or the catalog.
         query_timeout_seconds: The time after which each query of the table, and the listing of the files of a
             URL, ends with an error, with all requests together; None for no limit. The time that a caller
@@ -83,7 +83,7 @@ def open(
         UnsupportedFeatureError: If a Delta or Iceberg table uses a feature that Intarsia does not implement,
             such as equality deletes; or a URL starts with ``delta+`` and deltalake is not installed.
         QueryTimeoutError: If the files of a URL cannot be listed in time.
-        ValueError: If an option has no such value, or is for plain files and the source is a table.
+        ValueError: If an option has an invalid value, or is only for plain files and the source is a table.
 
     Example:
         >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
@@ -141,8 +141,8 @@ class Table(TableFiles):
     The columns are those of all files by name, in the order in which they are first seen, followed by the
     partition columns. Columns that a file lacks are null in its rows. A column with different types in
     different files has the narrowest type for the values of all (``int64`` for ``int32`` and ``int64``);
-    predicates are bound to the types of each file. If there is none, such as for text and numbers, an error
-    names two of the files. See ``schema`` of `open` for the columns of the first file instead.
+    predicates are bound to the types of each file. If there is no such type, as for text and numbers, an
+    error names two of the files. See ``schema`` of `open` for the columns of the first file instead.
 
     Parsed metadata of unchanged files (footers, page indexes, directories) is cached, up to about 256 MiB.
 
@@ -191,11 +191,11 @@ class Table(TableFiles):
         A lake index determines which files a query has to open, without opening any of them. It contains
         footers, bounds, and the filters of `Bloom`, `Distinct`, `Ngram`, `RowMap` and `ZoneMap`, and is built
         from footers and indexes, not from data. It is a cache: it can be deleted at any time, and files that
-        have changed are planned as without it. A table uses a lake index that exists at its first query. That
-        query also adds up to 32 new files, or a tenth of the files.
+        have changed are planned as if there were no lake index. A table uses a lake index that exists at its
+        first query. That query also adds up to 32 new files, or a tenth of the files.
 
-        A file that was written in the last two seconds can change again without a change of its modification
-        time, so it is not added.
+        A file that was written in the last two seconds can change again and keep its modification time, so it
+        is not added.
 
         Args:
             location: ``"cache"`` for the user's cache folder, ``"beside"`` for the folder ``_intarsia``

@@ -39,14 +39,14 @@ REMOTE_FILES_AT_ONCE = 32
 #: Number of files opened concurrently on a local disk.
 LOCAL_FILES_AT_ONCE = 2
 
-#: Number of local footers that a thread reads at a time: to hand over one takes as long as to read it.
+#: Number of local footers that a thread reads at a time: passing one to a thread takes as long as reading it.
 _LOCAL_FILES_PER_TASK = 64
 
 #: Number of schemas of files whose names of columns are cached.
 _MAX_SCHEMAS = 64
 
 
-#: What copies of a table in other processes make for themselves.
+#: Attributes that copies of a table in other processes create for themselves.
 _UNSHARED = ("_metadata", "joined", "_names", "lake_index", "_segments")
 
 
@@ -176,7 +176,7 @@ class TableFiles:
         *,
         is_current: bool = False,
     ) -> _Result:
-        """Read a file with its cached metadata; if it was replaced after it was listed, read the new one."""
+        """Read a file with its cached metadata; if it was replaced after it was listed, read the new file."""
         source = entry.open(fresh=not is_current and entry.path in self._metadata)
         try:
             return read(source, self._cached_metadata(entry, source))
@@ -195,11 +195,11 @@ class TableFiles:
         Args:
             entry: The file.
             reads: Counts to which the read is added.
-            is_current: The cached metadata was read in the same run, so the file is not stat'ed again.
+            is_current: The cached metadata was read in the same run, so the file is not checked again.
 
         Returns:
-            The metadata, and the identity of the file; None for an object, or a file that may change without
-            a trace, because it was written in the last seconds.
+            The metadata, and the identity of the file; None for an object, or a file whose changes might not
+            be detected, because it was written in the last seconds.
 
         Raises:
             FormatError: If the footer is damaged.

@@ -69,7 +69,7 @@ def is_table_url(source: object) -> bool:
 
 
 def has_delta_log(folder: str) -> bool:
-    """Return whether a local folder is that of a Delta table; False for folders in object stores."""
+    """Return whether a local folder contains a Delta table; False for folders in object stores."""
     try:
         with os.scandir(os.path.join(folder, "_delta_log")) as entries:
             return any(_COMMIT.match(entry.name) for entry in entries)

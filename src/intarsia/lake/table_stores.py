@@ -1,4 +1,4 @@
-"""The options of object stores, as other libraries name them."""
+"""The names of the options of object stores in other libraries."""
 
 from __future__ import annotations
 

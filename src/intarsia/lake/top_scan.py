@@ -38,7 +38,7 @@ class _Identity(NamedTuple):
     """The identity of a file when it was searched.
 
     Attributes:
-        source: The identity of its source; None if that is not known, as of a file that was just written.
+        source: The identity of its source; None if unknown, as for a file that was just written.
         content: Its length and a hash of its footer.
     """
 

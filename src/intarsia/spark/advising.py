@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 #: The default number of rows of the sample.
 SAMPLE_ROWS = 200_000
 
-#: A query with fewer matches in the sample gets more of its rows, up to this many for all such queries.
+#: Matching rows are added for queries with fewer matches in the sample, up to this many for all such queries.
 _FEW_MATCHES, _MORE_ROWS = 50, 10_000
 
-#: Columns whose orders are measured: those of the most queries.
+#: Maximum number of columns whose orders are measured, the most queried first.
 _MOST_COLUMNS = 4
 
-#: Page sizes that are measured besides the default one.
+#: Page sizes that are measured in addition to the default.
 _PAGE_SIZES = (1024, 16_384)
 
 #: Another layout is advised only if the queries read at most this share of what they read otherwise.
@@ -62,8 +62,8 @@ class MeasuredLayout:
 
     Attributes:
         layout: The order of rows and the page size.
-        indexes: The indexes; every file has a page index besides.
-        bytes: What the queries read of the sample with these indexes, in bytes.
+        indexes: The indexes, in addition to the page index that every file has.
+        bytes: Bytes of the sample that the queries read with these indexes.
         bytes_without: The same without indexes.
         bytes_total: The size of all rows in the columns of the queries, in bytes.
         is_advised: Whether it is the advice.
@@ -105,11 +105,11 @@ class MeasuredLayout:
 
 @dataclass(frozen=True)
 class LayoutAdvice:
-    """The result of `intarsia.spark.advise`; ``str(advice)`` is for people.
+    """The result of `intarsia.spark.advise`; ``str(advice)`` returns a summary.
 
     Attributes:
         command: The command that rewrites or indexes the lake; None if nothing would help.
-        layouts: All layouts that were measured, in the order of what the queries read.
+        layouts: All layouts that were measured, ordered by the bytes that the queries read.
         queries: The queries as SQL text.
         sample_rows: The number of rows of the sample.
         num_rows: The number of rows of the lake.
@@ -157,9 +157,9 @@ def advise(
 
     Spark draws rows of the whole lake at random, and adds rows that match queries with few matches in the
     sample. Tasks write the sample in several orders and page sizes, choose indexes for each as
-    `intarsia.advise` does, and count the bytes that the queries read. Nothing is written beside temporary
-    files. The shares compare the layouts with each other. Those of selective queries are upper bounds for
-    the lake, because one page is a larger part of a sample, and matches are more frequent in it.
+    `intarsia.advise` does, and count the bytes that the queries read. Only temporary files are written. The
+    shares compare the layouts with each other. Those of selective queries are upper bounds for the lake,
+    because one page is a larger part of a sample, and matches are more frequent in it.
 
     Args:
         spark: The session; classic or Connect. The executors need this package, as for `index`.

@@ -53,7 +53,7 @@ class SparkBinder:
         types: Spark's types of the columns in it.
         case_sensitive: Whether column names are case sensitive.
         columns: Top-level columns that will be read, for the report; None for all.
-        int96_as_moments: Whether Spark reads INT96 as instants without adjustment, for every writer.
+        int96_as_moments: Whether Spark reads INT96 of every writer as instants, without adjustment.
         filled: Names of the columns that have a default in files without them.
     """
 

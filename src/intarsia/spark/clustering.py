@@ -24,7 +24,7 @@ from intarsia.write.sorting import SortBy, SortKey, sort_keys
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-#: Rows from which the distribution of values is estimated for a curve.
+#: Number of rows from which the distribution of values is estimated for a curve.
 _SAMPLED_ROWS = 200_000
 
 
@@ -137,7 +137,7 @@ def _free_name(names: Sequence[str]) -> str:
 
 
 def check_partition_columns(names: Sequence[str], schema: pa.Schema, clustering: Clustering) -> None:
-    """Raise an error for partition columns that the files cannot have.
+    """Raise an error for invalid partition columns.
 
     Raises:
         ColumnNotFoundError: If a column does not exist.

@@ -1,4 +1,4 @@
-"""Keys of rows along a space-filling curve, which store rows with near values in several columns together.
+"""Keys of rows along a space-filling curve, which store rows with similar values in several columns together.
 
 Each column is first reduced to ranks: the buckets of its values among bounds that divide a sample into parts
 of equal size. So columns of any type and distribution have the same weight. The ranks of a row are the

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: The bytes that a task reads, approximately.
 _SPLIT_BYTES = 32 << 20
 
-#: Types that Spark has under another width or encoding.
+#: Arrow types that Spark represents with another width or encoding.
 _WIDENED = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
@@ -72,7 +72,7 @@ def register(spark: SparkSession) -> None:
 
         def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
             """Read one split, on an executor."""
-            if isinstance(partition, Part):  # without parts, Spark reads one of its own
+            if isinstance(partition, Part):  # if there are no partitions, Spark reads a partition of its own
                 rows = partition.split.to_arrow()
                 yield from rows.cast(spark_schema(rows.schema)).to_batches()
 
@@ -111,7 +111,7 @@ def _plan(options: Mapping[str, str]) -> list[Split]:
 
 
 def spark_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the types in which Spark takes the columns.
+    """Return the types in which Spark accepts the columns.
 
     Raises:
         UnsupportedFeatureError: If Spark has no type for a column.

@@ -54,7 +54,7 @@ _OUTCOME = pa.schema(
 
 
 def describe(spark: SparkSession, path: Source, *, progress: Progress | bool = True) -> DataFrame:
-    """Return a row for each file of a lake: its size, rows and indexes. The job runs at once.
+    """Return a row for each file of a lake: its size, rows and indexes. The job runs immediately.
 
     Args:
         spark: The session; classic or Connect.

@@ -43,7 +43,7 @@ def run_on_files(
             because the results of tasks arrive together.
 
     Returns:
-        The results in undefined order; not of all files if too many have failed.
+        The results in undefined order; incomplete if too many files have failed.
     """
     tasks = tasks_of(sizes)
     results: list[str] = []
@@ -97,7 +97,7 @@ def act_on_files(
 
 
 def _failures(outcomes: Sequence[Mapping[str, str]]) -> list[FileFailure]:
-    """Restore the failures; their errors were of the executor's Python."""
+    """Restore the failures, whose errors were raised by the executor's Python."""
     return [
         FileFailure(found["path"], IntarsiaError(found["error"], reason=found["code"], path=found["path"]))
         for found in outcomes

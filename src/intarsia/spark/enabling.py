@@ -1,4 +1,4 @@
-"""`enable` and `disable`: plain Spark SQL of a running session reads only what the indexes leave."""
+"""`enable` and `disable`: plain Spark SQL of a running session skips what the indexes exclude."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ def enable(
     timeout_seconds: float = 10.0,
     planner: Callable[[str], str] | None = None,
 ) -> None:
-    r"""Make plain Spark SQL on plain Parquet files skip by the indexes of Intarsia, in this session.
+    r"""Make plain Spark SQL on Parquet files skip with Intarsia's indexes, in this session.
 
     From now on, every query of the session (``spark.read.parquet``, SQL on tables and views, subqueries,
-    streams) reads only the files, row groups, pages and rows that the indexes leave. Results do not change:
-    Spark still evaluates every condition. If Intarsia fails or does not support a query, Spark reads without
-    skipping.
+    streams) reads only the files, row groups, pages and rows that the indexes do not exclude. Results do not
+    change: Spark still evaluates every condition. If Intarsia fails or does not support a query, Spark reads
+    without skipping.
 
     Other sessions of the application are not changed. For sessions that are configured at start, see
     `spark_conf`.
 
     Args:
         spark: A classic session. On Spark Connect, use `intarsia.spark.read`.
-        timeout_seconds: The longest time to plan one scan. Planning single files stops after a quarter of it.
+        timeout_seconds: The time limit for planning one scan. Planning single files stops after a quarter of
+            it.
         planner: Answers the requests of the optimizer; None for the planner of this process.
 
     Raises:

@@ -2,8 +2,8 @@
 
 Spark truncates INT96 to whole microseconds. Arrow, and so every index, has nanoseconds in 64 bits, which end
 in 2262. A later value (often 9999-12-31) overflows to another time. Equality still works, because equal
-instants overflow to equal values. Order works only if no value has overflowed. Indexes record that for
-their column when they are built.
+instants overflow to equal values. Order works only if no value has overflowed. Indexes record whether their
+column has such values when they are built.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def as_nanoseconds(leaf: Comparison | In | IsNull | Like, file: ParquetInput) ->
 
 
 def as_nanoseconds_of_any(leaf: Comparison | In | IsNull | Like, schema: FileSchema) -> Predicate:
-    """Convert a condition as `as_nanoseconds` does, for files whose schema alone is known."""
+    """Convert a condition as `as_nanoseconds` does, for files of which only the schema is known."""
     return _converted(leaf, schema, None)
 
 

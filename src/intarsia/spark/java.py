@@ -115,7 +115,7 @@ def write_launcher(home: Path, java: Path) -> Path:
 
 
 def _system_javas() -> list[Java]:
-    """Return the distinct Javas that JAVA_HOME and PATH lead to, in this order."""
+    """Return the distinct Java runtimes that JAVA_HOME and PATH point to, in this order."""
     folders = [os.path.join(os.environ["JAVA_HOME"], "bin")] if os.environ.get("JAVA_HOME") else []
     executables = (shutil.which("java", path=folder) for folder in [*folders, *os.get_exec_path()])
     javas = (_probe(executable) for executable in executables if executable)
@@ -124,7 +124,7 @@ def _system_javas() -> list[Java]:
 
 @functools.cache
 def _probe(executable: str) -> Java | None:
-    """Run a Java to find its version and its real home, because PATH may contain a link or a shim."""
+    """Run a Java runtime to find its version and its home, because PATH may contain a link or a shim."""
     try:
         run = subprocess.run(
             [executable, "-XshowSettings:properties", "-version"],

@@ -189,7 +189,8 @@ class _ConnectWatch:
         return self._tasks
 
     def _hear(self, stages: Any, **_: Any) -> None:
-        # handlers are called for every operation of the session; ours runs in the thread that tagged it
+        # handlers are called for every operation of the session; this operation runs in the thread that
+        # tagged it
         if threading.current_thread() is self._thread:
             known = stages or ()
             done = sum(stage.num_completed_tasks for stage in known)

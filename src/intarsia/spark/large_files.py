@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 #: Smaller files are indexed by one task.
 LARGE_BYTES = 4 * TASK_BYTES
 
-#: The rows in which parts travel, and the size of one.
+#: The schema of the rows in which parts are sent, and the size of a row.
 _PIECES, _PIECE_BYTES = "file int, part int, place int, bytes binary", 1 << 20
 
-#: Larger parts are dropped, and built again: Spark took 9 s of CPU time to move a RowMap of 146 MB, whose
-#: building took 2 s.
+#: Larger parts are dropped, and built again: Spark took 9 s of CPU time to move a RowMap of 146 MB, which
+#: took 2 s to build.
 _MOST_BYTES = 64 << 20
 
 #: Attaches the parts of a file on an executor, and returns the outcome.
@@ -42,7 +42,7 @@ AttachParts = Callable[[str, Sequence[Part]], str]
 def divide_large_files(
     files: Mapping[str, DataFile], sizes: Mapping[str, int], indexes: Sequence[Attachable]
 ) -> dict[str, list[PartWork]]:
-    """Divide the files that would keep one core busy while the others wait.
+    """Divide the files that would keep one core busy while the other cores are idle.
 
     Args:
         files: The files by path.
@@ -50,7 +50,7 @@ def divide_large_files(
         indexes: The indexes to attach.
 
     Returns:
-        The parts of each such file, at most `FEWEST_TASKS`. The footers are read for it.
+        The parts of each such file, at most `FEWEST_TASKS`. The footers of these files are read.
     """
     least = max(LARGE_BYTES, sum(sizes.values()) // FEWEST_TASKS)
     found = {}

@@ -18,7 +18,7 @@ from intarsia.spark.curves import bits_per_column, curve_keys, hilbert, quantile
 from intarsia.spark.shipping import indexes_to_text
 from intarsia.write import write_table
 
-#: More than any sample has: all of it is measured.
+#: More bytes than any sample has, so that the whole sample is measured.
 _ALL_BYTES = 1 << 40
 
 

@@ -84,7 +84,7 @@ def spark_path(file: DataFile) -> str:
 
 
 def exact_path(path: str) -> str:
-    r"""Return a path for Spark without the meaning of wildcards.
+    r"""Return a path for Spark with its wildcards escaped.
 
     Example:
         >>> print(exact_path("/lake/[new]"))
@@ -156,7 +156,7 @@ def python_path(uri: str, *, decode: bool = True) -> str:
 
 
 def _absolute(path: str) -> str:
-    """Return a user's path without scheme and host; Spark has the working directory of this process."""
+    """Return a user's path without scheme and host, absolute as in Spark's working directory."""
     scheme = _SCHEME.match(path)
     return path[scheme.end() :] if scheme else os.path.abspath(path)
 

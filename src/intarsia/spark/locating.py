@@ -64,7 +64,7 @@ def locate(spark: SparkSession, keys: DataFrame, path: Source, *, key: Key) -> D
         rows.metadataColumn("_metadata")["file_path"].alias("path"),
         rows.metadataColumn("_metadata")["row_index"].alias("row"),
     )
-    # unique names, because the names of keys may be those of places
+    # unique names, because a key may be named like a column of the result
     named = requested.toDF(*(f"_requested{place}" for place in range(len(pairs))))
     equal = [named[f"_requested{place}"] == places[f"_key{place}"] for place in range(len(pairs))]
     return named.join(places, equal).select(
@@ -84,7 +84,7 @@ def _pairs(key: Key) -> list[tuple[str, str]]:
 
 
 def _condition(requested: DataFrame, whole: DataFrame, pairs: Sequence[tuple[str, str]]) -> str | None:
-    """Return a condition in Spark SQL that all located rows fulfil; None if there are too many keys."""
+    """Return a condition in Spark SQL that all located rows match; None if there are too many keys."""
     found = requested.limit(MOST_KEYS + 1).toArrow()
     if found.num_rows > MOST_KEYS:
         return None
@@ -98,6 +98,6 @@ def _condition(requested: DataFrame, whole: DataFrame, pairs: Sequence[tuple[str
             continue  # Spark's equality may convert values in another way than its IN does
         try:
             conditions.append(spark_sql(In((name,), tuple(values))))
-        except PredicateError:  # a type without literals
+        except PredicateError:  # Spark SQL has no literals of this type
             continue
     return " AND ".join(f"({text})" for text in conditions) or None

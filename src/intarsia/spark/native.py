@@ -40,7 +40,7 @@ class NativePlan:
 
 
 def plan_natively(spark: SparkSession, frame: DataFrame) -> NativePlan:
-    """Plan the files of a frame with one condition; a failure is a reason, as for enabled sessions.
+    """Plan the files of a frame with one condition; a failure is returned as the reason.
 
     Args:
         spark: A classic session of a known version.

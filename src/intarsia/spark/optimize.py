@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 Source: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
-#: The default size of a file in bytes, which a few tasks of Spark read.
+#: The default size of a file in bytes; a few tasks of Spark read a file of this size.
 TARGET_FILE_SIZE = 128 << 20
 
 #: The default number of rows per page: a lookup reads one page of each column.
 ROWS_PER_PAGE = 4096
 
-#: Types whose values the files keep; a name may continue with parameters.
+#: Types whose values the files preserve; a name may be followed by parameters.
 _TYPES = (
     "boolean",
     "tinyint",
@@ -89,11 +89,11 @@ def optimize(
         sort_by: A column, or several with optional directions, as in ``["a", ("b", "descending")]``. Nulls
             are last. Files have disjoint ranges.
         zorder_by: Columns to cluster by, along a Z-order curve. All of them have the same weight.
-        hilbert_by: The same along a Hilbert curve, which separates values a little better.
+        hilbert_by: The same along a Hilbert curve, which separates values slightly better.
         partition_by: Columns that become folders such as ``month=11``, as in ``DataFrameWriter.partitionBy``.
             By default the partition columns of the source; ``()`` for none.
-        target_file_size: The size of a file in bytes, judging by the size of the source. Files are smaller
-            in partitions with few rows.
+        target_file_size: The size of a file in bytes, estimated from the size of the source. Files are
+            smaller in partitions with few rows.
         rows_per_page: Maximum number of rows per page, the unit that a lookup reads.
         compression: As for `intarsia.Writer`.
         indexes: The indexes to embed, as for `index`.
@@ -105,7 +105,7 @@ def optimize(
 
     Raises:
         UnsupportedFeatureError: If the source is a Delta, Iceberg or Hudi table, or a view, or has a column
-            of a type that the files cannot keep, such as an interval.
+            of a type that the files cannot preserve, such as an interval.
         WriteError: If the destination has files or is in the source, if the arguments are invalid, or if the
             new files differ from the source, which may have changed. The destination is then not created.
         ColumnNotFoundError: If an argument names a column that does not exist.
@@ -171,7 +171,7 @@ def optimize(
 
 
 def _phase(show: Progress, label: str) -> TaskProgress:
-    """Return the function that is called with the tasks of one phase, and report its beginning."""
+    """Return the function to call with the tasks of one phase, and report the start of the phase."""
     show(0, 0, label)
     return lambda done, total: show(done, total, label)
 
@@ -231,7 +231,7 @@ def arrow_schema_of(frame: DataFrame) -> pa.Schema:
     """Return the schema of the files, with timestamps in UTC.
 
     Raises:
-        UnsupportedFeatureError: If the files could not keep the type of a column.
+        UnsupportedFeatureError: If the files cannot preserve the type of a column.
     """
     for field in frame.schema:
         found = next(_unsupported(field.dataType), None)
@@ -247,7 +247,7 @@ def arrow_schema_of(frame: DataFrame) -> pa.Schema:
 
 
 def _unsupported(data_type: Any) -> Iterator[str]:
-    """Yield the names of nested types that the files cannot keep."""
+    """Yield the names of nested types that the files cannot preserve."""
     name = data_type.simpleString()
     if data_type.typeName() == "array":
         yield from _unsupported(data_type.elementType)

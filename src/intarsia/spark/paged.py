@@ -1,6 +1,7 @@
 """Rows of single pages, read by Python in the tasks of Spark, with the values that Spark would read.
 
-Only files in which every column has certainly the same values for Spark are read so. Spark reads the others.
+Only files in which every column certainly has the same values in Spark are read this way. Spark reads the
+others.
 """
 
 from __future__ import annotations
@@ -56,12 +57,12 @@ _LEGACY_KEYS: Final = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.le
 
 @dataclass(frozen=True)
 class PageReading:
-    """What to read of a lake by single pages.
+    """The parts of a lake to read by single pages.
 
     Attributes:
         splits: The parts of files to read, each with the values of its partition columns.
         others: The files that Spark reads.
-        saved_bytes: The size of the files of the splits, without the bytes that are read of them.
+        saved_bytes: The number of bytes in the files of the splits that are not read.
     """
 
     splits: tuple[tuple[Split, tuple[str | None, ...]], ...]
@@ -197,7 +198,7 @@ def _plain(data_type: pa.DataType) -> pa.DataType:
 
 
 def arrow_type_of(spark_type: Any) -> pa.DataType | None:
-    """Return the type in which Spark takes the values of a column; None for types that are not supported."""
+    """Return the type in which Spark accepts the values of a column; None for unsupported types."""
     kind = spark_type.typeName()
     if kind == "struct":
         parts = [(field.name, arrow_type_of(field.dataType)) for field in spark_type.fields]

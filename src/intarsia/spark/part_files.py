@@ -37,7 +37,7 @@ class PartForm:
         schema: The schema of the files.
         partition_by: Names of the partition columns, whose texts follow the columns of the files.
         rows_per_file: A file with this many rows is closed, and another one is begun.
-        rows_per_page: As for `intarsia.Writer`, like the following ones.
+        rows_per_page: As for `intarsia.Writer`; so are the following attributes.
         compression: The codec.
         sort_by: The order of the rows.
         indexes: The indexes to embed.
@@ -62,7 +62,7 @@ def write_parts(batches: Iterable[pa.RecordBatch], form: PartForm, task: int) ->
         task: The ordinal of the partition, for the names of files.
 
     Yields:
-        A row for each file, or for an error that another attempt would meet again. `report_of` reads it.
+        A row for each file, or for an error that another attempt would also raise. `report_of` reads it.
     """
     try:
         texts = _write_all(batches, form, task)
@@ -112,7 +112,7 @@ class _Parts:
             self._writer.discard()
 
     def write(self, rows: pa.Table, folder: str) -> None:
-        """Write rows that belong into a folder."""
+        """Write rows of one partition folder."""
         while rows.num_rows:
             if self._writer is None or folder != self._folder or self._num_rows >= self._form.rows_per_file:
                 self._close()

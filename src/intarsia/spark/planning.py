@@ -1,4 +1,4 @@
-"""Decide which files, and which rows of them, Spark has to read, with the planner of tables."""
+"""Choose the files that Spark has to read, and the rows in them, with the planner of tables."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class FilePlanner:
     Args:
         binder: Binds the query to each file.
         count_pages: Whether the report counts the pages to read, which takes a little longer.
-        seconds: Planning single files stops after this time, or if a sample of them shows that it does not
-            pay; the others are read as a whole. None to plan all.
+        seconds: Planning single files stops after this time, or if a sample of them shows that planning saves
+            too little; the others are read as a whole. None to plan all.
 
     Attributes:
         report: The files of the last call, and what each index excluded.
@@ -80,7 +80,7 @@ class FilePlanner:
         return [planned.file for planned in self.planned(TableFiles(files))] if files else []
 
     def planned(self, table: TableFiles, *, is_current: bool = False) -> list[PlannedFile]:
-        """Return what to read of a table: the files as in `surviving`, with their rows.
+        """Return the files of `surviving` with the rows to read.
 
         Args:
             table: The table.
@@ -119,7 +119,7 @@ class FilePlanner:
     def _batches(
         self, left: Sequence[int], found: dict[int, PlannedFile | None], table: TableFiles
     ) -> Iterator[Sequence[int]]:
-        """Yield files to plan as long as that is worth its time; files in ``found`` have been planned."""
+        """Yield files to plan as long as planning saves enough; files in ``found`` have been planned."""
         if self._seconds is None or len(left) <= 2 * _SAMPLED:
             yield left
             return
@@ -140,7 +140,7 @@ class FilePlanner:
         self.report.add_whole(len(sizes), sum(sizes))
 
     def _planned(self, entry: DataFile, future: Future[OpenPlan]) -> PlannedFile | None:
-        """Return what to read of a file; None for nothing."""
+        """Return the rows to read of a file; None if there are none."""
         try:
             found = future.result()
             with closing(found.query):

@@ -55,7 +55,7 @@ def remember(spark: SparkSession, choice: ReadChoice) -> None:
 
 
 def last_read(spark: SparkSession) -> ReadChoice | None:
-    """Return the mode of the last `read` in this session, and the reason; None before the first.
+    """Return the mode of the last `read` in this session, and the reason; None before the first `read`.
 
     Args:
         spark: The session; classic or Connect.

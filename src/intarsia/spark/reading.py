@@ -1,4 +1,4 @@
-"""`read`: Spark's own reader over what is not excluded; `explain`: which files, and why."""
+"""`read`: Spark's own reader over the files that are not excluded; `explain`: the excluded files, and why."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _planned(
     columns: Sequence[str] | None,
     mode: Mode,
 ) -> tuple[DataFrame, ReadChoice]:
-    """Return the matching rows of all rows, and the way in which they are read."""
+    """Return the matching rows, and the mode in which they are read."""
     frame = whole.where(where)
     frame.schema  # noqa: B018  raises Spark's own errors first
     why = None
@@ -177,7 +177,7 @@ def _files_left(
         whole: All rows.
         paths: The paths of the files.
         where: The condition.
-        why: Why the rows are not read in another way.
+        why: Why the rows are not read in another mode.
         wanted: The columns of which Python may read single pages; None if Spark reads all files.
         required: Python reads single pages even if that saves little.
     """
@@ -217,11 +217,11 @@ def _paged(
     *,
     required: bool,
 ) -> tuple[DataFrame | None, str | None]:
-    """Return the matching rows, of which Python reads single pages where it can; None if it can nowhere."""
+    """Return the matching rows, with single pages read by Python where possible; None if nowhere."""
     if "_metadata" in where.lower():
         return None, "Python has no metadata columns"
     if any(_is_on(spark, f"spark.sql.files.ignore{what}Files") for what in ("Corrupt", "Missing")):
-        return None, "Python does not leave out damaged and missing files"
+        return None, "Python does not skip damaged and missing files"
     by_name = {field.name: field for field in whole.schema}
     schema = type(whole.schema)([by_name[name] for name in wanted])
     partition = {name.lower() for file in listing.files for name, _ in file.partition}
@@ -295,7 +295,7 @@ def explain(
 
 
 def _as_spark_sql(where: Any) -> Any:
-    """Return a predicate as Spark takes it: a pyarrow expression becomes text."""
+    """Return a predicate that Spark accepts: a pyarrow expression is converted to text."""
     return spark_sql(parse_expression(where)) if isinstance(where, pc.Expression) else where
 
 

@@ -1,4 +1,4 @@
-"""The optimizer rules in the JVM: how they are loaded and made, and what they recorded."""
+"""Load and create the optimizer rules in the JVM, and read their records."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ScanSkip:
         condition: The condition, in Spark SQL.
         reason: Why nothing was skipped; None if something was.
         report: The report of the plan, with the keys of `intarsia.ScanReport.to_dict`; empty without one.
-        planning_ms: The time of planning in milliseconds.
+        planning_ms: Time taken to plan, in milliseconds.
     """
 
     paths: tuple[str, ...]
@@ -62,7 +62,7 @@ class ScanSkip:
 
 
 def skips_of(skipping: Any) -> Sequence[ScanSkip]:
-    """Return what an object of the class ``Skipping`` recorded of the last query."""
+    """Return the records of an object of the class ``Skipping`` about the last query."""
     return [
         ScanSkip(
             tuple(record.get("paths", ())),
@@ -117,10 +117,10 @@ class RuleLoader:
         return self.classes.loadClass(name).getConstructors()[0].newInstance(items.toArray())
 
     def new_skipping(self, timeout_ms: int, planner: Callable[[str], str] | None = None) -> Any:
-        """Create what the rules of a session share.
+        """Create the state that the rules of a session share.
 
         Args:
-            timeout_ms: The longest time to plan one scan, in milliseconds; 0 for no limit.
+            timeout_ms: The time limit for planning one scan, in milliseconds; 0 for no limit.
             planner: Answers the requests of the rules; None for a new planner of this process.
         """
         from pyspark.java_gateway import ensure_callback_server_started
@@ -156,7 +156,7 @@ def _class_loader(context: Any) -> Any:
     parent = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
     urls = gateway.new_array(jvm.java.net.URL, 1)
     urls[0] = jvm.java.io.File(str(JAR)).toURI().toURL()
-    # the parent comes first: with spark.jars, the classes are there already
+    # the parent is searched first, because with spark.jars it has the classes
     loader = jvm.java.net.URLClassLoader(urls, parent)
     _LOADERS[gateway] = loader
     return loader

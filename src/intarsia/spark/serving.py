@@ -17,7 +17,8 @@ def serve(answer: Callable[[str], str], requests: BinaryIO, replies: BinaryIO) -
     Args:
         answer: Answers a request. The message of an exception is the reply.
         requests: Each request is its length as four bytes, and UTF-8.
-        replies: Each reply is ``A`` for an answer or ``E`` for an error, and then the same.
+        replies: Each reply is ``A`` for an answer or ``E`` for an error, followed by the length and the text
+            in the same form.
     """
     while len(head := requests.read(_LENGTH.size)) == _LENGTH.size:
         request = requests.read(_LENGTH.unpack(head)[0]).decode()
@@ -32,7 +33,7 @@ def serve(answer: Callable[[str], str], requests: BinaryIO, replies: BinaryIO) -
 
 def serve_standard_streams(answer: Callable[[str], str]) -> None:
     """Answer the requests in the standard input, in a process that does nothing else."""
-    # other output must not get between the replies
+    # other output must not mix with the replies
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     serve(answer, sys.stdin.buffer, replies)

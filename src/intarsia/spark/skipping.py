@@ -1,7 +1,7 @@
 """The planner of enabled sessions: answers the requests of the optimizer rule in the JVM.
 
 A request contains a condition of Catalyst and the files that Spark listed, with their lengths and times. The
-answer says what to read of each of them. The files are planned by the code that also plans `ias.read` and
+answer lists the rows to read of each file. The files are planned by the code that also plans `ias.read` and
 tables, with the lake index and the indexes of each file.
 
 A file is planned only if it still has the length and the time with which Spark listed it. The JVM and the
@@ -32,15 +32,15 @@ from intarsia.spark.listing import python_path
 from intarsia.spark.planning import FilePlanner, PlannedFile
 from intarsia.storage import CLOCK_TICK_SECONDS
 
-#: Listings whose footers and lake index are kept; each has a limit for its footers.
+#: Number of listings whose footers and lake index are cached; the footers of each have a memory limit.
 _TABLES: Final = 4
 
-#: Plans that are kept, if they and their conditions are small.
+#: Number of plans that are cached, if they and their conditions are small.
 _PLANS: Final = 256
 _MOST_KEPT_CHARACTERS: Final = 1 << 16
 _MOST_KEPT_NUMBERS: Final = 1 << 14
 
-#: Notes about ignored indexes that are part of a report.
+#: Maximum number of notes about ignored indexes in a report.
 _MOST_NOTES: Final = 20
 
 #: Maximum number of row ranges of a file; the smallest gaps between them are closed.
@@ -92,7 +92,7 @@ class SkippingPlanner:
 
         Returns:
             The answer for ``FilePlans.java``, in JSON: the files to read with their row ranges, a summary and
-            the report; or the ``reason`` why everything has to be read.
+            the report; or the ``reason`` why all files have to be read.
         """
         return json.dumps(self._answer(json.loads(text)))
 
@@ -108,7 +108,7 @@ class SkippingPlanner:
         if not listing.files:
             return {"reason": "no file could be planned: they are remote, changed, or newer than two seconds"}
         condition = json.dumps(request["condition"])
-        # the answer has the places of the files in the request
+        # the answer has the ordinals of the files in the request
         key = (
             condition,
             tuple(settings.items()),
@@ -172,7 +172,7 @@ def _listed(request: Mapping[str, Any]) -> _Listing:
         path = python_path(uri, decode=False)
         try:
             found = os.stat(path)
-        except (OSError, ValueError):  # it is in another store, or gone
+        except (OSError, ValueError):  # it is in another store, or was deleted
             continue
         modified = found.st_mtime_ns
         if found.st_size != size or modified // _NS_PER_MS != time_ms or modified > latest:
@@ -222,7 +222,7 @@ def _ranges(rows: RowSelection) -> list[int]:
 
 
 def _summary(listing: _Listing, planned: Sequence[PlannedFile], report: ScanReport) -> str:
-    """Return what is read of how much, and by which indexes; Spark cuts it at 100 characters."""
+    """Return a summary of the rows to read and the indexes used; Spark truncates it to 100 characters."""
     facts = report.to_dict()
     num_files = len(planned) + listing.total - len(listing.files)
     parts = [f"{num_files}/{listing.total} files"]

@@ -89,7 +89,7 @@ def resolve(schema: Any, parts: tuple[str, ...], *, case_sensitive: bool) -> Spa
 
 
 def comparable(column: SparkColumn, literal: Literal) -> Any:
-    """Return the value that Spark compares the column with; None if that is uncertain.
+    """Return the value with which Spark compares the column; None if that is uncertain.
 
     NULL, NaN and temporal columns are not supported.
     """
@@ -141,7 +141,7 @@ def number(text: str) -> Literal | None:
 
 
 def cast(literal: Literal, target: str, sizes: tuple[int, ...] = ()) -> Literal | None:
-    """Cast a literal, if the outcome is the same in every mode of Spark.
+    """Cast a literal, if the result is the same in every mode of Spark.
 
     Args:
         literal: The literal to cast.

@@ -1,7 +1,7 @@
-"""Render predicate nodes as Spark SQL, so that a pyarrow expression can be given to Spark's reader.
+"""Render predicate nodes as Spark SQL, so that a pyarrow expression can be passed to Spark's reader.
 
-Spark compares by its own rules. So the rows of a rendered predicate are Spark's: it orders NaN above all
-numbers, for example.
+Spark compares by its own rules. So a rendered predicate selects rows by Spark's rules: NaN, for example, is
+greater than all numbers.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class Staging:
         """Rename the data to the destination.
 
         Raises:
-            WriteError: If the destination has files now.
+            WriteError: If the destination has files by then.
         """
         with suppress(FileNotFoundError):
             os.chmod(self.data, stat.S_IMODE(os.stat(self._destination).st_mode))
@@ -110,7 +110,7 @@ def _remove_if_abandoned(folder: str) -> None:
     """Remove the files of a run that was killed, whose lock is free."""
     try:
         lock = os.open(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CLOEXEC)
-    except OSError:  # of a run that starts or ends
+    except OSError:  # a run that is starting or ending owns it
         return
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Tables of the session's catalog, whose names are accepted in place of paths."""
+"""Tables of the session's catalog, whose names are accepted instead of paths."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from intarsia.storage import local_path
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: What marks a folder as a table of another format, with the name of the format.
+#: Names in a folder that mark it as a table of another format, with the name of the format.
 _LOGS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}
 
 #: The row of DESCRIBE FORMATTED that precedes the facts about the table.

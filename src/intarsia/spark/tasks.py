@@ -10,7 +10,7 @@ TASK_BYTES = 16 << 20
 #: Opening a file takes as long as indexing this many bytes.
 OPEN_BYTES = 256 << 10
 
-#: A job has at least this many tasks, if there are as many files, to use all cores of a machine.
+#: A job has at least this many tasks, if there are enough files, to use all cores of a machine.
 FEWEST_TASKS = 32
 
 #: A job has at most this many tasks: Spark is slow to start tens of thousands.

@@ -2,9 +2,9 @@
 
 ``IndexingCommitProtocol`` starts it.
 
-A request has three fields between NUL characters: the indexes, the URI of the file, and the path that it will
-have. The answer is an `IndexedFile` in JSON. An index on a column that the file lacks is noted and left out,
-because the settings of a session apply to all of its tables.
+A request has three fields between NUL characters: the indexes, the URI of the file, and its final path. The
+answer is an `IndexedFile` in JSON. An index on a column that the file lacks is noted and left out, because
+the settings of a session apply to all of its tables.
 """
 
 from __future__ import annotations

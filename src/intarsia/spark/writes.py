@@ -29,15 +29,15 @@ _SETTINGS: Final = "spark.intarsia.write."
 
 
 def enable_writes(spark: SparkSession, indexes: Attachables = (), *, on_error: OnError = "note") -> None:
-    """Let the Parquet files that this session writes have indexes from the start.
+    """Add indexes to the Parquet files that this session writes, before they are committed.
 
     From now on, ``df.write.parquet``, ``insertInto``, ``saveAsTable``, CTAS and INSERT write indexed files,
     also with ``partitionBy`` and dynamic overwrite, and so do streams to Parquet files
     (``df.writeStream.format("parquet")``). Each task adds the indexes to its files before it commits. Spark's
     own protocols commit the files.
 
-    A stream has the indexes with which it was started. Another commit protocol of streams is left as it is,
-    without indexes.
+    A stream keeps the indexes with which it was started. Streams with another commit protocol are not changed
+    and get no indexes.
 
     Args:
         spark: A classic session. Other sessions of the application are not changed.
@@ -164,10 +164,11 @@ def _has_class(spark: SparkSession, name: str) -> bool:
 
 
 def _class(spark: SparkSession, name: str) -> Any:
-    """Return a class of the jar as the driver finds it.
+    """Return a class of the jar, found by the driver.
 
     Raises:
-        IntarsiaError: If it does not, or if this version of Spark lacks a class that it extends.
+        IntarsiaError: If the driver does not find it, or if this version of Spark lacks a class that it
+            extends.
     """
     jvm: Any = spark.sparkContext._jvm
     try:

@@ -46,7 +46,7 @@ _GRANULARITIES = ("file", "row_group", "page", 5)
 
 
 class Answers(NamedTuple):
-    """The answers of an open index about a condition; None for those that it does not give."""
+    """The results of an open index for a condition; None for results that it does not return."""
 
     candidates: RowSelection | None
     certain: RowSelection | None
@@ -109,8 +109,8 @@ def check_parameters(index: Index) -> None:
     require(
         restored == index,
         "parameters-change",
-        f"{index!r} is restored from a file as {restored!r}; if JSON has turned a tuple into a list, turn it "
-        "back in __post_init__",
+        f"{index!r} is restored from a file as {restored!r}; if JSON has converted a tuple to a list, "
+        "convert it back in __post_init__",
     )
 
 
@@ -181,7 +181,7 @@ def check_prunes(index: Index, values: Values, wheres: Iterable[str]) -> None:
 
 
 def check_case(index: Index, case: Case, expected: Sequence[Expected]) -> None:
-    """Build an index on some columns, open it in each supported way, and check its answers."""
+    """Build an index on some columns, open it in each supported way, and check its results."""
     payload = index.build(case.columns)
     layout = case.columns.layout_when_opened
     try:
@@ -199,7 +199,7 @@ def check_case(index: Index, case: Case, expected: Sequence[Expected]) -> None:
 
 
 def check_opened(opened: OpenIndex, index: Index, case: Case, expected: Sequence[Expected]) -> None:
-    """Compare the answers of an open index with the rows that match."""
+    """Compare the results of an open index with the rows that match."""
     everything = RowSelection.all(case.columns.layout.num_rows)
     ask = asking(opened, index)
     for leaf, matching in expected:
@@ -242,9 +242,9 @@ def _about(index: Index, leaf: Condition, case: Case) -> str:
 
 
 def asking(opened: OpenIndex, index: Index) -> Callable[[Condition], Answers]:
-    """Return a function that asks an open index, as far as a scan would use it.
+    """Return a function that queries an open index as a scan would.
 
-    Its capabilities are found once, because checking a protocol takes longer than most answers.
+    The protocols of the index are checked only once, because checking one takes longer than most queries.
     """
     can_estimate = index.can_estimate if isinstance(index, EstimatesRows) else None
     estimated_rows = opened.estimated_rows if isinstance(opened, EstimatingIndex) else None

@@ -22,8 +22,8 @@ from intarsia.testing.gathered import check_gathered, check_gathered_damage
 class IndexContract:
     """The tests that an index has to pass; subclass it in a pytest file.
 
-    Above all, the index must not exclude a matching row, in any layout of row groups and pages. The tests
-    add nulls, NaN, empty strings and other awkward values to yours. They also damage payloads, restore the
+    Above all, the index must not exclude a matching row, in any layout of row groups and pages. The tests add
+    nulls, NaN, empty strings and other edge cases to your values. They also damage payloads, restore the
     parameters from a file, and use the index in a real file, from `intarsia.attach` to `intarsia.detach`.
 
     Example:
@@ -86,7 +86,7 @@ class IndexContract:
         check_damage(self.index(), self.values())
 
     def test_damage_is_detected_when_it_is_probed(self) -> None:
-        """The same for a payload that is probed, whose checksum is not verified."""
+        """The same for a probed payload, whose checksum is not verified."""
         check_probed_damage(self.index(), self.values())
 
     def test_files_with_matching_rows_are_not_excluded(self) -> None:

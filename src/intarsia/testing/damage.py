@@ -1,4 +1,4 @@
-"""Checks with damaged payloads: an index raises `IndexPayloadError` or answers, and raises nothing else.
+"""Checks with damaged payloads: an index may raise `IndexPayloadError`, and no other error.
 
 A check raises `ContractError` with a description of the fault.
 """
@@ -31,7 +31,7 @@ from intarsia.testing.memory import Case, fixed_cases
 #: The number of predicates per damaged payload.
 NUM_PREDICATES = 16
 
-#: The number of places at which a payload is damaged, one at a time.
+#: The number of offsets at which a payload is damaged, one at a time.
 DAMAGED_PLACES = 64
 
 _DAMAGE_RULE = "open() and the open index may only raise IndexPayloadError; a scan then ignores the index"
@@ -41,7 +41,7 @@ def check_damage(index: Index, values: Values) -> None:
     """Check that a damaged payload raises nothing but IndexPayloadError.
 
     A scan verifies the checksum of a payload before it opens it. An index may therefore return anything if
-    bytes are changed. A truncated payload has to be refused or to give correct answers.
+    bytes are changed. A truncated payload must be refused or give correct results.
     """
     for variant, case, payload in _damage_cases(index, values):
         layout = case.columns.layout_when_opened
@@ -59,7 +59,7 @@ def check_damage(index: Index, values: Values) -> None:
 
 
 def check_probed_damage(index: Index, values: Values) -> None:
-    """Check that an index that is probed detects all damage, or gives correct answers despite it.
+    """Check that a probed index detects all damage, or gives correct results despite it.
 
     A scan reads only parts of the payload, so it cannot verify the checksum of the whole.
     """
@@ -93,7 +93,7 @@ def _expected(index: Index, case: Case) -> list[Expected]:
 
 
 def _places(length: int) -> list[int]:
-    """Return places spread over a payload, and those near its ends."""
+    """Return offsets that are spread over a payload, and those near its ends."""
     spread = np.linspace(0, max(0, length - 1), DAMAGED_PLACES).astype(np.int64).tolist()
     return sorted(
         {place for place in (*spread, *range(8), *range(length - 8, length)) if 0 <= place < length}
@@ -162,7 +162,7 @@ def _damage(index: Index, damage: str) -> Damage:
 
 
 class _LostSource(PayloadBytes):
-    """A payload that fails after some reads, as when its file was replaced."""
+    """A payload that fails after some reads, as if its file had been replaced."""
 
     def __init__(self, payload: bytes, reads: int) -> None:
         super().__init__(payload)

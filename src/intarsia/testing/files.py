@@ -53,7 +53,8 @@ def check_announced(index: Index) -> None:
 def check_file(index: Index, values: Values) -> None:
     """Check at each granularity that scans equal a filtered full read, and that detach restores the file.
 
-    The predicates are divided among the granularities; `check_layouts` asks each granularity all of them.
+    The predicates are divided among the granularities; `check_layouts` checks all of them at each
+    granularity.
     """
     check_announced(index)
     table = _enlarged(rows_of(index, values))

@@ -53,7 +53,7 @@ MAX_SMALL_FILES = 16
 #: The number of predicates per damaged structure.
 NUM_PREDICATES = 8
 
-#: The number of places at which a part is damaged, one at a time.
+#: The number of offsets at which a part is damaged, one at a time.
 DAMAGED_PLACES = 8
 
 _LOST = "the part is damaged"
@@ -67,8 +67,8 @@ _DAMAGE_RULE = (
 def check_gathered(index: Index, values: Values) -> None:
     """Check that a gathered structure excludes no file with a matching row, for fixed and random lakes.
 
-    Also checks that all rows of the files in ``certain_files`` match, that ``file_summaries`` are right, and
-    that digests and structures are the same if they are built twice.
+    Also checks that all rows of the files in ``certain_files`` match, that ``file_summaries`` are correct,
+    and that digests and structures are the same if they are built twice.
     """
     if not isinstance(index, Gathers):
         return
@@ -91,11 +91,11 @@ def check_gathered(index: Index, values: Values) -> None:
 
 
 def check_gathered_damage(index: Index, values: Values) -> None:
-    """Check that damaged parts of a structure are refused, or do not change an answer.
+    """Check that damaged parts of a structure are refused, or do not change a result.
 
-    A part whose checksum is wrong cannot be read, so the answers remain right. A truncated part is refused or
-    gives right answers. Bytes that were changed under a new checksum may give any answer, but raise nothing
-    other than CorruptFileError and IndexPayloadError.
+    A part whose checksum is wrong cannot be read, so the results remain correct. A truncated part is refused
+    or gives correct results. Changed bytes with a new checksum may give any result, but raise nothing other
+    than CorruptFileError and IndexPayloadError.
     """
     if not isinstance(index, Gathers):
         return
@@ -271,12 +271,12 @@ def _gather(index: Any, files: _Files) -> _Lake | None:
 
 
 def _check_answers(opened: GatheredIndex, lake: _Lake, *, is_right: bool = True) -> None:
-    """Compare the answers of a structure with the matching rows.
+    """Compare the results of a structure with the matching rows.
 
     Args:
         opened: The structure.
         lake: The index, and the files.
-        is_right: Whether the answers have to be right, or only to have the right form.
+        is_right: Whether the results must be correct, or only have the correct form.
     """
     lengths = np.array([len(case.columns.table) for case in lake.files.cases])
     certain_files = opened.certain_files if isinstance(opened, CertainFiles) else None
@@ -368,7 +368,7 @@ def _is_same(stated: Any, value: Any) -> bool:
 
 
 def _damaged(part: GatheredPart) -> Iterator[tuple[str, GatheredPart, bool]]:
-    """Yield descriptions, damaged parts, and whether answers have to be right."""
+    """Yield descriptions, damaged parts, and whether results must be correct."""
     data, width = part.data, part.piece_bytes
     places = sorted(set(np.linspace(0, max(0, len(data) - 1), DAMAGED_PLACES).astype(np.int64).tolist()))
     for length in {place // (width or 1) * (width or 1) for place in places}:

@@ -45,7 +45,7 @@ _TEXTS = (
 
 
 def awkward_values(data_type: pa.DataType) -> pa.Array:
-    """Return edge cases of a type that indexes tend to handle wrongly, and a null.
+    """Return edge cases of a type that indexes often handle incorrectly, and a null.
 
     Args:
         data_type: Any type; for unsupported types the result is only the null.
@@ -112,7 +112,7 @@ def cast_values(plain: pa.Array, data_type: pa.DataType) -> pa.Array:
 
 
 def questions(column: str, values: pa.Array) -> Iterator[Predicate]:
-    """Yield predicates of every kind about a column, with values that occur in it and others.
+    """Yield every kind of predicate on a column, with values that occur in it and others.
 
     Args:
         column: The name of the column.
@@ -135,7 +135,7 @@ def questions(column: str, values: pa.Array) -> Iterator[Predicate]:
 
 
 def unchecked_questions(column: str, values: pa.Array) -> Iterator[Predicate]:
-    """Yield the same predicates and some that cannot be bound, which is faster than binding each."""
+    """Yield the predicates of `questions` without binding them; some of them cannot be bound."""
     yield IsNull(column)
     yield IsNull(column, negated=True)
     data_type = comparison_type(values.type)

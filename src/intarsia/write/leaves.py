@@ -89,7 +89,7 @@ def _plain_type(data_type: pa.DataType) -> pa.DataType:
 
 
 def contains_nan(leaf: list[pa.Array]) -> bool:
-    """Whether a leaf contains NaN.
+    """Return whether a leaf contains NaN.
 
     Example:
         >>> contains_nan([pa.array([1.0, None])]), contains_nan([pa.array([1.0, float("nan")])])
@@ -108,7 +108,7 @@ def contains_nan(leaf: list[pa.Array]) -> bool:
 
 
 def repeats(leaf: list[pa.Array]) -> bool:
-    """Whether, judging by a sample, values repeat often enough for a dictionary to make the leaf smaller.
+    """Return whether values of a sample repeat often enough for a dictionary to make the leaf smaller.
 
     The sample is random, so that short runs of equal values do not look like few distinct values.
 

@@ -182,7 +182,7 @@ class Output:
         )
 
     def _with_dictionary(self, table: pa.Table) -> list[str]:
-        """The leaves that get a dictionary: those requested, or else judged by the first row group."""
+        """Return the leaves that get a dictionary: those requested, or chosen by the first row group."""
         requested, names = self._form.dictionary, [leaf.name for leaf in self._leaves]
         if isinstance(requested, bool):
             return names if requested else []

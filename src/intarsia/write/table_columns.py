@@ -46,12 +46,12 @@ class TableColumns(FileColumns):
                 row += len(chunk)
 
     def encoded_batches(self, column: ColumnName) -> Iterator[tuple[int, pa.Array]]:
-        """The values of the table, which need no decoding."""
+        """Yield the values of the table, which need no decoding."""
         return self.batches(column)
 
 
 def _round_trips(data_type: pa.DataType) -> bool:
-    """Whether Parquet preserves every value of a type; date64, for example, loses its time of day."""
+    """Return whether Parquet preserves every value of a type; date64, for example, loses its time of day."""
     if pa.types.is_dictionary(data_type):
         return _round_trips(data_type.value_type)
     if pa.types.is_timestamp(data_type):

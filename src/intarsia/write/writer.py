@@ -62,7 +62,7 @@ def write_table(
         compression: ``"zstd"``, ``"snappy"``, ``"gzip"``, ``"brotli"``, ``"lz4"`` or ``"none"``.
         compression_level: The codec's level.
         dictionary: True or False for all columns, or the dotted paths of the leaves that get a dictionary.
-            By default the leaves whose values repeat, judging by a sample of the first row group.
+            By default the leaves whose values repeat in a sample of the first row group.
         progress: Called as ``progress(done, total, label)`` while indexes are built.
         storage_options: Options of the store of a URL, as for `intarsia.open`.
 
@@ -265,7 +265,7 @@ class Writer:
             start += piece.num_rows
 
     def _rows_left(self, like: pa.Table) -> int:
-        """The number of rows that still fit into the row group, if they are as large as these."""
+        """Return the number of rows of this size that still fit into the row group."""
         rows = self._max_rows - self._pending_rows
         if self._max_bytes is None:
             return rows
@@ -306,7 +306,7 @@ def _as_table(data: Any) -> pa.Table:
 
 
 def _rows_within(table: pa.Table, num_bytes: int) -> int:
-    """The number of rows like these that fit into ``num_bytes``; at least 1 unless there is no space."""
+    """Return the number of rows of this size that fit into ``num_bytes``; at least 1 if there is space."""
     if num_bytes <= 0:
         return 0
     return max(1, num_bytes * table.num_rows // max(1, table.nbytes)) if table.num_rows else ROW_GROUP_ROWS

@@ -49,7 +49,7 @@ class PartSizes:
     """The sizes of a file's parts in bytes; their sum is the file's length.
 
     Attributes:
-        data: Data pages (including dictionary pages whose place is unknown).
+        data: Data pages (including dictionary pages whose location is unknown).
         dictionary_pages: Dictionary pages.
         column_indexes: ColumnIndexes.
         offset_indexes: OffsetIndexes.
@@ -213,7 +213,7 @@ class RowGroupInspection:
         ordinal: Its position in the file.
         num_rows: Number of rows.
         size_bytes: Size of its column chunks in the file.
-        sorted_by: Columns that the writer declares it is sorted by, with ``" DESC"`` if descending.
+        sorted_by: Columns by which it is declared to be sorted, with ``" DESC"`` if descending.
         columns: Its column chunks.
     """
 

@@ -69,7 +69,7 @@ def verify(
         path: A file; local, or a URL.
         quick: Read no data pages. Only the metadata is checked: the shape of page indexes, bounds against
             statistics, the headers of Bloom filters, the directory, and the checksums of embedded indexes.
-        sample: Read this many column chunks, drawn at random, and check everything about them. Embedded
+        sample: Read this many column chunks, drawn at random, and run all checks on them. Embedded
             indexes are queried for the rows of these chunks, but not rebuilt. Sort orders are not checked.
         seed: Seed for ``sample``; the same seed draws the same chunks of files of the same name.
         progress: Called as ``progress(done_units, total_units, label)``; a unit is a column chunk or an
@@ -77,7 +77,7 @@ def verify(
         storage_options: Options of the store of a URL, as for `intarsia.open`.
 
     Returns:
-        Every contradiction with its place; `VerifyReport.ok` is False if one of them is an error.
+        Every contradiction with its location; `VerifyReport.ok` is False if one of them is an error.
 
     Raises:
         ValueError: If ``sample`` is less than 1, or combined with ``quick``.

@@ -99,7 +99,7 @@ def _check_column(
     findings: Findings,
     most_batches: int | None,
 ) -> int:
-    """Query the index for one column; return the same number."""
+    """Query the index for one column; return the same number as `check_columns`."""
     starts = file.footer.row_group_starts
     name = ".".join(path)
     kept_more = 0
@@ -137,7 +137,7 @@ def _gathered(batches: Iterable[_Piece]) -> Iterator[list[_Piece]]:
 
 
 def _is_faultless(opened: OpenedEntry, path: Path, pieces: list[_Piece], findings: Findings) -> bool:
-    """Return whether one query for all pieces finds no fault; if it does, nothing is recorded."""
+    """Return whether one query for all pieces finds no fault. Faults are not recorded."""
     trial = Findings(findings.file)
     data_type = comparison_type(pieces[0][1].type)
     values = pa.concat_arrays([comparison_array(values, data_type) for _, values in pieces])
@@ -180,7 +180,7 @@ class _Answers:
     """The wrong results of an index for rows from ``first_row`` on."""
 
     def __init__(self, opened: OpenedEntry, first_row: int, num_rows: int) -> None:
-        self.lost: dict[str, None] = {}  # ordered sets, because both ways return the same
+        self.lost: dict[str, None] = {}  # ordered sets, because both ways may return the same
         self.claimed: dict[str, None] = {}
         self.estimates: dict[str, None] = {}
         self.kept_more = 0
@@ -215,14 +215,14 @@ class _Answers:
 class _Matches:
     """The rows that match, found in the values.
 
-    Most questions ask for one value. Its rows are looked up among the rows sorted by value: to compare all
-    values for each question would take most of the time.
+    Most conditions are on one value. Its rows are looked up in the rows sorted by value, because comparing
+    all values for each condition would take most of the time.
     """
 
     def __init__(self, values: pa.Array, first_row: int) -> None:
         self.values = _encoded(values)
         self._first_row = first_row
-        # the zeros of two signs are equal, and a dictionary that a file has may repeat a value
+        # both zeros are equal, and a dictionary in a file may repeat a value
         self._is_sortable = (
             pa.types.is_dictionary(self.values.type)
             and not pa.types.is_dictionary(values.type)
@@ -230,7 +230,7 @@ class _Matches:
         )
 
     def of(self, predicate: Condition) -> RowSelection:
-        """The rows that match a condition, numbered as in the file."""
+        """Return the rows that match a condition, numbered as in the file."""
         rows = self._rows_of_value(predicate)
         if rows is None:
             return RowSelection.from_mask(_mask(predicate, self.values), self._first_row)

@@ -48,7 +48,7 @@ def _read_bits(file: ParquetInput, meta: ColumnMetaData, findings: Findings) -> 
 
 
 def read_bits_place(file: ParquetInput, meta: ColumnMetaData, findings: Findings) -> ByteRange | None:
-    """The place of a filter's bits, by its header; None, and a finding, if it cannot be read."""
+    """Return the location of a filter's bits, by its header; None, and a finding, if it cannot be read."""
     body_stop = file.footer.start
     try:
         place = FilterLocation.of(meta, body_stop)._replace(stop=body_stop)  # its length is checked below
@@ -89,7 +89,7 @@ def _plain_values(chunk: CheckedChunk) -> list[bytes] | None:
 
 
 def _distinct(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The distinct numbers in order; by sorting, which is faster than numpy's hashes."""
+    """Return the distinct numbers in order, by sorting, which is faster than NumPy's hashes."""
     ordered = np.sort(numbers)
     is_new = np.ones(len(ordered), dtype=bool)
     np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])

@@ -46,7 +46,7 @@ class EntryCheck:
     """The check of one embedded index against the data, during a pass over the row groups.
 
     The index is queried and rebuilt while the pass has the pages in memory. The pages are read again only if
-    the rebuilt index differs, to find out whether the index excludes as much.
+    the rebuilt index differs, to check whether the index excludes as many rows.
 
     Args:
         file: The file.
@@ -127,7 +127,7 @@ def check_payload(file: ParquetInput, entry: Entry, findings: Findings) -> None:
 
 
 def check_sampled(file: ParquetInput, entry: Entry, chunks: Collection[ChunkKey], findings: Findings) -> None:
-    """Check an index as `check_payload` does, and ask it about the rows of some column chunks."""
+    """Check an index as `check_payload` does, and query it for the rows of some column chunks."""
     opened = _open(file, entry, findings)
     if opened is None:
         return
@@ -149,7 +149,7 @@ class _SampledColumns(FileColumns):
 
 
 def blob_of(file: ParquetInput, entry: Entry) -> ByteRange | None:
-    """Return the place of an index; None if it is inline, or its place is invalid."""
+    """Return the location of an index; None if it is inline, or its location is invalid."""
     if entry.inline is not None or file.directory is None:
         return None
     try:

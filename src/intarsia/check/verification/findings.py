@@ -214,7 +214,7 @@ class VerifyReport:
 
 @dataclass
 class Findings:
-    """A collector of findings; `at` returns one for a place."""
+    """A collector of findings; `at` returns a collector for one row group or column chunk."""
 
     file: str
     row_group: int | None = None
@@ -245,7 +245,7 @@ class Findings:
         self.checked.update(others.checked)
 
     def add_left_out(self) -> None:
-        """Add the number of pages of this chunk whose fault was not listed."""
+        """Add the number of pages of this chunk whose faults were not listed."""
         for (row_group, column, index, rule), pages in list(self._left_out.items()):
             if (row_group, column) == (self.row_group, self.column):
                 del self._left_out[row_group, column, index, rule]

@@ -1,6 +1,7 @@
 """Check geospatial statistics of a chunk against its geometries.
 
-The edges of a GEOGRAPHY may leave the box of their ends, so the check is necessary, but not sufficient.
+The edges of a GEOGRAPHY may leave the bounding box of its points, so the check is necessary, but not
+sufficient.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Predicates to query embedded indexes with, made from values in the data."""
+"""Predicates for querying embedded indexes, generated from values in the data."""
 
 from __future__ import annotations
 

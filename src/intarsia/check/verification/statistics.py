@@ -30,7 +30,7 @@ from intarsia.format.structs import Statistics
 
 @dataclass(frozen=True)
 class _Place:
-    """The place of statistics, with their values.
+    """The statistics of a chunk or page, with their values.
 
     Attributes:
         chunk: The chunk.

@@ -5,8 +5,8 @@ with which it was indexed. Other files are planned as without a lake index, so a
 foreign lake index makes plans slower, but never wrong. ``docs/format.md`` specifies the format.
 
 ==================  ======================================================================================
-``stamps``          the identity of a file, and whether it may change without a trace
-``facts``           what the index keeps of one file, from its footer and payloads, never from its data
+``stamps``          the identity of a file, and whether a change of the file would be detected
+``facts``           the facts about one file, from its footer and payloads, never from its data
 ``bounds``          bounds of many files in one column
 ``segment``         an immutable file with the facts of many files, arranged by column
 ``gathered_key``    the kind, columns and parameters of a gathered structure

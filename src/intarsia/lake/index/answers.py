@@ -28,7 +28,7 @@ class FileAnswers:
     """The answers to all questions for some files of a family.
 
     Attributes:
-        files: The places of the answered files in the family.
+        files: The positions of the answered files in the family.
         summaries: For each question, a summary of these files.
         sources: The index that answered each question, and its column; without those that need none.
     """

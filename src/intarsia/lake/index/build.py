@@ -23,7 +23,7 @@ from intarsia.storage.sections import DirectoryTooLargeError
 MAX_SEGMENT_BYTES = 256 << 20
 MAX_SEGMENT_FILES = 20_000
 
-#: More segments than this are merged: each takes a read for each condition.
+#: More segments than this are merged, because each condition takes one read per segment.
 MAX_SEGMENTS = 8
 
 
@@ -34,13 +34,13 @@ class LakeIndexReport:
     Attributes:
         folder: The folder of the lake index.
         files_total: The number of files of the table.
-        files_known: The number of files that it already knew.
+        files_known: The number of files that it already contained.
         files_added: The number of files that were added.
         files_recent: Paths of files that were left out because they may still change: they were written in
             the last two seconds, or their store has no ETags.
         failed: The files that could not be read.
         num_bytes: Size of the new segments in bytes.
-        seconds: The time it took.
+        seconds: Time taken.
     """
 
     folder: str
@@ -67,7 +67,7 @@ class LakeIndexReport:
         return "\n".join([self.summary(), *(f"{failure.path}: {failure.reason}" for failure in self.failed)])
 
     def summary(self) -> str:
-        """Return the same text with only the number of failed files, without their errors."""
+        """Return the text of ``str()`` with the number of failed files instead of their errors."""
         files = "1 file" if self.files_total == 1 else f"{self.files_total:,} files"
         first = f"lake index: {self.files_added:,} of {files} added in {self.seconds:.1f} s"
         first += f" ({self.num_bytes:,} bytes)" if self.num_bytes else ""

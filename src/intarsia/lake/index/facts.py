@@ -84,15 +84,15 @@ class FileFacts:
 
 
 def read_facts(file: ParquetInput, max_bytes: int | None = None) -> FileFacts | None:
-    """Read what a lake index keeps of an open file, and close it.
+    """Read the facts that a lake index stores about an open file, and close the file.
 
     Args:
         file: The file.
         max_bytes: The maximum number of bytes of payloads to read; None for no limit.
 
     Returns:
-        The facts; None if the payloads are larger, or if the file may change without a trace, because it was
-        written in the last seconds or its store has no ETags.
+        The facts; None if the payloads are larger, or if a change of the file might not be detected, because
+        it was written in the last seconds or its store has no ETags.
 
     Raises:
         CorruptFileError: If the footer is damaged, or contradicts itself.

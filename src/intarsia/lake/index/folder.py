@@ -2,7 +2,7 @@
 
 A segment is never changed. A writer adds segments under new names and removes those that they replace, so any
 number
-of readers and writers may work at the same time: at worst, two segments know the same file.
+of readers and writers may work at the same time: at worst, two segments contain the same file.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def cache_folder() -> str:
 
 
 def _is_trusted(folder: LakeIndexFolder, root: str) -> bool:
-    """Whether a folder exists, and belongs to this user, to the owner of the lake or to the administrator.
+    """Return whether a folder exists and belongs to this user, the owner of the lake or the administrator.
 
     Any user may create a folder in a shared parent folder such as ``/tmp``, and a forged lake index hides
     rows.

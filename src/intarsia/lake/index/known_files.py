@@ -1,4 +1,4 @@
-"""The lake index of a table: which of its files are known, and what is known about them."""
+"""The lake index of a table: the files that it contains, and the facts about them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class OpenSegment:
 
 
 class LakeIndex:
-    """The segments that may know files of a table.
+    """The segments that may contain files of a table.
 
     Args:
         segments: The segments.
@@ -57,7 +57,7 @@ class LakeIndex:
         self._places = [self._places_in(one) for one in segments]
 
     def _places_in(self, one: OpenSegment) -> np.ndarray:
-        """Return the place of each file of the table in a segment, or -1."""
+        """Return the position of each file of the table in a segment, or -1."""
         prefix = self._location.prefix_in(one.folder.root)
         paths = self._location.relative_paths
         names = [prefix + path for path in paths] if prefix else paths
@@ -81,8 +81,8 @@ class LakeIndex:
         """Compare the stamps of all files with those in the segments.
 
         Args:
-            as_listed: Use the stamps of the listing, which has just been made. Otherwise local files are
-                stat'ed, and objects are listed again.
+            as_listed: Use the stamps of the listing, which has just been made. Otherwise, the stamps of local
+                files are read with stat, and objects are listed again.
 
         Raises:
             ObjectStoreError: If the store cannot be reached or refuses the request.
@@ -113,7 +113,7 @@ class KnownFiles:
     Attributes:
         index: The lake index.
         segment_of: For each file, the ordinal of a segment that contains it, or `UNKNOWN_SEGMENT`.
-        place_in: For each file, its place in that segment.
+        place_in: For each file, its position in that segment.
     """
 
     index: LakeIndex
@@ -142,7 +142,7 @@ class KnownFiles:
     def metadata(self, file: int, path: str, identity: object) -> FileMetadata | None:
         """Return the footer of a file; None if it is not known, or has changed.
 
-        Everything else that is known about a file depends only on its rows. But other indexes can be attached
+        All other facts about a file depend only on its rows. But other indexes can be attached
         to the same rows without a change of the file's length and modification time, and the footer has their
         locations. So the change time is compared, too, even beside the data: a copied lake index has the
         stamps of the copied files, but not their change times.
@@ -175,7 +175,7 @@ class FamilyFiles:
         family: The family.
         segment: Its segment.
         files: The ordinals of the files in the table.
-        within: Their places in the family.
+        within: Their positions in the family.
     """
 
     family: Family

@@ -1,4 +1,4 @@
-"""The lake index of one table: opened on first use, brought up to date, used and built."""
+"""The lake index of one table: opened on first use, updated, used and built."""
 
 from __future__ import annotations
 
@@ -87,11 +87,11 @@ class TableLakeIndex:
         """Return the files that the lake index contains; None without a lake index.
 
         The first call opens the lake index. If it lacks a few of the files, their footers and indexes
-        are read, and it is brought up to date.
+        are read, and the lake index is updated.
 
         Args:
-            is_current: The result of the last call belongs to the same run. Otherwise local files are stat'ed
-                again, unless they have just been listed.
+            is_current: The result of the last call belongs to the same run. Otherwise, the stamps of local
+                files are read again, unless they have just been listed.
         """
         if not self._is_opened:
             self._is_opened = True
@@ -163,7 +163,7 @@ class TableLakeIndex:
         return folder_at(self._required_location.root, location, self._files)
 
     def update(self, show: ShowDone) -> LakeIndexReport | None:
-        """Add all files that an existing lake index of the table, or of a lake around it, lacks.
+        """Add all missing files to an existing lake index of the table, or of a lake that contains it.
 
         Args:
             show: Called with the number of files that are done.
@@ -192,7 +192,7 @@ class TableLakeIndex:
         return tuple(folder.path for folder in folders if folder.clear())
 
     def _is_whole(self, folder: LakeIndexFolder) -> bool:
-        """Whether the table has all files of a lake; else, segments may have files that it lacks."""
+        """Return whether the table has all files of a lake; if not, segments may have files that it lacks."""
         where = self._location
         return where is not None and where.is_whole and folder.root == where.root
 

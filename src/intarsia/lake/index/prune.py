@@ -2,8 +2,8 @@
 
 This is `intarsia.read.prune` with a file as the granule: each condition keeps the files that might match, AND
 intersects them and OR unites them. Partition values come first, then bounds, then the structures of the
-embedded indexes, the cheapest first; none of them is read if it costs more than the files that it could
-exclude.
+embedded indexes, the cheapest first; none of them is read if it costs more than reading the files that it
+could exclude.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def prune_family(
 
 
 class _Pruner:
-    """The state: for each condition the files that might match, and those in which all rows match."""
+    """For each condition, the files that might match, and those in which all rows match."""
 
     def __init__(self, family: Family, predicate: Bound, relevant: Bools, file_bytes: np.ndarray) -> None:
         self._family = family
@@ -125,7 +125,7 @@ class _Pruner:
             self._apply(ordinal, "partition", column, mask, mask)
 
     def _compares(self, condition: Condition) -> bool:
-        """Whether the values in indexes can be compared with the predicate's literals."""
+        """Return whether the values in indexes can be compared with the predicate's literals."""
         schema = self._family.schema
         leaf = schema.leaves_by_path.get(condition.path)
         here = None if leaf is None or not leaf.is_flat else schema.leaf_types.get(leaf.ordinal)
@@ -179,7 +179,7 @@ class _Pruner:
         self._apply(ordinal, structure.name, ".".join(structure.column), kept, proven)
 
     def _undecided(self, ordinal: int) -> Bools:
-        """The candidates for which disproving a condition could matter."""
+        """Return the candidates for which a condition is neither proven nor excluded."""
         return self.candidates & self._possible[ordinal] & ~self.certain[ordinal]
 
     def _apply(self, ordinal: int, index: str, column: str, possible: Bools, certain: Bools) -> None:
@@ -207,7 +207,7 @@ def _cost(structure: Gathered, condition: Condition) -> int:
 
 
 def _checked(structure: Gathered, answer: Bools | None) -> Bools | None:
-    """Check the answer of a structure, whose class may come from any package.
+    """Check the result of a structure, whose class may come from any package.
 
     Raises:
         IndexPayloadError: If it is not one boolean for each file.

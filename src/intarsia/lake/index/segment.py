@@ -39,7 +39,7 @@ from intarsia.storage.sections import Sections
 #: Part of every segment. Segments with another number are ignored and built again.
 SEGMENT_VERSION = 1
 
-#: Files of more families than this are left out: each family takes a binding of the predicate.
+#: Files of more families than this are left out, because the predicate is bound once per family.
 MAX_FAMILIES = 64
 
 BLOOM_KIND = "bloom_filter"
@@ -128,7 +128,7 @@ class Segment:
 
     @cached_property
     def place_of(self) -> Mapping[str, int]:
-        """The places of the files by path."""
+        """The positions of the files by path."""
         return {path: place for place, path in enumerate(self.paths)}
 
     @cached_property
@@ -171,7 +171,7 @@ class Segment:
         """Return the footer of a file.
 
         Args:
-            place: The place of the file in the segment.
+            place: The position of the file in the segment.
             path: The name of the file in messages.
 
         Raises:
@@ -201,7 +201,7 @@ class Gathered:
     Attributes:
         name: The name in reports.
         column: The column.
-        files: The places in the family of the files that it covers.
+        files: The positions in the family of the files that it covers.
         index: The opened structure.
     """
 
@@ -238,7 +238,7 @@ class Family:
 
     @cached_property
     def places(self) -> np.ndarray:
-        """The places of the files in the segment."""
+        """The positions of the files in the segment."""
         return np.flatnonzero(self._segment.family_of == self._ordinal)
 
     @cached_property

@@ -34,7 +34,7 @@ class FileStamp(NamedTuple):
 def wait_until_settled(files: Sequence[DataFile]) -> None:
     """Wait until no local file was written in the last tick of the clock, but at most one tick.
 
-    Within a tick, another process could change a file again without a change of its time.
+    Within a tick, another process could change a file again and leave its time unchanged.
 
     Args:
         files: The files.
@@ -92,7 +92,7 @@ class Stamps(NamedTuple):
 
     @classmethod
     def now(cls, files: Sequence[DataFile], root: str) -> Stamps:
-        """Return the current stamps of files. Local files are stat'ed, and objects are listed again.
+        """Return the current stamps of files, from stat for local files and from a new listing for objects.
 
         Args:
             files: The files.
@@ -113,7 +113,7 @@ class Stamps(NamedTuple):
         return cls(np.array(sizes, dtype=np.int64), modified, changed, np.array(tags, dtype=object))
 
     def take(self, places: np.ndarray) -> Stamps:
-        """Return the stamps at some places."""
+        """Return the stamps at some positions."""
         return Stamps(*(column[places] for column in self))
 
     def equal(self, others: Stamps, *, same_machine: bool) -> Bools:
