@@ -93,7 +93,7 @@ class Deadline:
         with self._counting:
             requests, num_bytes, files = self._requests, self._bytes, len(self._paths)
         return QueryTimeoutError(
-            f"{path}: the query has not ended within {self._seconds:g} s, after {requests:,} requests to "
+            f"{path}: the query did not end within {self._seconds:g} s, after {requests:,} requests to "
             f"{files:,} files for {num_bytes:,} bytes; give it more time, select fewer rows or columns, or "
             "build a lake index",
             reason="query-timeout",
