@@ -11,7 +11,8 @@ import pytest
 import intarsia as ia
 from intarsia import spark as ias
 from intarsia.errors import ColumnNotFoundError, UnsupportedFeatureError, WriteError
-from intarsia.spark.checksums import checksums
+from intarsia.spark.arrow_batches import batches_of_counted_rows
+from intarsia.spark.checksums import Checksums, checksums
 from intarsia.spark.part_files import PartForm, report_of, write_parts
 from intarsia.spark.staging import Staging
 from tests.spark import lakes
@@ -326,7 +327,7 @@ def test_checksums_tell_nested_nulls_apart(spark):
         (maps, "map<string,string>"),
     ):
         frames = [spark.sql(f"SELECT CAST({value} AS {data_type}) AS c") for value in values]
-        found = [checksums(spark, frame, lambda *_: None).columns["c"] for frame in frames]
+        found = [checksums(spark, frame, lambda *_: None).rows for frame in frames]
         if data_type.startswith("map"):
             assert len(set(found)) == len(values) - 1  # texts of null in maps are not distinguished
         else:
@@ -334,6 +335,27 @@ def test_checksums_tell_nested_nulls_apart(spark):
     numbers = spark.range(1000).selectExpr("id", "id % 7 AS m")
     shuffled = numbers.orderBy("m").repartition(3)
     assert checksums(spark, numbers, lambda *_: None) == checksums(spark, shuffled, lambda *_: None)
+
+
+def test_checksums_limit_the_bytes_of_a_row(spark):
+    frame = spark.createDataFrame([("é" * 5, None), ("b", bytearray(7))], "s string, b binary")
+    found = checksums(spark, frame, lambda *_: None)
+    assert 10 + 7 <= found.max_row_bytes < 200
+    assert checksums(spark, frame.selectExpr("array(s)"), lambda *_: None).max_row_bytes is None
+    nothing = checksums(spark, frame.limit(0), lambda *_: None)
+    assert nothing == Checksums(0, 0)
+
+
+@pytest.mark.parametrize(
+    ("row_bytes", "limit"), [(1000, 10_000), (100_000, 671), (1 << 20, None), (None, None)]
+)
+def test_batches_of_small_rows_are_limited_by_rows(spark, row_bytes, limit):
+    keys = [f"spark.sql.execution.arrow.max{unit}PerBatch" for unit in ("Records", "Bytes")]
+    before = [spark.conf.get(key) for key in keys]
+    with batches_of_counted_rows(spark, row_bytes):
+        inside = [spark.conf.get(key) for key in keys]
+    assert inside == (before if limit is None else [str(limit), str(2**31 - 1)])
+    assert [spark.conf.get(key) for key in keys] == before
 
 
 def test_attempts_that_spark_does_not_report_leave_nothing(tmp_path):

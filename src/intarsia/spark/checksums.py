@@ -1,12 +1,13 @@
 """Checksums of rows that do not depend on their order, to compare a rewritten lake with its source.
 
-Each value is hashed by Spark's XXH64, and the hashes of a column are added. A checksum of whole rows also
-detects values that have moved to another row. Equal rows are counted, unlike with XOR, where pairs cancel.
+Spark's XXH64 hashes each value, and then the hashes of a row. The hashes of all rows are added, so equal rows
+are counted, unlike with XOR, where pairs cancel. Equal checksums mean equal rows, and therefore equal
+columns. Only if they differ, the columns are compared one by one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from intarsia.spark.job import TaskProgress, collect_rows
@@ -14,38 +15,27 @@ from intarsia.spark.job import TaskProgress, collect_rows
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-#: Partial sums per frame: sums of 64-bit hashes would overflow. Those of 32 bits do not, below 2**31 rows.
-_GROUPS = 64
+#: Sums of parts of hashes: with at most 24 bits, they do not overflow 64 bits below 2**39 rows.
+_PART_BITS = 22
+_COLUMN_SHIFT = 40
+
+#: The most bytes of a value of fixed width, also as the text of a partition column, such as a decimal.
+_FIXED_BYTES = 48
 
 
 @dataclass(frozen=True)
 class Checksums:
-    """The number of rows, and sums of hashes.
+    """The number of rows, and the sum of their hashes.
 
     Attributes:
         num_rows: The number of rows.
-        rows: The checksum of whole rows.
-        columns: The checksum of each column.
+        rows: The checksum of all rows, from all of their columns.
+        max_row_bytes: An upper limit for the bytes of a row in memory; None if a column is nested.
     """
 
     num_rows: int
     rows: int
-    columns: dict[str, int]
-
-    def difference(self, other: Checksums) -> str | None:
-        """Describe the first difference; None if both are equal.
-
-        Example:
-            >>> one = Checksums(2, 7, {"a": 5, "b": 9})
-            >>> one.difference(one) is None, one.difference(Checksums(2, 8, {"a": 5, "b": 8}))
-            (True, 'the values of b differ')
-        """
-        if self.num_rows != other.num_rows:
-            return f"{self.num_rows:,} rows became {other.num_rows:,}"
-        changed = [name for name, total in self.columns.items() if other.columns.get(name) != total]
-        if changed:
-            return f"the values of {', '.join(changed)} differ"
-        return None if self == other else "values have moved to other rows"
+    max_row_bytes: int | None = field(default=None, compare=False)
 
 
 def checksums(spark: SparkSession, frame: DataFrame, progress: TaskProgress) -> Checksums:
@@ -58,24 +48,49 @@ def checksums(spark: SparkSession, frame: DataFrame, progress: TaskProgress) -> 
     """
     import pyspark.sql.functions as sf
 
-    names = frame.columns
-    values = [frame[quoted(name)] for name in names]
-    hashes = [_hash(sf, value, field.dataType) for value, field in zip(values, frame.schema, strict=True)]
-    # hashed once, then used for the checksums of the column and of the row
-    hashed = frame.select(*(value.alias(f"h{place}") for place, value in enumerate(hashes)))
-    columns = [sf.col(f"h{place}") for place in range(len(names))]
-    row = sf.xxhash64(*columns)
-    # one half of the hash of a column, which is faster; the hash of the row has all bits
-    halves = [sf.shiftrightunsigned(row, 32), *(one.bitwiseAND(0xFFFFFFFF) for one in [row, *columns])]
-    sums = [sf.count("*"), *map(sf.sum, halves)]
-    # unique names, because the sums of a name would be ambiguous
-    named = [total.alias(f"s{place}") for place, total in enumerate(sums)]
-    grouped = hashed.groupBy((sf.spark_partition_id() % _GROUPS).alias("part")).agg(*named)
-    totals = [0] * len(sums)
-    for found in collect_rows(spark, grouped, progress):
-        totals = [total + int(part) for total, part in zip(totals, found[1:], strict=True)]
-    num_rows, high, low, *of_columns = totals
-    return Checksums(num_rows, low + (high << 32), dict(zip(names, of_columns, strict=True)))
+    texts = [name for name, data_type in _types(frame) if data_type.typeName() in ("string", "binary")]
+    row = sf.xxhash64(*_hashes(sf, frame)).alias("row")
+    lengths = [sf.octet_length(quoted(name)).alias(f"n{place}") for place, name in enumerate(texts)]
+    low = (1 << _PART_BITS) - 1
+    # the highest part keeps its sign
+    parts = [
+        sf.shiftright("row", 2 * _PART_BITS),
+        sf.shiftright("row", _PART_BITS).bitwiseAND(low),
+        sf.col("row").bitwiseAND(low),
+    ]
+    longest = [sf.max(f"n{place}").alias(f"m{place}") for place in range(len(texts))]
+    sums = [sf.sum(part).alias(f"s{place}") for place, part in enumerate(parts)]
+    totals = frame.select(row, *lengths).agg(sf.count("*").alias("rows"), *sums, *longest)
+    ((num_rows, *found),) = collect_rows(spark, totals, progress)
+    values = [value or 0 for value in found]
+    total = sum(part << (2 - place) * _PART_BITS for place, part in enumerate(values[: len(parts)]))
+    fixed = _FIXED_BYTES * len(frame.columns)
+    nested = any(_is_nested(data_type) for _, data_type in _types(frame))
+    return Checksums(num_rows, total, None if nested else fixed + sum(values[len(parts) :]))
+
+
+def different_columns(
+    spark: SparkSession, one: DataFrame, other: DataFrame, progress: TaskProgress
+) -> list[str]:
+    """Return the names of the columns whose values differ; none if values have only moved to other rows.
+
+    Args:
+        spark: The session.
+        one: A frame; names of columns are unique.
+        other: A frame with the same columns.
+        progress: As for `collect_rows`.
+    """
+    first, second = (_column_sums(spark, frame, progress) for frame in (one, other))
+    return [name for name, a, b in zip(one.columns, first, second, strict=True) if a != b]
+
+
+def _column_sums(spark: SparkSession, frame: DataFrame, progress: TaskProgress) -> list[int]:
+    import pyspark.sql.functions as sf
+
+    parts = [sf.shiftright(one, _COLUMN_SHIFT).alias(f"h{at}") for at, one in enumerate(_hashes(sf, frame))]
+    sums = [sf.sum(f"h{place}").alias(f"s{place}") for place in range(len(parts))]
+    (row,) = collect_rows(spark, frame.select(*parts).agg(*sums), progress)
+    return [value or 0 for value in row]
 
 
 def quoted(name: str) -> str:
@@ -88,10 +103,25 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def _types(frame: DataFrame) -> list[tuple[str, Any]]:
+    return [(one.name, one.dataType) for one in frame.schema]
+
+
+def _is_nested(data_type: Any) -> bool:
+    return data_type.typeName() in ("struct", "array", "map")
+
+
+def _hashes(sf: Any, frame: DataFrame) -> list[Column]:
+    """Return the hash of each value of a row; that of null is not null."""
+    return [_hash(sf, frame[quoted(name)], data_type) for name, data_type in _types(frame)]
+
+
 def _hash(sf: Any, value: Column, data_type: Any) -> Column:
-    if data_type.typeName() not in ("struct", "array", "map"):
-        return sf.xxhash64(value)
+    if not _is_nested(data_type):
+        hashed: Column = sf.xxhash64(value)
+        return hashed
     # a hash skips nulls, so that null, [] and [null] have the same one, but not the same text
     text = value.cast("string")
     # Spark refuses to hash maps, because equal maps may differ in the order of entries; a rewrite keeps it
-    return sf.xxhash64(text) if "map<" in data_type.simpleString() else sf.xxhash64(value, text)
+    nested: Column = sf.xxhash64(text) if "map<" in data_type.simpleString() else sf.xxhash64(value, text)
+    return nested

@@ -14,7 +14,8 @@ import pyarrow as pa
 from intarsia.embed.attach import Attachables, checked_indexes
 from intarsia.embed.progress import Progress
 from intarsia.errors import UnsupportedFeatureError, WriteError
-from intarsia.spark.checksums import Checksums, checksums, quoted
+from intarsia.spark.arrow_batches import batches_of_counted_rows
+from intarsia.spark.checksums import Checksums, checksums, different_columns, quoted
 from intarsia.spark.clustering import Clustering, arranged, check_partition_columns
 from intarsia.spark.job import TaskProgress, collect_rows
 from intarsia.spark.listing import exact_path, fixed_folder, list_files, python_path, uncached
@@ -77,7 +78,7 @@ def optimize(
 
     Spark sorts the rows. Its tasks write files as `intarsia.Writer` does: with a page index, dictionaries
     only for columns whose values repeat, and timestamps as microseconds in UTC, which have bounds. Before
-    the destination appears, the number of rows and checksums of all columns are compared with the source.
+    the destination appears, the number of rows and a checksum of all columns are compared with the source.
     The source is not changed. The destination appears with all of its files, or not at all.
 
     Args:
@@ -149,13 +150,17 @@ def optimize(
         )
         if before.num_rows:
             rows = arranged(frame, clustering, partitions, before.num_rows, num_parts)
-            reports = _write(spark, rows, form, staging, _phase(show, "writing"))
+            with batches_of_counted_rows(spark, before.max_row_bytes):
+                reports = _write(spark, rows, form, staging, _phase(show, "writing"))
         else:
             reports = [_write_empty(schema, staging, form)]
         verifying = _phase(show, "verifying")
         after = _written(spark, staging.data, frame, partitions if before.num_rows else ())
         found = checksums(spark, after, verifying)
-        _check(before, found, target)
+        if found != before:
+            same_count = found.num_rows == before.num_rows
+            columns = different_columns(spark, frame, after, verifying) if same_count else []
+            raise _differ(before, found, target, columns)
         staging.publish()
         published = [replace(report, path=staging.published(report.path)) for report in reports]
     show(1, 1, "done")
@@ -163,7 +168,7 @@ def optimize(
         target,
         tuple(sorted(published, key=lambda report: report.path)),
         before.num_rows,
-        tuple(before.columns),
+        tuple(frame.columns),
         len(sizes),
         sum(sizes),
         time.perf_counter() - started,
@@ -350,12 +355,16 @@ def _written(spark: SparkSession, folder: str, source: DataFrame, partitions: Se
     )
 
 
-def _check(before: Checksums, after: Checksums, target: str) -> None:
-    difference = before.difference(after)
-    if difference is not None:
-        raise WriteError(
-            f"{target}: the rewritten rows differ from the source: {difference}; the source may have "
-            "changed during the job, so run it again",
-            reason="verification-failed",
-            path=target,
-        )
+def _differ(before: Checksums, after: Checksums, target: str, columns: Sequence[str]) -> WriteError:
+    if before.num_rows != after.num_rows:
+        difference = f"{before.num_rows:,} rows became {after.num_rows:,}"
+    elif columns:
+        difference = f"the values of {', '.join(columns)} differ"
+    else:
+        difference = "values have moved to other rows"
+    return WriteError(
+        f"{target}: the rewritten rows differ from the source: {difference}; the source may have "
+        "changed during the job, so run it again",
+        reason="verification-failed",
+        path=target,
+    )
