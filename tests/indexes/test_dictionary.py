@@ -45,7 +45,7 @@ def evaluated(file, wanted, **limits):
 
 
 class Everything:
-    """Stakes where every row is a candidate and any cost is worth it."""
+    """Savings where every row is a candidate and any cost is worth it."""
 
     def __init__(self, file):
         self.edges = file.footer.row_group_starts

@@ -391,6 +391,6 @@ def test_scans_equal_reading_everything_and_filtering(tmp_path_factory, data):
         reject()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dictionary, "PAGE_COST_BYTES", 0)
-        patch.setattr(dictionary, "LEAST_GAIN", 0)
-        patch.setattr(dictionary, "LEAST_SHARE", 0)
+        patch.setattr(dictionary, "MIN_GAIN", 0)
+        patch.setattr(dictionary, "MIN_SHARE", 0)
         check_scan(data, path, made.comparable)

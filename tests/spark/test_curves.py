@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intarsia.spark.curves import (
-    MOST_COLUMNS,
+    MAX_COLUMNS,
     bits_per_column,
     curve_keys,
     hilbert,
@@ -99,7 +99,7 @@ def test_types(values):
 
 
 def test_keys_are_positive():
-    for columns in range(1, MOST_COLUMNS + 1):
+    for columns in range(1, MAX_COLUMNS + 1):
         bits = bits_per_column(columns)
         corner = [np.full(1, (1 << bits) - 1)] * columns
         assert z_order(corner, bits)[0] == (1 << columns * bits) - 1

@@ -19,7 +19,7 @@ from intarsia.errors import ColumnNotFoundError, IndexBuildError
 from intarsia.format import thrift
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.discovery import find_files
-from intarsia.spark.tasks import MOST_TASKS, tasks_of
+from intarsia.spark.tasks import MAX_TASKS, tasks_of
 from intarsia.spark.unchanged import find_unchanged
 from tests.embed.tables import edit_footer
 from tests.spark import lakes
@@ -312,8 +312,8 @@ def test_files_share_tasks():
         tasks = tasks_of(sizes)
         assert least <= len(tasks) <= most
         assert [file for files in tasks for file in files] == list(sizes)
-    assert len(tasks_of({str(n): 1 << 30 for n in range(30_000)})) <= MOST_TASKS
-    assert len(tasks_of({str(n): 0 for n in range(30_000)})) <= MOST_TASKS
+    assert len(tasks_of({str(n): 1 << 30 for n in range(30_000)})) <= MAX_TASKS
+    assert len(tasks_of({str(n): 0 for n in range(30_000)})) <= MAX_TASKS
 
 
 def test_progress_counts_files_that_share_a_task(spark, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 import intarsia as ia
 from intarsia import spark as ias
 from intarsia.errors import ColumnNotFoundError
-from intarsia.spark.locating import MOST_KEYS
+from intarsia.spark.locating import MAX_KEYS
 from tests.spark.comparing import settings
 
 
@@ -92,7 +92,7 @@ def test_keys_of_another_type(spark, lake):
 def test_few_keys_read_few_files(spark, lake):
     keys = spark.createDataFrame([(500,)], "user INT")
     assert len(ias.locate(spark, keys, str(lake), key="user").inputFiles()) < 4
-    many = spark.range(MOST_KEYS + 1).selectExpr("INT(id) AS user")
+    many = spark.range(MAX_KEYS + 1).selectExpr("INT(id) AS user")
     assert ias.locate(spark, many, str(lake), key="user").count() == 8000 - sum(
         pq.read_table(path)["user"].null_count for path in lake.rglob("*.parquet")
     )

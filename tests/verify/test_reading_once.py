@@ -203,10 +203,10 @@ def test_work_that_catches_everything_is_left_all_the_same():
     before = threading.active_count()
     follower = Follower(stubborn)
     follower.follow(1)
-    follower.leave()
+    follower.abort()
     assert threading.active_count() == before
     unused = Follower(stubborn)
-    unused.leave()
+    unused.abort()
     assert Follower(stubborn).finish() == "done"
 
 

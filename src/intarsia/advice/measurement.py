@@ -21,11 +21,11 @@ from intarsia.indexes.distinct import Distinct
 from intarsia.lake.table import Table
 
 #: Indexes are advised if at least one query saves this part of what it reads, and this many bytes.
-LEAST_PART = 0.1
-LEAST_BYTES = 32 << 10
+MIN_PART = 0.1
+MIN_BYTES = 32 << 10
 
 #: A lake index is advised for at least this many files, if queries open many of them without matches.
-LEAST_FILES = 16
+MIN_FILES = 16
 VAIN_PART = 0.5
 
 #: Without queries, `Distinct` is advised if its size is at most this part of that of the files.
@@ -181,12 +181,12 @@ class Measurement:
     def _helps(self, number: int, names: Sequence[str]) -> bool:
         """Return whether indexes save enough for one query."""
         now = self.cost(number, ()).bytes
-        return now - self.cost(number, names).bytes >= max(LEAST_PART * now, LEAST_BYTES)
+        return now - self.cost(number, names).bytes >= max(MIN_PART * now, MIN_BYTES)
 
     @property
     def lake_index(self) -> bool:
         """Whether queries open many files without matches, and there is no lake index."""
-        if len(self._table.files) < LEAST_FILES or not self._bound or self._table.known_files() is not None:
+        if len(self._table.files) < MIN_FILES or not self._bound or self._table.known_files() is not None:
             return False
         now = self._sampled.now.values()
         return sum(cost.files == 0 for cost in now) > VAIN_PART * len(now) or any(

@@ -11,7 +11,7 @@ from intarsia.advice.sampled_file import BuiltIndex, SampledFile
 from intarsia.embed.attach import Attachable
 from intarsia.errors import IntarsiaError
 from intarsia.indexes.rowmap import MAX_BUCKET_ENTRIES, RowMap
-from intarsia.indexes.value_hash import is_lookup, num_looked_up
+from intarsia.indexes.value_hash import is_lookup, num_lookup_values
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
 from intarsia.predicate import Bound, Condition, conditions
@@ -210,7 +210,7 @@ class MeasuredFile:
             scale = self._now[ordinal].rows / max(1, base.rows)
             most = MAX_BUCKET_ENTRIES / SAFETY
             self._outgrown[key] = any(
-                self.spread(ordinal, condition, ()).rows_matched * scale > most * num_looked_up(condition)
+                self.spread(ordinal, condition, ()).rows_matched * scale > most * num_lookup_values(condition)
                 for condition in self.conditions(ordinal)
                 if ".".join(condition.path) == column and is_lookup(condition)
             )

@@ -16,7 +16,7 @@ from intarsia.predicate.bound import BoundFunction, BoundIn
 SMALL_BYTES = 1_000_000
 
 #: A condition cannot skip if this part of the pages contain matches.
-MOST_PAGES = 0.8
+MAX_PAGES = 0.8
 
 #: A query that reads at most this multiple of the minimum cannot be improved.
 NEAR_LEAST = 1.25
@@ -83,13 +83,13 @@ def of_condition(condition: Condition, spread: Spread) -> Obstacle:
         text = f"{share:.0%} of the rows match {condition}, so there is little to skip"
         return Obstacle("most-rows-match", column, text)
     has_one_page = spread.pages <= spread.row_groups
-    if has_one_page and spread.row_groups_matched > MOST_PAGES * spread.row_groups:
+    if has_one_page and spread.row_groups_matched > MAX_PAGES * spread.row_groups:
         text = (
             f"each row group has one page of {column}, so it is read as a whole; rewrite the files with "
             "smaller pages"
         )
         return Obstacle("one-page-per-row-group", column, text)
-    if spread.pages_matched > MOST_PAGES * spread.pages:
+    if spread.pages_matched > MAX_PAGES * spread.pages:
         is_lookup = _is_equality(condition) and spread.rows_matched <= MAX_BUCKET_ENTRIES
         row_map = ", or add RowMap, which answers counts without reading pages" if is_lookup else ""
         text = (
@@ -100,7 +100,7 @@ def of_condition(condition: Condition, spread: Spread) -> Obstacle:
     if isinstance(condition, BoundMatch) and not condition.prefix:
         text = f"most pages of {column} contain the n-grams of the text in {condition}"
         return Obstacle("common-text", column, text)
-    if spread.pages_kept > MOST_PAGES * spread.pages:
+    if spread.pages_kept > MAX_PAGES * spread.pages:
         text = (
             f"{spread.pages_matched:,} of {spread.pages:,} pages of {column} have matches, but the bounds of "
             f"{spread.pages_kept:,} pages allow matches; sort by {column}"

@@ -40,7 +40,7 @@ intarsia advise flights.parquet
 """
 
 #: Indexes that save less are listed only by ``--json``.
-MOST_INDEXES = 12
+MAX_INDEXES = 12
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmg]i?|)b?", re.IGNORECASE)
@@ -189,7 +189,7 @@ def _obstacles(query: QueryAdvice) -> Iterator[RenderableType]:
 def _indexes(advice: Advice) -> RenderableType:
     table = plain_table("index", ">size", ">of the files", ">to build", ">saves per query", "")
     shown = [index for index in advice.measured if index.is_advised or index.saved_bytes > 0]
-    for index in (shown or advice.measured)[:MOST_INDEXES]:
+    for index in (shown or advice.measured)[:MAX_INDEXES]:
         saved = f"{'-' if index.saved_bytes < 0 else ''}{size(abs(index.saved_bytes))}"
         table.add_row(
             index.name,

@@ -26,7 +26,7 @@ intarsia inspect lake/ --json | jq -r '.[] | [.path, .num_rows] | @tsv'
 """
 
 #: Number of row groups shown without --pages.
-MOST_ROW_GROUPS = 5
+MAX_ROW_GROUPS = 5
 
 #: Maximum characters of a bound.
 BOUND_WIDTH = 28
@@ -108,7 +108,7 @@ def _parts(found: FileInspection, *, pages: bool) -> Iterator[RenderableType]:
     yield _sizes(found)
     yield from _embedded(found)
     types = {leaf.name: leaf.logical_type or leaf.physical_type for leaf in found.schema}
-    shown = found.row_groups if pages else found.row_groups[:MOST_ROW_GROUPS]
+    shown = found.row_groups if pages else found.row_groups[:MAX_ROW_GROUPS]
     for group in shown:
         yield line()
         order = f", sorted by {', '.join(group.sorted_by)}" if group.sorted_by else ""

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from intarsia.read.report import ScanReport
 
 #: Columns with equal numbers of pages share a line, with this many names.
-MOST_NAMES = 4
+MAX_NAMES = 4
 
 #: Maximum number of notes.
-MOST_NOTES = 10
+MAX_NOTES = 10
 
 
 def tables(report: ScanReport, *, planned: bool) -> Iterator[RenderableType]:
@@ -33,10 +33,10 @@ def tables(report: ScanReport, *, planned: bool) -> Iterator[RenderableType]:
     if report.ignored:
         yield line()
         yield line("ignored", style="yellow")
-        for note in report.ignored[:MOST_NOTES]:
+        for note in report.ignored[:MAX_NOTES]:
             yield line(f"  {note.file}: {note.index}: {note.reason}")
-        if len(report.ignored) > MOST_NOTES:
-            yield line(f"  and {len(report.ignored) - MOST_NOTES:,} more; use --json for all", style="dim")
+        if len(report.ignored) > MAX_NOTES:
+            yield line(f"  and {len(report.ignored) - MAX_NOTES:,} more; use --json for all", style="dim")
 
 
 def _totals(report: ScanReport, *, planned: bool) -> RenderableType:
@@ -82,9 +82,9 @@ def _matching(report: ScanReport) -> str:
 
 def _joined(names: list[str]) -> str:
     """Join column names for one line."""
-    if len(names) <= MOST_NAMES:
+    if len(names) <= MAX_NAMES:
         return ", ".join(names)
-    return f"{', '.join(names[: MOST_NAMES - 1])} and {len(names) - MOST_NAMES + 1:,} more"
+    return f"{', '.join(names[: MAX_NAMES - 1])} and {len(names) - MAX_NAMES + 1:,} more"
 
 
 def _pages_note(shape: dict[str, Any], unopened: int) -> str:

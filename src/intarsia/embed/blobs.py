@@ -54,7 +54,7 @@ class Blob:
             return {}
         return _footer_keys(find_index(self.entry).index, offset + BLOB_HEADER_BYTES)
 
-    def check_alike(self, key: bytes, file: ParquetInput) -> None:
+    def check_same_payload(self, key: bytes, file: ParquetInput) -> None:
         """Check that a footer key of the original file points to the same payload.
 
         Raises:

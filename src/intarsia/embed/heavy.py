@@ -12,7 +12,7 @@ from intarsia.indexes.base import HasPurpose
 HEAVY_SHARE = 0.1
 
 #: In smaller files, in bytes, no index gets a note: every payload is large relative to them.
-LEAST_FILE_BYTES = 1_000_000
+MIN_FILE_BYTES = 1_000_000
 
 
 def heavy_notes(
@@ -25,7 +25,7 @@ def heavy_notes(
         weights: Their size in bytes, by name.
         original_bytes: Length of the original file.
     """
-    if original_bytes < LEAST_FILE_BYTES:
+    if original_bytes < MIN_FILE_BYTES:
         return
     for name, num_bytes in weights.items():
         share = num_bytes / original_bytes

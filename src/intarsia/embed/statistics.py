@@ -75,8 +75,8 @@ def is_doubted(chunk: Chunk) -> bool:
 def is_incomplete(chunk: Chunk, now: structs.Statistics) -> bool:
     """Return whether a count or a bound that the chunk can have is missing or impossible."""
     nulls = now.null_count
-    most_nulls = chunk.meta.num_values if chunk.leaf.max_definition_level else 0
-    if nulls is None or not 0 <= nulls <= most_nulls:
+    max_nulls = chunk.meta.num_values if chunk.leaf.max_definition_level else 0
+    if nulls is None or not 0 <= nulls <= max_nulls:
         return True
     if not chunk.has_order or nulls == chunk.meta.num_values:
         return False

@@ -84,7 +84,7 @@ def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey,
                 )
             owners[name] = blob.entry.name
             if name in footer.key_values:
-                blob.check_alike(name, original.file)
+                blob.check_same_payload(name, original.file)
             else:
                 edit.set_key_value(name, value)
         for piece in pieces:

@@ -29,7 +29,7 @@ _PARSED_PER_SERIALIZED = 16
 _ARROW_PER_SERIALIZED = 8
 
 #: Memory of the metadata of any file, in addition to the footer.
-_LEAST_HELD_BYTES = 4096
+_MIN_MEMORY_BYTES = 4096
 
 
 def _read_metadata(footer: bytes) -> pq.FileMetaData:
@@ -127,7 +127,7 @@ class FileMetadata:
         parsed_bytes = (raw_bytes if "footer" in self.__dict__ else 0) + self._page_index_bytes
         arrow_bytes = raw_bytes if "arrow_metadata" in self.__dict__ else 0
         of_footer = raw_bytes + _PARSED_PER_SERIALIZED * parsed_bytes + _ARROW_PER_SERIALIZED * arrow_bytes
-        return _LEAST_HELD_BYTES + of_footer
+        return _MIN_MEMORY_BYTES + of_footer
 
     @cached_property
     def footer(self) -> Footer:

@@ -26,7 +26,7 @@ from intarsia.format.footer import Leaf
 from intarsia.indexes.calling import evaluate_conditions
 from intarsia.indexes.filter_matrix import FilterMatrix, GatheredFilters, one_of
 from intarsia.indexes.gathering import GatheredParts
-from intarsia.indexes.proof import LOCAL_REQUEST_BYTES, Cost, Stakes, Verdict, Wanted
+from intarsia.indexes.proof import LOCAL_REQUEST_BYTES, Cost, Savings, Verdict, Wanted
 from intarsia.indexes.statistics import RowGroupStatistics
 from intarsia.indexes.stored_values import stored_values
 from intarsia.indexes.value_hash import is_lookup
@@ -93,11 +93,11 @@ class BloomFilters:
             requests += 2 * num_groups
         return Cost(num_bytes, requests, part_bytes=HEADER_BYTES + BLOCK_BYTES)
 
-    def evaluate(self, wanted: Wanted, stakes: Stakes) -> Iterator[Verdict]:
+    def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:
         """Probe the filters that cost less than they can be expected to save, and evaluate conditions."""
         probes = self._probes(wanted)
         max_bytes = {
-            row_group: stakes.bytes_of(row_group)
+            row_group: savings.bytes_of(row_group)
             for row_group in sorted({probe.key.row_group for probe in probes})
         }
         chances = {id(probe): self._chance(probe) for probe in probes}

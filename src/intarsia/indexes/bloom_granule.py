@@ -101,8 +101,8 @@ class BloomGranule:
                 column=self.column,
             )
         filters = _filters(edges, num_blocks, chunk.batches(self.column))
-        most_values = min(max_rows, max(map(_num_values, filters), default=0.0))
-        return _serialize(edges, fold_filters(filters, math.ceil(most_values * blocks_per_value)))
+        max_values = min(max_rows, max(map(_num_values, filters), default=0.0))
+        return _serialize(edges, fold_filters(filters, math.ceil(max_values * blocks_per_value)))
 
     def open(self, payload: bytes, layout: Layout) -> OpenBloomGranule:
         """Open a payload in memory."""

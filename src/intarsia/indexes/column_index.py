@@ -16,7 +16,7 @@ from intarsia.format.footer import Leaf
 from intarsia.format.page_index import PageLocations
 from intarsia.format.structs import ColumnIndex
 from intarsia.indexes.calling import evaluate_conditions
-from intarsia.indexes.proof import Cost, Stakes, Verdict, Wanted
+from intarsia.indexes.proof import Cost, Savings, Verdict, Wanted
 from intarsia.indexes.statistics import RowGroupStatistics, bounds_of_keys
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, boundary_order, certainly_matches, might_match
@@ -81,7 +81,7 @@ class ColumnIndexes:
                     num_bytes += length
         return Cost(num_bytes, 2 * len(keys))
 
-    def evaluate(self, wanted: Wanted, stakes: Stakes) -> Iterator[Verdict]:  # noqa: ARG002
+    def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:  # noqa: ARG002
         """Read the missing parts of the page index, and evaluate conditions with it."""
         keys = self._keys(wanted)
         self._file.load_page_index(keys, keys)

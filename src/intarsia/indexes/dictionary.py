@@ -29,10 +29,10 @@ from intarsia.format.page_header import Page, parse_page
 from intarsia.format.structs import ColumnChunk, ColumnMetaData, DataPageHeaderV2, PageHeader
 from intarsia.indexes.bloom import filter_exists
 from intarsia.indexes.calling import evaluate_conditions
-from intarsia.indexes.proof import Cost, Stakes, Verdict, Wanted
+from intarsia.indexes.proof import Cost, Savings, Verdict, Wanted
 from intarsia.indexes.statistics import RowGroupStatistics
 from intarsia.indexes.stored_values import page_lacks
-from intarsia.indexes.value_hash import is_lookup, num_looked_up
+from intarsia.indexes.value_hash import is_lookup, num_lookup_values
 from intarsia.predicate.bound import BoundCompare, BoundNull, Condition
 from intarsia.predicate.evaluate import condition_mask
 from intarsia.rows.bounds import Bools
@@ -43,7 +43,7 @@ from intarsia.storage import ByteRange
 MAX_DICTIONARY_BYTES = 1 << 26
 
 #: The maximum number of bytes of pages in one batch of reads, and of pages kept for the subsequent scan.
-MAX_HELD_BYTES = 1 << 26
+MAX_MEMORY_BYTES = 1 << 26
 
 #: Number of dictionary pages that are decoded concurrently.
 _PAGES_AT_ONCE = 2
@@ -55,14 +55,14 @@ _PAGES_PER_TASK = 32
 PAGE_COST_BYTES = 1 << 14
 
 #: A dictionary page may contain the value, so it must be this many times smaller than the possible savings.
-LEAST_GAIN = 4
+MIN_GAIN = 4
 
 #: If a smaller share of a row group's rows is left, another index has excluded the others. The rest probably
-#: contains the value, so the dictionary page must be smaller again by `LEAST_GAIN`.
-LEAST_SHARE = 1 / 4
+#: contains the value, so the dictionary page must be smaller again by `MIN_GAIN`.
+MIN_SHARE = 1 / 4
 
 #: The least probability that a dictionary excludes its row group, in computations of cost.
-_LEAST_CHANCE = 1e-6
+_MIN_CHANCE = 1e-6
 
 #: The minimum size of a value in a dictionary page, in bytes.
 _VALUE_BYTES = {
@@ -87,7 +87,7 @@ class DictionaryLimits(NamedTuple):
     """
 
     page_bytes: int = MAX_DICTIONARY_BYTES
-    memory_bytes: int = MAX_HELD_BYTES
+    memory_bytes: int = MAX_MEMORY_BYTES
     page_cost_bytes: int = PAGE_COST_BYTES
 
 
@@ -172,9 +172,9 @@ class Dictionaries:
         lengths = [place.length if place else 0 for place in places.values()]
         return Cost(sum(lengths), len(lengths), pages=len(lengths), part_bytes=min(lengths))
 
-    def evaluate(self, wanted: Wanted, stakes: Stakes) -> Iterator[Verdict]:
+    def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:
         """Evaluate conditions on the dictionary pages that cost less than they could save."""
-        probes = self._worthwhile(self._probes(wanted), stakes)
+        probes = self._worthwhile(self._probes(wanted), savings)
         by_place: dict[ByteRange, list[_DictionaryProbe]] = defaultdict(list)
         for probe in probes:
             by_place[probe.place].append(probe)
@@ -239,7 +239,7 @@ class Dictionaries:
             if place is not None and place.length <= self._limits.page_bytes
         ]
 
-    def _worthwhile(self, probes: Sequence[_DictionaryProbe], stakes: Stakes) -> list[_DictionaryProbe]:
+    def _worthwhile(self, probes: Sequence[_DictionaryProbe], savings: Savings) -> list[_DictionaryProbe]:
         """Drop the most expensive probes of each row group until the rest costs less than it could save."""
         edges = self._file.footer.row_group_starts
         num_groups = len(edges) - 1
@@ -252,19 +252,19 @@ class Dictionaries:
             for probe in probes:
                 denied[probe.predicate][probe.row_group] = True
                 by_row_group[probe.row_group].append(probe)
-            excluded = stakes.excluded_if(denied)
+            excluded = savings.excluded_if(denied)
             probes = []
             for row_group, group_probes in by_row_group.items():
                 if not excluded[row_group]:
                     continue
-                least_rows = LEAST_SHARE * int(edges[row_group + 1] - edges[row_group])
-                doubt = LEAST_GAIN if stakes.rows_of(row_group) < least_rows else 1
+                min_rows = MIN_SHARE * int(edges[row_group + 1] - edges[row_group])
+                doubt = MIN_GAIN if savings.rows_of(row_group) < min_rows else 1
                 costs: dict[ByteRange, int] = {}
                 for probe in group_probes:
-                    chance = max(float(chances[probe.predicate][row_group]), _LEAST_CHANCE) / doubt
-                    cost = int(max(LEAST_GAIN * probe.place.length, page_cost) / chance)
+                    chance = max(float(chances[probe.predicate][row_group]), _MIN_CHANCE) / doubt
+                    cost = int(max(MIN_GAIN * probe.place.length, page_cost) / chance)
                     costs[probe.place] = min(cost, costs.get(probe.place, cost))
-                kept = _affordable(costs, stakes.bytes_of(row_group))
+                kept = _affordable(costs, savings.bytes_of(row_group))
                 if len(kept) == len(costs):
                     chosen += group_probes
                 else:  # the rest may no longer exclude the row group
@@ -281,7 +281,9 @@ class Dictionaries:
         chances = {}
         for condition, counts in num_distinct.items():
             found = self._statistics.chance_of_absence(condition, counts)
-            chances[condition] = np.full(num_groups, 1 / num_looked_up(condition)) if found is None else found
+            chances[condition] = (
+                np.full(num_groups, 1 / num_lookup_values(condition)) if found is None else found
+            )
         return chances
 
     # --- evaluating pages --------------------------------------------------------------------------
@@ -458,7 +460,9 @@ def _affordable(costs: Mapping[ByteRange, int], max_bytes: int) -> set[ByteRange
     return set(kept)
 
 
-def split_batches(places: Sequence[ByteRange], max_bytes: int = MAX_HELD_BYTES) -> Iterator[list[ByteRange]]:
+def split_batches(
+    places: Sequence[ByteRange], max_bytes: int = MAX_MEMORY_BYTES
+) -> Iterator[list[ByteRange]]:
     """Split ranges, in order, into lists of at most ``max_bytes`` where possible."""
     part: list[ByteRange] = []
     part_bytes = 0

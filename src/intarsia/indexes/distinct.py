@@ -35,7 +35,7 @@ from intarsia.indexes.granules import (
     covered_granules,
     cut_at_edges,
     granule_rows,
-    lists_little,
+    is_mostly_unlisted,
     parse_granules,
     refuse_nested,
     serialize_granules,
@@ -188,7 +188,9 @@ class Distinct:
 
     def shortfall(self, payload: bytes, layout: Layout) -> str | None:
         """Return why most rows can never be skipped, or None."""
-        if self._is_datafusion or not lists_little(payload, layout.edges(self.granularity, self.column)):
+        if self._is_datafusion or not is_mostly_unlisted(
+            payload, layout.edges(self.granularity, self.column)
+        ):
             return None
         limit = "" if self.max_values is None else f" (max_values={self.max_values})"
         return f"most rows are in granules whose distinct values are too many or too long to be listed{limit}"

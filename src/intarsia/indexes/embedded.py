@@ -35,10 +35,10 @@ from intarsia.indexes.capabilities import (
 )
 from intarsia.indexes.layout import Layout
 from intarsia.indexes.probing import ProbedIndex
-from intarsia.indexes.proof import Cost, Stakes, Verdict, Wanted
+from intarsia.indexes.proof import Cost, Savings, Verdict, Wanted
 from intarsia.indexes.registry import find_index_class, why_unknown
 from intarsia.indexes.statistics import RowGroupStatistics
-from intarsia.indexes.value_hash import num_looked_up
+from intarsia.indexes.value_hash import num_lookup_values
 from intarsia.predicate.bound import BoundFunction, Condition, Path
 from intarsia.rows.bounds import Bools
 from intarsia.storage import ByteRange
@@ -298,11 +298,11 @@ class EntryProof:
             return Cost(0, 0)
         if not self.is_lookup:
             return Cost(self._entry.length, 1)
-        num_values = sum(num_looked_up(condition) for condition in wanted)
+        num_values = sum(num_lookup_values(condition) for condition in wanted)
         num_bytes = PROBE_BYTES + PROBED_VALUE_BYTES * (num_values - 1)
         return Cost(min(num_bytes, self._entry.length), 2 * num_values)
 
-    def evaluate(self, wanted: Wanted, stakes: Stakes) -> Iterator[Verdict]:  # noqa: ARG002
+    def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:  # noqa: ARG002
         """Open the index, unless it is open, and evaluate conditions with it."""
         index = self._embedded.open(self._entry)
         if index is not None:

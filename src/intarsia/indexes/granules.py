@@ -250,7 +250,7 @@ def granule_runs(edges: Rows, first_row: int, num_rows: int) -> tuple[Rows, Rows
     return np.searchsorted(edges, starts, side="right") - 1, starts - first_row
 
 
-def lists_little(payload: bytes, edges: Rows) -> bool:
+def is_mostly_unlisted(payload: bytes, edges: Rows) -> bool:
     """Return whether more than half of the rows are in the ``unlisted`` granules of a payload."""
     with pa.ipc.open_stream(payload) as stream:  # reads only the schema
         unlisted = np.frombuffer(stream.schema.metadata[b"unlisted"], dtype="<u4")

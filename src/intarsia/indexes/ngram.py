@@ -35,7 +35,7 @@ from intarsia.indexes.granules import (
     compared_batches,
     cut_at_edges,
     granule_rows,
-    lists_little,
+    is_mostly_unlisted,
     parse_granules,
     serialize_granules,
 )
@@ -151,7 +151,7 @@ class Ngram:
 
     def shortfall(self, payload: bytes, layout: Layout) -> str | None:
         """Return why most rows can never be skipped, or None."""
-        if not lists_little(payload, layout.edges(self.granularity, self.column)):
+        if not is_mostly_unlisted(payload, layout.edges(self.granularity, self.column)):
             return None
         return f"most rows are in granules with too many grams to list (max_grams={self.max_grams})"
 

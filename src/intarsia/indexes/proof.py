@@ -38,7 +38,7 @@ class Cost(NamedTuple):
     part_bytes: int | None = None
 
     @property
-    def least_bytes(self) -> int:
+    def min_bytes(self) -> int:
         """The minimum number of bytes to read for any result."""
         return self.num_bytes if self.part_bytes is None else self.part_bytes
 
@@ -57,7 +57,7 @@ class Verdict(NamedTuple):
     certain: RowSelection | None
 
 
-class Stakes(Protocol):
+class Savings(Protocol):
     """The possible savings, for proofs that choose among their parts."""
 
     def bytes_of(self, row_group: int) -> int:
@@ -94,7 +94,7 @@ class Proof(Protocol):
         """Estimate the cost of `evaluate`. No I/O."""
         ...
 
-    def evaluate(self, wanted: Wanted, stakes: Stakes) -> Iterator[Verdict]:
+    def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:
         """Evaluate conditions, as far as the savings are worth the cost.
 
         Yields:

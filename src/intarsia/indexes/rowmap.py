@@ -34,7 +34,7 @@ from intarsia.indexes.filter_matrix import (
 from intarsia.indexes.gathering import GatheredIndex, GatheredPart, GatheredParts
 from intarsia.indexes.layout import Layout
 from intarsia.indexes.probing import PayloadBytes, PayloadSource
-from intarsia.indexes.value_hash import check_hashable, hash_values, is_lookup, looked_up, lookup_hashes
+from intarsia.indexes.value_hash import check_hashable, hash_values, is_lookup, lookup_hashes, lookup_values
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
@@ -336,7 +336,7 @@ class OpenRowMap:
 
     def is_certain_within(self, predicate: Condition, low: int, high: int) -> bool:
         """Return whether no other integer from ``low`` to ``high`` has the hash bits of a queried value."""
-        values, hashes = looked_up(predicate), lookup_hashes(predicate)
+        values, hashes = lookup_values(predicate), lookup_hashes(predicate)
         if values is None or hashes is None or not pa.types.is_integer(values.type):
             return False
         data_type = pa.int64() if pa.types.is_signed_integer(values.type) else pa.uint64()

@@ -13,7 +13,7 @@ from intarsia.file.trust import Claim
 from intarsia.format.enums import BoundaryOrder
 from intarsia.format.footer import Leaf
 from intarsia.indexes.calling import evaluate_conditions
-from intarsia.indexes.proof import Cost, Stakes, Verdict, Wanted
+from intarsia.indexes.proof import Cost, Savings, Verdict, Wanted
 from intarsia.predicate.bound import BoundIn, Condition
 from intarsia.rows.bounds import (
     UNKNOWN,
@@ -47,7 +47,7 @@ class RowGroupStatistics:
         """Return zero, because the statistics are in the footer."""
         return Cost(0, 0)
 
-    def evaluate(self, wanted: Wanted, stakes: Stakes) -> Iterator[Verdict]:  # noqa: ARG002
+    def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:  # noqa: ARG002
         """Evaluate conditions with the statistics."""
         return evaluate_conditions(self._file, self.name, self, wanted)
 

@@ -12,7 +12,7 @@ from intarsia.file.decompress import decompress
 from intarsia.format.enums import Encoding, Type
 from intarsia.format.footer import Leaf
 from intarsia.format.page_header import Page
-from intarsia.indexes.value_hash import looked_up, num_looked_up
+from intarsia.indexes.value_hash import lookup_values, num_lookup_values
 from intarsia.predicate.bound import Condition
 from intarsia.rows.ordering import ordering_for
 
@@ -38,7 +38,7 @@ def stored_values(leaf: Leaf, arrow_type: pa.DataType, condition: Condition) -> 
     Returns:
         The values; None if the condition is not a lookup, or equal values may have several encodings.
     """
-    values, ordering = looked_up(condition), ordering_for(leaf, arrow_type)
+    values, ordering = lookup_values(condition), ordering_for(leaf, arrow_type)
     if values is None or ordering is None:
         return None
     keys = ordering.keys(values).tolist()
@@ -64,7 +64,7 @@ def page_lacks(
         arrow_type: The Arrow type of its values.
         condition: The condition.
     """
-    if num_looked_up(condition) > _MAX_SEARCHED:
+    if num_lookup_values(condition) > _MAX_SEARCHED:
         return False
     wanted = stored_values(leaf, arrow_type, condition)
     if wanted is None or page.encoding not in (Encoding.PLAIN, Encoding.PLAIN_DICTIONARY):

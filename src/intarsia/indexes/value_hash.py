@@ -112,21 +112,21 @@ def is_lookup(predicate: Condition) -> bool:
     return isinstance(predicate, BoundCompare) and predicate.op == "=" and not predicate.or_nan
 
 
-def num_looked_up(predicate: Condition) -> int:
-    """Return the number of values in a lookup, 1 if the condition is not a lookup.
+def num_lookup_values(predicate: Condition) -> int:
+    """Return the number of values in an IN list, 1 for any other condition.
 
     Example:
-        >>> num_looked_up(BoundCompare(("x",), pa.int64(), "=", pa.scalar(7)))
+        >>> num_lookup_values(BoundCompare(("x",), pa.int64(), "=", pa.scalar(7)))
         1
     """
     return len(predicate.values) if isinstance(predicate, BoundIn) else 1
 
 
-def looked_up(predicate: Condition) -> pa.Array | None:
+def lookup_values(predicate: Condition) -> pa.Array | None:
     """Return the values in a lookup, or None if the condition is not a lookup.
 
     Example:
-        >>> looked_up(BoundCompare(("x",), pa.int64(), "=", pa.scalar(7))).to_pylist()
+        >>> lookup_values(BoundCompare(("x",), pa.int64(), "=", pa.scalar(7))).to_pylist()
         [7]
     """
     if not is_lookup(predicate):
@@ -139,5 +139,5 @@ def looked_up(predicate: Condition) -> pa.Array | None:
 
 def lookup_hashes(predicate: Condition) -> Hashes | None:
     """Return the distinct hashes of the values in a lookup, or None if the condition is not a lookup."""
-    values = looked_up(predicate)
+    values = lookup_values(predicate)
     return None if values is None else np.unique(hash_values(values)[1])

@@ -33,7 +33,7 @@ MAX_FILES = 1_024
 MAX_BYTES = 64 << 20
 
 #: The maximum number of bytes of dictionary pages to keep for reading the files that are left.
-MAX_HELD_BYTES = 64 << 20
+MAX_MEMORY_BYTES = 64 << 20
 
 #: A damaged file is left out, and the others are tried again, at most this many times.
 _MAX_TRIES = 4
@@ -81,7 +81,7 @@ def exclude_joined(
                 left.remove(ordinal)
                 continue
             memory_bytes += sum(map(len, found.known.dictionary_pages.values()))
-            if memory_bytes > MAX_HELD_BYTES:  # the rest is read again
+            if memory_bytes > MAX_MEMORY_BYTES:  # the rest is read again
                 found = replace(found, known=replace(found.known, dictionary_pages={}))
             known[table.files[ordinal].path] = found
     report.add_reads(footers)

@@ -19,7 +19,7 @@ from intarsia.lake.data_file import DataFile
 from intarsia.lake.libraries import import_for
 from intarsia.lake.order_by import parse_order
 from intarsia.lake.planning import OpenPlan, plan_files
-from intarsia.lake.split import Split, SplitQuestion, file_identity, make_splits
+from intarsia.lake.split import Split, SplitQuery, file_identity, make_splits
 from intarsia.lake.survivors import find_survivors
 from intarsia.lake.table_files import TableFiles
 from intarsia.lake.top_scan import TopScan
@@ -253,7 +253,7 @@ class Scan:
             for entry, opened in files:
                 query, plan = opened.query, opened.plan
                 here = query.file.arrow_schema if query.names is None else query.names.schema
-                question = SplitQuestion(
+                shared = SplitQuery(
                     replace(entry.as_opened(query.file.source.identity), deletes=None),
                     file_identity(query.file),
                     self._where,
@@ -264,7 +264,7 @@ class Scan:
                     query.names,
                     query.deleted,
                 )
-                splits += make_splits(question, query, plan, split_bytes)
+                splits += make_splits(shared, query, plan, split_bytes)
                 report.add_file(query, FileOutcome(plan, count_planned(query, plan.candidates)))
         return splits
 

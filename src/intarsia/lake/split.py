@@ -22,7 +22,7 @@ from intarsia.rows.selection import RowSelection
 
 
 @dataclass(frozen=True)
-class SplitQuestion:
+class SplitQuery:
     """The data that all splits of one file share.
 
     Attributes:
@@ -75,12 +75,12 @@ class Split:
     row_groups: tuple[int, ...]
     row_ranges: tuple[tuple[int, int], ...]
     num_bytes: int
-    _question: SplitQuestion = field(repr=False)
+    _shared: SplitQuery = field(repr=False)
 
     @property
     def identity(self) -> str:
         """The file's identity when it was planned: its length and a hash of its footer."""
-        return self._question.identity
+        return self._shared.identity
 
     @property
     def num_rows(self) -> int:
@@ -96,8 +96,8 @@ class Split:
             ReplacedWhileReadError: If the file was replaced after it was planned.
             CorruptFileError: If a part of the file that has to be read is damaged.
         """
-        question = self._question
-        empty = pa.Table.from_batches([], question.schema)
+        shared = self._shared
+        empty = pa.Table.from_batches([], shared.schema)
         return concat_rows([empty, *self._tables()])
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -110,11 +110,11 @@ class Split:
         Raises:
             ReplacedWhileReadError: If the file was replaced after it was planned.
         """
-        with ParquetInput(self._question.file.open()) as file:
+        with ParquetInput(self._shared.file.open()) as file:
             self._check(file)
 
     def _check(self, file: ParquetInput) -> None:
-        if file_identity(file) != self._question.identity:
+        if file_identity(file) != self._shared.identity:
             raise ReplacedWhileReadError(
                 f"{self.path}: the file was replaced after it was planned; plan again",
                 reason="file-replaced",
@@ -122,26 +122,26 @@ class Split:
             )
 
     def _tables(self) -> Iterator[pa.Table]:
-        question = self._question
-        with ParquetInput(question.file.open()) as file:
+        shared = self._shared
+        with ParquetInput(shared.file.open()) as file:
             self._check(file)
-            predicate = None if question.predicate is None else bind(question.predicate, question.view)
-            if predicate is not None and question.names is not None:
-                predicate = question.names.predicate(predicate)
+            predicate = None if shared.predicate is None else bind(shared.predicate, shared.view)
+            if predicate is not None and shared.names is not None:
+                predicate = shared.names.predicate(predicate)
             query = FileQuery.of(
                 file,
                 predicate,
-                question.columns,
-                question.constants,
-                names=question.names,
-                deleted=question.deleted,
+                shared.columns,
+                shared.constants,
+                names=shared.names,
+                deleted=shared.deleted,
             )
-            columns = [query.own(column) for column in question.columns]
+            columns = [query.own(column) for column in shared.columns]
             rows = RowSelection.from_ranges(self.row_ranges)
             stages = () if query.predicate is None else (query.predicate,)
             plan = FilePlan(rows, RowSelection.none(), stages=stages)
             for piece in read_rows(query, plan, runs_at_once=RUNS_AT_ONCE):
-                yield with_constants(piece.rows, query.columns, query.constants, columns, question.schema)
+                yield with_constants(piece.rows, query.columns, query.constants, columns, shared.schema)
             warn_of_ignored(file.ignored)
 
 
@@ -150,13 +150,11 @@ def file_identity(file: ParquetInput) -> str:
     return f"{file.footer.file_length}-{xxhash.xxh3_128_hexdigest(file.footer.raw)}"
 
 
-def make_splits(
-    question: SplitQuestion, query: FileQuery, plan: FilePlan, split_bytes: int | None
-) -> list[Split]:
+def make_splits(shared: SplitQuery, query: FileQuery, plan: FilePlan, split_bytes: int | None) -> list[Split]:
     """Divide the rows to read of a file into splits, at row group boundaries.
 
     Args:
-        question: The data that the splits share.
+        shared: The data that the splits share.
         query: The query to the file.
         plan: The rows that might match.
         split_bytes: Approximate number of bytes to read per split; None for one split per file.
@@ -171,7 +169,7 @@ def make_splits(
 
     def finish() -> None:
         rows = plan.candidates.clip(int(edges[groups[0]]), int(edges[groups[-1] + 1]))
-        splits.append(Split(query.file.path, tuple(groups), tuple(rows), num_bytes, question))
+        splits.append(Split(query.file.path, tuple(groups), tuple(rows), num_bytes, shared))
 
     for group, rows in query.row_groups(plan.candidates):
         group_bytes = query.estimated_bytes(rows.shift(int(edges[group])))

@@ -16,14 +16,14 @@ import pyarrow as pa
 from intarsia.predicate.bound import BoundIn
 
 #: Lists with fewer values, and columns with fewer, are left to Arrow.
-_LEAST_VALUES: Final = 64
-_LEAST_ROWS: Final = 1024
+_MIN_VALUES: Final = 64
+_MIN_ROWS: Final = 1024
 
 #: Longer lists are left to Arrow, because their table would exceed the caches of a core.
-_MOST_VALUES: Final = 1 << 15
+_MAX_VALUES: Final = 1 << 15
 
 #: If a larger share of the first rows is likely in the list, Arrow takes less time.
-_MOST_FOUND: Final = 1 / 8
+_MAX_FOUND: Final = 1 / 8
 
 #: The minimum number of slots of a table per value. At most 1 row in 32 is then searched without a match.
 _SLOTS_PER_VALUE: Final = 32
@@ -49,13 +49,13 @@ def integer_membership(leaf: BoundIn, values: pa.Array) -> pa.BooleanArray | Non
         >>> integer_membership(hundreds, pa.array([1, 2])) is None  # it is too short
         True
     """
-    if not _LEAST_VALUES <= len(leaf.values) <= _MOST_VALUES or len(values) < _LEAST_ROWS:
+    if not _MIN_VALUES <= len(leaf.values) <= _MAX_VALUES or len(values) < _MIN_ROWS:
         return None
     if values.null_count or not pa.types.is_integer(values.type) or values.type != leaf.values.type:
         return None
     table, shift, among = _table_of(leaf)
     numbers = values.to_numpy()
-    if np.count_nonzero(table[_slots(numbers[:_LEAST_ROWS], shift)]) > _LEAST_ROWS * _MOST_FOUND:
+    if np.count_nonzero(table[_slots(numbers[:_MIN_ROWS], shift)]) > _MIN_ROWS * _MAX_FOUND:
         return None
     found = table[_slots(numbers, shift)]
     places = np.flatnonzero(found)

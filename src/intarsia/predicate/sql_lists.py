@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from intarsia.predicate.literals import parse_number
 
 #: Shorter lists are parsed by sqlglot.
-_LEAST_LITERALS: Final = 16
+_MIN_LITERALS: Final = 16
 
 #: The name under which the values of a list are kept in the node that sqlglot parsed.
 _VALUES: Final = "values of a long list"
@@ -24,7 +24,7 @@ _TEXT: Final = r"'[^']*(?:''[^']*)*'"
 
 
 def _list_of(literal: str) -> str:
-    return rf"{literal}(?:\s*,\s*{literal}){{{_LEAST_LITERALS - 1},}}"
+    return rf"{literal}(?:\s*,\s*{literal}){{{_MIN_LITERALS - 1},}}"
 
 
 # quoted text, quoted names and comments come first, so that no list is found inside them

@@ -15,10 +15,10 @@ from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 
 #: A plan that reads fewer bytes gets no advice.
-LEAST_BYTES = 1_000_000
+MIN_BYTES = 1_000_000
 
 #: A lake index is advised for at least this many files.
-LEAST_FILES = 16
+MIN_FILES = 16
 
 #: If statistics exclude none of this many row groups, bounds of pages are unlikely to exclude pages.
 MANY_ROW_GROUPS = 4
@@ -74,7 +74,7 @@ class Hints:
     def best(self, *, has_lake_index: bool) -> Hint | None:
         """Return the advice that concerns the most bytes; None if there is none."""
         if (
-            self._num_files >= LEAST_FILES
+            self._num_files >= MIN_FILES
             and self._num_excluded > NARROWED_PART * self._num_files
             and not has_lake_index
         ):
@@ -84,7 +84,7 @@ class Hints:
             )
             return Hint("add-lake-index", None, text)
         best = max(self._bytes, key=lambda hint: self._bytes[hint], default=None)
-        if best is None or self._total < LEAST_BYTES or self._bytes[best] < NARROWED_PART * self._total:
+        if best is None or self._total < MIN_BYTES or self._bytes[best] < NARROWED_PART * self._total:
             return None
         return best
 

@@ -270,7 +270,7 @@ class _Pruner:
             wanted = self._wanted(reach, groups, matters if proof.is_lookup else None)
             if wanted:
                 cost = proof.cost(wanted)
-                least = cost.least_bytes
+                least = cost.min_bytes
                 if least == 0 or least < self._bytes_in(any_of(list(wanted.values()))):
                     price = cost.num_bytes + cost.requests * request_bytes + cost.pages * DECODING_BYTES
                     offers.append(_Offer(proof, wanted, price))
@@ -366,13 +366,13 @@ class _Pruner:
         return self._bytes[key]
 
     def bytes_of(self, row_group: int) -> int:
-        """See `Stakes`."""
+        """See `Savings`."""
         if self._bytes_by_group is None:
             self._bytes_by_group = self._group_bytes(self.candidates)
         return int(self._bytes_by_group[row_group])
 
     def rows_of(self, row_group: int) -> int:
-        """See `Stakes`."""
+        """See `Savings`."""
         if self._rows_by_group is None:
             self._rows_by_group = self.candidates.count_between(self._edges)
         return int(self._rows_by_group[row_group])
@@ -382,7 +382,7 @@ class _Pruner:
         return np.where(rows.count_between(self._edges) > 0, _UNLIMITED_BYTES, 0)
 
     def excluded_if(self, excluded: Wanted) -> Bools:
-        """See `Stakes`."""
+        """See `Savings`."""
         possible = [self._state(ordinal).is_possible for ordinal in range(len(self._possible))]
         for condition, groups in excluded.items():
             ordinal = self._ordinals[condition]

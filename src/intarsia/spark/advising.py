@@ -44,7 +44,7 @@ SAMPLE_ROWS = 200_000
 _FEW_MATCHES, _MORE_ROWS = 50, 10_000
 
 #: Maximum number of columns whose orders are measured, the most queried first.
-_MOST_COLUMNS = 4
+_MAX_COLUMNS = 4
 
 #: Page sizes that are measured in addition to the default.
 _PAGE_SIZES = (1024, 16_384)
@@ -280,7 +280,7 @@ def _orders(schema: pa.Schema, requested: Sequence[Query], partitions: Sequence[
         with suppress(IntarsiaError):  # a nested column, or one that cannot be sorted
             sort_keys([name], schema)
             names += [name] if name not in partitions else []
-    names = names[:_MOST_COLUMNS]
+    names = names[:_MAX_COLUMNS]
     orders = [Layout(), *(Layout(sort_by=(name,)) for name in names)]
     if len(names) > 1:
         orders += [Layout(sort_by=(names[0], names[1])), Layout(hilbert_by=tuple(names[:3]))]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from intarsia.errors import ColumnNotFoundError, WriteError
 from intarsia.spark.checksums import quoted
 from intarsia.spark.curves import (
-    MOST_COLUMNS,
+    MAX_COLUMNS,
     Curve,
     bits_per_column,
     curve_keys,
@@ -66,9 +66,9 @@ class Clustering:
             return cls(keys=tuple(sort_keys(sort_by, schema)))
         columns = zorder_by if given == ["zorder_by"] else hilbert_by
         names = (columns,) if isinstance(columns, str) else tuple(columns or ())
-        if not 0 < len(names) <= MOST_COLUMNS or len(set(names)) < len(names):
+        if not 0 < len(names) <= MAX_COLUMNS or len(set(names)) < len(names):
             raise WriteError(
-                f"{given[0]} has {len(names)} columns; pass 1 to {MOST_COLUMNS} different ones",
+                f"{given[0]} has {len(names)} columns; pass 1 to {MAX_COLUMNS} different ones",
                 reason="invalid-curve-columns",
             )
         sort_keys(list(names), schema)

@@ -27,10 +27,10 @@ Curve: TypeAlias = Callable[[Sequence[Ranks], int], Ranks]
 _KEY_BITS = 63
 
 #: More bits would not separate pages of lakes below a trillion rows, and take more time.
-_MOST_BITS = 12
+_MAX_BITS = 12
 
 #: Maximum number of columns of a key; each needs at least a few bits.
-MOST_COLUMNS = 8
+MAX_COLUMNS = 8
 
 
 def bits_per_column(num_columns: int) -> int:
@@ -40,7 +40,7 @@ def bits_per_column(num_columns: int) -> int:
         >>> bits_per_column(2), bits_per_column(8)
         (12, 7)
     """
-    return min(_MOST_BITS, _KEY_BITS // num_columns)
+    return min(_MAX_BITS, _KEY_BITS // num_columns)
 
 
 def quantile_bounds(sample: pa.Array | pa.ChunkedArray, bits: int) -> pa.Array:

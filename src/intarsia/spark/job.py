@@ -174,11 +174,11 @@ class _ConnectWatch:
         """Tag the operations that this thread starts inside the block."""
         self._thread = threading.current_thread()
         self._spark.addTag(self._tag)
-        self._spark.registerProgressHandler(self._hear)
+        self._spark.registerProgressHandler(self._on_stages)
         try:
             yield
         finally:
-            self._spark.removeProgressHandler(self._hear)
+            self._spark.removeProgressHandler(self._on_stages)
             self._spark.removeTag(self._tag)
 
     def cancel(self) -> None:
@@ -188,7 +188,7 @@ class _ConnectWatch:
         """Return the number of tasks done, and of all tasks of the stages that have been submitted."""
         return self._tasks
 
-    def _hear(self, stages: Any, **_: Any) -> None:
+    def _on_stages(self, stages: Any, **_: Any) -> None:
         # handlers are called for every operation of the session; this operation runs in the thread that
         # tagged it
         if threading.current_thread() is self._thread:

@@ -20,7 +20,7 @@ from intarsia.file import ParquetInput
 from intarsia.lake.data_file import DataFile
 from intarsia.spark.job import TaskProgress, collect_rows
 from intarsia.spark.shipping import Shipped, unpack_index
-from intarsia.spark.tasks import FEWEST_TASKS, TASK_BYTES
+from intarsia.spark.tasks import MIN_TASKS, TASK_BYTES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +33,7 @@ _PIECES, _PIECE_BYTES = "file int, part int, place int, bytes binary", 1 << 20
 
 #: Larger parts are dropped, and built again: Spark took 9 s of CPU time to move a RowMap of 146 MB, which
 #: took 2 s to build.
-_MOST_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
 
 #: Attaches the parts of a file on an executor, and returns the outcome.
 AttachParts = Callable[[str, Sequence[Part]], str]
@@ -50,15 +50,15 @@ def divide_large_files(
         indexes: The indexes to attach.
 
     Returns:
-        The parts of each such file, at most `FEWEST_TASKS`. The footers of these files are read.
+        The parts of each such file, at most `MIN_TASKS`. The footers of these files are read.
     """
-    least = max(LARGE_BYTES, sum(sizes.values()) // FEWEST_TASKS)
+    least = max(LARGE_BYTES, sum(sizes.values()) // MIN_TASKS)
     found = {}
     for path, size in sizes.items():
         if size >= least:
             try:
                 with ParquetInput(files[path].open()) as file:
-                    works = divide_work(file, indexes, max(LARGE_BYTES // 2, size // FEWEST_TASKS))
+                    works = divide_work(file, indexes, max(LARGE_BYTES // 2, size // MIN_TASKS))
             except (IntarsiaError, OSError):  # the task of the file reports it
                 continue
             if len(works) > 1:
@@ -96,7 +96,7 @@ def run_by_row_groups(
                 ordinal, work = works[place]
                 try:
                     part = pickle.dumps(build_part(paths[ordinal], indexes, work))
-                    part = part if len(part) <= _MOST_BYTES else b""
+                    part = part if len(part) <= _MAX_BYTES else b""
                 except Exception:  # noqa: BLE001  the task that attaches raises the same error, and reports it
                     part = b""
                 yield from _pieces(ordinal, place, part)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Key: TypeAlias = "str | Sequence[str] | Mapping[str, str]"
 
 #: Up to this number of keys, files are pruned by their indexes. More keys are joined without pruning.
-MOST_KEYS = 10_000
+MAX_KEYS = 10_000
 
 
 def locate(spark: SparkSession, keys: DataFrame, path: Source, *, key: Key) -> DataFrame:
@@ -85,8 +85,8 @@ def _pairs(key: Key) -> list[tuple[str, str]]:
 
 def _condition(requested: DataFrame, whole: DataFrame, pairs: Sequence[tuple[str, str]]) -> str | None:
     """Return a condition in Spark SQL that all located rows match; None if there are too many keys."""
-    found = requested.limit(MOST_KEYS + 1).toArrow()
-    if found.num_rows > MOST_KEYS:
+    found = requested.limit(MAX_KEYS + 1).toArrow()
+    if found.num_rows > MAX_KEYS:
         return None
     conditions = []
     for place, (_, name) in enumerate(pairs):

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from intarsia.file import ParquetInput
 from intarsia.format.enums import Type
-from intarsia.lake.split import Split, SplitQuestion, file_identity, make_splits
+from intarsia.lake.split import Split, SplitQuery, file_identity, make_splits
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
@@ -132,7 +132,7 @@ def _splits(
     one: PlannedFile, rows: RowSelection, file: ParquetInput, columns: Sequence[OutputColumn]
 ) -> list[Split]:
     query = FileQuery.of(file, None, columns)
-    question = SplitQuestion(
+    shared = SplitQuery(
         one.file,
         file_identity(file),
         None,
@@ -143,7 +143,7 @@ def _splits(
         None,
         RowSelection.none(),
     )
-    return make_splits(question, query, FilePlan(rows, RowSelection.none()), _TASK_BYTES)
+    return make_splits(shared, query, FilePlan(rows, RowSelection.none()), _TASK_BYTES)
 
 
 def _columns(

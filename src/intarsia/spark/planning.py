@@ -29,7 +29,7 @@ from intarsia.storage import IoCounts
 _SAMPLED = 16
 
 #: The share of the bytes of the planned files that indexes have to exclude for more files to be planned.
-_LEAST_SHARE = 0.1
+_MIN_SHARE = 0.1
 
 #: Files that are planned between two such decisions.
 _BATCH = 64
@@ -131,7 +131,7 @@ class FilePlanner:
         for first in range(0, len(rest), _BATCH):
             before = sum(table.files[ordinal].size_bytes for ordinal in found)
             after = sum(planned.num_bytes for planned in found.values() if planned is not None)
-            if before - after < _LEAST_SHARE * before or time.monotonic() - started > self._seconds:
+            if before - after < _MIN_SHARE * before or time.monotonic() - started > self._seconds:
                 return
             yield rest[first : first + _BATCH]
 

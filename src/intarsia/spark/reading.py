@@ -41,7 +41,7 @@ _EXISTS_DEFAULT = "EXISTS_DEFAULT"
 
 _LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 #: The bytes that Python has to save for the mode "auto" to choose it: it decodes more slowly than Spark.
-_LEAST_SAVED = "spark.intarsia.minSavedBytes"
+_MIN_SAVED = "spark.intarsia.minSavedBytes"
 _DEFAULT_LEAST_SAVED = 64 << 20
 _LOCAL_HOSTS = frozenset(("localhost", "127.0.0.1", "::1", "0.0.0.0"))
 
@@ -238,9 +238,9 @@ def _paged(
     if not reading.splits:
         return None, "Python can skip no pages of the remaining files"
     if not required:
-        least = _setting(spark, _LEAST_SAVED)
+        least = _setting(spark, _MIN_SAVED)
         if reading.saved_bytes < (int(least) if least.isdigit() else _DEFAULT_LEAST_SAVED):
-            return None, f"Python would save less than {_LEAST_SAVED}"
+            return None, f"Python would save less than {_MIN_SAVED}"
         if not can_read_pages(spark, reading):
             return None, "the executors cannot read the files with Python"
     frame = pages_frame(spark, reading, schema, of_folders, case_sensitive=case_sensitive)

@@ -37,14 +37,14 @@ _TABLES: Final = 4
 
 #: Number of plans that are cached, if they and their conditions are small.
 _PLANS: Final = 256
-_MOST_KEPT_CHARACTERS: Final = 1 << 16
-_MOST_KEPT_NUMBERS: Final = 1 << 14
+_MAX_KEPT_CHARACTERS: Final = 1 << 16
+_MAX_KEPT_NUMBERS: Final = 1 << 14
 
 #: Maximum number of notes about ignored indexes in a report.
-_MOST_NOTES: Final = 20
+_MAX_NOTES: Final = 20
 
 #: Maximum number of row ranges of a file; the smallest gaps between them are closed.
-_MOST_RANGES: Final = 4096
+_MAX_RANGES: Final = 4096
 
 #: The pages of up to this many files are counted for `explain()`.
 _COUNTED_FILES: Final = 16
@@ -136,7 +136,7 @@ class SkippingPlanner:
         planner.report.add_time(started)
         answer = _answer_of(listing, planned, planner.report)
         numbers = sum(map(len, answer.get("kept", ())))
-        if len(condition) <= _MOST_KEPT_CHARACTERS and numbers <= _MOST_KEPT_NUMBERS:
+        if len(condition) <= _MAX_KEPT_CHARACTERS and numbers <= _MAX_KEPT_NUMBERS:
             with self._lock:
                 _keep(self._plans, key, answer, _PLANS)
         return answer
@@ -201,7 +201,7 @@ def _answer_of(listing: _Listing, planned: Sequence[PlannedFile], report: ScanRe
     # files that were not planned are read as a whole
     unplanned = [place for place in range(listing.total) if place not in known]
     facts = report.to_dict()
-    facts["ignored"] = facts["ignored"][:_MOST_NOTES]
+    facts["ignored"] = facts["ignored"][:_MAX_NOTES]
     answer: dict[str, Any] = {"files": listing.total, "report": facts}
     if is_whole:
         return {**answer, "reason": "indexes exclude nothing"}
@@ -209,12 +209,12 @@ def _answer_of(listing: _Listing, planned: Sequence[PlannedFile], report: ScanRe
 
 
 def _ranges(rows: RowSelection) -> list[int]:
-    """Return rows as starts and stops in turn, at most `_MOST_RANGES` of them."""
+    """Return rows as starts and stops in turn, at most `_MAX_RANGES` of them."""
     starts, stops = rows.starts, rows.stops
-    if len(starts) > _MOST_RANGES:
+    if len(starts) > _MAX_RANGES:
         gaps = starts[1:] - stops[:-1]
         # the largest gaps stay
-        places = np.sort(np.argpartition(gaps, len(gaps) - _MOST_RANGES + 1)[len(gaps) - _MOST_RANGES + 1 :])
+        places = np.sort(np.argpartition(gaps, len(gaps) - _MAX_RANGES + 1)[len(gaps) - _MAX_RANGES + 1 :])
         starts = np.concatenate([starts[:1], starts[places + 1]])
         stops = np.concatenate([stops[places], stops[-1:]])
     ranges: list[int] = np.stack([starts, stops], axis=1).ravel().tolist()

@@ -11,10 +11,10 @@ TASK_BYTES = 16 << 20
 OPEN_BYTES = 256 << 10
 
 #: A job has at least this many tasks, if there are enough files, to use all cores of a machine.
-FEWEST_TASKS = 32
+MIN_TASKS = 32
 
 #: A job has at most this many tasks: Spark is slow to start tens of thousands.
-MOST_TASKS = 10_000
+MAX_TASKS = 10_000
 
 
 def tasks_of(sizes: Mapping[str, int]) -> list[list[str]]:
@@ -35,7 +35,7 @@ def tasks_of(sizes: Mapping[str, int]) -> list[list[str]]:
     """
     weights = {path: (size or TASK_BYTES) + OPEN_BYTES for path, size in sizes.items()}
     total = sum(weights.values())
-    limit = max(min(TASK_BYTES, total / FEWEST_TASKS), total / MOST_TASKS)
+    limit = max(min(TASK_BYTES, total / MIN_TASKS), total / MAX_TASKS)
     tasks: list[list[str]] = []
     filled = limit
     for path, weight in weights.items():

@@ -17,10 +17,10 @@ from intarsia.lake.data_file import DataFile
 PROBED = 64
 
 #: The share of the probed files that have all indexes, from which the other footers are read, too.
-LEAST_SHARE = 0.5
+MIN_SHARE = 0.5
 
 #: Maximum number of footers read on the driver.
-MOST_FOOTERS = 10_000
+MAX_FOOTERS = 10_000
 
 #: Number of footers read at a time, which bounds the load of the driver and of the object store.
 _THREADS = 16
@@ -30,7 +30,7 @@ def find_unchanged(files: Mapping[str, DataFile], indexes: Sequence[Attachable])
     """Return the outcome of each file whose footer shows that it has all indexes.
 
     A new lake costs `PROBED` footers. In a lake that was indexed before, the driver reads the footers of at
-    most `MOST_FOOTERS` files, which is faster than tasks for them. All other files are left to the tasks.
+    most `MAX_FOOTERS` files, which is faster than tasks for them. All other files are left to the tasks.
 
     Args:
         files: The files by path.
@@ -40,10 +40,10 @@ def find_unchanged(files: Mapping[str, DataFile], indexes: Sequence[Attachable])
     step = max(1, len(paths) // PROBED)
     probed = paths[::step][:PROBED]
     found = _unchanged(probed, files, indexes)
-    if len(found) < len(probed) * LEAST_SHARE:
+    if len(found) < len(probed) * MIN_SHARE:
         return found
     chosen = set(probed)
-    rest = [path for path in paths if path not in chosen][: MOST_FOOTERS - len(probed)]
+    rest = [path for path in paths if path not in chosen][: MAX_FOOTERS - len(probed)]
     return found | _unchanged(rest, files, indexes)
 
 

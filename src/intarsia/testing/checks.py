@@ -201,7 +201,7 @@ def check_case(index: Index, case: Case, expected: Sequence[Expected]) -> None:
 def check_opened(opened: OpenIndex, index: Index, case: Case, expected: Sequence[Expected]) -> None:
     """Compare the results of an open index with the rows that match."""
     everything = RowSelection.all(case.columns.layout.num_rows)
-    ask = asking(opened, index)
+    ask = querying(opened, index)
     for leaf, matching in expected:
         candidates, certain, estimate = ask(leaf)
         for name, found in (("candidate_rows", candidates), ("certain_rows", certain)):
@@ -241,7 +241,7 @@ def _about(index: Index, leaf: Condition, case: Case) -> str:
     return f"{index!r} with {leaf} on {case.name}"
 
 
-def asking(opened: OpenIndex, index: Index) -> Callable[[Condition], Answers]:
+def querying(opened: OpenIndex, index: Index) -> Callable[[Condition], Answers]:
     """Return a function that queries an open index as a scan would.
 
     The protocols of the index are checked only once, because checking one takes longer than most queries.

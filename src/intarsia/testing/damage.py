@@ -18,8 +18,8 @@ from intarsia.storage import ByteRange
 from intarsia.testing.checks import (
     Expected,
     Values,
-    asking,
     check_opened,
+    querying,
     questions_about,
     rows_of,
     some_of,
@@ -53,7 +53,7 @@ def check_damage(index: Index, values: Values) -> None:
         for name, damaged in _flipped(payload):
             with _damage(variant, name):
                 opened = variant.open(damaged, layout)
-                ask = asking(opened, variant)
+                ask = querying(opened, variant)
                 for leaf, _ in expected:
                     ask(leaf)
 

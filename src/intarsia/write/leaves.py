@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 _SAMPLED_VALUES = 1 << 16
 
 #: A leaf gets a dictionary if at most this share of its sampled values is distinct.
-_MOST_DISTINCT = 0.5
+_MAX_DISTINCT = 0.5
 
 _LISTS = ((pa.types.is_list, pa.list_), (pa.types.is_large_list, pa.large_list))
 
@@ -133,7 +133,7 @@ def repeats(leaf: list[pa.Array]) -> bool:
         distinct = len(pc.unique(sample.drop_null()))
     except pa.ArrowNotImplementedError:  # the type cannot be hashed: use pyarrow's default
         return True
-    return bool(distinct <= _MOST_DISTINCT * (len(sample) - sample.null_count))
+    return bool(distinct <= _MAX_DISTINCT * (len(sample) - sample.null_count))
 
 
 def _plain(values: pa.Array) -> pa.Array:

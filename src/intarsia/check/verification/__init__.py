@@ -225,7 +225,7 @@ def _verify(
             if (place := blob_of(file, entry)) is not None:  # opening and querying it read the same bytes
                 buffer_index(place.start, file.source.read(*place))
             checks[entry.name] = EntryCheck(file, entry)
-            stack.callback(checks[entry.name].leave)
+            stack.callback(checks[entry.name].abort)
         for row_group in range(num_groups):
             findings.checked["row_groups"] += 1
             check_row_group_size(footer, row_group, findings.at(row_group, None))

@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from intarsia.check.verification.asking import OpenedEntry, check_columns
 from intarsia.check.verification.findings import Findings
 from intarsia.check.verification.following import Follower, WaitFor
+from intarsia.check.verification.querying import OpenedEntry, check_columns
 from intarsia.embed.column_data import FileColumns
 from intarsia.errors import FormatError, IndexPayloadError
 from intarsia.file import ChunkKey, ParquetInput
@@ -63,7 +63,7 @@ class EntryCheck:
         if self._opened is None:
             return
         self._findings.checked["embedded_indexes"] += 1
-        self._followers.append(Follower(partial(self._ask, self._opened)))
+        self._followers.append(Follower(partial(self._query, self._opened)))
         if entry.kind_version == self._opened.index.version:  # not written by an earlier version
             self._building = Follower(partial(self._build, self._opened))
             self._followers.append(self._building)
@@ -81,12 +81,12 @@ class EntryCheck:
             self._conclude(self._opened)
         findings.add_all(self._findings)
 
-    def leave(self) -> None:
+    def abort(self) -> None:
         """Abort the check."""
         for follower in self._followers:
-            follower.leave()
+            follower.abort()
 
-    def _ask(self, opened: OpenedEntry, wait_for: WaitFor) -> None:
+    def _query(self, opened: OpenedEntry, wait_for: WaitFor) -> None:
         check_columns(self._file, opened, FileColumns(self._file, _no_offset_index, wait_for), self._asked)
 
     def _build(self, opened: OpenedEntry, wait_for: WaitFor) -> bool:

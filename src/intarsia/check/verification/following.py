@@ -18,7 +18,7 @@ _Result = TypeVar("_Result")
 WaitFor = Callable[[int], None]
 
 
-class _LeftError(BaseException):
+class _AbortedError(BaseException):
     """The pass was aborted; a BaseException, because third-party code may catch every Exception."""
 
 
@@ -49,7 +49,7 @@ class Follower(Generic[_Result]):
     def __init__(self, work: Callable[[WaitFor], _Result]) -> None:
         self._work = work
         self._reached = -1
-        self._is_done = self._is_left = False
+        self._is_done = self._is_aborted = False
         self._error: BaseException | None = None
         self._results: list[_Result] = []
         self._resumed, self._paused = threading.Semaphore(0), threading.Semaphore(0)
@@ -73,9 +73,9 @@ class Follower(Generic[_Result]):
         self.follow(sys.maxsize)
         return self._results[0]
 
-    def leave(self) -> None:
+    def abort(self) -> None:
         """Abort the function; does nothing if it has ended."""
-        self._is_left = True
+        self._is_aborted = True
         if self._thread.ident is not None:
             self._resumed.release()
             self._thread.join()
@@ -85,7 +85,7 @@ class Follower(Generic[_Result]):
     def _run(self) -> None:
         try:
             self._results.append(self._work(self._wait_for))
-        except _LeftError:
+        except _AbortedError:
             pass
         except BaseException as error:  # noqa: BLE001 - raised again in the pass
             self._error = error
@@ -96,5 +96,5 @@ class Follower(Generic[_Result]):
         while row_group > self._reached:
             self._paused.release()
             self._resumed.acquire()
-            if self._is_left:
-                raise _LeftError
+            if self._is_aborted:
+                raise _AbortedError

@@ -29,7 +29,7 @@ SAMPLED_VALUES = 100
 
 
 def questions(
-    path: Path, data_type: pa.DataType, values: pa.Array, most_values: int = SAMPLED_VALUES
+    path: Path, data_type: pa.DataType, values: pa.Array, max_values: int = SAMPLED_VALUES
 ) -> Iterator[Condition]:
     """Yield predicates on values in the data.
 
@@ -37,14 +37,14 @@ def questions(
         path: The column.
         data_type: The type in which its values are compared.
         values: Values of some rows, which may be dictionary-encoded.
-        most_values: Maximum number of distinct values.
+        max_values: Maximum number of distinct values.
 
     Yields:
         Equality for each sampled value, and every other kind of condition for some of them.
     """
     yield BoundNull(path, data_type)
     yield BoundNull(path, data_type, negated=True)
-    sample = _sample(values, data_type, most_values)
+    sample = _sample(values, data_type, max_values)
     is_float = pa.types.is_floating(data_type)
     for value in sample:
         yield BoundCompare(path, data_type, "=", value)
@@ -100,7 +100,7 @@ def _some_texts(sample: list[pa.Scalar]) -> list[str]:
     return list(dict.fromkeys((texts[0], texts[len(texts) // 2], texts[-1], max(texts, key=len))))
 
 
-def _sample(values: pa.Array, data_type: pa.DataType, most_values: int) -> list[pa.Scalar]:
+def _sample(values: pa.Array, data_type: pa.DataType, max_values: int) -> list[pa.Scalar]:
     """Return distinct values in ascending order, evenly sampled, without null, NaN and minus zero."""
     distinct = values.dictionary if pa.types.is_dictionary(values.type) else values
     distinct = pc.unique(distinct.cast(sortable_type(distinct.type))).drop_null()
@@ -111,5 +111,5 @@ def _sample(values: pa.Array, data_type: pa.DataType, most_values: int) -> list[
         distinct = distinct.take(pc.array_sort_indices(distinct))
     if not len(distinct):
         return []
-    places = np.linspace(0, len(distinct) - 1, min(most_values, len(distinct))).astype(np.int64)
+    places = np.linspace(0, len(distinct) - 1, min(max_values, len(distinct))).astype(np.int64)
     return list(distinct.take(pa.array(places)).cast(data_type))

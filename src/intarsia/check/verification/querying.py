@@ -61,7 +61,7 @@ class OpenedEntry:
     num_rows: int
     rebuilt: OpenIndex | None = None
 
-    def asks(self, predicate: Condition) -> bool:
+    def is_used_for(self, predicate: Condition) -> bool:
         """Return whether a scan would use it for a predicate."""
         return self.prunes(predicate) or self.estimates(predicate)
 
@@ -84,11 +84,11 @@ class OpenedEntry:
 
 def check_columns(file: ParquetInput, opened: OpenedEntry, columns: FileColumns, findings: Findings) -> int:
     """Query each column; return the number of queries for which the rebuilt index keeps fewer rows."""
-    paths, most_batches = opened.entry.columns, None
+    paths, max_batches = opened.entry.columns, None
     if not paths:  # an index of whole rows serves every column; some rows of each suffice
         leaves = file.leaves_by_path.items() if isinstance(opened.index, EstimatesRows) else ()
-        paths, most_batches = tuple(path for path, leaf in leaves if leaf.ordinal in file.leaf_types), 1
-    return sum(_check_column(file, opened, path, columns, findings, most_batches) for path in paths)
+        paths, max_batches = tuple(path for path, leaf in leaves if leaf.ordinal in file.leaf_types), 1
+    return sum(_check_column(file, opened, path, columns, findings, max_batches) for path in paths)
 
 
 def _check_column(
@@ -97,7 +97,7 @@ def _check_column(
     path: Path,
     columns: FileColumns,
     findings: Findings,
-    most_batches: int | None,
+    max_batches: int | None,
 ) -> int:
     """Query the index for one column; return the same number as `check_columns`."""
     starts = file.footer.row_group_starts
@@ -105,7 +105,7 @@ def _check_column(
     kept_more = 0
     try:
         leaf = columns.leaf(path)
-        for pieces in _gathered(islice(columns.batches(path), most_batches)):
+        for pieces in _gathered(islice(columns.batches(path), max_batches)):
             if opened.rebuilt is None and len(pieces) > 1 and _is_faultless(opened, path, pieces, findings):
                 continue
             for first_row, values in pieces:
@@ -155,10 +155,10 @@ def _check_values(
     matches = _Matches(comparison_array(values, data_type), first_row)
     findings.checked["embedded_rows"] += len(values)
     answers = _Answers(opened, first_row, len(values))
-    most_values = SAMPLED_VALUES if opened.rebuilt is None else _DOUBTED_VALUES
-    for predicate in questions(path, data_type, matches.values, most_values):
+    max_values = SAMPLED_VALUES if opened.rebuilt is None else _DOUBTED_VALUES
+    for predicate in questions(path, data_type, matches.values, max_values):
         try:
-            if not call_index(partial(opened.asks, predicate)):
+            if not call_index(partial(opened.is_used_for, predicate)):
                 continue
             found = matches.of(predicate)
             for way in opened.ways:
