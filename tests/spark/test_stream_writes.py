@@ -106,6 +106,16 @@ def test_a_stream_writes_indexed_files_exactly_once(spark, indexing, tmp_path):
     stream.check()
     assert stream.batch(1) == files
 
+    # the manifest stays right: indexes that Spark wrote stay, and others can come and go
+    report = ias.index(spark, str(stream.out), ia.ZoneMap("id"), progress=False)
+    assert {Path(failure["path"]) for failure in report.failed} == set(first)
+    assert [built(path) for path in files] == [{"zone_map(id):page"}] * 2
+    stream.check()
+    report = ias.detach(spark, str(stream.out), progress=False)
+    assert {Path(failure.path) for failure in report.failed} == set(first)
+    assert {path: path.stat().st_size for path in first | files} == first | files
+    stream.check()
+
 
 def test_an_index_that_fails(spark, tmp_path):
     """The file is committed as Spark wrote it, or the query fails and commits nothing."""

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from intarsia.errors import ChangedMeanwhileError, ReplaceError
 from intarsia.storage.sidecar import read_sidecar, sidecar_path, updated_sidecar
+from intarsia.storage.sink_log import check_sink_log
 
 #: Bytes per read and write where the kernel cannot copy.
 BLOCK_BYTES = 1 << 20
@@ -79,7 +80,8 @@ def replace_tail(path: str, identity: FileIdentity, keep_bytes: int, tail: Itera
 
     Raises:
         ChangedMeanwhileError: If the file has changed since; it is untouched.
-        ReplaceError: If the new file could not be written; the old file is untouched.
+        ReplaceError: If the new file could not be written, or the log of a streaming sink lists the file with
+            more bytes than are kept; the old file is untouched.
     """
     with Replacement(path, identity, keep_bytes) as new:
         new.finish(tail)
@@ -120,8 +122,10 @@ class Replacement:
 
         Raises:
             ChangedMeanwhileError: If the file has changed since; it is untouched.
-            ReplaceError: If the temporary file cannot be created.
+            ReplaceError: If the temporary file cannot be created, or the log of a streaming sink lists the
+                file with more bytes than are kept.
         """
+        self._check_sink_logs()
         if self._copying is None and self._keep_bytes >= self._ahead_bytes:
             with self._named_errors():
                 self._open()
@@ -131,6 +135,7 @@ class Replacement:
     def finish(self, tail: Iterable[bytes]) -> None:
         """Write the tail and rename the new file over the old one; see `replace_tail`."""
         path, target = self._path, self._target
+        self._check_sink_logs()
         with self._named_errors():
             source, fd, temporary = self._open()
             if self._copying is not None:
@@ -153,6 +158,10 @@ class Replacement:
             _sync_folder(target)
             for name, data in sidecars.items():
                 _write_sidecar(name, target, data)
+
+    def _check_sink_logs(self) -> None:
+        for name in {self._path, self._target}:
+            check_sink_log(name, self._keep_bytes)
 
     def _open(self) -> tuple[int, int, str]:
         """Open both files; return their descriptors and the path of the temporary file."""
