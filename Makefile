@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 # The tests start many processes, each of which would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --durations=20 --durations-min=1
+PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder --durations=20 --durations-min=1
 
 # The classes of Spark, from which a JVM starts in half of the CPU time. Tests run without it, too.
 CLASSES := $(VENV)/spark-classes.jsa

@@ -4,6 +4,7 @@ Importing Intarsia takes half a second. A server process imports it once and for
 """
 
 import atexit
+import contextlib
 import json
 import os
 import signal
@@ -36,7 +37,7 @@ def counted(function):
 
 _SERVER = """
 import json, os, signal, sys, time, traceback
-import pandas, pyarrow.parquet, intarsia, intarsia.embed, intarsia.write  # with all lazy imports
+import pandas, pyarrow.parquet, intarsia, intarsia.cli.app, intarsia.embed, intarsia.write  # all lazy imports
 for line in sys.stdin:
     program, arguments, output, errors, seconds = json.loads(line)
     child = os.fork()
@@ -90,10 +91,33 @@ class Python:
     def run(self, program, *args, killed_after_seconds=None):
         """Run a program to its end, or kill it after some seconds."""
         with tempfile.NamedTemporaryFile("r") as output, tempfile.NamedTemporaryFile("r") as errors:
-            call = [program, list(map(str, args)), output.name, errors.name, killed_after_seconds]
-            self._server.stdin.write(json.dumps(call) + "\n")
-            self._server.stdin.flush()
-            return Done(int(self._server.stdout.readline()), output.read(), errors.read())
+            self._start(program, args, output.name, errors.name, killed_after_seconds)
+            return Done(self._wait(), output.read(), errors.read())
+
+    def _start(self, program, args, output, errors, killed_after_seconds=None):
+        call = [program, list(map(str, args)), str(output), str(errors), killed_after_seconds]
+        self._server.stdin.write(json.dumps(call) + "\n")
+        self._server.stdin.flush()
+
+    def _wait(self):
+        return int(self._server.stdout.readline())
+
+    @contextlib.contextmanager
+    def writing(self, program, *args, output, errors):
+        """Run a program that writes to pipes and terminals; return a function that awaits its end.
+
+        Args:
+            program: The source of the program.
+            args: Its arguments.
+            output: Path of its stdout.
+            errors: Path of its stderr.
+        """
+        self._start(program, args, output, errors)
+        ended = cache(self._wait)
+        try:
+            yield ended
+        finally:
+            ended()
 
     def stop(self):
         self._server.stdin.close()
@@ -102,7 +126,8 @@ class Python:
 
 
 @cache
-def _python():
+def python():
+    """Return a Python for all tests of this process."""
     python = Python()
     atexit.register(python.stop)
     return python
@@ -110,6 +135,6 @@ def _python():
 
 def run(program, *args, killed_after_seconds=None):
     """Return what a program prints. It must exit with 0, kill itself, or be killed after some seconds."""
-    done = _python().run(program, *args, killed_after_seconds=killed_after_seconds)
+    done = python().run(program, *args, killed_after_seconds=killed_after_seconds)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     return done.stdout

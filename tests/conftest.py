@@ -97,15 +97,31 @@ SLOW_MODULES = (
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items):
-    """Mark slow modules. Tests with the Spark session share a worker, and so do those that start a JVM."""
+    """Mark slow modules, and divide the tests into groups, each of which runs in one worker.
+
+    Tests with the Spark session are a group, and so are those that start a JVM. Any other group is a module,
+    whose fixtures are thus made once. The longest groups come first, so that the workers end together.
+    """
+    order = {}
     for item in items:
-        if item.path.as_posix().endswith(SLOW_MODULES):
+        path = item.path.as_posix()
+        if path.endswith(SLOW_MODULES):
             item.add_marker("slow")
         shares_session = "spark" in getattr(item, "fixturenames", ())
         if shares_session:
             item.add_marker("spark")
-        if item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("spark" if shares_session else "jvm"))
+        if shares_session:
+            order[item] = (0, "spark")
+        elif item.get_closest_marker("spark"):
+            order[item] = (1, "jvm")
+        else:
+            order[item] = (
+                2 if path.endswith(SLOW_MODULES) else 3,
+                f"{item.path.parent.name}/{item.path.stem}",
+            )
+        if not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(order[item][1]))
+    items.sort(key=lambda item: order[item][0])
 
 
 def pytest_collection_finish():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,13 +23,17 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="sees
 FILES = 36
 
 
-@pytest.fixture
-def lake(tmp_path):
-    root = tmp_path / "lake"
-    root.mkdir()
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    root = tmp_path_factory.mktemp("made")
     for place in range(FILES):
         write(trips(place * 2000, count=4000), root / f"part-{place:02}.parquet")
     return root
+
+
+@pytest.fixture
+def lake(made, tmp_path):
+    return Path(shutil.copytree(made, tmp_path / "lake"))
 
 
 def files_of(lake):
@@ -65,11 +70,11 @@ def interrupt(process, ready):
     return process.returncode, out, err
 
 
-def test_index_and_detach(lake):
+def test_index_and_detach(lake, run):
     files = files_of(lake)
     before = [path.read_bytes() for path in files]
-    arguments = ("-m", "intarsia", "index", lake, "--page-index", "--distinct", "city")
-    process = start(*arguments)
+    arguments = ("index", lake, "--page-index", "--distinct", "city")
+    process = start("-m", "intarsia", *arguments)
     code, out, err = interrupt(process, lambda: files[2].stat().st_size > len(before[2]))
     assert code == 130
     done = sum(path.stat().st_size > len(old) for path, old in zip(files, before, strict=True))
@@ -80,8 +85,7 @@ def test_index_and_detach(lake):
     for path, old in zip(files, before, strict=True):
         assert path.read_bytes().startswith(old)
 
-    second = subprocess.run([sys.executable, *map(str, arguments), "--json"], capture_output=True, check=True)
-    counted = json.loads(second.stdout)["files"]
+    counted = json.loads(run(*arguments, "--json").out)["files"]
     assert (counted["indexed"], counted["unchanged"]) == (FILES - done, done)
 
     process = start("-m", "intarsia", "detach", lake, "--json")

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import pty
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from intarsia.cli import main
+from tests import child
+from tests.cli.trips import trips, write
 
 COMMANDS = ["inspect", "explain", "query", "index", "lake-index", "detach", "verify"]
+
+
+#: The command in a process that is forked, as a user's terminal starts it.
+COMMAND = """
+import os, sys
+from intarsia.cli import main
+for name in ("NO_COLOR", "COLUMNS"):
+    os.environ.pop(name, None)
+os.environ["TERM"] = "xterm"
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 def command(*arguments):
@@ -49,13 +68,16 @@ def test_help_has_examples(run, name):
     assert all(line.startswith(f"  intarsia {name} ") for line in examples)
 
 
-@pytest.mark.parametrize("form", ["csv", "jsonl", "arrow", "table"])
-def test_a_closed_pipe_is_quiet(tmp_path, form):
-    from tests.cli.trips import trips, write
-
-    path = tmp_path / "many.parquet"
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """A file whose rows fill a pipe."""
+    path = tmp_path_factory.mktemp("many") / "many.parquet"
     write(trips(count=15_000), path)
-    arguments = command("query", path, "--format", form, "--where", "id >= 0", "--limit", "15000")
+    return path
+
+
+def test_a_closed_pipe_is_quiet(many):
+    arguments = command("query", many, "--format", "csv", "--where", "id >= 0", "--limit", "15000")
     run = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert run.stdout.read(10)
     run.stdout.close()
@@ -64,13 +86,23 @@ def test_a_closed_pipe_is_quiet(tmp_path, form):
     assert run.wait() in (0, 1)
 
 
-def test_interrupt(tmp_path):
-    """A full pipe without a reader blocks the command until it is interrupted."""
-    from tests.cli.trips import trips, write
+@pytest.mark.parametrize("form", ["jsonl", "arrow", "table"])
+def test_a_closed_pipe_is_quiet_in_other_formats(many, tmp_path, form):
+    """Without the end of the interpreter, which is the same for all formats."""
+    out, err = tmp_path / "out", tmp_path / "err"
+    os.mkfifo(out)
+    err.touch()
+    arguments = ("query", many, "--format", form, "--where", "id >= 0", "--limit", "15000")
+    with child.python().writing(COMMAND, *arguments, output=out, errors=err) as ended:
+        with open(out, "rb", buffering=0) as pipe:
+            assert pipe.read(10)
+        assert ended() in (0, 1)
+    assert err.read_text() == ""
 
-    path = tmp_path / "many.parquet"
-    write(trips(count=15_000), path)
-    arguments = command("query", path, "--format", "csv")
+
+def test_interrupt(many):
+    """A full pipe without a reader blocks the command until it is interrupted."""
+    arguments = command("query", many, "--format", "csv")
     run = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert run.stdout.read(10)
     time.sleep(0.2)
@@ -82,64 +114,55 @@ def test_interrupt(tmp_path):
     assert b"Traceback" not in err
 
 
-def on_terminal(arguments, width=100, stdout=True):
-    """Run with a terminal as stderr (and stdout), and return what came to each."""
+def on_terminal(*arguments, width=100, output=None):
+    """Run with a terminal as stderr (and stdout); return what it shows, and the exit code."""
     master, slave = pty.openpty()
-    environment = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS")}
-    environment |= {"TERM": "xterm"}
-    import fcntl
-    import struct
-    import termios
-
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
-    target = slave if stdout else subprocess.PIPE
-    run = subprocess.Popen(arguments, stdout=target, stderr=slave, env=environment)
+    terminal = os.ttyname(slave)
+    # the little that these commands print fits into the buffer of a terminal
+    with child.python().writing(COMMAND, *arguments, output=output or terminal, errors=terminal) as ended:
+        code = ended()
     os.close(slave)
     shown = b""
-    while True:
-        try:
-            piece = os.read(master, 65536)
-        except OSError:  # Linux says so when the last process closed the terminal
-            break
-        if not piece:
-            break
-        shown += piece
+    with contextlib.suppress(OSError):  # which Linux raises when the last process closed the terminal
+        while piece := os.read(master, 65536):
+            shown += piece
     os.close(master)
-    out = b"" if stdout else run.stdout.read()
-    if not stdout:
-        run.stdout.close()
-    run.wait()
-    return shown.decode(), out.decode(), run.returncode
+    return shown.decode(), code
 
 
-def test_progress_is_for_terminals(file):
-    shown, out, code = on_terminal(command("index", file, "--page-index"), stdout=False)
+@pytest.fixture
+def output(tmp_path):
+    """The path of a file for stdout."""
+    path = tmp_path / "stdout"
+    path.touch()
+    return path
+
+
+def test_progress_is_for_terminals(file, output):
+    shown, code = on_terminal("index", file, "--page-index", output=output)
     assert code == 0
     assert "indexing" in shown
-    assert out.startswith("indexed 1 of 1 file ")
-    assert "\x1b" not in out
+    assert output.read_text().startswith("indexed 1 of 1 file ")
+    assert "\x1b" not in output.read_text()
 
 
-def test_a_terminal_gets_a_summary(file):
-    arguments = command("query", file, "--where", "id = 3", "--format", "csv")
-    shown, out, _ = on_terminal(arguments, stdout=False)
+def test_a_terminal_gets_a_summary(file, output):
+    shown, _ = on_terminal("query", file, "--where", "id = 3", "--format", "csv", output=output)
     assert "1 row; read 1 of 1 file, " in shown
-    assert out == '"id","city","km"\n3,"Cologne",0.75\n'
+    assert output.read_text() == '"id","city","km"\n3,"Cologne",0.75\n'
 
 
 def test_errors_are_red_on_a_terminal(tmp_path):
-    shown, _, code = on_terminal(command("query", tmp_path / "nowhere"))
+    shown, code = on_terminal("query", tmp_path / "nowhere")
     assert code == 1
     assert shown.startswith("\x1b[31mintarsia:\x1b[0m ")
 
 
 def test_columns_that_do_not_fit_are_named(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     path = tmp_path / "wide.parquet"
     pq.write_table(pa.table({f"column_{place}": ["x" * 60] for place in range(8)}), path)
-    shown, _, _ = on_terminal(command("query", path), width=70)
+    shown, _ = on_terminal("query", path, width=70)
     lines = shown.replace("\r", "").splitlines()
     assert lines[0] == "column_0"
     assert lines[1] == "x" * 47 + "…"
@@ -147,7 +170,7 @@ def test_columns_that_do_not_fit_are_named(tmp_path):
 
 
 def test_binary_formats_spare_the_terminal(file):
-    shown, _, code = on_terminal(command("query", file, "--format", "parquet"))
+    shown, code = on_terminal("query", file, "--format", "parquet")
     assert code == 2
     assert "--output" in shown
 

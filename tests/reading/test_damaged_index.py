@@ -62,14 +62,14 @@ def make_file(path, **options):
     return path
 
 
-@pytest.fixture(scope="module", params=["v1", "v2", "dictionary"])
+@pytest.fixture(scope="module", params=["plain", "dictionary"])
 def whole_file(request, tmp_path_factory):
     """A valid file with 8 pages in the first row group and 4 in the second."""
     path = tmp_path_factory.mktemp("damaged") / "whole.parquet"
-    options = {"data_page_version": "2.0" if request.param == "v2" else "1.0"}
-    if request.param == "dictionary":  # some pages use the dictionary, some do not
-        options |= {"use_dictionary": ["text", "value"], "dictionary_pagesize_limit": 700}
-    return make_file(path, **options)
+    if request.param == "plain":
+        return make_file(path)
+    options = {"use_dictionary": ["text", "value"], "dictionary_pagesize_limit": 700}  # some pages use it
+    return make_file(path, data_page_version="2.0", **options)
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,6 @@ def linked_lake(folder, num_files):
     for ordinal in range(1, num_files):
         os.link(folder / "0.parquet", folder / f"{ordinal}.parquet")
     ia.open(folder).build_lake_index("beside")
-    return ia.open(folder)
 
 
 @pytest.fixture(scope="module")
@@ -86,20 +85,24 @@ def test_an_opened_file_has_its_footer_from_the_lake_index(lake):
     assert own <= 4  # the blocks and bounds; the request for the footer is saved
 
 
-def test_calls_grow_slowly_with_the_number_of_files(tmp_path):
+@pytest.fixture(scope="module")
+def growing(tmp_path_factory):
+    """Lakes of 100 and 400 files."""
+    folders = [tmp_path_factory.mktemp(f"files-{number}") for number in (100, 400)]
+    for folder, number in zip(folders, (100, 400), strict=True):
+        linked_lake(folder, number)
+    return folders
+
+
+def test_calls_grow_slowly_with_the_number_of_files(growing):
     counts = []
-    for num_files in (100, 400):
-        (tmp_path / str(num_files)).mkdir()
-        table = linked_lake(tmp_path / str(num_files), num_files)
+    for folder in growing:
+        table = ia.open(folder)
         assert table.count("user = 1") == 0
         counts.append(calls(lambda table=table: table.count("user = 1")))
     assert (counts[1] - counts[0]) / 300 < 5  # a stat and a comparison for each file
 
 
-def test_calls_of_opening_grow_slowly_with_the_number_of_files(tmp_path):
-    counts = []
-    for num_files in (100, 400):
-        (tmp_path / str(num_files)).mkdir()
-        linked_lake(tmp_path / str(num_files), num_files)
-        counts.append(calls(lambda number=num_files: ia.open(tmp_path / str(number)).count("user = 1")))
+def test_calls_of_opening_grow_slowly_with_the_number_of_files(growing):
+    counts = [calls(lambda folder=folder: ia.open(folder).count("user = 1")) for folder in growing]
     assert (counts[1] - counts[0]) / 300 < 50
