@@ -20,11 +20,12 @@ import numpy.typing as npt
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
 from intarsia.file.metadata import FileMetadata, RawFooter
 from intarsia.file.outlines import ChunkOutlines, outlines_of
-from intarsia.file.parquet_file import ParquetInput
+from intarsia.file.parquet_file import ArrowPart, ParquetInput
 from intarsia.file.schema import INDEX_KEYS
+from intarsia.file.synthetic import metadata_of_chunks
 from intarsia.format.footer import Footer, Leaf
 from intarsia.format.structs import ColumnChunk
-from intarsia.storage import ByteRange, ByteSource
+from intarsia.storage import ByteRange, ByteSource, CountedSource
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ class JoinedMetadata(FileMetadata):
         parts: The files.
         starts: Offset of the first byte of each file, and the end of the last one.
         row_edges: First row of each file, and the end of the last one.
+        group_edges: First row group of each file, and the end of the last one.
     """
 
     def __init__(self, parts: Sequence[JoinedPart]) -> None:
@@ -77,6 +79,9 @@ class JoinedMetadata(FileMetadata):
         self.starts: list[int] = [0, *accumulate(footer.file_length for footer in footers)]
         self.row_edges: npt.NDArray[np.int64] = np.zeros(len(parts) + 1, dtype=np.int64)
         np.cumsum([footer.num_rows for footer in footers], dtype=np.int64, out=self.row_edges[1:])
+        self.group_edges: npt.NDArray[np.int64] = np.zeros(len(parts) + 1, dtype=np.int64)
+        counts = [len(footer.metadata.row_groups) for footer in footers]
+        np.cumsum(counts, dtype=np.int64, out=self.group_edges[1:])
         end = self.starts[-1]
         super().__init__(parts[0].metadata.path, RawFooter(b"", end, end))
 
@@ -97,7 +102,7 @@ class JoinedMetadata(FileMetadata):
     def _outlined(self, leaves: Sequence[Leaf]) -> list[ChunkOutlines]:
         footers = [part.metadata.footer for part in self.parts]
         groups = [group for footer in footers for group in footer.metadata.row_groups]
-        counts = [len(footer.metadata.row_groups) for footer in footers]
+        counts = np.diff(self.group_edges)
         shifts = np.repeat(np.array(self.starts[:-1], dtype=np.int64), counts)
         lengths = np.repeat([footer.file_length for footer in footers], counts)
         return [
@@ -115,29 +120,39 @@ class JoinedMetadata(FileMetadata):
 
 
 class JoinedInput(ParquetInput):
-    """Several files as one open file, although each is open only while it is read.
+    """Several files as one open file.
 
     Args:
         joined: The metadata of the files, which may be used by several inputs.
+        sources: The open files, which are not closed; None to open each file only while it is read.
 
     Attributes:
         joined: The metadata.
     """
 
-    def __init__(self, joined: JoinedMetadata) -> None:
+    def __init__(self, joined: JoinedMetadata, sources: Sequence[CountedSource] | None = None) -> None:
         self.joined = joined
-        super().__init__(_JoinedSource(joined), joined)
+        super().__init__(_JoinedSource(joined, sources), joined)
+
+    def arrow_part(self, groups: npt.NDArray[np.int64], leaves: Sequence[Leaf]) -> ArrowPart:
+        """See `ParquetInput.arrow_part`; the metadata has only these row groups and leaves."""
+        schema = self.schema.part(tuple(leaf.root_ordinal for leaf in leaves))
+        num_rows = np.diff(self.footer.row_group_starts)[groups]
+        chunks = [outlines.of_groups(groups) for outlines in self.joined.outlines(leaves)]
+        metadata = metadata_of_chunks(schema, chunks, num_rows.tolist())
+        return ArrowPart(metadata, list(range(len(groups))), list(range(len(leaves))))
 
 
 class _JoinedSource:
-    """The concatenated bytes of files; a file is open only while it is read."""
+    """The concatenated bytes of files."""
 
     coalesce_bytes = 0
     identity = None
 
-    def __init__(self, joined: JoinedMetadata) -> None:
+    def __init__(self, joined: JoinedMetadata, sources: Sequence[CountedSource] | None) -> None:
         self.path = joined.path
         self._joined = joined
+        self._sources = sources
 
     def size(self) -> int:
         return self._joined.starts[-1]
@@ -159,16 +174,19 @@ class _JoinedSource:
         found = [b""] * len(ranges)
         for part, mine in places.items():
             first = starts[part]
-            source = parts[part].open_unchanged()
-            try:
-                wanted = [
-                    ByteRange(ranges[place].start - first, ranges[place].stop - first) for place in mine
-                ]
-                for place, data in zip(mine, source.read_ranges(wanted), strict=True):
-                    found[place] = data
-            finally:
-                source.close()
+            wanted = [ByteRange(ranges[place].start - first, ranges[place].stop - first) for place in mine]
+            for place, data in zip(mine, self._read(part, wanted), strict=True):
+                found[place] = data
         return found
+
+    def _read(self, part: int, ranges: list[ByteRange]) -> list[bytes]:
+        if self._sources is not None:
+            return self._sources[part].read_ranges(ranges)
+        source = self._joined.parts[part].open_unchanged()
+        try:
+            return source.read_ranges(ranges)
+        finally:
+            source.close()
 
     def close(self) -> None:
         pass

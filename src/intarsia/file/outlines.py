@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -35,6 +35,7 @@ class ChunkOutlines:
         stops: Byte offset of its end.
         num_values: Number of values, including nulls.
         uncompressed_bytes: Size of its pages before compression.
+        codec: Its `CompressionCodec`.
         data_pages: Number of data pages; `UNKNOWN` if the writer did not record it.
         dictionary_pages: Number of dictionary pages; `UNKNOWN` if the writer did not record it.
         has_offset_index: Whether the footer has the offset of an OffsetIndex.
@@ -45,9 +46,14 @@ class ChunkOutlines:
     stops: Int64s
     num_values: Int64s
     uncompressed_bytes: Int64s
+    codec: Int64s
     data_pages: Int64s
     dictionary_pages: Int64s
     has_offset_index: Bools
+
+    def of_groups(self, groups: Int64s) -> ChunkOutlines:
+        """Return the chunks of some row groups, given by ordinal."""
+        return ChunkOutlines(*(getattr(self, field.name)[groups] for field in fields(self)))
 
     @cached_property
     def total_data_pages(self) -> int | None:
@@ -69,16 +75,17 @@ def outlines_of(
     rows = [_row(chunk) for group in groups for chunk in chunk_outlines(group.columns, ordinals)]
     table = np.array(rows, dtype=np.int64).reshape(len(groups), len(leaves), len(_UNSOUND))
     # in this order a leaf's values are contiguous, and one operation judges all leaves
-    starts, stops, num_values, uncompressed_bytes, *counts = np.ascontiguousarray(table.T)
+    starts, stops, num_values, uncompressed_bytes, codec, *counts = np.ascontiguousarray(table.T)
     is_sound = (starts >= 0) & (starts <= stops) & (stops <= file_length)
     is_sound &= (num_values >= 0) & (uncompressed_bytes >= 0)
     data_pages, dictionary_pages, has_offset_index = counts
-    columns = (is_sound, starts, stops, num_values, uncompressed_bytes, data_pages, dictionary_pages)
+    sizes = (starts, stops, num_values, uncompressed_bytes)
+    columns = (is_sound, *sizes, codec, data_pages, dictionary_pages)
     return [ChunkOutlines(*of_leaf) for of_leaf in zip(*columns, has_offset_index.astype(bool), strict=True)]
 
 
-#: Start, end, values, uncompressed bytes, data pages, dictionary pages, whether it has an OffsetIndex.
-_UNSOUND = (-1, -1, -1, -1, UNKNOWN, UNKNOWN, 0)
+#: Start, end, values, uncompressed bytes, codec, data pages, dictionary pages, whether it has an OffsetIndex.
+_UNSOUND = (-1, -1, -1, -1, -1, UNKNOWN, UNKNOWN, 0)
 
 
 def _row(chunk: OutlineOfChunk | ColumnChunk) -> tuple[int, ...]:
@@ -92,11 +99,12 @@ def _row(chunk: OutlineOfChunk | ColumnChunk) -> tuple[int, ...]:
         or size is None
         or meta.num_values is None
         or meta.total_uncompressed_size is None
+        or meta.codec is None
         or chunk.file_path
         or chunk.crypto_metadata is not None
         or abs(start) + abs(size) >= 1 << 62
     ):
-        return (*_UNSOUND[:4], data_pages, dictionary_pages, 0)
+        return (*_UNSOUND[:5], data_pages, dictionary_pages, 0)
     dictionary = meta.dictionary_page_offset
     if dictionary is not None and 0 < dictionary < start:
         start = dictionary
@@ -105,6 +113,7 @@ def _row(chunk: OutlineOfChunk | ColumnChunk) -> tuple[int, ...]:
         start + size,
         meta.num_values,
         meta.total_uncompressed_size,
+        meta.codec,
         data_pages,
         dictionary_pages,
         bool(chunk.offset_index_offset),

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from intarsia.errors import CorruptFileError, IntarsiaError, UnsupportedFeatureError
+from intarsia.file.outlines import ChunkOutlines
 from intarsia.format import thrift
 from intarsia.format.enums import CompressionCodec
 from intarsia.format.footer import MAGIC, Leaf
@@ -186,6 +187,31 @@ def decode_pages(
             for encoded in _dictionary_columns(column):
                 _check_positions(encoded)
     return table
+
+
+def metadata_of_chunks(
+    schema: SyntheticSchema, chunks: Sequence[ChunkOutlines], num_rows: Sequence[int]
+) -> pq.FileMetaData:
+    """Return the metadata with which pyarrow reads complete column chunks.
+
+    Args:
+        schema: The schema.
+        chunks: For each leaf of the schema, its chunks, which are sound.
+        num_rows: Number of rows in each row group.
+    """
+    columns = []
+    for leaf, of_leaf in zip(schema.leaves, chunks, strict=True):
+        path, sizes = list(leaf.path), of_leaf.stops - of_leaf.starts
+        values = (of_leaf.codec, of_leaf.num_values, of_leaf.uncompressed_bytes, sizes, of_leaf.starts)
+        metas = (
+            # the dictionary page needs no offset, because pyarrow reads pages in order
+            ColumnMetaData(leaf.type, [], codec, count, raw_bytes, size, start, path_in_schema=path)
+            for codec, count, raw_bytes, size, start in zip(*(each.tolist() for each in values), strict=True)
+        )
+        columns.append([ColumnChunk(meta_data=meta) for meta in metas])
+    groups = [RowGroup(list(row), 0, count) for *row, count in zip(*columns, num_rows, strict=True)]
+    with decode_errors("the footer", "FileMetaData"):
+        return pq.read_metadata(pa.BufferReader(schema.file(groups, sum(num_rows))))
 
 
 def _file_of(parts: Sequence[bytes]) -> pa.NativeFile:

@@ -227,6 +227,7 @@ class ColumnChunk(NamedTuple):
 class OutlineOfMetaData(NamedTuple):
     """The fields of a `ColumnMetaData` with offsets and counts."""
 
+    codec: Annotated[int | None, i32(4)] = None
     num_values: Annotated[int | None, i64(5)] = None
     total_uncompressed_size: Annotated[int | None, i64(6)] = None
     total_compressed_size: Annotated[int | None, i64(7)] = None

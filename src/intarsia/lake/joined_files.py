@@ -23,9 +23,12 @@ from intarsia.file.schema import INDEX_KEYS, FileSchema
 from intarsia.lake.planning import Binder, KnownFile
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Bound, Path
+from intarsia.read.file_plan import FilePlan, stages_of
+from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.read.known import Known
 from intarsia.read.prune import prune_joined
 from intarsia.read.report import ScanReport
+from intarsia.rows.bounds import Bools
 from intarsia.storage import IoCounts
 
 #: The maximum number of files to join, and of bytes of their metadata in memory.
@@ -80,9 +83,9 @@ def exclude_joined(
             if found is None:
                 left.remove(ordinal)
                 continue
-            memory_bytes += sum(map(len, found.known.dictionary_pages.values()))
+            memory_bytes += sum(map(len, found.dictionary_pages.values()))
             if memory_bytes > MAX_MEMORY_BYTES:  # the rest is read again
-                found = replace(found, known=replace(found.known, dictionary_pages={}))
+                found = found.without_dictionary_pages()
             known[table.files[ordinal].path] = found
     report.add_reads(footers)
     return [ordinal for ordinal in files if ordinal in left], known
@@ -159,23 +162,47 @@ def _pruned_once(
     if predicate is None:
         return []
     query = binder.query(replace(first, deletes=None), file)
-    candidates, known = prune_joined(file, predicate, constants, query.estimated_bytes_by_group, reads=reads)
+    pruned, known = prune_joined(file, predicate, constants, query.estimated_bytes_by_group, reads=reads)
     edges = joined.row_edges
-    keep = candidates.overlaps(edges[:-1], edges[1:])
+    keep = pruned.candidates.overlaps(edges[:-1], edges[1:])
     report.add_excluded_together(query, joined, known, ~keep)
     counts = file.source.counts
     report.add_index_reads(IoCounts(counts.requests, counts.bytes), ())
     if joined.ignored:  # the files' own plans record it
         known = replace(known, used=frozenset({"statistics"}))
+    is_planned = _is_planned(query, joined)
+    if not reads or joined.ignored or query.predicate is None:
+        is_planned[:] = False
+    plan = FilePlan(
+        pruned.candidates,
+        pruned.certain,
+        pruned.proven,
+        stages_of(query, predicate, pruned.candidates) if is_planned.any() else (),
+        pruned.steps,
+    )
     pages = _by_file(known, joined)
     found: list[tuple[int, KnownFile | None]] = []
     for place, (ordinal, one) in enumerate(family.items()):
-        if keep[place]:
-            part = known.of_part(int(edges[place]), int(edges[place + 1]), pages.get(place, {}))
-            found.append((ordinal, KnownFile(one.metadata, part)))
-        else:
+        part = int(edges[place]), int(edges[place + 1]), pages.get(place, {})
+        if not keep[place]:
             found.append((ordinal, None))
+        elif is_planned[place] and table.files[ordinal].deletes is None:
+            found.append((ordinal, KnownFile(one.metadata, plan=plan.of_part(*part))))
+        else:
+            found.append((ordinal, KnownFile(one.metadata, known.of_part(*part))))
     return found
+
+
+def _is_planned(query: FileQuery, joined: JoinedMetadata) -> Bools:
+    """Whether each file has no index of its own that could exclude more of its rows.
+
+    Embedded indexes could, and page indexes of chunks with several pages.
+    """
+    is_whole = np.ones(int(joined.group_edges[-1]), dtype=bool)
+    for of_leaf in joined.outlines(leaves_under(query.file, query.predicate_paths)):
+        is_whole &= (of_leaf.data_pages == 1) | ~of_leaf.has_offset_index
+    has_indexes = any(key in joined.parts[0].metadata.footer.key_values for key in INDEX_KEYS)
+    return np.logical_and.reduceat(is_whole, joined.group_edges[:-1]) & (not has_indexes)
 
 
 def _by_file(known: Known, joined: JoinedMetadata) -> dict[int, dict[int, bytes]]:

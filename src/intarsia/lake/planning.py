@@ -1,15 +1,18 @@
-"""Plan files concurrently, each with its own indexes, and read small files in the same threads."""
+"""Plan files concurrently, each with its own indexes, and read small files together in the same threads."""
 
 from __future__ import annotations
 
+import contextlib
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from intarsia.file import FileMetadata, ParquetInput
 from intarsia.lake.data_file import DataFile
-from intarsia.read.ahead import ahead
+from intarsia.lake.reading_together import PlannedFile, read_together
+from intarsia.read.ahead import ahead, done
 from intarsia.read.file_plan import FilePlan, plan_file
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import Piece, read_rows
@@ -19,6 +22,10 @@ from intarsia.read.prefetch import prefetch
 #: The rows of a file are read in the thread that plans it if this takes at most this many bytes. They are in
 #: memory until the caller takes them.
 SMALL_BYTES = 1 << 20
+
+#: A thread plans up to this many bytes of consecutive local files, and reads them together.
+_TASK_BYTES = 4 << 20
+_TASK_FILES = 64
 
 
 class Binder(Protocol):
@@ -37,10 +44,22 @@ class KnownFile:
         metadata: The metadata of the file for which the facts were proven; the file may have been replaced
             since.
         known: The facts.
+        plan: The plan of the file, if its own indexes cannot exclude more.
     """
 
     metadata: FileMetadata
-    known: Known
+    known: Known = field(default_factory=Known)
+    plan: FilePlan | None = None
+
+    @property
+    def dictionary_pages(self) -> Mapping[int, bytes]:
+        """Dictionary pages that were read, by offset."""
+        return self.known.dictionary_pages if self.plan is None else self.plan.dictionary_pages
+
+    def without_dictionary_pages(self) -> KnownFile:
+        """Return the same knowledge without the dictionary pages, which are then read again."""
+        plan = None if self.plan is None else replace(self.plan, dictionary_pages={})
+        return KnownFile(self.metadata, replace(self.known, dictionary_pages={}), plan)
 
 
 @dataclass(frozen=True)
@@ -84,23 +103,76 @@ def plan_files(
         Each file in order, and a future with its plan or an exception.
     """
 
-    def known_before(entry: DataFile, file: ParquetInput) -> Known | None:
-        found = None if known is None else known.get(entry.path)
-        return found.known if found is not None and found.metadata is file.metadata else None
+    def plan_of(query: FileQuery, found: KnownFile | None) -> FilePlan:
+        if found is None or found.metadata is not query.file.metadata:
+            return plan_file(query)
+        return plan_file(query, found.known) if found.plan is None else found.plan
 
     def plan(entry: DataFile) -> OpenPlan:
         file = open_file(entry)
         try:
             with file.named_errors():
                 query = binder.query(entry, file)
-                planned = plan_file(query, known_before(entry, file))
-                planned = prefetch(query, planned) if reads else planned
-            return OpenPlan(query, planned, _read_small(query, planned) if reads_all else None)
+                planned = plan_of(query, None if known is None else known.get(entry.path))
+                return OpenPlan(query, prefetch(query, planned) if reads else planned)
         except BaseException:
             file.close()
             raise
 
-    return ahead(plan, files, at_once, lambda planned: planned.query.close())
+    def work(entries: Sequence[DataFile]) -> list[Future[OpenPlan]]:
+        plans = [done(plan, entry) for entry in entries]
+        return _with_rows(entries, plans) if reads_all else plans
+
+    tasks = _tasks(files, at_once) if reads_all else [[entry] for entry in files]
+    with contextlib.closing(ahead(work, tasks, at_once, _close)) as results:
+        for entries, found in results:
+            plans = deque(zip(entries, found.result(), strict=True))
+            try:
+                while plans:
+                    yield plans.popleft()
+            finally:
+                _close([future for _, future in plans])
+
+
+def _tasks(files: Sequence[DataFile], at_once: int) -> Iterator[list[DataFile]]:
+    """Divide files into tasks, each of which is a single file or several small local ones."""
+    total = sum(entry.size_bytes for entry in files)
+    most_bytes = min(_TASK_BYTES, total // at_once)
+    task: list[DataFile] = []
+    num_bytes = 0
+    for entry in files:
+        num_bytes += entry.size_bytes
+        if task and (num_bytes > most_bytes or len(task) == _TASK_FILES or entry.is_remote):
+            yield task
+            task, num_bytes = [], entry.size_bytes
+        task.append(entry)
+    if task:
+        yield task
+
+
+def _with_rows(entries: Sequence[DataFile], plans: Sequence[Future[OpenPlan]]) -> list[Future[OpenPlan]]:
+    """Read the matching rows of planned files, several files together if possible."""
+    planned = {place: future.result() for place, future in enumerate(plans) if future.exception() is None}
+    small = {
+        place: PlannedFile(entries[place], found.query, found.plan)
+        for place, found in planned.items()
+        if found.query.predicate is not None and not found.query.file.source.coalesce_bytes
+    }
+    together = read_together(list(small.values())) if len(small) > 1 else {}
+    pieces: dict[int, Iterable[Piece]] = {list(small)[place]: found for place, found in together.items()}
+
+    def read(place: int) -> OpenPlan:
+        found = plans[place].result()
+        own = pieces.get(place)
+        return replace(found, pieces=_read_small(found.query, found.plan) if own is None else own)
+
+    return [done(read, place) for place in range(len(plans))]
+
+
+def _close(plans: Iterable[Future[OpenPlan]]) -> None:
+    for future in plans:
+        if future.exception() is None:
+            future.result().query.close()
 
 
 def _read_small(query: FileQuery, plan: FilePlan) -> Iterable[Piece] | None:

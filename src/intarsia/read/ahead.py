@@ -38,7 +38,7 @@ def ahead(
     """
     if at_once < 2:
         for item in items:
-            yield item, _done(work, item)
+            yield item, done(work, item)
         return
     waiting: deque[tuple[_Item, Future[_Result]]] = deque()
     with ThreadPoolExecutor(at_once, thread_name_prefix="intarsia") as pool:
@@ -55,7 +55,8 @@ def ahead(
                     discard(future.result())
 
 
-def _done(work: Callable[[_Item], _Result], item: _Item) -> Future[_Result]:
+def done(work: Callable[[_Item], _Result], item: _Item) -> Future[_Result]:
+    """Return the result of a function, or its exception, as a future that is done."""
     future: Future[_Result] = Future()
     try:
         future.set_result(work(item))

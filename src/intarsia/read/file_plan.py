@@ -15,7 +15,7 @@ from intarsia.predicate import Bound
 from intarsia.read.counts import ReadCounts
 from intarsia.read.estimate import Estimates, order_conditions
 from intarsia.read.file_query import FileQuery
-from intarsia.read.known import Known, PruneStep
+from intarsia.read.known import Known, PruneStep, steps_of_part
 from intarsia.read.prune import prune
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
@@ -50,6 +50,27 @@ class FilePlan:
     dictionary_pages: Mapping[int, bytes] = field(default_factory=dict, repr=False)
     wrong_row_groups: frozenset[int] = frozenset()
 
+    def of_part(self, start: int, stop: int, dictionary_pages: Mapping[int, bytes]) -> FilePlan:
+        """Return the plan of one of several files that were joined.
+
+        Args:
+            start: The first row of the file.
+            stop: The row after its last row.
+            dictionary_pages: The dictionary pages of the file, by offset.
+        """
+
+        def part(rows: RowSelection) -> RowSelection:
+            return rows.clip(start, stop).shift(-start)
+
+        return FilePlan(
+            part(self.candidates),
+            part(self.certain),
+            part(self.proven),
+            self.stages,
+            steps_of_part(self.steps, start, stop),
+            dictionary_pages=dictionary_pages,
+        )
+
 
 def plan_file(query: FileQuery, known: Known | None = None) -> FilePlan:
     """Plan a query of a file with the file's indexes.
@@ -72,9 +93,7 @@ def plan_file(query: FileQuery, known: Known | None = None) -> FilePlan:
         embedded=query.embedded,
         known=known,
     )
-    stages: tuple[Bound, ...] = (predicate,) if query.predicate_paths else ()
-    if len(query.predicate_paths) > 1 and not pruned.candidates.is_empty:
-        stages = tuple(_ordered_conditions(query, predicate, pruned.candidates))
+    stages = stages_of(query, predicate, pruned.candidates)
     index_bytes = file.source.counts.bytes - before
     return FilePlan(
         pruned.candidates & query.present,
@@ -102,6 +121,13 @@ def current_plan(query: FileQuery, plan: FilePlan) -> FilePlan:
     """Return the plan, or a new plan if a page index has been found to be wrong since."""
     is_current = plan.wrong_row_groups == query.file.metadata.wrong_row_groups
     return plan if is_current else plan_file(query)
+
+
+def stages_of(query: FileQuery, predicate: Bound, candidates: RowSelection) -> tuple[Bound, ...]:
+    """Return the stages of a plan with some candidates; see `FilePlan`."""
+    if len(query.predicate_paths) > 1 and not candidates.is_empty:
+        return tuple(_ordered_conditions(query, predicate, candidates))
+    return (predicate,) if query.predicate_paths else ()
 
 
 def _ordered_conditions(query: FileQuery, predicate: Bound, candidates: RowSelection) -> list[Bound]:

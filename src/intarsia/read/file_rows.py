@@ -214,7 +214,7 @@ class FileReader:
 
     def _read_together(self, run: Run) -> Piece | None:
         """Read the matching rows of a run at once; None if something in it is damaged."""
-        columns = RunColumns(self._query, run.groups)
+        columns = RunColumns(self._query, run.groups, self._plan.dictionary_pages)
         stages = () if run.is_proven else self._plan.stages
         try:
             rows, counts, found = RowReader(self._query, columns).read(

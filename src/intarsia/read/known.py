@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from intarsia.predicate import BoundConstant, Condition
@@ -26,6 +26,17 @@ class PruneStep:
     column: str
     before: RowSelection
     after: RowSelection
+
+    def of_part(self, start: int, stop: int) -> PruneStep:
+        """Return the step in one of several files that were joined, given by its rows."""
+        before, after = (rows.clip(start, stop).shift(-start) for rows in (self.before, self.after))
+        return PruneStep(self.index, self.column, before, after)
+
+
+def steps_of_part(steps: Iterable[PruneStep], start: int, stop: int) -> tuple[PruneStep, ...]:
+    """Return the steps that excluded rows of one of several files that were joined."""
+    parts = (step.of_part(start, stop) for step in steps)
+    return tuple(part for part in parts if part.after.num_rows < part.before.num_rows)
 
 
 @dataclass(frozen=True)
@@ -58,11 +69,10 @@ class Known:
         def part(rows: RowSelection) -> RowSelection:
             return rows.clip(start, stop).shift(-start)
 
-        steps = (PruneStep(one.index, one.column, part(one.before), part(one.after)) for one in self.steps)
         return Known(
             {condition: part(rows) for condition, rows in self.possible.items()},
             {condition: part(rows) for condition, rows in self.certain.items()},
-            tuple(step for step in steps if step.after.num_rows < step.before.num_rows),
+            steps_of_part(self.steps, start, stop),
             self.used,
             dictionary_pages,
         )

@@ -108,14 +108,7 @@ def prune(
         proofs += [EntryProof(file, embedded, entry) for entry in about]
         pruner.use_all([proof for proof in proofs if proof.name not in known.used])
         pages = {**pages, **dictionaries.pages}
-    return Pruned(
-        pruner.candidates,
-        pruner.certain,
-        pruner.proven,
-        tuple(pruner.steps),
-        file.source.counts.bytes - bytes_before,
-        pages,
-    )
+    return pruner.result(bytes_before, pages)
 
 
 def prune_joined(
@@ -125,7 +118,7 @@ def prune_joined(
     group_bytes: Callable[[RowSelection], Int64s],
     *,
     reads: bool,
-) -> tuple[RowSelection, Known]:
+) -> tuple[Pruned, Known]:
     """Find the rows that might match in many files at once, with the indexes of single row groups.
 
     Args:
@@ -138,13 +131,14 @@ def prune_joined(
     Returns:
         The rows that might match, and the facts about all rows; see `Known.of_part`.
     """
+    bytes_before = file.source.counts.bytes
     pruner = _Pruner(file, predicate, group_bytes, Known())
     pruner.use_constants(partial(_where_constant_by_file, file, constants))
     pruner.use(RowGroupStatistics(file))
     dictionaries = Dictionaries(file)
     if reads and not pruner.candidates.is_empty:
         pruner.use_all([BloomFilters(file), dictionaries])
-    return pruner.candidates, pruner.known(dictionaries.pages)
+    return pruner.result(bytes_before, dictionaries.pages), pruner.known(dictionaries.pages)
 
 
 class _Offer(NamedTuple):
@@ -210,6 +204,17 @@ class _Pruner:
             elif not isinstance(condition, BoundConstant) and self._compares(condition):
                 self._conditions[ordinal] = condition
         self.candidates = combine(self._formula.root, self._possible, union, intersection)
+
+    def result(self, bytes_before: int, dictionary_pages: Mapping[int, bytes]) -> Pruned:
+        """Return the result for all conditions together.
+
+        Args:
+            bytes_before: The bytes that had been read from the file before pruning began.
+            dictionary_pages: The dictionary pages that were read, by offset.
+        """
+        index_bytes = self._file.source.counts.bytes - bytes_before
+        steps = tuple(self.steps)
+        return Pruned(self.candidates, self.certain, self.proven, steps, index_bytes, dictionary_pages)
 
     def known(self, dictionary_pages: Mapping[int, bytes]) -> Known:
         """Return what has been proven so far."""

@@ -6,7 +6,7 @@ thousands of small row groups, so pyarrow decodes up to a few megabytes of them 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.rows.selection import RowSelection
-from intarsia.storage import ByteRange, SourceFile, SparseBytes, coalesce
+from intarsia.storage import ByteRange, HeldBytes, SourceFile, SparseBytes, coalesce
 
 #: Maximum size of a run in bytes, both compressed and uncompressed.
 _RUN_BYTES = 4 << 20
@@ -89,7 +89,7 @@ class RowGroupRuns:
             position: The position.
             most_rows: Maximum number of rows in a run of several row groups; None for no limit.
         """
-        if len(self.groups) < 2 or not self._is_joined[position]:
+        if len(self.groups) < 2 or not self.can_be_joined[position]:
             return Run(self.groups[position : position + 1], is_proven=False)
         most_rows = _RUN_ROWS if most_rows is None else min(most_rows, _RUN_ROWS)
         stop = min(
@@ -100,18 +100,15 @@ class RowGroupRuns:
         return Run(self.groups[position : max(stop, position + 1)], bool(self._is_proven[position]))
 
     @cached_property
-    def _is_joined(self) -> Bools:
-        """Whether each row group can be in a run with others."""
+    def can_be_joined(self) -> Bools:
+        """Whether each of the row groups can be in a run with others."""
         query, groups = self._query, self.groups
         if not all(_is_plain(query, leaf) for leaf in query.leaves):
             return np.zeros(len(groups), dtype=bool)
         edges = query.file.footer.row_group_starts
         joined = self._rows.covers(edges[:-1], edges[1:])[groups]
-        known_pages = list(self._plan.dictionary_pages)
         for outlines in self._outlines:
             joined = joined & _is_one_page(outlines, np.diff(edges))[groups]
-            if known_pages:  # read by itself, to reuse the dictionary page that was read while planning
-                joined = joined & ~np.isin(outlines.starts, known_pages)[groups]
         return joined
 
     @property
@@ -145,7 +142,7 @@ class RowGroupRuns:
     @cached_property
     def _stretch_ends(self) -> Int64s:
         """The end of each stretch of row groups that are read in the same way."""
-        return _stretch_ends(self._is_joined * 2 + self._is_proven)
+        return _stretch_ends(self.can_be_joined * 2 + self._is_proven)
 
     @cached_property
     def _bytes(self) -> Int64s:
@@ -187,15 +184,19 @@ class RunColumns:
     Args:
         query: The query.
         groups: Ordinals of the row groups.
+        dictionary_pages: Dictionary pages that were read while planning, by offset.
     """
 
-    def __init__(self, query: FileQuery, groups: Sequence[int]) -> None:
+    def __init__(
+        self, query: FileQuery, groups: Sequence[int], dictionary_pages: Mapping[int, bytes] | None = None
+    ) -> None:
         self._query = query
         self._groups = np.array(groups)
+        self._known_dictionaries = dictionary_pages or {}
         edges = query.file.footer.row_group_starts
         self._edges = np.concatenate([[0], np.cumsum(np.diff(edges)[self._groups])])
-        self._pages_read = dict.fromkeys((leaf.name for leaf in query.leaves), 0)
-        self._dictionaries_read = 0
+        self._pages_read = {leaf.name: np.zeros(len(groups), dtype=np.int64) for leaf in query.leaves}
+        self._dictionaries_read = np.zeros(len(groups), dtype=np.int64)
 
     @property
     def num_rows(self) -> int:
@@ -221,7 +222,7 @@ class RunColumns:
         touched = np.flatnonzero(rows.overlaps(starts, stops))
         covered = RowSelection.union_of(starts[touched], stops[touched])
         with self._query.file.named_errors():
-            table = self._read(leaves, self._groups[touched])
+            table = self._read(leaves, touched)
         roots = sorted({leaf.root_ordinal for leaf in leaves})
         return {
             root: take_rows(column, covered, rows) for root, column in zip(roots, table.columns, strict=True)
@@ -229,23 +230,31 @@ class RunColumns:
 
     def counts(self) -> ReadCounts:
         """See `DecodedColumns`."""
+        return self.counts_of(0, len(self._groups))
+
+    def counts_of(self, start: int, stop: int) -> ReadCounts:
+        """Return the counts of all reads so far of some of the row groups, given by position in the run."""
         return ReadCounts(
-            row_groups=len(self._groups), pages=self._pages_read, dictionary_pages=self._dictionaries_read
+            row_groups=stop - start,
+            pages={name: int(counts[start:stop].sum()) for name, counts in self._pages_read.items()},
+            dictionary_pages=int(self._dictionaries_read[start:stop].sum()),
         )
 
-    def _read(self, leaves: list[Leaf], groups: Int64s) -> pa.Table:
-        """Read all rows of some columns in some of the row groups."""
-        file = self._query.file
+    def _read(self, leaves: list[Leaf], touched: Int64s) -> pa.Table:
+        """Read all rows of some columns in some of the row groups, given by position in the run."""
+        file, groups = self._query.file, self._groups[touched]
         outlines = file.metadata.outlines(leaves)
         starts = np.concatenate([of_leaf.starts[groups] for of_leaf in outlines])
         stops = np.concatenate([of_leaf.stops[groups] for of_leaf in outlines])
         num_values = np.concatenate([of_leaf.num_values[groups] for of_leaf in outlines])
         places = coalesce(map(ByteRange, starts.tolist(), stops.tolist()), file.source.coalesce_bytes)
-        pieces = file.source.read_ranges(places)
+        pieces = self._fetch(places, starts)
         for leaf, of_leaf in zip(leaves, outlines, strict=True):
-            self._pages_read[leaf.name] += int(np.maximum(of_leaf.data_pages[groups], 0).sum())
-            dictionaries = of_leaf.dictionary_pages[groups][of_leaf.has_offset_index[groups]]
-            self._dictionaries_read += int(np.maximum(dictionaries, 0).sum())
+            self._pages_read[leaf.name][touched] += np.maximum(of_leaf.data_pages[groups], 0)
+            is_new = of_leaf.has_offset_index[groups] & ~self._is_known(of_leaf.starts[groups])
+            self._dictionaries_read[touched] += np.where(
+                is_new, np.maximum(of_leaf.dictionary_pages[groups], 0), 0
+            )
         # pyarrow detects a wrong number of values only for all row groups together
         order = np.argsort(starts)
         starts, stops = starts[order], stops[order]
@@ -254,14 +263,13 @@ class RunColumns:
             edges = np.stack([starts[begin:end], stops[begin:end]], axis=1) - place.start
             check_value_counts(piece, edges.tolist(), num_values[order[begin:end]].tolist())
         with decode_errors(f"row groups {groups[0]} to {groups[-1]}", "RowGroup"):
+            part = file.arrow_part(groups, leaves)
             reader = pq.ParquetFile(
                 pa.PythonFile(SourceFile(SparseBytes(file.source.size(), places, pieces)), mode="r"),
-                metadata=file.arrow_metadata,
-                pre_buffer=True,
+                metadata=part.metadata,
+                pre_buffer=False,  # the bytes are in memory; threads of pyarrow would only wait for each other
             ).reader
-            table = reader.read_row_groups(
-                groups.tolist(), column_indices=[leaf.ordinal for leaf in leaves], use_threads=False
-            )
+            table = reader.read_row_groups(part.row_groups, column_indices=part.columns, use_threads=False)
         expected = int(outlines[0].num_values[groups].sum())
         if table.num_rows != expected:
             raise CorruptFileError(
@@ -270,3 +278,18 @@ class RunColumns:
                 struct="RowGroup",
             )
         return table
+
+    def _fetch(self, places: Sequence[ByteRange], starts: Int64s) -> list[bytes]:
+        """Read ranges of complete chunks, without the dictionary pages that are known."""
+        known = starts[self._is_known(starts)].tolist()
+        if not known:
+            return self._query.file.source.read_ranges(places)
+        source = HeldBytes(self._query.file.source)
+        with source.holding() as hold:
+            for start in known:
+                hold(start, self._known_dictionaries[start])
+            return source.read_ranges(places)
+
+    def _is_known(self, starts: Int64s) -> Bools:
+        """Whether the dictionary page at the start of each chunk is known."""
+        return np.isin(starts, list(self._known_dictionaries))
