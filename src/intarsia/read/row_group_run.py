@@ -267,7 +267,7 @@ class RunColumns:
             reader = pq.ParquetFile(
                 pa.PythonFile(SourceFile(SparseBytes(file.source.size(), places, pieces)), mode="r"),
                 metadata=part.metadata,
-                pre_buffer=False,  # the bytes are in memory; threads of pyarrow would only wait for each other
+                pre_buffer=False,  # the bytes are in memory
             ).reader
             table = reader.read_row_groups(part.row_groups, column_indices=part.columns, use_threads=False)
         expected = int(outlines[0].num_values[groups].sum())
