@@ -94,8 +94,8 @@ def plan_files(
         files: The files.
         binder: Binds the query to each file.
         open_file: Opens a file.
-        at_once: Maximum number of files that are being planned or wait to be read, or of tasks of several small
-            files.
+        at_once: Maximum number of files, or of groups of small files, that are being planned or wait to be
+            read.
         reads: The caller reads the planned rows, so those of objects are read ahead.
         reads_all: The caller reads all planned rows with `read_rows`, so those of small files are read, too.
         known: Facts about files that have been proven before, by path.

@@ -25,7 +25,7 @@ from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.rows.selection import RowSelection
-from intarsia.storage import ByteRange, HeldBytes, SourceFile, SparseBytes, coalesce
+from intarsia.storage import BufferedSource, ByteRange, SourceFile, SparseBytes, coalesce
 
 #: Maximum size of a run in bytes, both compressed and uncompressed.
 _RUN_BYTES = 4 << 20
@@ -284,10 +284,10 @@ class RunColumns:
         known = starts[self._is_known(starts)].tolist()
         if not known:
             return self._query.file.source.read_ranges(places)
-        source = HeldBytes(self._query.file.source)
-        with source.holding() as hold:
+        source = BufferedSource(self._query.file.source)
+        with source.buffering() as buffer:
             for start in known:
-                hold(start, self._known_dictionaries[start])
+                buffer(start, self._known_dictionaries[start])
             return source.read_ranges(places)
 
     def _is_known(self, starts: Int64s) -> Bools:
