@@ -138,12 +138,12 @@ def plan_files(
 def _tasks(files: Sequence[DataFile], at_once: int) -> Iterator[list[DataFile]]:
     """Divide files into tasks, each of which is a single file or several small local ones."""
     total = sum(entry.size_bytes for entry in files)
-    most_bytes = min(_TASK_BYTES, total // at_once)
+    max_bytes = min(_TASK_BYTES, total // at_once)
     task: list[DataFile] = []
     num_bytes = 0
     for entry in files:
         num_bytes += entry.size_bytes
-        if task and (num_bytes > most_bytes or len(task) == _TASK_FILES or entry.is_remote):
+        if task and (num_bytes > max_bytes or len(task) == _TASK_FILES or entry.is_remote):
             yield task
             task, num_bytes = [], entry.size_bytes
         task.append(entry)
