@@ -1,7 +1,7 @@
 """Files with the same columns as one file that has the row groups of all of them.
 
 Pruning evaluates a condition on all row groups of a file at once. So it evaluates a condition on all row
-groups of many files at once if these are joined to one file: their bodies are concatenated, and the
+groups of many files at once if these are joined into one file: their bodies are concatenated, and the
 offsets in their footers are shifted. Nothing is copied; a read goes to the file that has the bytes.
 """
 
