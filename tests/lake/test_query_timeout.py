@@ -16,6 +16,7 @@ from obstore.store import MemoryStore
 
 import intarsia as ia
 from intarsia.lake.table_files import REMOTE_FILES_AT_ONCE
+from intarsia.storage.deadline import Deadline, applied, current_deadline, in_time
 
 FOLDER = "s3://bucket/lake/"
 NUM_OBJECTS = 40
@@ -169,6 +170,23 @@ def test_other_queries_are_not_limited(slow):
     assert ia.open(FOLDER).count("a = 57") == 1
     with pytest.raises(ia.QueryTimeoutError):
         list(limited)
+
+
+def test_of_nested_deadlines_the_earlier_applies(monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    long, short = Deadline(10), Deadline(3)
+    with applied(long), applied(short), applied(long), applied(None):
+        assert current_deadline() is short
+        now = 2.0
+    assert current_deadline() is None
+    now = 100.0
+    assert (long.remaining_seconds(), short.remaining_seconds()) == (8, 1)
+    with applied(short), applied(short):
+        now = 102.0
+        with pytest.raises(ia.QueryTimeoutError):
+            in_time("x", lambda: None)
+    assert short.remaining_seconds() == -1
 
 
 def test_local_files(tmp_path):

@@ -88,6 +88,7 @@ def test_a_listing_takes_several_requests(lake, url):
     assert recording.methods == {"HEAD": 1, "LIST": 3}
 
 
+@pytest.mark.parametrize("url", [GOOGLE, AZURE, DFS], indirect=True)
 def test_an_unchanged_object_is_not_read_again(lake, url):
     table = ia.open(f"{url}/{FOLDER}/")
     assert table.count("a >= 0") == 70
@@ -96,7 +97,7 @@ def test_an_unchanged_object_is_not_read_again(lake, url):
     assert recording.methods == {"HEAD": NUM_OBJECTS}
     lake.put(f"{FOLDER}/5.parquet", parquet(range(157, 167)))
     assert table.count("a >= 157") == 10
-    splits = pickle.loads(pickle.dumps(table.plan("a = 160")))
+    splits = pickle.loads(pickle.dumps(ia.open(f"{url}/{FOLDER}/").plan("a = 160")))
     assert [split.to_arrow()["a"].to_pylist() for split in splits] == [[160]]
 
 
@@ -270,3 +271,13 @@ def test_web_addresses_of_containers(lake):
     assert table.files[0].path == f"{address}/0.parquet"
     assert table.count("a = 57") == 1
     assert ia.open(f"{address}/5.parquet").count("a = 57") == 1
+
+
+def test_empty_objects(server, url):
+    """An error that names it, also if the user may not list the bucket."""
+    server.put("lake/x.parquet", b"")
+    for server.faults in [], [Fault(query="prefix", status="403 Forbidden", code="Refused", times=None)]:
+        for act in (lambda path: ia.open(path).schema, lambda path: ia.attach(path, ia.PageIndex())):
+            with pytest.raises(ia.CorruptFileError) as caught:
+                act(f"{url}/lake/x.parquet")
+            assert (caught.value.reason, caught.value.path) == ("empty-file", f"{url}/lake/x.parquet")

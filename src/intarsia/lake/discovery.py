@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
+from intarsia.errors import ObjectStoreError
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.folder import (
     LAKE_INDEX_FOLDER,
@@ -287,7 +288,12 @@ def _find_remote(url: str, stores: Stores) -> FoundFiles:
     # an Azure account with a hierarchical namespace has an empty object for each folder
     if one is not None and (one.files[0].size_bytes or isinstance(store, HTTPStore)):
         return one
-    listing = list_objects(url, store)
+    try:
+        listing = list_objects(url, store)
+    except ObjectStoreError:  # a user may read objects without the permission to list them
+        if one is None:
+            raise
+        return one
     if not listing.files:
         if one is not None:
             return one

@@ -40,6 +40,10 @@ class Deadline:
         started = self._started
         return self._left if started is None else self._left - (time.monotonic() - started)
 
+    def ends_before(self, other: Deadline) -> bool:
+        """Whether less time is left than until another deadline."""
+        return self.remaining_seconds() < other.remaining_seconds()
+
     def run(self) -> None:
         """Start the clock."""
         self._started = time.monotonic()
@@ -127,7 +131,7 @@ def applied(deadline: Deadline | None) -> Iterator[None]:
         True
     """
     outer = _CURRENT.get()
-    if deadline is None or (outer is not None and outer.remaining_seconds() <= deadline.remaining_seconds()):
+    if deadline is None or deadline is outer or (outer is not None and outer.ends_before(deadline)):
         yield
         return
     token = _CURRENT.set(deadline)
