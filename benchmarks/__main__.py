@@ -8,7 +8,6 @@ import os
 import platform
 import shlex
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 from benchmarks import lake, lineitem, memory, object_store, planning
 from benchmarks.attaching import attaching_document, measure_attaching, print_attaching
+from benchmarks.command import add_common_options, show_progress
 from benchmarks.data import make_bare_file, make_files
 from benchmarks.engines import ENGINES, version
 from benchmarks.measure import Case, DisagreementError, import_ms, measure
@@ -109,12 +109,12 @@ def _run(name: str, folder: Path, engines: list[str], options: argparse.Namespac
     """Run one benchmark, print its results unless JSON was requested, and return them."""
     if not options.json:
         print(f"\n=== {name}")
-    _show_progress(f"{name}: creating files in {folder}")
+    show_progress(f"{name}: creating files in {folder}")
     if name == MEMORY:
         results = memory.measure_memory(
-            folder, min(options.rows or memory.ROWS, memory.ROWS), engines, _show_progress
+            folder, min(options.rows or memory.ROWS, memory.ROWS), engines, show_progress
         )
-        _show_progress("")
+        show_progress("")
         if not options.json:
             memory.print_memory(results)
         return memory.memory_document(results)
@@ -122,22 +122,22 @@ def _run(name: str, folder: Path, engines: list[str], options: argparse.Namespac
         rows = options.rows or ATTACH_ROWS
         full = next(file for file in make_files(folder, rows) if file.name == "default")
         bare = make_bare_file(folder, rows)
-        attaching = measure_attaching(full, bare, folder, max(2, options.repetitions // 2), _show_progress)
-        _show_progress("")
+        attaching = measure_attaching(full, bare, folder, max(2, options.repetitions // 2), show_progress)
+        show_progress("")
         if not options.json:
             print_attaching(attaching, rows)
         return attaching_document(attaching, rows)
     if name == PLAN:
         files = (options.rows or planning.FILES * planning.ROWS_PER_FILE) // planning.ROWS_PER_FILE
-        planned = planning.measure_planning(folder, max(1, files), options.repetitions, _show_progress)
-        _show_progress("")
+        planned = planning.measure_planning(folder, max(1, files), options.repetitions, show_progress)
+        show_progress("")
         if not options.json:
             planning.print_planning(planned)
         return planned
     make_cases, rows = READING[name]
     cases = make_cases(folder, options.rows or rows, options.repetitions)
-    measure(cases, engines, _show_progress)
-    _show_progress("")
+    measure(cases, engines, show_progress)
+    show_progress("")
     if not options.json:
         print_reading(cases, engines)
     return reading_document(cases)
@@ -155,19 +155,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--rows", type=int, help="rows of each file or lake (default: differs by benchmark)")
     parser.add_argument(
-        "--repetitions", type=int, default=9, help="repetitions of each query (default: %(default)s)"
-    )
-    parser.add_argument(
         "--engines", default=",".join(ENGINES), help="readers, Intarsia first (default: %(default)s)"
     )
-    folder = os.path.join(tempfile.gettempdir(), "intarsia-benchmarks")
-    parser.add_argument(
-        "--dir", default=folder, help="folder for the files, which are reused (default: %(default)s)"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument(
-        "--page", metavar="FILE.md", help="also write a page with a plot (docs/benchmarks.md is one)"
-    )
+    add_common_options(parser, 9, "docs/benchmarks.md")
     options = parser.parse_args(arguments)
     if unknown := set(options.benchmarks) - set(BENCHMARKS):
         parser.error(f"unknown benchmark {', '.join(sorted(unknown))}; use {', '.join(BENCHMARKS)}")
@@ -175,12 +165,6 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     if engines[0] != "intarsia" or set(engines) - set(ENGINES):
         parser.error(f"--engines must start with intarsia; others are {', '.join(list(ENGINES)[1:])}")
     return options
-
-
-def _show_progress(text: str) -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[2K{text}")
-        sys.stderr.flush()
 
 
 if __name__ == "__main__":

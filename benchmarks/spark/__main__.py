@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 import intarsia.spark as ias
+from benchmarks.command import add_common_options, show_progress
 from benchmarks.lake import FILES
 from benchmarks.lineitem import MissingProgramError
 from benchmarks.measure import DisagreementError
@@ -38,13 +39,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         spark = local_session(scratch, name="intarsia benchmark", threads=THREADS)
         ias.enable(spark)
-        bench = Bench(spark, options.repetitions, _show_progress)
+        bench = Bench(spark, options.repetitions, show_progress)
         try:
             for name in options.data or DATA:
-                _show_progress(f"{name}: creating files in {folder}")
+                show_progress(f"{name}: creating files in {folder}")
                 for measured in bench.measure(DATA[name](folder, options.files)):
                     found.append(measured)
-                    _show_progress("")
+                    show_progress("")
                     if not options.json:
                         print(line(measured), flush=True)
         except DisagreementError as error:
@@ -83,32 +84,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--files", type=int, default=FILES, help="files of the lake, 10,000 rows each (default: %(default)s)"
     )
-    parser.add_argument(
-        "--repetitions",
-        type=int,
-        default=5,
-        help="timed runs of each query in each mode (default: %(default)s)",
-    )
-    default = os.path.join(tempfile.gettempdir(), "intarsia-benchmarks")
-    parser.add_argument(
-        "--dir", default=default, help="folder for the files, which are reused (default: %(default)s)"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument(
-        "--page", metavar="FILE.md", help="also write a page (docs/benchmarks-spark.md is one)"
-    )
+    add_common_options(parser, 5, "docs/benchmarks-spark.md")
     options = parser.parse_args()
     if unknown := set(options.data) - set(DATA):
         parser.error(f"unknown data {', '.join(sorted(unknown))}; use {', '.join(DATA)}")
     if options.repetitions < 1 or options.files < 2:
         parser.error("at least one repetition and two files are needed")
     return options
-
-
-def _show_progress(text: str) -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[2K{text}")
-        sys.stderr.flush()
 
 
 if __name__ == "__main__":

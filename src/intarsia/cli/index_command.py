@@ -12,13 +12,13 @@ import typer
 from intarsia.cli.arguments import AsJson, Paths, StorageOptionTexts, parse_storage_options
 from intarsia.cli.each_file import find, others_ignored, show_failures, until_interrupted
 from intarsia.cli.failures import UsageError, say
-from intarsia.cli.index_calls import index_kinds, parse_index
+from intarsia.cli.index_calls import index_kinds
+from intarsia.cli.index_options import BloomColumns, DistinctColumns, IndexCalls, parse_indexes
 from intarsia.cli.spark_jobs import Master, refuse_storage_options, run_job
 from intarsia.cli.terminal import count, print_json, printable, progress, red, size
 
 if TYPE_CHECKING:
-    from intarsia.embed import Bloom, IndexReport, RestoreReport
-    from intarsia.indexes.distinct import Distinct
+    from intarsia.embed import IndexReport, RestoreReport
     from intarsia.lake.discovery import FoundFiles
     from intarsia.lake.index.folder import Location
 
@@ -52,9 +52,6 @@ class LakeIndexPlace(str, Enum):
         return "cache" if self is LakeIndexPlace.CACHE else "beside"
 
 
-GRANULARITIES = ("page", "row_group", "file")
-
-
 def _print_kinds(requested: bool) -> None:
     if requested:
         kinds = index_kinds()
@@ -65,36 +62,12 @@ def _print_kinds(requested: bool) -> None:
 
 def index(
     path: Paths,
-    add: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--add",
-            metavar="KIND(COL, NAME=VALUE)",
-            help="Add an index of any kind (see --list), such as 'distinct(dest, max_values=500)'; "
-            "repeatable.",
-        ),
-    ] = None,
+    add: IndexCalls = None,
     page_index: Annotated[
         bool, typer.Option("--page-index", help="Add Parquet's page index, which other readers use, too.")
     ] = False,
-    distinct: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--distinct",
-            metavar="COL[:GRANULARITY]",
-            help="Add the distinct values of a column per page (default), row_group, file or number of rows; "
-            "repeatable.",
-        ),
-    ] = None,
-    bloom: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--bloom",
-            metavar="COL[:FPP]",
-            help="Add Parquet's Bloom filters of a column with the false-positive rate FPP (default 0.01); "
-            "repeatable.",
-        ),
-    ] = None,
+    distinct: DistinctColumns = None,
+    bloom: BloomColumns = None,
     statistics: Annotated[
         bool,
         typer.Option("--statistics", help="Add Parquet's statistics where the writer omitted them."),
@@ -125,9 +98,7 @@ def index(
 
     requested: list[Any] = [PageIndex()] if page_index else []
     requested += [Statistics()] if statistics else []
-    requested += [parse_bloom(text) for text in bloom or ()]
-    requested += [parse_distinct(text) for text in distinct or ()]
-    requested += [parse_index(text) for text in add or ()]
+    requested += parse_indexes(bloom, distinct, add)
     if not requested:
         raise UsageError(
             "no index to add; use --page-index, --distinct COLUMN or --add KIND(COLUMN)", reason="no-index"
@@ -170,58 +141,6 @@ def _index_with_spark(
         return index_with_spark(session, source, requested, lake_index=location)
 
     return run_job(master, job)
-
-
-def parse_distinct(text: str) -> Distinct:
-    """Parse a `Distinct` from ``COLUMN`` or ``COLUMN:GRANULARITY``.
-
-    Example:
-        >>> parse_distinct("dest:row_group")
-        Distinct(column='dest', granularity='row_group', max_values=None, layout='granules')
-
-    Raises:
-        UsageError: If the granularity is unknown.
-    """
-    from intarsia.errors import near_matches
-    from intarsia.indexes.distinct import Distinct
-
-    column, colon, granularity = text.rpartition(":")
-    if not colon:
-        return Distinct(text)
-    if granularity in GRANULARITIES:
-        return Distinct(column, granularity)
-    if granularity.isdecimal() and int(granularity):
-        return Distinct(column, int(granularity))
-    near = near_matches(granularity, GRANULARITIES)
-    hint = f"did you mean {near[0]}?" if near else "use page, row_group, file or a number of rows"
-    raise UsageError(
-        f"--distinct {text}: unknown granularity {granularity!r}; {hint}", reason="unknown-granularity"
-    )
-
-
-def parse_bloom(text: str) -> Bloom:
-    """Parse a `Bloom` from ``COLUMN`` or ``COLUMN:FPP``.
-
-    Example:
-        >>> parse_bloom("user:0.001")
-        Bloom(column='user', fpp=0.001)
-
-    Raises:
-        UsageError: If FPP is not a number between 0 and 1.
-    """
-    from intarsia.embed import Bloom
-    from intarsia.errors import IndexBuildError
-
-    column, colon, share = text.rpartition(":")
-    if not colon:
-        return Bloom(text)
-    try:
-        return Bloom(column, float(share))
-    except (ValueError, IndexBuildError):
-        raise UsageError(
-            f"--bloom {text}: {share!r} is not a false-positive rate between 0 and 1, such as 0.01",
-            reason="invalid-fpp",
-        ) from None
 
 
 def _check(found: FoundFiles, requested: Sequence[Any], location: Location | None) -> None:

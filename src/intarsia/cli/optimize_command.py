@@ -10,8 +10,7 @@ import typer
 from intarsia.cli.advise_command import parse_size
 from intarsia.cli.arguments import AsJson, split_names
 from intarsia.cli.failures import UsageError
-from intarsia.cli.index_calls import parse_index
-from intarsia.cli.index_command import parse_bloom, parse_distinct
+from intarsia.cli.index_options import BloomColumns, DistinctColumns, IndexCalls, parse_indexes
 from intarsia.cli.spark_jobs import run_job
 from intarsia.cli.terminal import print_json, printable
 
@@ -72,26 +71,9 @@ def optimize(
     compression: Annotated[
         str, typer.Option("--compression", metavar="CODEC", help="zstd, snappy, gzip, lz4, brotli or none.")
     ] = "zstd",
-    add: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--add",
-            metavar="KIND(COL, NAME=VALUE)",
-            help="Add an index of any kind (see intarsia index --list); repeatable.",
-        ),
-    ] = None,
-    distinct: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--distinct",
-            metavar="COL[:GRANULARITY]",
-            help="Embed the distinct values of a column; repeatable.",
-        ),
-    ] = None,
-    bloom: Annotated[
-        list[str] | None,
-        typer.Option("--bloom", metavar="COL[:FPP]", help="Add Bloom filters of a column; repeatable."),
-    ] = None,
+    add: IndexCalls = None,
+    distinct: DistinctColumns = None,
+    bloom: BloomColumns = None,
     spark: Annotated[
         str,
         typer.Option(
@@ -113,9 +95,6 @@ def optimize(
             "--no-partitions and --partition-by exclude each other; use one of them",
             reason="conflicting-options",
         )
-    indexes: list[Any] = [parse_bloom(text) for text in bloom or ()]
-    indexes += [parse_distinct(text) for text in distinct or ()]
-    indexes += [parse_index(text) for text in add or ()]
     options: dict[str, Any] = {
         "sort_by": parse_sort_keys(sort_by),
         "zorder_by": split_names(zorder_by, "--zorder-by"),
@@ -124,7 +103,7 @@ def optimize(
         "target_file_size": parse_size(target_file_size, "--target-file-size"),
         "rows_per_page": rows_per_page,
         "compression": compression,
-        "indexes": indexes,
+        "indexes": parse_indexes(bloom, distinct, add),
     }
     report = run_job(
         spark,
