@@ -58,7 +58,9 @@ def read_queries(path: str | os.PathLike[str]) -> list[Query]:
         text = Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise PredicateError(
-            f"{name}: it is not UTF-8 text: {error.reason}", reason="not-utf-8", path=name
+            f"{name}: it is not UTF-8 text: {error.reason}; save it as UTF-8",
+            reason="not-utf-8",
+            path=name,
         ) from None
     return parse_queries(text, name)
 

@@ -68,7 +68,7 @@ def parse_storage_options(given: Sequence[str] | None) -> dict[str, str | float 
         {'aws_region': 'eu-central-1', 'max_retries': 3}
 
     Raises:
-        UsageError: If an option has no name, is given twice, or is not a number where it has to be one.
+        UsageError: If an option has no name, is set twice, or is not a number where it has to be one.
     """
     if not given:
         return None
@@ -83,7 +83,7 @@ def parse_storage_options(given: Sequence[str] | None) -> dict[str, str | float 
             )
         if name in found:
             raise UsageError(
-                f"--storage-option {text}: {name} is given twice", reason="invalid-storage-option"
+                f"--storage-option {text}: {name} is set twice; omit one", reason="invalid-storage-option"
             )
         try:
             found[name] = _NUMBERS[name](value) if name in _NUMBERS else value

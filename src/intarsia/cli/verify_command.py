@@ -93,7 +93,7 @@ def verify(
     """
     if quick and sample is not None:
         raise UsageError(
-            "--quick reads no data pages, so it cannot be combined with --sample",
+            "--quick and --sample cannot be combined, because --quick reads no data pages; use one of them",
             reason="conflicting-options",
         )
     if seed is not None and sample is None:

@@ -77,7 +77,7 @@ def attach_file(
         indexes: The indexes.
         progress: As for `intarsia.attach`.
         storage_options: As for `intarsia.attach`.
-        parts: What other processes have built for the same file and indexes.
+        parts: Parts that other processes have built for the same file and indexes.
         find: Returns the target for a path; called a second time if the file is replaced during the run.
 
     Raises:
@@ -144,7 +144,7 @@ class Attachment:
         progress: Called after each chunk and each embedded index.
         columns_of: Returns the columns to build embedded indexes on.
         begin_copy: Called as soon as an index has to be added, possibly several times.
-        parts: What other processes have built; parts of other files are ignored.
+        parts: Parts that other processes have built; parts of other files are ignored.
 
     Attributes:
         blobs: The embedded indexes of the new file.

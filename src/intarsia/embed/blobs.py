@@ -142,7 +142,9 @@ def _as_stored(index: Index) -> dict[str, Any]:
         plain: dict[str, Any] = json.loads(json.dumps(parameters(index), allow_nan=False))
     except (TypeError, ValueError) as error:
         raise IndexBuildError(
-            f"the parameters of {index!r} have no JSON form: {error}", reason="invalid-parameters"
+            f"the parameters of {index!r} have no JSON form: {error}; use strings, numbers, booleans, None, "
+            "and lists of these",
+            reason="invalid-parameters",
         ) from error
     return plain
 
@@ -180,7 +182,7 @@ def build_blob(index: Index, planned: Entry, columns: FileColumns, payload: byte
         ) from error
     if not isinstance(payload, bytes):
         raise IndexBuildError(
-            f"{index!r} built {type(payload).__name__}, not bytes", reason="invalid-payload"
+            f"{index!r} built {type(payload).__name__}; build() must return bytes", reason="invalid-payload"
         )
     inline = payload if len(payload) <= INLINE_BYTES and not _footer_keys(index, 0) else None
     length = 0 if inline is not None else BLOB_HEADER_BYTES + len(payload)

@@ -166,7 +166,8 @@ class FileColumns:
         leaf = self._file.leaves_by_path.get(path)
         if leaf is None or leaf.ordinal not in self._file.leaf_types:
             raise IndexBuildError(
-                f"{self._file.path}: column {column!r} does not have one value per row",
+                f"{self._file.path}: column {column!r} does not have one value per row; name a leaf "
+                "column that is not inside a list or a map",
                 reason="not-a-flat-column",
                 path=self._file.path,
                 column=".".join(path),

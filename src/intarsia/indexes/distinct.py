@@ -109,7 +109,8 @@ class Distinct:
             check_integer(self, "max_values", 0)
         if self._is_datafusion and self.granularity != "file":
             raise IndexBuildError(
-                f"Distinct: granularity is {self.granularity!r}, and DataFusion's layout only has 'file'",
+                f"Distinct: granularity is {self.granularity!r}, but DataFusion's layout only supports "
+                "'file'; omit granularity or layout",
                 reason="invalid-granularity",
                 column=self.column,
             )

@@ -72,7 +72,7 @@ class GranulePayload:
         return IndexPayloadError(f"the payload of {self._name} describes other rows", reason="other-rows")
 
     def damaged(self, detail: object) -> IndexPayloadError:
-        """Return the error for a payload that is not as it was built."""
+        """Return the error for a payload that differs from the one that was built."""
         return IndexPayloadError(
             f"the payload of {self._name} is damaged: {detail}", reason="damaged-payload"
         )

@@ -98,7 +98,7 @@ class Histogram:
         scale = _scale_of(value_type)
         if scale is None:
             raise IndexBuildError(
-                f"Histogram: values of {self.column!r} ({value_type}) have no order",
+                f"Histogram: values of {self.column!r} ({value_type}) have no order; omit the index",
                 reason="type-not-ordered",
                 column=self.column,
             )

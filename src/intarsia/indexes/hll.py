@@ -99,7 +99,7 @@ class Hll:
         value_type = comparison_type(chunk.type_of(self.column))
         if not is_counted(value_type):
             raise IndexBuildError(
-                f"Hll: values of {self.column!r} ({value_type}) cannot be hashed",
+                f"Hll: values of {self.column!r} ({value_type}) cannot be hashed; omit the index",
                 reason="type-not-hashable",
                 column=self.column,
             )

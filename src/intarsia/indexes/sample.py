@@ -93,7 +93,7 @@ class Sample:
         changed = [field.name for field, there in zip(fields, kept, strict=True) if field.type != there.type]
         if changed:
             raise IndexBuildError(
-                f"Sample: Arrow IPC does not preserve the types of {', '.join(changed)}",
+                f"Sample: Arrow IPC does not preserve the types of {', '.join(changed)}; omit the index",
                 reason="type-not-storable",
                 column=changed[0],
             )

@@ -290,7 +290,7 @@ class Scan:
         return Aggregate(self.totals(functions).values(), self.report)
 
     def totals(self, functions: Mapping[str, Sequence[str] | str]) -> Totals:
-        """Compute aggregates as `aggregate` does, in a form to which those of other files can be added."""
+        """Compute aggregates as `aggregate` does, in a form that can be merged with those of other files."""
         self._refuse_limit()
         columns = output_columns(self._table.schema, [name for name in functions if name != ROWS])
         totals = Totals(functions, columns)

@@ -24,8 +24,8 @@ def scan(
     and NaN.
 
     Args:
-        source: As for `intarsia.open`; or a table; or a dataset, whose ``last_report`` then shows what a
-            query read.
+        source: As for `intarsia.open`; or a table; or a dataset, whose ``last_report`` is then the report of
+            the last query.
 
     Raises:
         FileNotFoundError: If a path does not exist, or a folder contains no Parquet file.

@@ -77,7 +77,10 @@ def _bind(node: Predicate, resolve: Callable[[ColumnName], Column], *, negate: b
     if isinstance(node, Constant):
         return BoundConstant(node.value is not None and node.value is not negate)
     if not isinstance(node, NODE_TYPES):
-        raise PredicateError(f"{node!r} is not a predicate", reason="not-a-predicate")
+        raise PredicateError(
+            f"{node!r} is not a predicate; write SQL text, or nodes such as ia.Comparison('a', '=', 1)",
+            reason="not-a-predicate",
+        )
     if isinstance(node.column, Call):
         return bind_call(node, node.column, resolve, negate=negate)
     return bind_condition(node, resolve(node.column), negate=negate)

@@ -237,7 +237,7 @@ def _utf8(column: Column, literal: str) -> bytes:
     except UnicodeEncodeError:
         raise PredicateError(
             f"column {column.name!r} of type {column.declared} cannot be compared with {literal!r}, which "
-            "contains half of a surrogate pair and has no UTF-8 form",
+            "contains half of a surrogate pair and has no UTF-8 form; pass valid Unicode",
             reason="not-utf8",
             column=column.name,
         ) from None

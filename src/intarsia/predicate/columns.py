@@ -94,7 +94,7 @@ def _descend(
         named = [field for field in fields if field.name == name]
         if len(named) > 1:
             raise PredicateError(
-                f"column {shown!r} is ambiguous: {len(named)} fields are named {name!r}",
+                f"column {shown!r} is ambiguous: {len(named)} fields are named {name!r}; rename all but one",
                 reason="ambiguous-column",
                 column=shown,
             )

@@ -56,7 +56,7 @@ def locate_list(column: Column, literals: Sequence[object]) -> tuple[pa.Array, b
         arrays.append(array)
     if any(isinstance(array, pa.ChunkedArray) for array in arrays):
         raise PredicateError(
-            f"the list for column {column.name!r} has 2 GiB of values or more",
+            f"the list for column {column.name!r} has 2 GiB of values or more; split it into several queries",
             reason="list-too-large",
             column=column.name,
         )

@@ -256,6 +256,10 @@ def has_calls(predicate: Predicate) -> bool:
 def contains(column: Operand, text: str) -> Like:
     r"""Return a condition that matches strings that contain a text.
 
+    Args:
+        column: A string column.
+        text: The text. ``%``, ``_`` and the backslash have no special meaning.
+
     Example:
         >>> str(contains("discount", "50%"))
         "discount LIKE '%50\\%%'"
@@ -266,6 +270,10 @@ def contains(column: Operand, text: str) -> Like:
 def starts_with(column: Operand, text: str) -> Like:
     """Return a condition that matches strings that start with a text.
 
+    Args:
+        column: A string column.
+        text: The text. ``%``, ``_`` and the backslash have no special meaning.
+
     Example:
         >>> str(starts_with("tailnum", "N10"))
         "tailnum LIKE 'N10%'"
@@ -275,6 +283,10 @@ def starts_with(column: Operand, text: str) -> Like:
 
 def ends_with(column: Operand, text: str) -> Like:
     """Return a condition that matches strings that end with a text.
+
+    Args:
+        column: A string column.
+        text: The text. ``%``, ``_`` and the backslash have no special meaning.
 
     Example:
         >>> str(ends_with("path", ".json"))

@@ -224,7 +224,7 @@ def _predicate(node: Any) -> Predicate:
             raise unsupported(node)
         if "expressions" not in node.args:
             raise PredicateError(
-                f"a list in parentheses is missing after {fragment(node.this)} IN",
+                f"a list is missing after {fragment(node.this)} IN; write it in parentheses, as in IN (1, 2)",
                 reason="syntax-error",
                 near="IN",
             )

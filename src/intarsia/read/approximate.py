@@ -95,7 +95,8 @@ class DistinctValues:
         self._kind = comparison_type(column.type)
         if not is_counted(self._kind):
             raise UnsupportedFeatureError(
-                f"distinct values of {column.name!r} cannot be counted, because its type is {self._kind}",
+                f"distinct values of {column.name!r} cannot be counted, because its type is "
+                f"{self._kind}; name a column that is not nested",
                 reason="not-countable",
                 column=column.name,
             )

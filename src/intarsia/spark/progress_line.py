@@ -12,7 +12,7 @@ def reporter(progress: Progress | bool, unit: str) -> Progress:
 
     Args:
         progress: The caller's function; True to print a line on stderr if it is a terminal.
-        unit: The plural of the noun for what is counted.
+        unit: The plural noun of the units that are counted.
     """
     if callable(progress):
         return progress

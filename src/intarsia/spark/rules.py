@@ -91,8 +91,8 @@ def refuse_unplannable(spark: SparkSession) -> None:
     version = re.match(r"\d+\.\d+", spark.version)
     if version is None or version[0] not in SUPPORTED_SPARK:
         raise UnsupportedFeatureError(
-            f"Spark {spark.version} is unknown to this version of Intarsia, which supports "
-            f"{', '.join(SUPPORTED_SPARK)}",
+            f"this version of Intarsia does not support Spark {spark.version}; use Spark "
+            f"{', '.join(SUPPORTED_SPARK)}, or a later version of Intarsia",
             reason="unknown-spark",
         )
 

@@ -62,7 +62,8 @@ def find_table(spark: SparkSession, path: object) -> CatalogTable | None:
     described = f"{facts.get('Provider', '')} {facts.get('Serde Library', '')}".strip()
     if "parquet" not in described.lower():
         raise UnsupportedFeatureError(
-            f"{path} is a table of format {described or 'unknown'}, and only Parquet tables are supported",
+            f"{path} is a table of format {described or 'unknown'}, which is not supported; pass a Parquet "
+            "table or a path",
             reason="not-a-parquet-table",
             path=path,
         )

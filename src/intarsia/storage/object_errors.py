@@ -36,7 +36,7 @@ _REMEDIES = {
 #: The address from which machines in all three clouds get credentials if the environment has none.
 _METADATA_SERVICE = "169.254.169.254"
 
-#: What obstore reports if it cannot connect to a server, or gets no response in time.
+#: The errors of obstore if it cannot connect to a server, or gets no response in time.
 _NO_RESPONSE = "error sending request"
 
 _RETRY = "run again later, or pass storage_options={'deadline_seconds': ...} to wait longer"

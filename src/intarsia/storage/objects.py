@@ -67,8 +67,8 @@ class ObjectStoreFile:
         known: Its metadata from a listing; None to request it from the store.
     """
 
-    #: What one connection to a store in the same region transfers in the time that a request takes to be
-    #: answered: 20 ms at 50 MB/s. So reading a gap of this size takes no longer than another request, and
+    #: The bytes that one connection to a store in the same region transfers while a request waits for its
+    #: response: 20 ms at 50 MB/s. So reading a gap of this size takes no longer than another request, and
     #: requests are what stores charge for. Coalescing here, not in obstore, makes the request count exact.
     coalesce_bytes = 1 << 20
 

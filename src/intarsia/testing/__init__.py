@@ -6,6 +6,9 @@ The same checks are available as functions, for other test runners::
 
     check_index(Hosts("url"), pa.array(["https://example.org/", None, "ftp://mirror.example.net/"]))
 
+The functions that check an index take the index and its values, as `check_index` does, and raise
+`ContractError`.
+
 The package has no further dependencies. If `Hypothesis <https://hypothesis.works>`_ is installed, it chooses
 the layouts of files and minimizes failures.
 """

@@ -121,7 +121,7 @@ def verify_source(
         following_bytes: Indexes up to this total size are checked in the pass over the data.
     """
     if sample is not None and quick:
-        raise ValueError("quick reads no data pages, so it cannot be combined with sample")
+        raise ValueError("quick and sample cannot be combined; pass one of them")
     if sample is not None and sample < 1:
         raise ValueError(f"sample is {sample!r}; it must be 1 or more")
     started = time.perf_counter()

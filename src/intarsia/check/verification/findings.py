@@ -12,7 +12,7 @@ from intarsia.embed.amounts import count
 
 Severity = Literal["error", "warning", "note"]
 
-#: What a verification reads: all data, the data of some column chunks, or no data pages.
+#: The scope of a verification: all data, the data of some column chunks, or no data pages.
 Scope = Literal["full", "sample", "quick"]
 
 _LOSES_ROWS = "readers that trust this lose rows"

@@ -135,7 +135,7 @@ def _check(name: str, function: str, column: OutputColumn | None) -> None:
         not pa.types.is_nested(data_type) if function in ("min", "max") else sum_type(data_type) != pa.null()
     )
     if not is_known:
-        raise ValueError(f"{function} of {name!r} is not defined, because its type is {column.type}")
+        raise ValueError(f"{function} of {name!r} is not defined for its type {column.type}; use count")
 
 
 def _decimal_average(total: Decimal, count: int, scale: int) -> Decimal:
