@@ -65,7 +65,18 @@ def by_duckdb(dataset, columns, where):
 def by_datafusion(dataset, columns, where):
     context = datafusion.SessionContext()
     context.register_dataset("lake", dataset)
-    return context.sql(f"SELECT {', '.join(columns)} FROM lake WHERE {where}").to_arrow_table()
+    try:
+        return context.sql(f"SELECT {', '.join(columns)} FROM lake WHERE {where}").to_arrow_table()
+    except Exception as error:
+        # it passes a scalar for a condition that is never true, which pyarrow's own datasets refuse
+        if isinstance(dataset, ds.FileSystemDataset) and "BooleanScalar" in str(error):
+            return dataset.schema.empty_table()
+        raise
+
+
+def test_a_condition_of_datafusion_that_is_never_true(folder):
+    where = '"user" = 42 AND NOT ("user" <> 7)'
+    assert by_datafusion(ia.open(folder).dataset(), ['"user"'], where).num_rows == 0
 
 
 def by_polars(dataset, columns, where):

@@ -228,13 +228,19 @@ class TableScanner:
     """
 
     def __init__(
-        self, dataset: TableDataset, columns: Columns, where: pc.Expression | None, batch_size: int | None
+        self,
+        dataset: TableDataset,
+        columns: Columns,
+        where: pc.Expression | pa.Scalar | None,
+        batch_size: int | None,
     ) -> None:
         self._dataset = dataset
         self._table = dataset.table
         self._batch_size = BATCH_ROWS if batch_size is None else batch_size
         self.dataset_schema = dataset.schema
         self._columns = columns if columns is None or isinstance(columns, Mapping) else list(columns)
+        if isinstance(where, pa.Scalar):  # DataFusion passes one for a condition that no row satisfies
+            where = pc.scalar(where)
         # pyarrow checks names and types
         checked = ds.dataset(self.dataset_schema.empty_table()).scanner(columns=self._columns, filter=where)
         self.projected_schema: pa.Schema = checked.projected_schema
