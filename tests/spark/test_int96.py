@@ -36,9 +36,10 @@ LITERALS = [
     "TIMESTAMP '2300-01-01 00:00:00'",
     "TIMESTAMP '1700-01-01 00:00:00'",
 ]
-PREDICATES = [
-    f"ts {sign} {literal}" for literal in LITERALS for sign in ("=", "<>", "<", "<=", ">", ">=", "<=>")
-]
+SIGNS_OF_SPARK = ("=", "<>", "<", "<=", ">", ">=", "<=>")
+#: Every sign with the literals at the bounds of files, and some signs with the other literals.
+PREDICATES = [f"ts {sign} {literal}" for literal in LITERALS[:2] for sign in SIGNS_OF_SPARK]
+PREDICATES += [f"ts {sign} {literal}" for literal in LITERALS[2:] for sign in ("=", "<", ">=")]
 PREDICATES += [
     f"ts IN ({', '.join(LITERALS[:2])})",
     f"ts NOT IN ({', '.join(LITERALS[:2])})",

@@ -1,6 +1,7 @@
 """`ias.read` and `ias.explain` on lakes of every shape."""
 
 import datetime as dt
+import functools
 import os
 import shutil
 
@@ -12,7 +13,7 @@ import intarsia as ia
 from intarsia import spark as ias
 from intarsia.embed import PageIndex, attach
 from intarsia.errors import IntarsiaWarning
-from tests.spark.comparing import check, rows, settings
+from tests.spark.comparing import check, rows, rows_with_matches, settings
 
 
 def same_as_plain(spark, path, where, columns=None):
@@ -46,32 +47,42 @@ def lake(tmp_path_factory):
     return str(root)
 
 
-@pytest.mark.parametrize(
-    ("where", "files"),
-    [
-        ("x = 150", 4),
-        ("year = 2019", 6),
-        ("year = 2019 AND x = 150", 2),
-        ("YEAR = 2019 AND kind = 'a' AND X > 250", 1),
-        ("year = 2019 OR x = 150", 8),
-        ("year IN (2018, 2020) AND Kind LIKE 'b%' AND word = 'w3'", 1),
-        ("year BETWEEN 2018 AND 2019 AND NOT (x < 200)", 2),
-        ("year = 2018", 0),
-        ("x = -1 OR year IS NULL", 0),
-        ("upper(word) = 'W3' AND x < 50", 4),
-        ("upper(word) = 'W3' OR x < 50", 12),
-        ("NOT (upper(word) = 'W3' OR x >= 50)", 4),
-        ("NOT (upper(word) = 'W3' AND x >= 50)", 12),
-        ("year = '2019'", 12),
-        ("year + 1 = 2020 AND x = 1", 4),
-        ("x = 1 /* one */", 12),
-        ("true", 12),
-        ("x = null", 0),
-        ("NOT (x <> null OR x < 50)", 0),
-    ],
-)
-def test_files_are_excluded(spark, lake, where, files):
-    assert same_as_plain(spark, lake, where) == files
+#: Conditions, and the number of files that are kept.
+CONDITIONS = {
+    "x = 150": 4,
+    "year = 2019": 6,
+    "year = 2019 AND x = 150": 2,
+    "YEAR = 2019 AND kind = 'a' AND X > 250": 1,
+    "year = 2019 OR x = 150": 8,
+    "year IN (2018, 2020) AND Kind LIKE 'b%' AND word = 'w3'": 1,
+    "year BETWEEN 2018 AND 2019 AND NOT (x < 200)": 2,
+    "year = 2018": 0,
+    "x = -1 OR year IS NULL": 0,
+    "upper(word) = 'W3' AND x < 50": 4,
+    "upper(word) = 'W3' OR x < 50": 12,
+    "NOT (upper(word) = 'W3' OR x >= 50)": 4,
+    "NOT (upper(word) = 'W3' AND x >= 50)": 12,
+    "year = '2019'": 12,
+    "year + 1 = 2020 AND x = 1": 4,
+    "x = 1 /* one */": 12,
+    "true": 12,
+    "x = null": 0,
+    "NOT (x <> null OR x < 50)": 0,
+}
+
+
+@pytest.fixture(scope="module")
+def matching(spark, lake):
+    """The rows of each condition, from one query that skips nothing."""
+    return dict(zip(CONDITIONS, rows_with_matches(spark.read.parquet(lake), list(CONDITIONS)), strict=True))
+
+
+@pytest.mark.parametrize(("where", "files"), CONDITIONS.items())
+def test_files_are_excluded(spark, lake, matching, where, files):
+    frame = ias.read(spark, lake, where=where, mode="files")
+    assert frame.schema == spark.read.parquet(lake).schema
+    assert rows(frame) == matching[where]
+    assert len(frame.inputFiles()) == files
 
 
 def test_columns(spark, lake):
@@ -139,9 +150,13 @@ def test_partition_values_are_parsed_like_spark(spark, tmp_path):
     values = ["a/b", "50%", "x y", "é", "c=d", "[q]", "{w}*", None, "1", "01", "%41"]
     frame = spark.createDataFrame([(i, value) for i, value in enumerate(values)], "i int, p string")
     frame.write.partitionBy("p").parquet(lake)
-    for value in values:
-        text = "p IS NULL" if value is None else f"p = '{value}'"
-        assert same_as_plain(spark, lake, text) == 1
+    texts = ["p IS NULL" if value is None else f"p = '{value}'" for value in values]
+    frames = [ias.read(spark, lake, where=text, mode="files") for text in texts]
+    assert [len(frame.inputFiles()) for frame in frames] == [1] * len(values)
+    # each row has another value, so that each of the frames must have its row
+    assert rows(functools.reduce(lambda first, second: first.union(second), frames)) == rows(
+        spark.read.parquet(lake)
+    )
     assert same_as_plain(spark, lake, "p <> 'é'") == len(values) - 2
     assert same_as_plain(spark, lake, "p < 'a'") < len(values) - 3
     assert same_as_plain(spark, lake, "p IN ('x y', '01') AND i < 3") == 1
@@ -150,22 +165,27 @@ def test_partition_values_are_parsed_like_spark(spark, tmp_path):
     assert same_as_plain(spark, lake, "p LIKE '%x' AND p <> 'x'") >= 1
 
 
+PARTITIONS = [
+    (["2020-01-01", "2020-01-02"], ["p = DATE '2020-01-01'", "p > '2020-01-01'", "p = '2020-1-1'"]),
+    (["1.0", "1.50", "2"], ["p = 1", "p > 1.2", "p = 1.5D", "p <> 2"]),
+    (["1", "01", "3000000000"], ["p = 1", "p > 2", "p = 3000000000", "p < 1.5"]),
+    (
+        ["2020-01-01 10:00:00", "2020-01-02 11:00:00"],
+        ["p > TIMESTAMP '2020-01-01 12:00:00'", "p < '2020-01-02'"],
+    ),
+    (["true", "false"], ["p = 'true'", "p < 'true'"]),
+    (["a", "__HIVE_DEFAULT_PARTITION__", ""], ["p IS NULL", "p = 'a'", "p <> 'b'"]),
+    (["1", "__HIVE_DEFAULT_PARTITION__"], ["p IS NULL", "p = 1", "p <> 1", "NOT (p <> 1)", "p <=> NULL"]),
+]
+
+
 @pytest.mark.parametrize(
-    ("values", "wheres"),
+    ("values", "wheres", "inference"),
     [
-        (["2020-01-01", "2020-01-02"], ["p = DATE '2020-01-01'", "p > '2020-01-01'", "p = '2020-1-1'"]),
-        (["1.0", "1.50", "2"], ["p = 1", "p > 1.2", "p = 1.5D", "p <> 2"]),
-        (["1", "01", "3000000000"], ["p = 1", "p > 2", "p = 3000000000", "p < 1.5"]),
-        (
-            ["2020-01-01 10:00:00", "2020-01-02 11:00:00"],
-            ["p > TIMESTAMP '2020-01-01 12:00:00'", "p < '2020-01-02'"],
-        ),
-        (["true", "false"], ["p = 'true'", "p < 'true'"]),
-        (["a", "__HIVE_DEFAULT_PARTITION__", ""], ["p IS NULL", "p = 'a'", "p <> 'b'"]),
-        (["1", "__HIVE_DEFAULT_PARTITION__"], ["p IS NULL", "p = 1", "p <> 1", "NOT (p <> 1)", "p <=> NULL"]),
+        *((*case, "true") for case in PARTITIONS),
+        *((*case, "false") for case in PARTITIONS[:3]),  # all of them are texts then
     ],
 )
-@pytest.mark.parametrize("inference", ["true", "false"])
 def test_partition_types(spark, tmp_path, values, wheres, inference):
     from pyspark.errors import PySparkException
 

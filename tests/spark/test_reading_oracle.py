@@ -32,16 +32,14 @@ def lake_paths(spark, tmp_path_factory):
 @pytest.mark.parametrize(
     ("lake", "ansi", "zone"),
     [
-        ("pyarrow", "true", "UTC"),
-        ("pyarrow", "false", "America/New_York"),
+        ("pyarrow", "false", "UTC"),
         ("spark", "true", "America/New_York"),
-        ("indexed", "false", "UTC"),
         ("indexed", "true", "Asia/Kolkata"),
     ],
 )
 def test_no_file_with_a_match_is_excluded(spark, lake_paths, lake, ansi, zone):
     rng = random.Random(f"{lake} {ansi} {zone}")
-    predicates = [lakes.predicate(rng) for _ in range(examples(160))]
+    predicates = [lakes.predicate(rng) for _ in range(examples(200))]
     with settings(spark, {"spark.sql.ansi.enabled": ansi, "spark.sql.session.timeZone": zone}):
         excluded, excludable = check(spark, lake_paths[lake], predicates)
     assert excluded > excludable / 4  # otherwise this test proves nothing
@@ -58,7 +56,7 @@ def test_every_literal_with_every_operator(spark, lake_paths, lake, zone):
         for operator in ("=", "<>", "<", "<=", ">", ">=")
         for prefix in ("", "NOT ")
     ]
-    simple = random.Random(lake).sample(simple, min(len(simple), examples(240, deep=4_800)))
+    simple = random.Random(lake).sample(simple, min(len(simple), examples(200, deep=4_800)))
     with settings(spark, {"spark.sql.session.timeZone": zone}):
         excluded, excludable = check(spark, lake_paths[lake], simple)
     assert excluded > excludable / 3
