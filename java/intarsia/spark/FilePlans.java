@@ -12,7 +12,7 @@ import org.apache.spark.sql.execution.datasources.PartitionDirectory;
 import scala.collection.immutable.Seq;
 
 /**
- * What a scan has to read of each file that was planned.
+ * The rows that a scan has to read of each planned file.
  *
  * <p>A plan belongs to a path, a length and a time of modification. A listed file without a plan of its own is read
  * as a whole. So files that are added or replaced after planning are never lost.
@@ -69,7 +69,7 @@ final class FilePlans {
     }
   }
 
-  /** A few words for {@code explain()}: what is read of how much, and by which indexes. */
+  /** A summary for {@code explain()}: the parts of the files that are read, and the indexes used. */
   String summary() {
     return summary;
   }

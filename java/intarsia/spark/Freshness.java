@@ -13,10 +13,10 @@ import org.apache.hadoop.fs.Path;
 /**
  * Checks at the start of a query whether its files are still those that were planned.
  *
- * <p>Spark lists the files of a frame once. A file that is replaced later keeps its old length and time in that
- * list, and plain Spark reads its new rows. So an excluded file is compared with the file system before it is left
- * out. A local file costs a stat. Files of other file systems are listed by folder, and only if the plan is no longer
- * young, because each listing is a request.
+ * <p>Spark lists the files of a frame once. A file that is replaced later keeps its old length and time in that list,
+ * and plain Spark reads its new rows. So an excluded file is compared with the file system before it is left out. A
+ * local file costs a stat. Files of other file systems are listed by folder, and only if the plan is older than two
+ * seconds, because each listing is a request.
  */
 final class Freshness {
   private static final long YOUNG_NANOS = 2_000_000_000L;

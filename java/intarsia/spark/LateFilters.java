@@ -18,7 +18,8 @@ import scala.collection.immutable.Seq;
  * The filters of a scan when it starts, in the JSON of {@link ExpressionJson}.
  *
  * <p>The value of a scalar subquery is unknown when a query is planned. When the scan starts, Spark has replaced it by
- * its value in the filters that it gives to the reader. These have their own classes, with names instead of attributes.
+ * its value in the filters that it passes to the reader. These have their own classes, with names instead of
+ * attributes.
  */
 final class LateFilters {
   private LateFilters() {}

@@ -16,8 +16,8 @@ import java.util.List;
  * applications have no Python driver, and executors have no gateway to one.
  *
  * <p>A request is its length in bytes as four bytes, and UTF-8. A reply is one byte, {@code A} for an answer or
- * {@code E} for an error, and then the same. The process is started with the first request, and again after it has
- * died. It has to end when its input does, so that it does not outlive this JVM.
+ * {@code E} for an error, followed by the length and the text in the same form. The process is started with the first
+ * request, and again after it has died. It has to end when its input does, so that it does not outlive this JVM.
  */
 public final class PythonProcess implements Planner, AutoCloseable {
   private static final int MOST_REPLY_BYTES = 1 << 30;

@@ -17,8 +17,8 @@ import scala.Option;
  * <p>The optimizer applies a rule until the plan no longer changes, so a scan that cannot be narrowed is seen several
  * times. A query remembers these scans. So each of them is planned, and recorded, once.
  *
- * <p>Scans with a plan are not remembered. A plan may contain the same object twice, in a join and in the subquery that
- * prunes the partitions of its other side. Spark reuses the one's result for the other only if both have a plan.
+ * <p>Scans with a plan are not remembered. A plan may contain the same object twice, in a join and in the subquery
+ * that prunes the partitions of its other side. Spark reuses the result of one for the other only if both have a plan.
  */
 final class Query {
   private static final AtomicLong COUNT = new AtomicLong();

@@ -31,9 +31,9 @@ import scala.collection.Iterator;
 /**
  * Narrows a vectorized reader of Spark that has been opened to some rows of its file.
  *
- * <p>Spark's reader asks a package-private object for the next row group. There is no public way to give it row
- * ranges. So this class replaces that object, before the first batch, by one that reads the planned rows of each row
- * group, which parquet-java supports. The rest of the reader, and {@code _metadata.row_index}, work as usual.
+ * <p>Spark's reader gets row groups from a package-private object. There is no public API for row ranges. So this
+ * class replaces that object, before the first batch, by one that reads the planned rows of each row group, which
+ * parquet-java supports. The rest of the reader, and {@code _metadata.row_index}, work as usual.
  *
  * <p>If anything is not as expected, the reader is left as it is and reads all rows, which Spark filters.
  */

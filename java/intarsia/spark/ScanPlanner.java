@@ -41,7 +41,7 @@ import scala.collection.immutable.Seq;
 
 /** Requests a plan for one relation and the condition above it, and stores the plan in the relation. */
 final class ScanPlanner {
-  /** The exact classes of Spark whose behaviour is known. Tables of Delta, Hudi and others have their own. */
+  /** The exact classes of Spark that are supported. Tables of Delta, Hudi and others have their own. */
   private static final Set<String> FILE_INDEXES = Set.of(
       "org.apache.spark.sql.execution.datasources.InMemoryFileIndex",
       "org.apache.spark.sql.execution.datasources.CatalogFileIndex");

@@ -10,8 +10,8 @@ import java.util.Deque;
 /**
  * The plans of the last scans, for {@code ias.last_skips(spark)}.
  *
- * <p>It is here and not in Python, because the planner may be another process, and because failures to reach it have
- * to be recorded, too.
+ * <p>It is in the JVM, not in Python, because the planner may be another process, and because failures to reach the
+ * planner are recorded, too.
  */
 final class SkipLog {
   private static final int MOST_RECORDS = 256;

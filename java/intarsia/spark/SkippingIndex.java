@@ -11,8 +11,8 @@ import scala.collection.immutable.Seq;
 /**
  * Spark's list of the files of a relation, without the files that a plan excludes.
  *
- * <p>Spark lists the files of a scan through its {@code FileIndex}. So this is the place where files can be left out
- * while everything else stays Spark's own: the native reader, column pruning, dynamic partition pruning.
+ * <p>Spark lists the files of a scan through its {@code FileIndex}. So files are left out here, and everything else is
+ * Spark's own: the native reader, column pruning, dynamic partition pruning.
  *
  * <p>It equals another one over the same list with the same condition. Spark reuses exchanges, and merges subqueries, if
  * the relations in them are equal.

@@ -17,8 +17,8 @@ import scala.collection.immutable.Seq;
 /**
  * The Parquet files of one attempt of a task, which get indexes before the task commits.
  *
- * <p>It is apart from the commit protocols because Spark has one for {@code df.write} and another one for streams,
- * without a common class that has files.
+ * <p>It is a separate class because Spark has one commit protocol for {@code df.write} and another one for streams,
+ * without a common superclass for their files.
  *
  * <p>A Python process of the executor builds the indexes. If that fails, the file is left as Spark wrote it, and the
  * outcome is recorded, unless the writer asked for a failure.
@@ -114,7 +114,7 @@ public final class WrittenFiles {
 
   /** Returns the message of a task with the outcomes of its files. */
   static TaskCommitMessage message(TaskCommitMessage own, ArrayList<String> outcomes) {
-    // only classes that every class loader has: the driver reads the message before it has any of ours
+    // only classes that every class loader has: the driver reads the message before it loads the jar
     return new TaskCommitMessage(new Tuple2<Object, Serializable>(own.obj(), outcomes));
   }
 
