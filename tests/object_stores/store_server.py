@@ -8,7 +8,7 @@ import logging
 import socket
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -57,7 +57,8 @@ class Fault:
     """Responses that the server gives instead of those of the store.
 
     Attributes:
-        kind: `refuse`, `drop`, `truncate`, `stall`, or `call` to call `action` first.
+        kind: `refuse`, `drop`, `truncate`, `stall`, `lose` to drop the response of a request that took
+            effect, or `call` to call `action` first.
         method: The method of the requests.
         key: A pattern for their keys.
         query: A text in their query strings.
@@ -205,7 +206,9 @@ class StoreServer:
             fault.action()
             yield from _response(self._application, environ, start_response)
             return
-        if fault.kind in ("drop", "stall"):
+        if fault.kind == "lose":
+            deque(_response(self._application, environ, lambda *_: None), maxlen=0)
+        if fault.kind in ("drop", "lose", "stall"):
             start_response("200 OK", [("Content-Length", "0")])
             time.sleep(STALL_SECONDS if fault.kind == "stall" else 0)
             connection.shutdown(socket.SHUT_RDWR)

@@ -170,6 +170,16 @@ def test_an_object_that_changes_before_the_upload(server, url, limits):
     assert server.content("x.parquet") == another
 
 
+def test_a_put_whose_response_is_lost(lake, url):
+    """The repeated put does not replace the new object, and attach finds its index in it."""
+    lake.faults = [Fault("lose", "PUT")]
+    with lake.recording() as recording:
+        report = ia.attach(f"{url}/{FOLDER}/5.parquet", ia.Distinct("a"))
+    assert recording.methods["PUT"] == 2
+    assert report.kept == ("distinct(a):page",)
+    assert ia.detach(f"{url}/{FOLDER}/5.parquet").detached
+
+
 def test_a_multipart_upload(server, url, tmp_path):
     data = parquet(range(20_000))
     server.put("x.parquet", data)
