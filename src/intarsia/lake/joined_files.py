@@ -25,7 +25,7 @@ from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Bound, Path
 from intarsia.read.file_plan import FilePlan, stages_of
 from intarsia.read.file_query import FileQuery, leaves_under
-from intarsia.read.known import Known
+from intarsia.read.known import JoinedRows, Known
 from intarsia.read.prune import prune_joined
 from intarsia.read.report import ScanReport
 from intarsia.rows.bounds import Bools
@@ -183,13 +183,13 @@ def _pruned_once(
     pages = _by_file(known, joined)
     found: list[tuple[int, KnownFile | None]] = []
     for place, (ordinal, one) in enumerate(family.items()):
-        part = int(edges[place]), int(edges[place + 1]), pages.get(place, {})
+        rows = JoinedRows(int(edges[place]), int(edges[place + 1]), pages.get(place, {}))
         if not keep[place]:
             found.append((ordinal, None))
         elif is_planned[place] and table.files[ordinal].deletes is None:
-            found.append((ordinal, KnownFile(one.metadata, plan=plan.of_part(*part))))
+            found.append((ordinal, KnownFile(one.metadata, plan=plan.of_file(rows))))
         else:
-            found.append((ordinal, KnownFile(one.metadata, known.of_part(*part))))
+            found.append((ordinal, KnownFile(one.metadata, known.of_file(rows))))
     return found
 
 

@@ -15,7 +15,7 @@ from intarsia.predicate import Bound
 from intarsia.read.counts import ReadCounts
 from intarsia.read.estimate import Estimates, order_conditions
 from intarsia.read.file_query import FileQuery
-from intarsia.read.known import Known, PruneStep, steps_of_part
+from intarsia.read.known import JoinedRows, Known, PruneStep
 from intarsia.read.prune import prune
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
@@ -50,25 +50,15 @@ class FilePlan:
     dictionary_pages: Mapping[int, bytes] = field(default_factory=dict, repr=False)
     wrong_row_groups: frozenset[int] = frozenset()
 
-    def of_part(self, start: int, stop: int, dictionary_pages: Mapping[int, bytes]) -> FilePlan:
-        """Return the plan of one of several files that were joined.
-
-        Args:
-            start: The first row of the file.
-            stop: The row after its last row.
-            dictionary_pages: The dictionary pages of the file, by offset.
-        """
-
-        def part(rows: RowSelection) -> RowSelection:
-            return rows.clip(start, stop).shift(-start)
-
+    def of_file(self, file: JoinedRows) -> FilePlan:
+        """Return the plan of one of several files that were joined."""
         return FilePlan(
-            part(self.candidates),
-            part(self.certain),
-            part(self.proven),
+            file.of(self.candidates),
+            file.of(self.certain),
+            file.of(self.proven),
             self.stages,
-            steps_of_part(self.steps, start, stop),
-            dictionary_pages=dictionary_pages,
+            file.steps(self.steps),
+            dictionary_pages=file.dictionary_pages,
         )
 
 

@@ -27,16 +27,29 @@ class PruneStep:
     before: RowSelection
     after: RowSelection
 
-    def of_part(self, start: int, stop: int) -> PruneStep:
-        """Return the step in one of several files that were joined, given by its rows."""
-        before, after = (rows.clip(start, stop).shift(-start) for rows in (self.before, self.after))
-        return PruneStep(self.index, self.column, before, after)
 
+@dataclass(frozen=True)
+class JoinedRows:
+    """The rows of one of several files that were joined.
 
-def steps_of_part(steps: Iterable[PruneStep], start: int, stop: int) -> tuple[PruneStep, ...]:
-    """Return the steps that excluded rows of one of several files that were joined."""
-    parts = (step.of_part(start, stop) for step in steps)
-    return tuple(part for part in parts if part.after.num_rows < part.before.num_rows)
+    Attributes:
+        start: The first row of the file.
+        stop: The row after its last row.
+        dictionary_pages: The dictionary pages of the file, by offset in it.
+    """
+
+    start: int
+    stop: int
+    dictionary_pages: Mapping[int, bytes] = field(default_factory=dict, repr=False)
+
+    def of(self, rows: RowSelection) -> RowSelection:
+        """Return the rows that are in the file, as row numbers of the file."""
+        return rows.clip(self.start, self.stop).shift(-self.start)
+
+    def steps(self, steps: Iterable[PruneStep]) -> tuple[PruneStep, ...]:
+        """Return the steps that excluded rows of the file."""
+        own = (PruneStep(one.index, one.column, self.of(one.before), self.of(one.after)) for one in steps)
+        return tuple(step for step in own if step.after.num_rows < step.before.num_rows)
 
 
 @dataclass(frozen=True)
@@ -57,22 +70,12 @@ class Known:
     used: frozenset[str] = frozenset()
     dictionary_pages: Mapping[int, bytes] = field(default_factory=dict, repr=False)
 
-    def of_part(self, start: int, stop: int, dictionary_pages: Mapping[int, bytes]) -> Known:
-        """Return what is known about one of several files that were joined.
-
-        Args:
-            start: The first row of the file.
-            stop: The row after its last row.
-            dictionary_pages: The dictionary pages of the file, by offset.
-        """
-
-        def part(rows: RowSelection) -> RowSelection:
-            return rows.clip(start, stop).shift(-start)
-
+    def of_file(self, file: JoinedRows) -> Known:
+        """Return what is known about one of several files that were joined."""
         return Known(
-            {condition: part(rows) for condition, rows in self.possible.items()},
-            {condition: part(rows) for condition, rows in self.certain.items()},
-            steps_of_part(self.steps, start, stop),
+            {condition: file.of(rows) for condition, rows in self.possible.items()},
+            {condition: file.of(rows) for condition, rows in self.certain.items()},
+            file.steps(self.steps),
             self.used,
-            dictionary_pages,
+            file.dictionary_pages,
         )

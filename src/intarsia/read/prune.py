@@ -129,7 +129,7 @@ def prune_joined(
         reads: Whether indexes outside the footers are read.
 
     Returns:
-        The rows that might match, and the facts about all rows; see `Known.of_part`.
+        The rows that might match, and the facts about all rows; see `Known.of_file`.
     """
     bytes_before = file.source.counts.bytes
     pruner = _Pruner(file, predicate, group_bytes, Known())
