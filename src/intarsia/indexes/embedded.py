@@ -11,7 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.errors import IndexPayloadError
-from intarsia.file import ParquetInput
+from intarsia.file import FileMetadata, ParquetInput
+from intarsia.file.schema import INDEX_KEYS
+from intarsia.format import datafusion
 from intarsia.format.arrow_stream import ExpansionBudget
 from intarsia.format.blob import BLOB_HEADER_BYTES, check_blob_header, check_payload, unframe
 from intarsia.format.directory import Directory, Entry
@@ -369,6 +371,21 @@ def find_index(entry: Entry) -> FoundIndex:
         detail = "its parameters name other columns or granules than the directory"
         return FoundIndex(None, "damaged", detail)
     return FoundIndex(index)
+
+
+def indexed_columns(metadata: FileMetadata) -> frozenset[Path] | None:
+    """Return the columns of the embedded indexes of a file; None if some of these cannot be used."""
+    return metadata.derived("indexed columns", lambda: _find_indexed_columns(metadata))
+
+
+def _find_indexed_columns(metadata: FileMetadata) -> frozenset[Path] | None:
+    keys = metadata.footer.key_values
+    if not any(key in keys for key in INDEX_KEYS):
+        return frozenset()
+    directory = None if datafusion.KEY in keys else metadata.directory
+    if directory is None or any(find_index(entry).index is None for entry in directory.entries):
+        return None
+    return frozenset(path for entry in directory.entries for path in entry.columns)
 
 
 def blob_range(directory: Directory, entry: Entry) -> ByteRange:

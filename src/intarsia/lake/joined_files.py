@@ -20,6 +20,7 @@ from intarsia.errors import FormatError, PredicateError
 from intarsia.file import FileMetadata
 from intarsia.file.joined import JoinedInput, JoinedMetadata, JoinedPart
 from intarsia.file.schema import INDEX_KEYS, FileSchema
+from intarsia.indexes.embedded import indexed_columns
 from intarsia.lake.planning import Binder, KnownFile
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Bound, Path
@@ -196,13 +197,15 @@ def _pruned_once(
 def _is_planned(query: FileQuery, joined: JoinedMetadata) -> Bools:
     """Whether each file has no index of its own that could exclude more of its rows.
 
-    Embedded indexes could, and page indexes of chunks with several pages.
+    Embedded indexes of the predicate's columns could, and page indexes of chunks with several pages.
     """
     is_whole = np.ones(int(joined.group_edges[-1]), dtype=bool)
     for of_leaf in joined.outlines(leaves_under(query.file, query.predicate_paths)):
         is_whole &= (of_leaf.data_pages == 1) | ~of_leaf.has_offset_index
-    has_indexes = any(key in joined.parts[0].metadata.footer.key_values for key in INDEX_KEYS)
-    return np.logical_and.reduceat(is_whole, joined.group_edges[:-1]) & (not has_indexes)
+    indexed = [indexed_columns(part.metadata) for part in joined.parts]
+    is_open = [paths is None or not paths.isdisjoint(query.predicate_paths) for paths in indexed]
+    is_planned: Bools = np.logical_and.reduceat(is_whole, joined.group_edges[:-1]) & ~np.array(is_open)
+    return is_planned
 
 
 def _by_file(known: Known, joined: JoinedMetadata) -> dict[int, dict[int, bytes]]:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from intarsia.file import FileMetadata, ParquetInput
 from intarsia.lake.data_file import DataFile
+from intarsia.lake.metadata_cache import JoinedCache
 from intarsia.lake.reading_together import PlannedFile, read_together
 from intarsia.read.ahead import ahead, done
 from intarsia.read.file_plan import FilePlan, plan_file
@@ -87,6 +88,7 @@ def plan_files(
     reads: bool = False,
     reads_all: bool = False,
     known: Mapping[str, KnownFile] | None = None,
+    joined: JoinedCache | None = None,
 ) -> Generator[tuple[DataFile, Future[OpenPlan]], None, None]:
     """Plan files in several threads, a little ahead of the caller that reads them.
 
@@ -99,6 +101,7 @@ def plan_files(
         reads: The caller reads the planned rows, so those of objects are read ahead.
         reads_all: The caller reads all planned rows with `read_rows`, so those of small files are read, too.
         known: Facts about files that have been proven before, by path.
+        joined: The cache for the metadata of files that are read together; None for a cache of this call.
 
     Yields:
         Each file in order, and a future with its plan or an exception.
@@ -122,8 +125,9 @@ def plan_files(
 
     def work(entries: Sequence[DataFile]) -> list[Future[OpenPlan]]:
         plans = [done(plan, entry) for entry in entries]
-        return _with_rows(entries, plans) if reads_all else plans
+        return _with_rows(entries, plans, cache) if reads_all else plans
 
+    cache = JoinedCache() if joined is None else joined
     tasks = _tasks(files, at_once) if reads_all else [[entry] for entry in files]
     with contextlib.closing(ahead(work, tasks, at_once, _close)) as results:
         for entries, found in results:
@@ -151,7 +155,9 @@ def _tasks(files: Sequence[DataFile], at_once: int) -> Iterator[list[DataFile]]:
         yield task
 
 
-def _with_rows(entries: Sequence[DataFile], plans: Sequence[Future[OpenPlan]]) -> list[Future[OpenPlan]]:
+def _with_rows(
+    entries: Sequence[DataFile], plans: Sequence[Future[OpenPlan]], joined: JoinedCache
+) -> list[Future[OpenPlan]]:
     """Read the matching rows of planned files, several files together if possible."""
     planned = {place: future.result() for place, future in enumerate(plans) if future.exception() is None}
     small = {
@@ -159,7 +165,7 @@ def _with_rows(entries: Sequence[DataFile], plans: Sequence[Future[OpenPlan]]) -
         for place, found in planned.items()
         if found.query.predicate is not None and not found.query.file.source.coalesce_bytes
     }
-    together = read_together(list(small.values())) if len(small) > 1 else {}
+    together = read_together(list(small.values()), joined) if len(small) > 1 else {}
     pieces: dict[int, Iterable[Piece]] = {list(small)[place]: found for place, found in together.items()}
 
     def read(place: int) -> OpenPlan:

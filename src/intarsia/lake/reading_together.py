@@ -15,6 +15,7 @@ import numpy as np
 from intarsia.errors import IntarsiaError
 from intarsia.file.joined import JoinedInput, JoinedMetadata, JoinedPart
 from intarsia.lake.data_file import DataFile
+from intarsia.lake.metadata_cache import JoinedCache
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import Piece
@@ -31,11 +32,12 @@ class PlannedFile(NamedTuple):
     plan: FilePlan
 
 
-def read_together(files: Sequence[PlannedFile]) -> dict[int, list[Piece]]:
+def read_together(files: Sequence[PlannedFile], joined: JoinedCache) -> dict[int, list[Piece]]:
     """Read the matching rows of files with the same columns, if each needs only whole row groups of one page.
 
     Args:
         files: The files, which are small.
+        joined: The cache for their joined metadata.
 
     Returns:
         The matching rows of some of the files, by position in ``files``. The others are read separately:
@@ -49,7 +51,7 @@ def read_together(files: Sequence[PlannedFile]) -> dict[int, list[Piece]]:
     for places in families.values():
         if len(places) > 1:
             try:
-                pieces = _read_family([files[place] for place in places])
+                pieces = _read_family([files[place] for place in places], joined)
             except (IntarsiaError, OSError):
                 continue
             found |= {places[ordinal]: of_file for ordinal, of_file in pieces.items()}
@@ -64,10 +66,10 @@ def _family_of(query: FileQuery) -> Hashable:
     return query.file.schema, predicate, values, tuple(column.path for column in query.columns)
 
 
-def _read_family(files: Sequence[PlannedFile]) -> dict[int, list[Piece]]:
+def _read_family(files: Sequence[PlannedFile], cache: JoinedCache) -> dict[int, list[Piece]]:
     """Read files of one family; see `read_together`."""
     inputs = [file.query.file for file in files]
-    joined = JoinedMetadata(
+    joined = cache.join(
         [
             JoinedPart(one.metadata, one.source.identity, file.entry.open)
             for one, file in zip(inputs, files, strict=True)

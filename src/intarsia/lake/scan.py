@@ -499,7 +499,14 @@ class Scan:
         left = [table.files[ordinal] for ordinal in survivors.files]
         at_once = min(at_once, max(len(left), 1))
         planned = plan_files(
-            left, binder, open_file, at_once, reads=reads, reads_all=reads_all, known=survivors.known
+            left,
+            binder,
+            open_file,
+            at_once,
+            reads=reads,
+            reads_all=reads_all,
+            known=survivors.known,
+            joined=table.joined,
         )
         with contextlib.closing(planned):
             for entry, future in planned:
