@@ -28,7 +28,7 @@ def add_common_options(parser: argparse.ArgumentParser, repetitions: int, page: 
 
 
 def show_progress(text: str) -> None:
-    """Show a text in the last line of a terminal, instead of the one before."""
+    """Show a text in the last line of a terminal, replacing the previous one."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[2K{text}")
         sys.stderr.flush()

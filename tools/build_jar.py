@@ -123,7 +123,7 @@ def _wrapped(line: str) -> str:
 def main() -> int:
     """Build the jar, or compare it with the sources."""
     parser = argparse.ArgumentParser(description="Build the jar with the Java classes for Spark.")
-    parser.add_argument("--check", action="store_true", help="only check that the jar is that of the sources")
+    parser.add_argument("--check", action="store_true", help="only check that the jar matches the sources")
     if parser.parse_args().check:
         is_current = attributes_of(JAR)["Sources-SHA256"] == checksum_of_sources()
         print("the jar is current" if is_current else "the jar is older than java/; run: make jar")

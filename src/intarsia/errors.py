@@ -18,7 +18,7 @@
     ├── FilesFailedError                an action failed on some of many files; has the error of each
     ├── ListingError (OSError)          the files of a folder cannot be listed
     ├── ObjectStoreError (OSError)      an object store is unreachable, refuses access, or is unknown
-    ├── QueryTimeoutError (TimeoutError)  a query did not end in time
+    ├── QueryTimeoutError (TimeoutError)  a query did not end within its time limit
     ├── ReplacedWhileReadError (OSError)  the file changed after it was opened
     ├── JavaNotFoundError               intarsia.spark found no Java that can run Spark
     └── UsageError                      the command line is wrong; raised only by the command
@@ -191,15 +191,15 @@ class ObjectStoreError(IntarsiaError, OSError):
 
 
 class QueryTimeoutError(IntarsiaError, TimeoutError):
-    """A query did not end in the time that it was given.
+    """A query did not end within its time limit.
 
     Args:
         message: As in `IntarsiaError`.
         reason: As in `IntarsiaError`.
-        path: The file or folder whose request was not answered in time, or not made any more.
-        seconds: The time that the query was given.
+        path: The file or folder of the request that was not answered in time, or not made.
+        seconds: The time limit of the query, in seconds.
         requests: The number of requests that were answered.
-        files: The number of files and folders that they were made to.
+        files: The number of files and folders that were requested.
         num_bytes: The number of bytes that were read.
     """
 

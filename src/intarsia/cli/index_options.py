@@ -48,7 +48,7 @@ GRANULARITIES = ("page", "row_group", "file")
 def parse_indexes(
     bloom: Sequence[str] | None, distinct: Sequence[str] | None, add: Sequence[str] | None
 ) -> list[Any]:
-    """Parse the values of the three options; None is an option that was not used.
+    """Parse the values of the three options; None for an option that is not used.
 
     Example:
         >>> parse_indexes(["user"], None, ["bloom(dest)"])

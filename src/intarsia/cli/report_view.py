@@ -88,7 +88,7 @@ def _joined(names: list[str]) -> str:
 
 
 def _pages_note(shape: dict[str, Any], unopened: int) -> str:
-    """Return which pages are counted: only opened files have known pages, and dictionary pages are apart."""
+    """Return notes on the number of pages: dictionary pages are separate, and only opened files count."""
     dictionaries = shape["pages"]["dictionary_read"]
     notes = [f"and {count(dictionaries, 'dictionary page')}"] if dictionaries else []
     notes += ["of opened files"] if unopened and shape["files"]["opened"] else []

@@ -237,11 +237,11 @@ class FileMetadata:
         """Row groups whose page index was found to be wrong while reading pages."""
         return self._wrong_row_groups
 
-    def knows_locations(self, key: ChunkKey) -> bool:
+    def has_loaded_locations(self, key: ChunkKey) -> bool:
         """Return whether the OffsetIndex of a chunk has been loaded or found to be missing."""
         return key in self._locations
 
-    def knows_column_index(self, key: ChunkKey) -> bool:
+    def has_loaded_column_index(self, key: ChunkKey) -> bool:
         """Return whether the ColumnIndex of a chunk has been loaded or found to be missing."""
         return key in self._column_indexes
 

@@ -230,8 +230,8 @@ class ParquetInput:
         Returns:
             The number of bytes that this call read.
         """
-        columns = [key for key in column_indexes if not self.metadata.knows_column_index(key)]
-        offsets = [key for key in {*offset_indexes, *columns} if not self.metadata.knows_locations(key)]
+        columns = [key for key in column_indexes if not self.metadata.has_loaded_column_index(key)]
+        offsets = [key for key in {*offset_indexes, *columns} if not self.metadata.has_loaded_locations(key)]
         wanted: list[_Wanted] = []
         for key in offsets:
             chunk = self._chunk(key)

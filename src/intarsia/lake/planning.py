@@ -33,7 +33,7 @@ class Binder(Protocol):
     """An object that binds one query to each file."""
 
     def query(self, entry: DataFile, file: ParquetInput) -> FileQuery:
-        """Return the query to one open file, in its own types."""
+        """Return the query for one open file, in its own types."""
         ...
 
 
@@ -58,7 +58,7 @@ class KnownFile:
         return self.known.dictionary_pages if self.plan is None else self.plan.dictionary_pages
 
     def without_dictionary_pages(self) -> KnownFile:
-        """Return the same knowledge without the dictionary pages, which are then read again."""
+        """Return the facts without the dictionary pages, which are then read again."""
         plan = None if self.plan is None else replace(self.plan, dictionary_pages={})
         return KnownFile(self.metadata, replace(self.known, dictionary_pages={}), plan)
 
@@ -68,7 +68,7 @@ class OpenPlan:
     """A file that was opened and planned; the caller closes it.
 
     Attributes:
-        query: The query to the file.
+        query: The query for the file.
         plan: The plan of its indexes.
         pieces: The matching rows, if they have been read. An error of reading is raised after the rows before
             it.

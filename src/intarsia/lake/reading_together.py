@@ -1,7 +1,7 @@
 """Small files that are read together: the same columns of several files are decoded and compared at once.
 
-To read a file by itself takes at least about a thousand calls. So small local files with the same columns are
-joined to one file, as for planning, and their row groups are read as one run.
+Reading a single file takes at least about a thousand function calls. So small local files with the same
+columns are joined to one file, as for planning, and their row groups are read as one run.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def read_together(files: Sequence[PlannedFile], joined: JoinedCache) -> dict[int
 
 
 def _family_of(query: FileQuery) -> Hashable:
-    """Return what files must have in common to be read together."""
+    """Return a key that is equal for files that can be read together."""
     predicate, constants = query.predicate, query.constants
     assert predicate is not None
     values = tuple((path, constants[path]) for path in sorted(predicate.paths()) if path in constants)

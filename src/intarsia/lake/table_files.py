@@ -141,7 +141,7 @@ class TableFiles:
         )
 
     def new_deadline(self) -> Deadline | None:
-        """Return the deadline for one query; None without one."""
+        """Return the deadline for one query; None without a time limit."""
         return None if self.query_timeout_seconds is None else Deadline(self.query_timeout_seconds)
 
     @property

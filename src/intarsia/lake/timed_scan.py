@@ -1,4 +1,4 @@
-"""Scans whose runs have a deadline."""
+"""Scans whose runs have a time limit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def new_scan(
 
 
 class TimedScan(Scan):
-    """A scan whose runs end after a time; see ``query_timeout_seconds`` of `intarsia.open`.
+    """A scan whose runs have a time limit; see ``query_timeout_seconds`` of `intarsia.open`.
 
     Its first run includes the requests for the schema of the table, which are made before it.
     """

@@ -71,7 +71,7 @@ class Known:
     dictionary_pages: Mapping[int, bytes] = field(default_factory=dict, repr=False)
 
     def of_file(self, file: JoinedRows) -> Known:
-        """Return what is known about one of several files that were joined."""
+        """Return the facts about one of several files that were joined."""
         return Known(
             {condition: file.of(rows) for condition, rows in self.possible.items()},
             {condition: file.of(rows) for condition, rows in self.certain.items()},

@@ -217,7 +217,7 @@ class _Pruner:
         return Pruned(self.candidates, self.certain, self.proven, steps, index_bytes, dictionary_pages)
 
     def known(self, dictionary_pages: Mapping[int, bytes]) -> Known:
-        """Return what has been proven so far."""
+        """Return the facts that have been proven so far."""
         conditions = self._formula.conditions
         return Known(
             dict(zip(conditions, self._possible, strict=True)),

@@ -17,7 +17,7 @@ _MOST_ROWS, _MOST_BYTES = 10_000, 64 << 20
 #: Smaller batches would cost more than the limit in bytes.
 _FEWEST_ROWS = 500
 
-#: The value of the limit with which Spark computes no sizes.
+#: The value of the limit that disables Spark's computation of sizes.
 _NO_LIMIT = (1 << 31) - 1
 
 
@@ -30,7 +30,7 @@ def batches_of_counted_rows(spark: SparkSession, max_row_bytes: int | None) -> I
 
     Args:
         spark: The session, whose settings are restored at the end of the block.
-        max_row_bytes: An upper limit for the bytes of a row; None if it is not known, which changes nothing.
+        max_row_bytes: An upper bound of the size of a row in bytes; None if unknown, which changes nothing.
     """
     rows = min(_MOST_ROWS, _MOST_BYTES // max_row_bytes) if max_row_bytes else 0
     if rows < _FEWEST_ROWS:

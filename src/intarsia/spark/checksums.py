@@ -2,7 +2,7 @@
 
 Spark's XXH64 hashes each value, and then the hashes of a row. The hashes of all rows are added, so equal rows
 are counted, unlike with XOR, where pairs cancel. Equal checksums mean equal rows, and therefore equal
-columns. Only if they differ, the columns are compared one by one.
+columns. The columns are compared one by one only if the checksums differ.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _PART_BITS = 22
 _COLUMN_SHIFT = 40
 
-#: The most bytes of a value of fixed width, also as the text of a partition column, such as a decimal.
+#: Maximum size in bytes of a value of fixed width, even as the text of a partition column, such as a decimal.
 _FIXED_BYTES = 48
 
 
@@ -30,7 +30,7 @@ class Checksums:
     Attributes:
         num_rows: The number of rows.
         rows: The checksum of all rows, from all of their columns.
-        max_row_bytes: An upper limit for the bytes of a row in memory; None if a column is nested.
+        max_row_bytes: An upper bound of the size of a row in memory, in bytes; None if a column is nested.
     """
 
     num_rows: int

@@ -20,12 +20,12 @@ _Answer = TypeVar("_Answer")
 
 
 class Deadline:
-    """The time that a query may take, and what it has read in this time.
+    """The time limit of a query, and its reads so far.
 
     The clock runs only in blocks of `applied`, so it stops while the caller processes a batch of rows.
 
     Args:
-        seconds: The time.
+        seconds: The time limit, in seconds.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -41,7 +41,7 @@ class Deadline:
         return self._left if started is None else self._left - (time.monotonic() - started)
 
     def ends_before(self, other: Deadline) -> bool:
-        """Whether less time is left than until another deadline."""
+        """Return whether it ends before another deadline."""
         return self.remaining_seconds() < other.remaining_seconds()
 
     def run(self) -> None:
@@ -98,8 +98,8 @@ class Deadline:
             requests, num_bytes, files = self._requests, self._bytes, len(self._paths)
         return QueryTimeoutError(
             f"{path}: the query did not end within {self._seconds:g} s, after {requests:,} requests to "
-            f"{files:,} files for {num_bytes:,} bytes; give it more time, select fewer rows or columns, or "
-            "build a lake index",
+            f"{files:,} files for {num_bytes:,} bytes; raise the time limit, select fewer rows or columns, "
+            "or build a lake index",
             reason="query-timeout",
             path=path,
             seconds=self._seconds,
@@ -114,7 +114,7 @@ _CURRENT: ContextVar[Deadline | None] = ContextVar("intarsia_deadline", default=
 
 
 def current_deadline() -> Deadline | None:
-    """Return the deadline that applies here; None without one."""
+    """Return the deadline of the current block; None if it has none."""
     return _CURRENT.get()
 
 
@@ -123,7 +123,7 @@ def applied(deadline: Deadline | None) -> Iterator[None]:
     """Apply a deadline within the block, unless one that ends earlier applies already.
 
     Args:
-        deadline: The deadline; None for no other than the one that applies already.
+        deadline: The deadline; None to keep the current one.
 
     Example:
         >>> with applied(Deadline(20)):
@@ -144,7 +144,7 @@ def applied(deadline: Deadline | None) -> Iterator[None]:
 
 
 def in_time(path: str, request: Callable[[], _Answer]) -> _Answer:
-    """Return the answer of a request before the deadline that applies here.
+    """Return the answer of a request before the deadline of the current block.
 
     Args:
         path: The file or folder of the request.

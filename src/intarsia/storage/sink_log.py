@@ -23,7 +23,7 @@ _COMPACT = ".compact"
 def check_sink_log(path: str, keep_bytes: int) -> None:
     """Raise an error if Spark could no longer read a file of a streaming sink.
 
-    Costs one ``stat`` of the file's folder, and of the folders above as long as these are partitions.
+    Costs one ``stat`` of the file's folder, and one of each parent folder as long as folders are partitions.
 
     Args:
         path: The absolute path of a local file.
