@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -356,6 +357,22 @@ def test_batches_of_small_rows_are_limited_by_rows(spark, row_bytes, limit):
         inside = [spark.conf.get(key) for key in keys]
     assert inside == (before if limit is None else [str(limit), str(2**31 - 1)])
     assert [spark.conf.get(key) for key in keys] == before
+
+
+def test_settings_that_a_server_refuses_stay():
+    class Settings(dict):
+        def set(self, key, value):
+            if key.endswith("BytesPerBatch"):
+                raise ValueError(key)
+            self[key] = value
+
+    key = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    settings = Settings({key: "7", "spark.sql.execution.arrow.maxBytesPerBatch": "8"})
+    session = SimpleNamespace(conf=settings)
+    before = dict(settings)
+    with batches_of_counted_rows(session, 100_000):
+        assert settings == {**before, key: "671"}
+    assert settings == before
 
 
 def test_attempts_that_spark_does_not_report_leave_nothing(tmp_path):

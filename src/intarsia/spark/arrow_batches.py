@@ -36,11 +36,15 @@ def batches_of_counted_rows(spark: SparkSession, max_row_bytes: int | None) -> I
     if rows < _FEWEST_ROWS:
         yield
         return
-    before = {key: spark.conf.get(key) for key in (_ROWS, _BYTES)}
+    before: dict[str, str] = {}
     try:
-        spark.conf.set(_ROWS, str(rows))
-        spark.conf.set(_BYTES, str(_NO_LIMIT))
+        # these settings only save time, and servers of Connect may refuse them
+        with contextlib.suppress(Exception):
+            for key, value in ((_ROWS, rows), (_BYTES, _NO_LIMIT)):
+                known = str(spark.conf.get(key))
+                spark.conf.set(key, str(value))
+                before[key] = known
         yield
     finally:
-        for key, value in before.items():
-            spark.conf.set(key, value)
+        for key, known in before.items():
+            spark.conf.set(key, known)
