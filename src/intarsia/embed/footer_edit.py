@@ -1,4 +1,4 @@
-"""Edit a footer without losing fields that this version does not know (contract C8).
+"""Edit a footer without losing fields that are unknown to this version (contract C8).
 
 The footer is edited as a generic tree of fields. The field numbers are from ``parquet.thrift``.
 """

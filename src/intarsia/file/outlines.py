@@ -74,7 +74,7 @@ def outlines_of(
     ordinals = [leaf.ordinal for leaf in leaves]
     rows = [_row(chunk) for group in groups for chunk in chunk_outlines(group.columns, ordinals)]
     table = np.array(rows, dtype=np.int64).reshape(len(groups), len(leaves), len(_UNSOUND))
-    # in this order a leaf's values are contiguous, and one operation judges all leaves
+    # in this order a leaf's values are contiguous, and one operation checks all leaves
     starts, stops, num_values, uncompressed_bytes, codec, *counts = np.ascontiguousarray(table.T)
     is_sound = (starts >= 0) & (starts <= stops) & (stops <= file_length)
     is_sound &= (num_values >= 0) & (uncompressed_bytes >= 0)

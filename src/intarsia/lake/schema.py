@@ -61,7 +61,7 @@ def table_schema(
     """
     counted: list[_Counted] = []
     for path, schema in schemas:
-        # neighbouring files mostly have the same schema; counting a schema twice is harmless
+        # adjacent files usually have the same schema; counting a schema twice is harmless
         near = counted[-_LOOK_BACK:]
         known = next((seen for seen in near if seen.schema is schema or seen.schema.equals(schema)), None)
         if known is None:

@@ -1,7 +1,7 @@
 """Locate a literal among the values of a column's type.
 
 Literals are not cast or rounded. A literal that the type cannot represent lies *between* two of its values.
-``bind`` rewrites a comparison with it to a comparison with a neighbour that selects the same rows.
+``bind`` rewrites a comparison with it to a comparison with an adjacent value that selects the same rows.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ class RowGroupRuns:
 
     @cached_property
     def _stretch_ends(self) -> Int64s:
-        """The end of each stretch of row groups that are read in the same way."""
+        """The end of each sequence of row groups that are read in the same way."""
         return _stretch_ends(self.can_be_joined * 2 + self._is_proven)
 
     @cached_property
@@ -161,7 +161,7 @@ class RowGroupRuns:
 
 
 def _stretch_ends(kinds: npt.NDArray[Any]) -> Int64s:
-    """Return the end of each stretch of equal values."""
+    """Return the end of each sequence of equal values."""
     return np.append(np.flatnonzero(kinds[1:] != kinds[:-1]) + 1, len(kinds))
 
 

@@ -254,7 +254,7 @@ def ordering_for(leaf: Leaf, arrow_type: pa.DataType) -> Ordering | None:
         or leaf.element.converted_type == ConvertedType.INTERVAL
     ):
         return None
-    if leaf.logical is not None and kind is None:  # a logical type that this version does not know
+    if leaf.logical is not None and kind is None:  # a logical type that is unknown to this version
         return None
     plain = comparison_type(arrow_type)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _ROWS, _BYTES = (f"spark.sql.execution.arrow.max{unit}PerBatch" for unit in ("Records", "Bytes"))
 
 #: Spark's own defaults.
-_MOST_ROWS, _MOST_BYTES = 10_000, 64 << 20
+_MAX_ROWS, _MAX_BYTES = 10_000, 64 << 20
 
 #: Smaller batches would cost more than the limit in bytes.
 _FEWEST_ROWS = 500
@@ -32,7 +32,7 @@ def batches_of_counted_rows(spark: SparkSession, max_row_bytes: int | None) -> I
         spark: The session, whose settings are restored at the end of the block.
         max_row_bytes: An upper bound of the size of a row in bytes; None if unknown, which changes nothing.
     """
-    rows = min(_MOST_ROWS, _MOST_BYTES // max_row_bytes) if max_row_bytes else 0
+    rows = min(_MAX_ROWS, _MAX_BYTES // max_row_bytes) if max_row_bytes else 0
     if rows < _FEWEST_ROWS:
         yield
         return

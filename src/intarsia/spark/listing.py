@@ -156,7 +156,7 @@ def python_path(uri: str, *, decode: bool = True) -> str:
 
 
 def _absolute(path: str) -> str:
-    """Return a user's path without scheme and host, absolute as in Spark's working directory."""
+    """Return a user's path without scheme and host, made absolute as Spark does."""
     scheme = _SCHEME.match(path)
     return path[scheme.end() :] if scheme else os.path.abspath(path)
 

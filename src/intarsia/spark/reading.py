@@ -42,7 +42,7 @@ _EXISTS_DEFAULT = "EXISTS_DEFAULT"
 _LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 #: The bytes that Python has to save for the mode "auto" to choose it: it decodes more slowly than Spark.
 _MIN_SAVED = "spark.intarsia.minSavedBytes"
-_DEFAULT_LEAST_SAVED = 64 << 20
+_DEFAULT_MIN_SAVED = 64 << 20
 _LOCAL_HOSTS = frozenset(("localhost", "127.0.0.1", "::1", "0.0.0.0"))
 
 
@@ -239,7 +239,7 @@ def _paged(
         return None, "Python can skip no pages of the remaining files"
     if not required:
         least = _setting(spark, _MIN_SAVED)
-        if reading.saved_bytes < (int(least) if least.isdigit() else _DEFAULT_LEAST_SAVED):
+        if reading.saved_bytes < (int(least) if least.isdigit() else _DEFAULT_MIN_SAVED):
             return None, f"Python would save less than {_MIN_SAVED}"
         if not can_read_pages(spark, reading):
             return None, "the executors cannot read the files with Python"
@@ -376,10 +376,10 @@ def _weakened(
     names = _is_on(spark, "spark.sql.ansi.doubleQuotedIdentifiers")
     requested: dict[str, Any] = {}
 
-    def ask(sql: str) -> None:
+    def collect(sql: str) -> None:
         requested[sql] = None
 
-    predicate = weaken(where, find, ask, utc=utc, double_quotes_name=names)
+    predicate = weaken(where, find, collect, utc=utc, double_quotes_name=names)
     if not requested:
         return predicate
     try:

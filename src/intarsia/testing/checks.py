@@ -201,9 +201,9 @@ def check_case(index: Index, case: Case, expected: Sequence[Expected]) -> None:
 def check_opened(opened: OpenIndex, index: Index, case: Case, expected: Sequence[Expected]) -> None:
     """Compare the results of an open index with the rows that match."""
     everything = RowSelection.all(case.columns.layout.num_rows)
-    ask = querying(opened, index)
+    query = querying(opened, index)
     for leaf, matching in expected:
-        candidates, certain, estimate = ask(leaf)
+        candidates, certain, estimate = query(leaf)
         for name, found in (("candidate_rows", candidates), ("certain_rows", certain)):
             if found is not None and not (outside := found - everything).is_empty:
                 raise ContractError(
@@ -251,7 +251,7 @@ def querying(opened: OpenIndex, index: Index) -> Callable[[Condition], Answers]:
     can_prune = index.can_prune if isinstance(index, PicksPredicates) else None
     certain_rows = opened.certain_rows if isinstance(opened, ProvingIndex) else None
 
-    def ask(leaf: Condition) -> Answers:
+    def query(leaf: Condition) -> Answers:
         estimate = None
         if estimated_rows is not None and can_estimate is not None and can_estimate(leaf):
             estimate = estimated_rows(leaf)
@@ -267,7 +267,7 @@ def querying(opened: OpenIndex, index: Index) -> Callable[[Condition], Answers]:
                 )
         return Answers(candidates, certain, estimate)
 
-    return ask
+    return query
 
 
 def _matching(leaf: Condition, columns: MemoryColumns) -> RowSelection:

@@ -53,9 +53,9 @@ def check_damage(index: Index, values: Values) -> None:
         for name, damaged in _flipped(payload):
             with _damage(variant, name):
                 opened = variant.open(damaged, layout)
-                ask = querying(opened, variant)
+                query = querying(opened, variant)
                 for leaf, _ in expected:
-                    ask(leaf)
+                    query(leaf)
 
 
 def check_probed_damage(index: Index, values: Values) -> None:
