@@ -12,7 +12,7 @@ import pytest
 import intarsia as ia
 from intarsia import testing
 
-WORDS = ["Aarau", "Basel", "Bern", "Chur", "Genève", "Zürich", "", None] * 3
+WORDS = ["Aarau", "Basel", "Bern", "Chur", "Genève", "Zürich", "", None] * 2
 NUMBERS = [*range(-5, 5), None, 10**9]
 DAYS = [dt.datetime(2020, 1, day, 12) for day in range(1, 20)]
 
@@ -62,6 +62,7 @@ ABOUT_PAYLOADS = (
     testing.check_probed_damage,
     testing.check_gathered,
     testing.check_gathered_damage,
+    testing.check_file,
 )
 
 

@@ -31,7 +31,7 @@ def good(tmp_path_factory):
         }
     )
     pq.write_table(
-        table, path, row_group_size=80, write_page_index=True, max_rows_per_page=20, write_batch_size=20,
+        table, path, row_group_size=80, write_page_index=True, max_rows_per_page=40, write_batch_size=40,
         write_page_checksum=True, compression="none", sorting_columns=[pq.SortingColumn(0)],
         bloom_filter_options={"s": {"ndv": 50, "fpp": 0.01}},
     )  # fmt: skip

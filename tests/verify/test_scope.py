@@ -14,7 +14,7 @@ from intarsia.cli import main
 from intarsia.format import thrift
 from tests.verify.damage import Damage, change_column_index, change_location
 
-ROWS = 20_000
+ROWS = 4_000
 
 
 @pytest.fixture
@@ -29,8 +29,8 @@ def path(tmp_path):
             "user": rng.permutation(ROWS),
         }
     )
-    options = {"write_page_index": True, "max_rows_per_page": 500, "write_batch_size": 500}
-    pq.write_table(table, path, row_group_size=5000, **options)
+    options = {"write_page_index": True, "max_rows_per_page": 100, "write_batch_size": 100}
+    pq.write_table(table, path, row_group_size=1000, **options)
     ia.attach(path, [ia.Distinct("word"), ia.RowMap("user"), ia.ZoneMap("x"), ia.Bloom("user")])
     return path
 
