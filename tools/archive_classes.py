@@ -78,7 +78,8 @@ def use_most_classes(folder):
     spark.stop()
     gateway.shutdown()
     gateway.proc.stdin.close()
-    gateway.proc.wait()
+    if gateway.proc.wait() != 0:  # a part of an archive would crash each JVM that uses it
+        raise SystemExit(f"java ended with {gateway.proc.returncode}, so that there is no archive")
 
 
 def main():
