@@ -137,16 +137,42 @@ def test_deleted_rows_and_limits(lake):
     assert table.scan("user < 50000", FLAT, limit=77).to_arrow().equals(expected.slice(0, 77))
 
 
+FUNCTIONS = {"*": "count", "user": ["sum", "max"], "amount": ["count", "min", "avg"], "name": "max"}
+
+
+@pytest.mark.parametrize("where", ["user < 50000", "id BETWEEN 150 AND 1900", "amount IS NULL", "user = -1"])
+def test_aggregates(lake, where):
+    """Files are read together only if none of their rows is certain to match."""
+    totals = ia.open(lake).aggregate(FUNCTIONS, where)
+    rows = pa.Table.from_batches(ia.open(lake).scan(where, FLAT), ia.open(lake).scan(where, FLAT).schema)
+    assert totals["*"]["count"] == rows.num_rows == totals.report.rows_matched
+    assert totals["user"] == {"sum": pc.sum(rows["user"]).as_py(), "max": pc.max(rows["user"]).as_py()}
+    amount = rows["amount"]
+    expected = {
+        "count": pc.count(amount).as_py(),
+        "min": pc.min(amount).as_py(),
+        "avg": pc.mean(amount).as_py(),
+    }
+    assert totals["amount"] == expected
+    assert totals["name"]["max"] == pc.max(rows["name"]).as_py()
+
+
+def test_aggregates_read_nothing_for_certain_rows(lake):
+    scan = ia.open(lake).scan("id >= 0")
+    assert scan.count() == 2400
+    assert scan.report.row_groups_read == 0
+
+
 def test_calls_for_each_file(tmp_path):
     """To read another file of one row group takes a few hundred calls, from opening it to its report."""
     few, many = (make_lake(tmp_path / str(count), count, row_group_size=1000) for count in (20, 60))
-    calls = []
-    for folder in (few, many):
-        table = ia.open(folder)
-        scan = table.scan("user % 2 = 0 OR name LIKE '%9'", FLAT)
-        scan.to_arrow()
-        calls.append(python_calls(scan.to_arrow)[1])
-    assert calls[1] - calls[0] < 40 * 650
+    for read in (ia.Scan.to_arrow, ia.Scan.count):
+        calls = []
+        for folder in (few, many):
+            scan = ia.open(folder).scan("user % 2 = 0 OR name LIKE '%9'", FLAT)
+            read(scan)
+            calls.append(python_calls(lambda: read(scan))[1])  # noqa: B023  called at once
+        assert calls[1] - calls[0] < 40 * 650
 
 
 def test_nothing_is_read_twice(tmp_path):

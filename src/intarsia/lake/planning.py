@@ -87,6 +87,7 @@ def plan_files(
     *,
     reads: bool = False,
     reads_all: bool = False,
+    counts_certain: bool = False,
     known: Mapping[str, KnownFile] | None = None,
     joined: JoinedCache | None = None,
 ) -> Generator[tuple[DataFile, Future[OpenPlan]], None, None]:
@@ -100,6 +101,8 @@ def plan_files(
             read.
         reads: The caller reads the planned rows, so those of objects are read ahead.
         reads_all: The caller reads all planned rows with `read_rows`, so those of small files are read, too.
+        counts_certain: The caller does not read rows that are certain to match, so files with such rows are
+            not read here.
         known: Facts about files that have been proven before, by path.
         joined: The cache for the metadata of files that are read together; None for a cache of this call.
 
@@ -125,7 +128,7 @@ def plan_files(
 
     def work(entries: Sequence[DataFile]) -> list[Future[OpenPlan]]:
         plans = [done(plan, entry) for entry in entries]
-        return _with_rows(entries, plans, cache) if reads_all else plans
+        return _with_rows(entries, plans, cache, counts_certain=counts_certain) if reads_all else plans
 
     cache = JoinedCache() if joined is None else joined
     tasks = _tasks(files, at_once) if reads_all else [[entry] for entry in files]
@@ -156,22 +159,31 @@ def _tasks(files: Sequence[DataFile], at_once: int) -> Iterator[list[DataFile]]:
 
 
 def _with_rows(
-    entries: Sequence[DataFile], plans: Sequence[Future[OpenPlan]], joined: JoinedCache
+    entries: Sequence[DataFile],
+    plans: Sequence[Future[OpenPlan]],
+    joined: JoinedCache,
+    *,
+    counts_certain: bool,
 ) -> list[Future[OpenPlan]]:
     """Read the matching rows of planned files, several files together if possible."""
+
+    def is_read(found: OpenPlan) -> bool:
+        return found.query.predicate is not None and not (counts_certain and not found.plan.certain.is_empty)
+
     planned = {place: future.result() for place, future in enumerate(plans) if future.exception() is None}
     small = {
         place: PlannedFile(entries[place], found.query, found.plan)
         for place, found in planned.items()
-        if found.query.predicate is not None and not found.query.file.source.coalesce_bytes
+        if is_read(found) and not found.query.file.source.coalesce_bytes
     }
     together = read_together(list(small.values()), joined) if len(small) > 1 else {}
     pieces: dict[int, Iterable[Piece]] = {list(small)[place]: found for place, found in together.items()}
 
     def read(place: int) -> OpenPlan:
         found = plans[place].result()
-        own = pieces.get(place)
-        return replace(found, pieces=_read_small(found.query, found.plan) if own is None else own)
+        if place in pieces or not is_read(found):
+            return replace(found, pieces=pieces.get(place))
+        return replace(found, pieces=_read_small(found.query, found.plan))
 
     return [done(read, place) for place in range(len(plans))]
 
@@ -183,10 +195,10 @@ def _close(plans: Iterable[Future[OpenPlan]]) -> None:
 
 
 def _read_small(query: FileQuery, plan: FilePlan) -> Iterable[Piece] | None:
-    """Read the matching rows of a file; None if they are not small, or the file is read as a whole."""
+    """Read the matching rows of a file; None if they are not small."""
     pieces: list[Piece] = []
     try:
-        if query.predicate is None or query.estimated_bytes(plan.candidates) > SMALL_BYTES:
+        if query.estimated_bytes(plan.candidates) > SMALL_BYTES:
             return None
         pieces.extend(read_rows(query, plan))
     except Exception as error:  # noqa: BLE001  raised when the rows are taken

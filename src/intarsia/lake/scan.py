@@ -294,9 +294,10 @@ class Scan:
         self._refuse_limit()
         columns = output_columns(self._table.schema, [name for name in functions if name != ROWS])
         totals = Totals(functions, columns)
-        for query, plan, record in self._each_file(columns, totals):
-            with self._skipping(query.file.path):
-                record(totals.add_file(query, plan))
+        with contextlib.closing(self._each_plan(columns, totals, reads_all=True)) as plans:
+            for found, record in plans:
+                with self._skipping(found.query.file.path):
+                    record(totals.add_file(found.query, found.plan, found.pieces))
         return totals
 
     def locate(self, column: str | None = None) -> pa.Table:
@@ -505,6 +506,7 @@ class Scan:
             at_once,
             reads=reads,
             reads_all=reads_all,
+            counts_certain=totals is not None,
             known=survivors.known,
             joined=table.joined,
         )

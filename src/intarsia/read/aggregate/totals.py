@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,13 +20,16 @@ from intarsia.read.aggregate.result import Question, questions
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, current_plan
 from intarsia.read.file_query import FileQuery
-from intarsia.read.file_rows import read_known_rows
+from intarsia.read.file_rows import Piece, read_known_rows
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.report import FileOutcome
 from intarsia.read.retry import retry_without_wrong_index
 from intarsia.rows.selection import RowSelection
 
 _ALL = np.zeros(1, dtype=np.int64)
+
+#: At most this many summaries are kept for each question before they are merged.
+_MAX_SUMMARIES = 1_024
 
 
 @dataclass(frozen=True)
@@ -35,11 +38,11 @@ class FileTotals:
 
     Attributes:
         outcome: The outcome for the report.
-        summaries: For each question one row of `intarsia.indexes.summaries.summary_schema`.
+        summaries: For each question rows of `intarsia.indexes.summaries.summary_schema`.
     """
 
     outcome: FileOutcome
-    summaries: Mapping[Question, pa.Table]
+    summaries: Mapping[Question, Sequence[pa.Table]]
 
 
 class Totals:
@@ -71,10 +74,7 @@ class Totals:
 
     def summaries(self) -> dict[Question, pa.Table]:
         """Return one row for each question, for `add_summaries` of other totals of the same functions."""
-        return {
-            question: merge_summaries(pa.concat_tables(summaries), _ALL)
-            for question, summaries in self._summaries.items()
-        }
+        return {question: _merged(summaries) for question, summaries in self._summaries.items()}
 
     @property
     def questions(self) -> Sequence[Question]:
@@ -86,20 +86,29 @@ class Totals:
         for question, table in summaries.items():
             self._summaries[question].append(table)
 
-    def add_file(self, query: FileQuery, plan: FilePlan) -> FileOutcome:
+    def add_file(
+        self, query: FileQuery, plan: FilePlan, pieces: Iterable[Piece] | None = None
+    ) -> FileOutcome:
         """Add the matching rows of a file.
 
         Args:
             query: A query for all columns.
             plan: The plan of the file.
+            pieces: The matching rows, if they have been read.
         """
 
         def attempt() -> FileTotals:
             return _FileReading(query, current_plan(query, plan), self._questions).run()
 
-        totals = retry_without_wrong_index(query.file, attempt)
-        for question, summary in totals.summaries.items():
-            self._summaries[question].append(summary)
+        if pieces is None:
+            totals = retry_without_wrong_index(query.file, attempt)
+        else:
+            summaries, counts = _summarized(query, pieces, self._questions)
+            totals = FileTotals(FileOutcome(plan, counts), summaries)
+        for question, found in totals.summaries.items():
+            self._summaries[question] += found
+            if len(self._summaries[question]) >= _MAX_SUMMARIES:
+                self._summaries[question] = [_merged(self._summaries[question])]
         return totals.outcome
 
 
@@ -146,8 +155,7 @@ class _FileReading:
             ),
             tuple(step for answered in answers.values() for step in answered.steps),
         )
-        merged = {question: _merged(question, pieces) for question, pieces in summaries.items()}
-        return FileTotals(outcome, merged)
+        return FileTotals(outcome, summaries)
 
     def _answer(self, question: Question) -> Answer:
         """Answer a question from indexes."""
@@ -157,7 +165,7 @@ class _FileReading:
             flat = next((leaf for leaf in query.file.footer.leaves if leaf.is_flat), None)
             if flat is not None:
                 self._check_row_counts(flat, certain)
-            return Answer(certain, [self._constant(question, certain.num_rows)], [])
+            return Answer(certain, [_constant(query, question, certain.num_rows)], [])
         leaf = query.file.leaves_by_path.get(column.path)
         if leaf is None or leaf.ordinal not in query.file.leaf_types or certain.is_empty:
             return Answer(RowSelection.none(), [], [])
@@ -173,58 +181,66 @@ class _FileReading:
         for group in self._query.groups_with(rows):
             check_row_count(self._query.file.footer, group, leaf)
 
-    def _constant(self, question: Question, num_rows: int) -> pa.Table:
-        """Return the summary of rows that all have the same value."""
-        if question.column is None:
-            return one_summary(question.data_type, None, num_rows, 0)
-        value = self._query.constants[self._query.own(question.column).path]
-        is_nan = pa.types.is_floating(value.type) and value.is_valid and math.isnan(value.as_py())
-        summarized = None if question.data_type == pa.null() else value
-        return one_summary(
-            question.data_type,
-            summarized,
-            num_rows,
-            0 if value.is_valid else num_rows,
-            num_rows if is_nan else 0,
-        )
-
     def _read(
         self, rows: RowSelection, requested: Sequence[Question]
     ) -> tuple[dict[Question, list[pa.Table]], ReadCounts]:
         """Read and summarize the matching rows among ``rows``, for questions that need exactly these rows."""
         columns = [question.column for question in requested if question.column is not None]
         query = self._query.for_columns(columns)
-        places = {column.path: place for place, column in enumerate(query.columns)}
-        summaries: dict[Question, list[pa.Table]] = {question: [] for question in requested}
-        counts = ReadCounts()
-        for piece in read_known_rows(query, self._plan, rows):
-            counts += piece.counts
-            for question in requested:
-                place = None if question.column is None else places.get(query.own(question.column).path)
-                if place is None:
-                    summaries[question].append(self._constant(question, piece.rows.num_rows))
-                else:
-                    summaries[question] += self._column_summaries(question, piece.rows.column(place))
-        return summaries, counts
-
-    def _column_summaries(self, question: Question, column: pa.ChunkedArray) -> list[pa.Table]:
-        """Summarize a column that was read."""
-        data_type = question.data_type
-        if data_type == pa.null():
-            return [one_summary(data_type, None, len(column), column.null_count)]
-        try:
-            plain = comparison_array(column, data_type)
-            return [summarize(chunk, _ALL) for chunk in plain.chunks if len(chunk)]
-        except pa.ArrowException as error:  # such as decimals of more digits than their type has
-            raise CorruptFileError(
-                f"values of {question.name!r} cannot be aggregated: {error}",
-                reason="invalid-values",
-                path=self._query.file.path,
-                column=question.name,
-            ) from error
+        return _summarized(query, read_known_rows(query, self._plan, rows), requested)
 
 
-def _merged(question: Question, summaries: Sequence[pa.Table]) -> pa.Table:
+def _summarized(
+    query: FileQuery, pieces: Iterable[Piece], requested: Sequence[Question]
+) -> tuple[dict[Question, list[pa.Table]], ReadCounts]:
+    """Summarize rows of the query's columns."""
+    places = {column.path: place for place, column in enumerate(query.columns)}
+    summaries: dict[Question, list[pa.Table]] = {question: [] for question in requested}
+    counts = ReadCounts()
+    for piece in pieces:
+        counts += piece.counts
+        for question in requested:
+            place = None if question.column is None else places.get(query.own(question.column).path)
+            if place is None:
+                summaries[question].append(_constant(query, question, piece.rows.num_rows))
+            else:
+                summaries[question] += _column_summaries(query, question, piece.rows.column(place))
+    return summaries, counts
+
+
+def _constant(query: FileQuery, question: Question, num_rows: int) -> pa.Table:
+    """Return the summary of rows that all have the same value."""
+    if question.column is None:
+        return one_summary(question.data_type, None, num_rows, 0)
+    value = query.constants[query.own(question.column).path]
+    is_nan = pa.types.is_floating(value.type) and value.is_valid and math.isnan(value.as_py())
+    summarized = None if question.data_type == pa.null() else value
+    return one_summary(
+        question.data_type,
+        summarized,
+        num_rows,
+        0 if value.is_valid else num_rows,
+        num_rows if is_nan else 0,
+    )
+
+
+def _column_summaries(query: FileQuery, question: Question, column: pa.ChunkedArray) -> list[pa.Table]:
+    """Summarize a column that was read."""
+    data_type = question.data_type
+    if data_type == pa.null():
+        return [one_summary(data_type, None, len(column), column.null_count)]
+    try:
+        plain = comparison_array(column, data_type)
+        return [summarize(chunk, _ALL) for chunk in plain.chunks if len(chunk)]
+    except pa.ArrowException as error:  # such as decimals of more digits than their type has
+        raise CorruptFileError(
+            f"values of {question.name!r} cannot be aggregated: {error}",
+            reason="invalid-values",
+            path=query.file.path,
+            column=question.name,
+        ) from error
+
+
+def _merged(summaries: Sequence[pa.Table]) -> pa.Table:
     """Merge summaries to one row."""
-    nothing = one_summary(question.data_type, None, 0, 0)
-    return merge_summaries(pa.concat_tables([nothing, *summaries]), _ALL)
+    return merge_summaries(pa.concat_tables(summaries), _ALL)
