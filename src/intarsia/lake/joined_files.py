@@ -171,41 +171,43 @@ def _pruned_once(
     report.add_index_reads(IoCounts(counts.requests, counts.bytes), ())
     if joined.ignored:  # the files' own plans record it
         known = replace(known, used=frozenset({"statistics"}))
-    is_planned = _is_planned(query, joined)
+    needs_no_pages = _needs_no_pages(query, joined)
     if not reads or joined.ignored or query.predicate is None:
-        is_planned[:] = False
+        needs_no_pages[:] = False
     plan = FilePlan(
         pruned.candidates,
         pruned.certain,
         pruned.proven,
-        stages_of(query, predicate, pruned.candidates) if is_planned.any() else (),
+        stages_of(query, predicate, pruned.candidates) if needs_no_pages.any() else (),
         pruned.steps,
     )
     pages = _by_file(known, joined)
     found: list[tuple[int, KnownFile | None]] = []
     for place, (ordinal, one) in enumerate(family.items()):
         rows = JoinedRows(int(edges[place]), int(edges[place + 1]), pages.get(place, {}))
+        is_planned = needs_no_pages[place] and table.files[ordinal].deletes is None
         if not keep[place]:
             found.append((ordinal, None))
-        elif is_planned[place] and table.files[ordinal].deletes is None:
+        elif is_planned and not _has_indexes(one.metadata, query.predicate_paths):
             found.append((ordinal, KnownFile(one.metadata, plan=plan.of_file(rows))))
         else:
             found.append((ordinal, KnownFile(one.metadata, known.of_file(rows))))
     return found
 
 
-def _is_planned(query: FileQuery, joined: JoinedMetadata) -> Bools:
-    """Whether each file has no index of its own that could exclude more of its rows.
-
-    Embedded indexes of the predicate's columns could, and page indexes of chunks with several pages.
-    """
+def _needs_no_pages(query: FileQuery, joined: JoinedMetadata) -> Bools:
+    """Return for each file whether its page index cannot exclude rows of single row groups."""
     is_whole = np.ones(int(joined.group_edges[-1]), dtype=bool)
     for of_leaf in joined.outlines(leaves_under(query.file, query.predicate_paths)):
         is_whole &= (of_leaf.data_pages == 1) | ~of_leaf.has_offset_index
-    indexed = [indexed_columns(part.metadata) for part in joined.parts]
-    is_open = [paths is None or not paths.isdisjoint(query.predicate_paths) for paths in indexed]
-    is_planned: Bools = np.logical_and.reduceat(is_whole, joined.group_edges[:-1]) & ~np.array(is_open)
-    return is_planned
+    needs_no_pages: Bools = np.logical_and.reduceat(is_whole, joined.group_edges[:-1])
+    return needs_no_pages
+
+
+def _has_indexes(metadata: FileMetadata, paths: Sequence[Path]) -> bool:
+    """Return whether a file has embedded indexes of some columns, or any that cannot be used."""
+    indexed = indexed_columns(metadata)
+    return indexed is None or not indexed.isdisjoint(paths)
 
 
 def _by_file(known: Known, joined: JoinedMetadata) -> dict[int, dict[int, bytes]]:
