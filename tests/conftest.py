@@ -11,14 +11,17 @@ from pathlib import Path
 import pytest
 
 from tests import effort  # noqa: F401  # loads the profile of Hypothesis
-from tools.archive_classes import java_options
 
 CORPUS = Path(__file__).parent / "corpus"
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
-# Spark's launcher passes these options on.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options())
+# A JVM that lives for a minute spends most of its time in its optimizing compiler, and a quarter of its start
+# verifying the bytecode of Spark. Spark's launcher passes these options on.
+os.environ.setdefault(
+    "SPARK_SUBMIT_OPTS",
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+)
 
 
 # Lake indexes of tests are not kept in the user's cache.

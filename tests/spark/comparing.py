@@ -1,7 +1,8 @@
 """The files with matching rows according to Spark, to compare with the files that Intarsia keeps."""
 
 import contextlib
-from pathlib import PurePath
+import os
+from urllib.parse import unquote, urlsplit
 
 from intarsia.spark.reading import file_planner, plannable_listing
 
@@ -20,17 +21,20 @@ def settings(spark, values):
             spark.conf.set(key, value)
 
 
-def files_with_matches(spark, whole, predicates):
-    """Return for each predicate the names of the files with a matching row; None if Spark refuses it."""
-    import pyspark.sql.functions as sf
+def local_path(uri):
+    """Return the path of a file in a URI of Spark."""
+    return unquote(urlsplit(uri).path)
 
-    name = sf.element_at(sf.split(sf.col("_metadata.file_path"), "/"), -1)
+
+def files_with_matches(whole, predicates):
+    """Return for each predicate the paths of the files with a matching row; None if Spark refuses it."""
+    import pyspark.sql.functions as sf
 
     def answer(batch):
         # without an aggregate, Spark runs one stage
         matches = [sf.expr(text).alias(f"p{place}") for place, text in enumerate(batch)]
-        names, *found = whole.select(name, *matches).toArrow().columns
-        return [set(names.filter(mask).to_pylist()) for mask in found]
+        uris, *found = whole.select("_metadata.file_path", *matches).toArrow().columns
+        return [set(map(local_path, uris.filter(mask).unique().to_pylist())) for mask in found]
 
     return _in_batches(answer, predicates)
 
@@ -70,31 +74,36 @@ def _in_batches(answer, predicates):
 
 
 def compared(spark, lake, predicates):
-    """Yield each predicate that Spark accepts, and the names of all, of matching and of kept files."""
+    """Yield each predicate that Spark accepts, and the paths in the lake of all, matching and kept files."""
+
+    def paths_in_lake(paths):
+        return {os.path.relpath(path, lake) for path in paths}
+
     whole = spark.read.parquet(lake)
     listing = plannable_listing(spark, whole, [lake])
     assert listing is not None
-    names = {PurePath(file.path).name for file in listing.files}
+    everything = paths_in_lake(file.path for file in listing.files)
+    assert len(everything) == len(listing.files)
     for first in range(0, len(predicates), AT_ONCE):
         batch = predicates[first : first + AT_ONCE]
-        for text, expected in zip(batch, files_with_matches(spark, whole, batch), strict=True):
+        for text, expected in zip(batch, files_with_matches(whole, batch), strict=True):
             if expected is None:
                 continue
             planner = file_planner(spark, whole, text)
-            kept = names
+            kept = everything
             if planner is not None:
-                kept = {PurePath(file.path).name for file in planner.surviving(listing.files)}
+                kept = paths_in_lake(file.path for file in planner.surviving(listing.files))
                 assert not planner.report.ignored
-            yield text, names, expected, kept
+            yield text, everything, paths_in_lake(expected), kept
 
 
 def check(spark, lake, predicates):
     """Return the number of excluded files, and the number of files without matches."""
     excluded = excludable = 0
-    for text, names, expected, kept in compared(spark, lake, predicates):
+    for text, everything, expected, kept in compared(spark, lake, predicates):
         assert expected <= kept, f"{text}: {sorted(expected - kept)} excluded"
-        excluded += len(names - kept)
-        excludable += len(names - expected)
+        excluded += len(everything - kept)
+        excludable += len(everything - expected)
     return excluded, excludable
 
 

@@ -12,7 +12,6 @@ from intarsia.spark.java import ensure_java
 from tests.authoring.conftest import EXAMPLE
 from tests.spark.hosts import SparkHost, install
 from tests.spark.skipping import SWITCH
-from tools.archive_classes import java_options
 
 
 @pytest.fixture(scope="session")
@@ -86,7 +85,6 @@ def packages_host(tmp_path_factory):
         key: value for key, value in os.environ.items() if not key.startswith(("JAVA", "JDK", "SPARK_HOME"))
     }
     environment |= {"PATH": path_without_java(folder / "path"), "XDG_CACHE_HOME": str(folder / "cache")}
-    environment["SPARK_SUBMIT_OPTS"] = java_options(archived=False)  # this Java is another one
     settings = {
         "spark.master": "local[2,3]",
         "spark.driver.bindAddress": "127.0.0.1",
