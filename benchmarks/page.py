@@ -20,7 +20,7 @@ All readers run each query in turn, in one process, and return the same results.
 milliseconds: *cold* with a new object for each query, *warm* with the same object again. The page cache of
 the operating system is warm. The ratio is Intarsia's time divided by that of the fastest other reader of the
 same query; below 1, Intarsia is faster. *Least* is the size of the pages that contain the rows of the
-result, and of their dictionary pages: no reader of pages can read fewer bytes.
+result, and of their dictionary pages. It is the minimum for readers that read whole pages.
 
 ![Intarsia's time relative to the fastest other reader]({plot})
 """

@@ -41,7 +41,7 @@ def questions() -> tuple[Question, ...]:
     start, stop = (dt.datetime(2013, 7, 4, hour, tzinfo=dt.timezone.utc) for hour in (12, 13))
     return (
         Question("the one flight to Lexington", "dest = 'LEX'", dest == "LEX"),
-        Question("an aircraft new in December", "tailnum = 'N298PQ'", tailnum == "N298PQ"),
+        Question("an aircraft only in December", "tailnum = 'N298PQ'", tailnum == "N298PQ"),
         Question(
             "an hour on 4 July",
             "month = 7 AND time_hour >= '2013-07-04 12:00:00' AND time_hour < '2013-07-04 13:00:00'",
@@ -53,7 +53,7 @@ def questions() -> tuple[Question, ...]:
             (dest == "ANC") | (tailnum == "N557AS"),
         ),
         Question(
-            "the aircraft of agent 007",
+            "an absent tail number",
             "tailnum LIKE 'N007%'",
             pc.starts_with(tailnum, "N007"),
         ),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from examples.demo.questions import Question
-from intarsia.cli.terminal import count, size
+from intarsia.read.amounts import count, size
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -8,8 +8,8 @@ from typing import Any
 from intarsia.advice.columns import ColumnShape
 from intarsia.advice.cost import Cost
 from intarsia.advice.obstacles import Obstacle
-from intarsia.embed.amounts import count, size
 from intarsia.embed.attach import Attachable
+from intarsia.read.amounts import count, size
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from intarsia.cli.failures import UsageError
 from intarsia.cli.spark_jobs import refuse_storage_options, run_job
 from intarsia.cli.terminal import (
     command_line,
-    count,
     duration,
     line,
     plain_table,
@@ -21,8 +20,8 @@ from intarsia.cli.terminal import (
     printable,
     progress,
     show,
-    size,
 )
+from intarsia.read.amounts import count, size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

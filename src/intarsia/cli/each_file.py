@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from intarsia.cli.failures import say
-from intarsia.cli.terminal import ShowDone, count, printable, progress, red
+from intarsia.cli.terminal import ShowDone, printable, progress, red
+from intarsia.read.amounts import count
 
 if TYPE_CHECKING:
     from intarsia.errors import RunInterrupted

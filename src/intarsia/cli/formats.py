@@ -11,7 +11,8 @@ from typing import IO, Protocol
 import pyarrow as pa
 
 from intarsia.cli.cells import csv_column, json_values, text
-from intarsia.cli.terminal import console, count
+from intarsia.cli.terminal import console
+from intarsia.read.amounts import count
 
 #: Maximum characters of a table cell on a terminal.
 CELL_WIDTH = 48

@@ -15,7 +15,8 @@ from intarsia.cli.failures import UsageError, say
 from intarsia.cli.index_calls import index_kinds
 from intarsia.cli.index_options import BloomColumns, DistinctColumns, IndexCalls, parse_indexes
 from intarsia.cli.spark_jobs import Master, refuse_storage_options, run_job
-from intarsia.cli.terminal import count, print_json, printable, progress, red, size
+from intarsia.cli.terminal import print_json, printable, progress, red
+from intarsia.read.amounts import count, size
 
 if TYPE_CHECKING:
     from intarsia.embed import IndexReport, RestoreReport

@@ -11,7 +11,8 @@ import typer
 from intarsia.cli.arguments import AsJson, Paths, StorageOptionTexts, parse_storage_options
 from intarsia.cli.cells import text
 from intarsia.cli.each_file import find, for_each, is_one_file, others_ignored, show_failures
-from intarsia.cli.terminal import count, line, plain_table, print_json, show, size
+from intarsia.cli.terminal import line, plain_table, print_json, show
+from intarsia.read.amounts import count, size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

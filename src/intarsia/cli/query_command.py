@@ -23,7 +23,8 @@ from intarsia.cli.arguments import (
 from intarsia.cli.failures import INTERRUPTED, SKIPPED_FILES, UsageError, say
 from intarsia.cli.formats import Format, writer
 from intarsia.cli.sink import open_sink
-from intarsia.cli.terminal import count, dim, red
+from intarsia.cli.terminal import dim, red
+from intarsia.read.amounts import count
 
 if TYPE_CHECKING:
     from intarsia.lake.scan import OnError

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from intarsia.cli.terminal import count, duration, line, plain_table, size
+from intarsia.cli.terminal import duration, line, plain_table
+from intarsia.read.amounts import count, size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

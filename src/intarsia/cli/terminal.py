@@ -133,33 +133,6 @@ def progress(label: str, total: int, unit: str = "files") -> Iterator[ShowDone]:
         yield lambda done: bar.update(task, completed=done)
 
 
-def size(num_bytes: float) -> str:
-    """Format a number of bytes.
-
-    Example:
-        >>> size(999), size(12_345), size(226_000_000)
-        ('999 B', '12.3 kB', '226 MB')
-    """
-    if num_bytes < 1000:
-        return f"{num_bytes:.0f} B"
-    for unit in ("kB", "MB", "GB"):
-        num_bytes /= 1000
-        if num_bytes < 999.5:
-            return f"{num_bytes:.{1 if num_bytes < 99.95 else 0}f} {unit}"
-    return f"{num_bytes / 1000:,.1f} TB"
-
-
-def count(number: int | None, noun: str = "") -> str:
-    """Format a number with its noun; an unknown number is a question mark.
-
-    Example:
-        >>> count(1234), count(1, "file"), count(2, "file"), count(None, "page")
-        ('1,234', '1 file', '2 files', '? pages')
-    """
-    shown = "?" if number is None else f"{number:,}"
-    return f"{shown} {noun if number == 1 else noun + 's'}" if noun else shown
-
-
 def duration(seconds: float) -> str:
     """Format a duration.
 

@@ -13,7 +13,8 @@ from intarsia.cli.arguments import AsJson, Paths, StorageOptionTexts, parse_stor
 from intarsia.cli.each_file import find, for_each, others_ignored, show_failures, until_interrupted
 from intarsia.cli.failures import INTERRUPTED, UsageError, say
 from intarsia.cli.spark_jobs import Master, refuse_storage_options, run_job
-from intarsia.cli.terminal import ShowDone, count, dim, print_json, printable, red
+from intarsia.cli.terminal import ShowDone, dim, print_json, printable, red
+from intarsia.read.amounts import count
 
 if TYPE_CHECKING:
     from intarsia.check.verification import VerifyReport

@@ -7,9 +7,9 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from intarsia.embed.amounts import count, size
 from intarsia.embed.file_totals import FileTotals, distinct_names
 from intarsia.embed.report import AttachReport, Note
+from intarsia.read.amounts import count, size
 
 if TYPE_CHECKING:
     from intarsia.lake.index.build import LakeIndexReport
@@ -93,7 +93,7 @@ class IndexReport(FileTotals[IndexedFile]):
     Example:
         >>> print(IndexReport((IndexedFile("a.parquet", 900_000, 1_000_000, ("page_index",)),), 0.5))
         indexed 1 of 1 file in 0.5 s
-        100.0 kB added to 900.0 kB (11.1%)
+        100 kB added to 900 kB (11.1%)
     """
 
     per_file: tuple[IndexedFile, ...] = field(repr=False)

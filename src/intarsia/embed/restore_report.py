@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from intarsia.embed.amounts import count
 from intarsia.embed.file_totals import FileTotals, distinct_names
 from intarsia.embed.report import DetachReport
 from intarsia.lake.each_file import FileFailure
+from intarsia.read.amounts import count
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def aggregate(
     wanted = functions_of(functions) if isinstance(functions, str) else functions
     lake = list_lake(spark, path)
     names = [lake.names] if isinstance(lake.names, str) else lake.names
-    # the working directory of executors is another one
+    # executors have another current folder
     found = [name if "://" in name else os.path.abspath(name) for name in names]
     shared = SharedAggregate(tables.open(found[0] if len(found) == 1 else found), wanted, where, on_error)
     files = shared.files

@@ -67,7 +67,7 @@ class _SelectedRows:
     @classmethod
     def of(cls, lake: LakeFiles, where: Where) -> _SelectedRows:
         names = [lake.names] if isinstance(lake.names, str) else lake.names
-        # the working directory of executors is another one
+        # executors have another current folder
         found = [name if "://" in name else os.path.abspath(name) for name in names]
         table = tables.open(found[0] if len(found) == 1 else found)
         predicate = parse_predicate(where, lambda: table.dataset().schema)

@@ -6,9 +6,9 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from intarsia.embed.amounts import count, size
 from intarsia.embed.file_totals import distinct_names
 from intarsia.embed.report import Note
+from intarsia.read.amounts import count, size
 from intarsia.write import WriteReport
 
 _SHOWN = 10
@@ -31,7 +31,7 @@ class OptimizeReport:
         >>> written = WriteReport("out/a.parquet", 1000, 1, 900_000, 900, ("city",), ("page_index",), (), 0.1)
         >>> print(OptimizeReport("out", (written,), 1000, ("city",), 30, 1_000_000, 2.5))
         out: wrote 1,000 rows from 30 files to 1 file in 2.5 s
-        1.0 MB became 900.0 kB, with page_index
+        1.0 MB became 900 kB, with page_index
         1 column verified against the source
     """
 

@@ -23,6 +23,7 @@ import numpy as np
 
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.table_files import TableFiles
+from intarsia.read.amounts import size
 from intarsia.read.report import ScanReport
 from intarsia.rows.selection import RowSelection
 from intarsia.spark.binding import SparkBinder
@@ -58,13 +59,13 @@ class _Listing:
 
     Attributes:
         total: Their number.
-        places: For each file that can be planned, its ordinal in the request.
+        ordinals: For each file that can be planned, its ordinal in the request.
         files: The files that can be planned.
         key: Equal for the same files, unchanged.
     """
 
     total: int
-    places: tuple[int, ...]
+    ordinals: tuple[int, ...]
     files: tuple[DataFile, ...]
     key: Hashable
 
@@ -113,7 +114,7 @@ class SkippingPlanner:
             condition,
             tuple(settings.items()),
             listing.key,
-            listing.places,
+            listing.ordinals,
             listing.total,
         )
         with self._lock:
@@ -161,45 +162,45 @@ def _listed(request: Mapping[str, Any]) -> _Listing:
     """Return the files of a request; those that are not as Spark listed them cannot be planned."""
     names = request["partition_columns"]
     partitions = [tuple(zip(names, values, strict=True)) for values in request["partitions"]]
-    places: list[int] = []
+    ordinals: list[int] = []
     files: list[DataFile] = []
     stamps: list[tuple[int, int, int]] = []
     latest = time.time_ns() - int(CLOCK_TICK_SECONDS * 1e9)  # a younger file may change unnoticed
     entries = zip(
         request["paths"], request["sizes"], request["times_ms"], request["partition_of"], strict=True
     )
-    for place, (uri, size, time_ms, partition) in enumerate(entries):
+    for ordinal, (uri, size_bytes, time_ms, partition) in enumerate(entries):
         path = python_path(uri, decode=False)
         try:
             found = os.stat(path)
         except (OSError, ValueError):  # it is in another store, or was deleted
             continue
         modified = found.st_mtime_ns
-        if found.st_size != size or modified // _NS_PER_MS != time_ms or modified > latest:
+        if found.st_size != size_bytes or modified // _NS_PER_MS != time_ms or modified > latest:
             continue
-        places.append(place)
+        ordinals.append(ordinal)
         files.append(
-            DataFile(path, size, partitions[partition], uri=uri, times_ns=(modified, found.st_ctime_ns))
+            DataFile(path, size_bytes, partitions[partition], uri=uri, times_ns=(modified, found.st_ctime_ns))
         )
-        stamps.append((modified, found.st_ctime_ns, size))
+        stamps.append((modified, found.st_ctime_ns, size_bytes))
     key = (tuple(file.path for file in files), tuple(stamps), tuple(file.partition for file in files))
-    return _Listing(len(request["paths"]), tuple(places), tuple(files), key)
+    return _Listing(len(request["paths"]), tuple(ordinals), tuple(files), key)
 
 
 def _answer_of(listing: _Listing, planned: Sequence[PlannedFile], report: ScanReport) -> dict[str, Any]:
     """Return the answer for the JVM."""
-    place_of = dict(zip((file.path for file in listing.files), listing.places, strict=True))
+    ordinal_of = dict(zip((file.path for file in listing.files), listing.ordinals, strict=True))
     kept: list[list[int]] = []
     is_whole = len(planned) == len(listing.files)
     for one in planned:
-        entry = [place_of[one.file.path], one.num_bytes]
+        entry = [ordinal_of[one.file.path], one.num_bytes]
         if one.rows is not None:
             is_whole = False
             entry += _ranges(one.rows)
         kept.append(entry)
-    known = set(listing.places)
+    known = set(listing.ordinals)
     # files that were not planned are read as a whole
-    unplanned = [place for place in range(listing.total) if place not in known]
+    unplanned = [ordinal for ordinal in range(listing.total) if ordinal not in known]
     facts = report.to_dict()
     facts["ignored"] = facts["ignored"][:_MAX_NOTES]
     answer: dict[str, Any] = {"files": listing.total, "report": facts}
@@ -214,9 +215,9 @@ def _ranges(rows: RowSelection) -> list[int]:
     if len(starts) > _MAX_RANGES:
         gaps = starts[1:] - stops[:-1]
         # the largest gaps stay
-        places = np.sort(np.argpartition(gaps, len(gaps) - _MAX_RANGES + 1)[len(gaps) - _MAX_RANGES + 1 :])
-        starts = np.concatenate([starts[:1], starts[places + 1]])
-        stops = np.concatenate([stops[places], stops[-1:]])
+        widest = np.sort(np.argpartition(gaps, len(gaps) - _MAX_RANGES + 1)[len(gaps) - _MAX_RANGES + 1 :])
+        starts = np.concatenate([starts[:1], starts[widest + 1]])
+        stops = np.concatenate([stops[widest], stops[-1:]])
     ranges: list[int] = np.stack([starts, stops], axis=1).ravel().tolist()
     return ranges
 
@@ -233,23 +234,10 @@ def _summary(listing: _Listing, planned: Sequence[PlannedFile], report: ScanRepo
         parts.append(f"{pages['read']}/{pages['total']} pages")
     if num_bytes["total"]:
         read = sum(one.num_bytes for one in planned)
-        parts.append(f"{_size(read)}/{_size(num_bytes['total'])}")
+        parts.append(f"{size(read)}/{size(num_bytes['total'])}".replace(" ", ""))
     # "distinct(country):page" is the name of an embedded index
     by = dict.fromkeys(
         entry["index"] if "(" in entry["index"] else f"{entry['index']}({entry['column']})"
         for entry in facts["pruned_by"]
     )
     return ", ".join(parts) + (f" by {', '.join(by)}" if by else "")
-
-
-def _size(num_bytes: int) -> str:
-    """Return a size in few characters.
-
-    Example:
-        >>> _size(999), _size(1_660), _size(12_400_000)
-        ('999B', '1.7kB', '12MB')
-    """
-    size, units = float(num_bytes), ["B", "kB", "MB", "GB", "TB"]
-    while size >= 1000 and len(units) > 1:
-        size, units = size / 1000, units[1:]
-    return f"{size:.1f}{units[0]}" if size < 10 and units[0] != "B" else f"{size:.0f}{units[0]}"

@@ -2,7 +2,7 @@
 
 ::
 
-    [ magic, version ][ section ]...[ directory ][ directory length, checksum, magic ]
+    [ magic, version ][ section ]...[ contents ][ length of the contents, checksum, magic ]
 
 A section consists of parts of equal length, each followed by its XXH3-64, whose seed depends on the name of
 the section and the ordinal of the part. So a part of a large section is read and verified without the rest.
@@ -25,8 +25,8 @@ from intarsia.storage.source import CountedSource
 MAGIC = b"INTLAKE1"
 CONTAINER_VERSION = 1
 
-#: A directory has about 60 bytes per section. Parsed JSON takes up to 25 times its length.
-MAX_DIRECTORY_BYTES = 1 << 24
+#: A table of contents has about 60 bytes per section. Parsed JSON takes up to 25 times its length.
+MAX_CONTENTS_BYTES = 1 << 24
 
 #: A section has at most this many parts, and at most this many bytes are read at once.
 MAX_PARTS = 1 << 17
@@ -36,12 +36,12 @@ _HEAD = struct.Struct("<8sI4x")
 _TAIL = struct.Struct("<QQ8s")
 _CHECKSUM = struct.Struct("<Q")
 
-#: Bytes read at the end of a container, which contain the directory of most of them.
+#: Bytes read at the end of a container, which include the table of contents of most of them.
 _TAIL_BYTES = 1 << 14
 
 
-class DirectoryTooLargeError(ValueError):
-    """The directory of a container would have more than `MAX_DIRECTORY_BYTES`."""
+class ContentsTooLargeError(ValueError):
+    """The table of contents of a container would have more than `MAX_CONTENTS_BYTES`."""
 
 
 class Section(NamedTuple):
@@ -58,7 +58,7 @@ class Section(NamedTuple):
     part_bytes: int | None = None
 
 
-class _Place(NamedTuple):
+class _Location(NamedTuple):
     """The location of a section: the offset of its first part, and the number and length of its parts."""
 
     offset: int
@@ -80,32 +80,32 @@ def serialize_sections(sections: Iterable[Section], about: Mapping[str, Any]) ->
 
     Args:
         sections: The sections.
-        about: A JSON object for the directory.
+        about: A JSON object for the table of contents.
 
     Raises:
         ValueError: If a name occurs twice, parts do not divide a section, or there are too many of them.
-        DirectoryTooLargeError: If there are too many sections.
+        ContentsTooLargeError: If there are too many sections.
     """
     out = bytearray(_HEAD.pack(MAGIC, CONTAINER_VERSION))
-    places: dict[str, list[int]] = {}
+    locations: dict[str, list[int]] = {}
     for name, data, part_bytes in sections:
         width = len(data) if part_bytes is None else part_bytes
         num_parts = 1 if part_bytes is None else len(data) // max(width, 1)
-        if name in places or num_parts * width != len(data) or num_parts > MAX_PARTS:
+        if name in locations or num_parts * width != len(data) or num_parts > MAX_PARTS:
             raise ValueError(
                 f"section {name!r}: the name is not unique, or {width} does not divide {len(data)}, or there "
                 f"are more than {MAX_PARTS} parts"
             )
-        places[name] = [len(out), num_parts, width]
+        locations[name] = [len(out), num_parts, width]
         view = memoryview(data)
         for part in range(num_parts):
             piece = view[part * width : (part + 1) * width]
             out += piece
             out += _CHECKSUM.pack(_checksum(piece, name, part))
-    directory = json.dumps({"about": about, "sections": places}, separators=(",", ":")).encode()
-    if len(directory) > MAX_DIRECTORY_BYTES:
-        raise DirectoryTooLargeError(f"{len(places):,} sections take {len(directory):,} bytes")
-    return bytes(out) + directory + _TAIL.pack(len(directory), xxhash.xxh3_64_intdigest(directory), MAGIC)
+    contents = json.dumps({"about": about, "sections": locations}, separators=(",", ":")).encode()
+    if len(contents) > MAX_CONTENTS_BYTES:
+        raise ContentsTooLargeError(f"{len(locations):,} sections take {len(contents):,} bytes")
+    return bytes(out) + contents + _TAIL.pack(len(contents), xxhash.xxh3_64_intdigest(contents), MAGIC)
 
 
 def _checksum(data: bytes | memoryview, name: str, part: int) -> int:
@@ -120,36 +120,36 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _check_places(places: Iterable[_Place], stop: int) -> None:
-    """Check that sections are between the head and the directory, and do not overlap.
+def _check_locations(locations: Iterable[_Location], stop: int) -> None:
+    """Check that sections are between the head and the table of contents, and do not overlap.
 
     Raises:
         ValueError: If they are not.
     """
     after = _HEAD.size
-    for place in sorted(places):
-        offset, num_parts, part_bytes = place
-        if not type(offset) is type(num_parts) is type(part_bytes) is int or min(place) < 0:
-            raise ValueError(f"a section has the place {list(place)}")
+    for location in sorted(locations):
+        offset, num_parts, part_bytes = location
+        if not type(offset) is type(num_parts) is type(part_bytes) is int or min(location) < 0:
+            raise ValueError(f"a section has the location {list(location)}")
         if num_parts > (MAX_PARTS if part_bytes else 1):
             raise ValueError(f"a section has {num_parts:,} parts of {part_bytes:,} bytes")
-        if offset < after or place.stop > stop:
+        if offset < after or location.stop > stop:
             raise ValueError(f"a section at {offset} overlaps another one, or is outside the body")
-        after = place.stop
+        after = location.stop
 
 
 class Sections:
-    """An open container. Only its directory has been read.
+    """An open container. Only its table of contents has been read.
 
     Args:
         source: The bytes; the caller closes it.
 
     Raises:
-        CorruptFileError: If it is not a container, or its directory is damaged.
+        CorruptFileError: If it is not a container, or its table of contents is damaged.
         UnsupportedFeatureError: If a later version of Intarsia wrote it.
 
     Attributes:
-        about: The JSON object of the directory.
+        about: The JSON object in the table of contents.
 
     Example:
         >>> from intarsia.storage import MemorySource
@@ -176,25 +176,27 @@ class Sections:
                 path=source.path,
             )
         stop = size - _TAIL.size
-        if length > min(MAX_DIRECTORY_BYTES, stop - _HEAD.size):
-            raise self._corrupt(f"its directory has {length:,} bytes", "container-directory")
-        directory = tail[-_TAIL.size - length : -_TAIL.size]
-        if len(directory) < length:
-            directory = source.read(stop - length, stop)
-        if xxhash.xxh3_64_intdigest(directory) != checksum:
-            raise self._corrupt("the checksum of its directory is wrong", "container-directory")
+        if length > min(MAX_CONTENTS_BYTES, stop - _HEAD.size):
+            raise self._corrupt(f"its table of contents has {length:,} bytes", "container-contents")
+        contents = tail[-_TAIL.size - length : -_TAIL.size]
+        if len(contents) < length:
+            contents = source.read(stop - length, stop)
+        if xxhash.xxh3_64_intdigest(contents) != checksum:
+            raise self._corrupt("the checksum of its table of contents is wrong", "container-contents")
         try:
-            document = json.loads(directory, object_pairs_hook=_unique)
+            document = json.loads(contents, object_pairs_hook=_unique)
             self.about: dict[str, Any] = document["about"]
             if not isinstance(self.about, dict):
                 raise TypeError("'about' is not an object")
-            self._places = {name: _Place(*place) for name, place in document["sections"].items()}
-            _check_places(self._places.values(), stop - length)
+            self._locations = {name: _Location(*location) for name, location in document["sections"].items()}
+            _check_locations(self._locations.values(), stop - length)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise self._corrupt(f"its directory cannot be parsed: {error}", "container-directory") from error
+            raise self._corrupt(
+                f"its table of contents cannot be parsed: {error}", "container-contents"
+            ) from error
 
     def __contains__(self, name: str) -> bool:
-        return name in self._places
+        return name in self._locations
 
     @property
     def source(self) -> CountedSource:
@@ -203,7 +205,7 @@ class Sections:
 
     def names(self) -> list[str]:
         """Return the names of all sections."""
-        return list(self._places)
+        return list(self._locations)
 
     def num_bytes(self, name: str) -> int:
         """Return the length of a section in bytes, without checksums.
@@ -211,8 +213,8 @@ class Sections:
         Raises:
             CorruptFileError: If it is missing.
         """
-        place = self._place(name)
-        return place.num_parts * place.part_bytes
+        location = self._location(name)
+        return location.num_parts * location.part_bytes
 
     def read(self, name: str) -> bytes:
         """Read a section.
@@ -220,7 +222,7 @@ class Sections:
         Raises:
             CorruptFileError: If it is missing or damaged.
         """
-        return b"".join(self.read_parts(name, range(self._place(name).num_parts)))
+        return b"".join(self.read_parts(name, range(self._location(name).num_parts)))
 
     def read_parts(self, name: str, parts: Sequence[int]) -> list[bytes]:
         """Read some parts of a section.
@@ -228,16 +230,16 @@ class Sections:
         Raises:
             CorruptFileError: If the section or a part is missing or damaged.
         """
-        place = self._place(name)
-        if parts and (min(parts) < 0 or max(parts) >= place.num_parts):
+        location = self._location(name)
+        if parts and (min(parts) < 0 or max(parts) >= location.num_parts):
             raise self._corrupt(f"section {name!r} has no part {max(parts)}", "container-part")
-        self._check_length(name, len(parts) * (place.part_bytes + _CHECKSUM.size))
-        found = self._source.read_ranges([place.range_of(part) for part in parts])
+        self._check_length(name, len(parts) * (location.part_bytes + _CHECKSUM.size))
+        found = self._source.read_ranges([location.range_of(part) for part in parts])
         out = []
         for part, data in zip(parts, found, strict=True):
             view = memoryview(data)
-            piece = view[: place.part_bytes]
-            (checksum,) = _CHECKSUM.unpack(view[place.part_bytes :])
+            piece = view[: location.part_bytes]
+            (checksum,) = _CHECKSUM.unpack(view[location.part_bytes :])
             if _checksum(piece, name, part) != checksum:
                 raise self._corrupt(
                     f"the checksum of section {name!r}, part {part}, is wrong", "container-part"
@@ -251,18 +253,18 @@ class Sections:
         Raises:
             CorruptFileError: If the section is missing, or the bytes are outside of it.
         """
-        place = self._place(name)
-        if place.num_parts != 1 or not 0 <= start <= stop <= place.part_bytes:
+        location = self._location(name)
+        if location.num_parts != 1 or not 0 <= start <= stop <= location.part_bytes:
             raise self._corrupt(f"bytes {start} to {stop} are outside section {name!r}", "container-part")
         self._check_length(name, stop - start)
-        return self._source.read(place.offset + start, place.offset + stop)
+        return self._source.read(location.offset + start, location.offset + stop)
 
     def _check_length(self, name: str, num_bytes: int) -> None:
         if num_bytes > MAX_READ_BYTES:
             raise self._corrupt(f"section {name!r} would take {num_bytes:,} bytes at once", "container-limit")
 
-    def _place(self, name: str) -> _Place:
-        found = self._places.get(name)
+    def _location(self, name: str) -> _Location:
+        found = self._locations.get(name)
         if found is None:
             raise self._corrupt(f"it has no section {name!r}", "container-section")
         return found

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from intarsia.embed.amounts import count
 from intarsia.embed.report import Note
+from intarsia.read.amounts import count
 
 
 @dataclass(frozen=True)

@@ -83,9 +83,9 @@ class Container:
         assert data[:16] == b"INTLAKE1" + struct.pack("<I4x", 1)
         length, checksum, magic = struct.unpack("<QQ8s", data[-24:])
         assert magic == b"INTLAKE1"
-        directory = data[-24 - length : -24]
-        assert xxhash.xxh3_64_intdigest(directory) == checksum
-        document = json.loads(directory)
+        contents = data[-24 - length : -24]
+        assert xxhash.xxh3_64_intdigest(contents) == checksum
+        document = json.loads(contents)
         self.about, self.places = document["about"], document["sections"]
         self.data = data
         self.names = set(self.places)

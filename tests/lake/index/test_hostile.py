@@ -107,12 +107,12 @@ def forged(made, answers):
 # --- the container -------------------------------------------------------------------------------------
 
 
-def container(directory, body=bytes(1000)):
-    """A container with any directory, which has the right checksum."""
-    if not isinstance(directory, bytes):
-        directory = json.dumps(directory).encode()
-    tail = struct.pack("<QQ8s", len(directory), xxhash.xxh3_64_intdigest(directory), b"INTLAKE1")
-    return HEAD + body + directory + tail
+def container(contents, body=bytes(1000)):
+    """A container with any table of contents, which has the right checksum."""
+    if not isinstance(contents, bytes):
+        contents = json.dumps(contents).encode()
+    tail = struct.pack("<QQ8s", len(contents), xxhash.xxh3_64_intdigest(contents), b"INTLAKE1")
+    return HEAD + body + contents + tail
 
 
 def with_place(*place):
@@ -122,9 +122,9 @@ def with_place(*place):
 CONTAINERS = {
     "nothing": b"",
     "only zeros": bytes(100),
-    "a huge directory": HEAD + struct.pack("<QQ8s", 1 << 62, 0, b"INTLAKE1"),
-    "a directory of 2^64 - 1 bytes": HEAD + struct.pack("<QQ8s", (1 << 64) - 1, 0, b"INTLAKE1"),
-    "a directory that overlaps the head": HEAD + struct.pack("<QQ8s", 17, 0, b"INTLAKE1"),
+    "huge contents": HEAD + struct.pack("<QQ8s", 1 << 62, 0, b"INTLAKE1"),
+    "contents of 2^64 - 1 bytes": HEAD + struct.pack("<QQ8s", (1 << 64) - 1, 0, b"INTLAKE1"),
+    "contents that overlap the head": HEAD + struct.pack("<QQ8s", 17, 0, b"INTLAKE1"),
     "not JSON": container(b"\xff\xfe{"),
     "deep JSON": container(b"[" * 1_000_000),
     "deep objects": container(b'{"a":' * 1_000_000),
@@ -147,7 +147,7 @@ CONTAINERS = {
     "a negative number of parts": with_place(16, -1, 8),
     "a section in the head": with_place(0, 1, 8),
     "a section behind the end": with_place(1 << 40, 1, 8),
-    "a section over the directory": with_place(16, 1, 1000),
+    "a section over the table of contents": with_place(16, 1, 1000),
     "a huge section": with_place(16, 1, 1 << 60),
     "a billion parts": with_place(16, 10**9, 8),
     "a billion empty parts": with_place(16, 10**9, 0),
@@ -160,22 +160,22 @@ CONTAINERS = {
 @pytest.mark.parametrize("data", CONTAINERS.values(), ids=CONTAINERS.keys())
 def test_containers(forged, data):
     (reason,) = forged(data, is_ignored=True)
-    assert reason in {"container-too-small", "container-magic", "container-directory"}
+    assert reason in {"container-too-small", "container-magic", "container-contents"}
 
 
-def test_a_directory_of_many_small_objects(forged, made):
-    """The directory has a limit, because parsed JSON takes more memory than its text."""
-    directory = b'{"about":{},"sections":{"a":[' + b"[]," * (6 << 20) + b"0]}}"
-    assert forged(container(directory), is_ignored=True) == {"container-directory"}
+def test_contents_of_many_small_objects(forged, made):
+    """The table of contents has a limit, because parsed JSON takes more memory than its text."""
+    contents = b'{"about":{},"sections":{"a":[' + b"[]," * (6 << 20) + b"0]}}"
+    assert forged(container(contents), is_ignored=True) == {"container-contents"}
 
 
 def test_a_section_in_a_hole_is_not_read(tmp_path):
     """A sparse file has any length. A section of it is not read at once."""
     size = 1 << 42
-    directory = json.dumps(
+    contents = json.dumps(
         {"about": {}, "sections": {"a": [16, 1, size], "b": [16 + size + 8, 1 << 17, 1 << 20]}}
     )
-    tail = container(directory.encode(), b"")[len(HEAD) :]
+    tail = container(contents.encode(), b"")[len(HEAD) :]
     path = tmp_path / "hole.lake"
     with open(path, "wb") as file:
         file.write(HEAD)

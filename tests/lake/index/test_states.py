@@ -287,10 +287,10 @@ def test_the_parts_of_a_segment_are_what_the_documentation_says(lake):
     (segment,) = segments(lake)
     data = Path(segment).read_bytes()
     length = int.from_bytes(data[-24:-16], "little")
-    directory = json.loads(data[-24 - length : -24])
-    names = set(directory["sections"])
+    contents = json.loads(data[-24 - length : -24])
+    names = set(contents["sections"])
     assert {"files", "footers", "0/bounds/0", "0/gathered/0", "0/gathered/0/files-2"} <= names
-    kinds = [entry["kind"] for entry in directory["about"]["families"][0]["gathered"]]
+    kinds = [entry["kind"] for entry in contents["about"]["families"][0]["gathered"]]
     assert sorted(kinds) == ["bloom_filter", "distinct", "ngram", "row_map", "zone_map"]
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from intarsia.check.inspection.values import json_value
-from intarsia.embed.amounts import count
 from intarsia.file import Ignored
+from intarsia.read.amounts import count
 
 
 def to_json(value: Any) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from intarsia.check.inspection.report import to_json
-from intarsia.embed.amounts import count
+from intarsia.read.amounts import count
 
 Severity = Literal["error", "warning", "note"]
 

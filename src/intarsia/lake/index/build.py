@@ -17,7 +17,7 @@ from intarsia.lake.index.folder import LakeIndexFolder
 from intarsia.lake.index.known_files import KnownFiles
 from intarsia.lake.index.segment_writer import serialize_segment
 from intarsia.read.ahead import ahead
-from intarsia.storage.sections import DirectoryTooLargeError
+from intarsia.storage.sections import ContentsTooLargeError
 
 #: A segment is written when its filters and digests have this size, or this many files.
 MAX_SEGMENT_BYTES = 256 << 20
@@ -141,10 +141,10 @@ def build_segments(
 
 
 def _serialized(facts: Mapping[str, FileFacts]) -> list[bytes]:
-    """Serialize a segment, or several if its directory would be too large."""
+    """Serialize a segment, or several if its table of contents would be too large."""
     try:
         return [serialize_segment(facts)]
-    except DirectoryTooLargeError:
+    except ContentsTooLargeError:
         if len(facts) == 1:  # the file is planned without a lake index
             return []
     files = list(facts.items())

@@ -217,7 +217,7 @@ class Family:
     Args:
         segment: The segment.
         ordinal: The ordinal of the family.
-        about: Its entry in the directory of the segment.
+        about: Its entry in the table of contents of the segment.
     """
 
     def __init__(self, segment: Segment, ordinal: int, about: Mapping[str, Any]) -> None:

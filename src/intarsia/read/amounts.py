@@ -1,0 +1,31 @@
+"""Counts and sizes as text, in reports and on the command line."""
+
+from __future__ import annotations
+
+
+def count(number: int | None, noun: str = "") -> str:
+    """Format a number with its noun, which is in the singular; an unknown number is a question mark.
+
+    Example:
+        >>> count(1234), count(1, "file"), count(1200, "row group"), count(None, "page")
+        ('1,234', '1 file', '1,200 row groups', '? pages')
+    """
+    shown = "?" if number is None else f"{number:,}"
+    return f"{shown} {noun if number == 1 else noun + 's'}" if noun else shown
+
+
+def size(num_bytes: float) -> str:
+    """Format a number of bytes, which may be negative, in units of powers of 1,000.
+
+    Example:
+        >>> size(999), size(-12_345), size(226_000_000)
+        ('999 B', '-12.3 kB', '226 MB')
+    """
+    amount = float(num_bytes)
+    if abs(amount) < 1000:
+        return f"{amount:.0f} B"
+    for unit in ("kB", "MB", "GB"):
+        amount /= 1000
+        if abs(amount) < 999.5:
+            return f"{amount:.{1 if abs(amount) < 99.95 else 0}f} {unit}"
+    return f"{amount / 1000:,.1f} TB"
