@@ -147,13 +147,18 @@ def bloom_file(tmp_path_factory):
 
 
 def probes(layout, ranges):
-    """The reads of Bloom filters by the filter's name; each must be a header or whole blocks."""
+    """The reads of Bloom filters by the filter's name: a header, whole blocks or the filter."""
     out = {}
     for start, stop in ranges:
         for name, place in layout.indexes.items():
             if place.start <= start < place.stop:
                 kind = "header" if start == place.start else "blocks"
-                assert stop - start <= HEADER_BYTES if kind == "header" else (stop - start) % BLOCK_BYTES == 0
+                if (start, stop) == place:
+                    kind = "filter"
+                elif kind == "header":
+                    assert stop - start <= HEADER_BYTES
+                else:
+                    assert (stop - start) % BLOCK_BYTES == 0
                 out.setdefault(name, []).append((kind, stop - start))
     return out
 

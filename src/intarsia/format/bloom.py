@@ -31,6 +31,9 @@ MAX_BYTES = 128 << 20
 #: Upper bound for a header's size; current headers have about 15 bytes, and future fields may be added.
 HEADER_BYTES = 64
 
+#: Lower bound for a header's size: its length field, and three unions with an empty struct each.
+_LEAST_HEADER_BYTES = 12
+
 SALT = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
 
 _SALTS = np.array(SALT, dtype=np.uint32)
@@ -82,6 +85,23 @@ class FilterLocation(NamedTuple):
     def head(self) -> tuple[int, int]:
         """Start and stop of the bytes that contain the header."""
         return self.start, min(self.stop, self.start + HEADER_BYTES)
+
+    @property
+    def likely_bits(self) -> tuple[int, int] | None:
+        """Start and stop of the bits according to the length in the footer; None if it does not imply them.
+
+        Most writers write a power of two of bytes, after a header that is shorter than a block.
+
+        Example:
+            >>> FilterLocation(100, 100 + 15 + 1024).likely_bits
+            (115, 1139)
+            >>> FilterLocation(100, 100 + 15 + 96).likely_bits
+        """
+        header_bytes = (self.stop - self.start) % BLOCK_BYTES
+        num_bytes = self.stop - self.start - header_bytes
+        if header_bytes < _LEAST_HEADER_BYTES or not num_bytes or num_bytes & (num_bytes - 1):
+            return None
+        return self.start + header_bytes, self.stop
 
     def bits(self, head: bytes) -> tuple[int, int]:
         """Return start and stop of the bits.

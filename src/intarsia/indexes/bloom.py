@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -38,6 +38,9 @@ from intarsia.storage import ByteRange
 #: The false-positive rate for which filters are usually sized. The number of distinct values is unknown, so a
 #: filter for values that repeat looks too small for its chunk.
 _USUAL_FPP = 0.01
+
+#: The maximum number of bytes of filters in one batch of reads.
+MAX_MEMORY_BYTES = 1 << 26
 
 #: The number of lookups whose hashes are cached; all files use the same hashes.
 _REMEMBERED = 64
@@ -106,21 +109,18 @@ class BloomFilters:
             for probe in probes
             if max_bytes[probe.key.row_group] * chances[id(probe)] >= self._least_bytes(probe)
         ]
-        self._load_headers(probes)
+        self._load_headers([probe for probe in probes if self._likely_bits(probe) is None])
         chosen = []
         for probe in sorted(probes, key=lambda probe: len(probe.hashes)):
-            bits = self._bits[probe.key]
+            bits = self._likely_bits(probe)
             if bits is not None:
                 cost = self._cost_bytes(probe, bits)
                 if cost <= max_bytes[probe.key.row_group] * chances[id(probe)]:
                     max_bytes[probe.key.row_group] -= cost
-                    chosen.append((probe, self._ranges(probe, bits)))
-        found = iter(self._file.source.read_ranges([part for _, parts in chosen for part in parts]))
-        for probe, parts in chosen:
-            blocks = blocks_of(b"".join(next(found) for _ in parts))
-            if parts == [self._bits[probe.key]]:
-                blocks = blocks[block_ordinals(probe.hashes, len(blocks))]
-            probe.verdicts[probe.key.row_group] = bool(blocks_may_contain(blocks, probe.hashes).any())
+                    chosen.append(probe)
+        for batch in self._batches(chosen):
+            elsewhere = self._read(batch)  # their headers are known now
+            self._read([probe for probe in elsewhere if self._bits[probe.key] is not None])
         return evaluate_conditions(self._file, self.name, self, wanted)
 
     def _probes(self, wanted: Wanted) -> list[_Probe]:
@@ -169,6 +169,59 @@ class BloomFilters:
         spread = (len(probe.hashes) - 1) * (BLOCK_BYTES + self._file.source.coalesce_bytes)
         return HEADER_BYTES + min(BLOCK_BYTES + spread, bits.length)
 
+    # --- reading filters ---------------------------------------------------------------------------
+
+    def _likely_bits(self, probe: _Probe) -> ByteRange | None:
+        """Return the place of the bits; if the header is not known, where they probably are, or None."""
+        if probe.key in self._bits:
+            return self._bits[probe.key]
+        likely = probe.place.likely_bits
+        return None if likely is None else ByteRange(*likely)
+
+    def _batches(self, probes: Sequence[_Probe]) -> Iterator[list[_Probe]]:
+        """Divide probes into batches that read a limited number of bytes."""
+        batch: list[_Probe] = []
+        num_bytes = 0
+        for probe in probes:
+            bits = self._likely_bits(probe)
+            assert bits is not None
+            most = min(bits.length, len(probe.hashes) * (BLOCK_BYTES + self._file.source.coalesce_bytes))
+            if batch and num_bytes + most > MAX_MEMORY_BYTES:
+                yield batch
+                batch, num_bytes = [], 0
+            batch.append(probe)
+            num_bytes += most
+        if batch:
+            yield batch
+
+    def _read(self, probes: Sequence[_Probe]) -> list[_Probe]:
+        """Probe filters with one read: those whose header is not known with their header.
+
+        A header gives the place of the blocks, so that they can be read only after it. A further round trip
+        to an object store takes longer than reading a megabyte, so the blocks are read where they probably
+        are, and the header, which is checked then, in the same request if they are near.
+
+        Returns:
+            The probes that have read the wrong blocks.
+        """
+        places = [(probe, self._likely_bits(probe)) for probe in probes]
+        parts = [self._ranges(probe, bits) for probe, bits in places if bits is not None]
+        heads = {probe.key: probe.place for probe in probes if probe.key not in self._bits}
+        ranges = [ByteRange(*place.head) for place in heads.values()] + [one for of in parts for one in of]
+        found = iter(self._file.source.read_ranges(ranges))
+        for key, place in heads.items():
+            self._keep_header(key, place, next(found))
+        elsewhere = []
+        for (probe, bits), of_probe in zip(places, parts, strict=True):
+            blocks = blocks_of(b"".join([next(found) for _ in of_probe]))
+            if bits != self._bits[probe.key]:
+                elsewhere.append(probe)
+                continue
+            if of_probe == [bits]:
+                blocks = blocks[block_ordinals(probe.hashes, len(blocks))]
+            probe.verdicts[probe.key.row_group] = bool(blocks_may_contain(blocks, probe.hashes).any())
+        return elsewhere
+
     def _ranges(self, probe: _Probe, bits: ByteRange) -> list[ByteRange]:
         """Return the location of the block of each hash, or of all blocks if one request costs less."""
         gap_bytes = max(self._file.source.coalesce_bytes, LOCAL_REQUEST_BYTES)
@@ -176,6 +229,19 @@ class BloomFilters:
             return [bits]
         starts = bits.start + BLOCK_BYTES * block_ordinals(probe.hashes, bits.length // BLOCK_BYTES)
         return [ByteRange(start, start + BLOCK_BYTES) for start in starts.tolist()]
+
+    def _load_headers(self, probes: Sequence[_Probe]) -> None:
+        places = {probe.key: probe.place for probe in probes if probe.key not in self._bits}
+        heads = self._file.source.read_ranges([ByteRange(*place.head) for place in places.values()])
+        for (key, place), head in zip(places.items(), heads, strict=True):
+            self._keep_header(key, place, head)
+
+    def _keep_header(self, key: ChunkKey, place: FilterLocation, head: bytes) -> None:
+        self._bits[key] = None
+        try:
+            self._bits[key] = ByteRange(*place.bits(head))
+        except FormatError as error:
+            self._distrust(key, error)
 
     def candidate_rows(self, predicate: Condition) -> RowSelection | None:
         """Return the rows of the row groups whose filter may contain one of the values."""
@@ -202,16 +268,6 @@ class BloomFilters:
     def _distrust(self, key: ChunkKey, error: FormatError) -> None:
         name = f"Bloom filter of {self._file.footer.leaves[key.leaf].name}, row group {key.row_group}"
         self._file.distrust_by(name, error)
-
-    def _load_headers(self, probes: list[_Probe]) -> None:
-        places = {probe.key: probe.place for probe in probes if probe.key not in self._bits}
-        heads = self._file.source.read_ranges([ByteRange(*place.head) for place in places.values()])
-        for (key, place), head in zip(places.items(), heads, strict=True):
-            self._bits[key] = None
-            try:
-                self._bits[key] = ByteRange(*place.bits(head))
-            except FormatError as error:
-                self._distrust(key, error)
 
     def _hashes(self, condition: Condition) -> Hashes:
         """Return the hashes of a lookup, or none if equal values may have several encodings."""
