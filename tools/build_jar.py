@@ -29,6 +29,9 @@ ROOT = Path(__file__).parent.parent
 SOURCES = ROOT / "java"
 JAR = ROOT / "src" / "intarsia" / "spark" / "jars" / "intarsia-spark.jar"
 
+#: The folder of the classes in the jar. Sources elsewhere are compiled against, but are not in the jar.
+PACKAGE = "intarsia"
+
 #: The oldest Java that Spark 4 runs on.
 RELEASE = 17
 
@@ -96,9 +99,8 @@ def build() -> bytes:
         options = ["--release", str(RELEASE), "-encoding", "UTF-8", "-g:source,lines", "-proc:none"]
         options += ["-Xlint:unchecked,rawtypes,cast", "-Werror", "-cp", str(jars), "-d", folder]
         subprocess.run(["javac", *options, *map(str, java_sources())], check=True)
-        classes = {
-            path.relative_to(folder).as_posix(): path.read_bytes() for path in Path(folder).rglob("*.class")
-        }
+        own = Path(folder) / PACKAGE  # the others are signatures of Spark's classes
+        classes = {path.relative_to(folder).as_posix(): path.read_bytes() for path in own.rglob("*.class")}
     return _jar_of(classes, attributes_now())
 
 

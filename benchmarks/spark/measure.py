@@ -158,7 +158,7 @@ def _scan_rows(plan: Any) -> int:
         return _scan_rows(plan.executedPlan())
     if name.endswith("QueryStageExec"):
         return _scan_rows(plan.plan())
-    if name == "FileSourceScanExec":
+    if name in ("FileSourceScanExec", "SkippingScan"):
         return int(plan.metrics().apply("numOutputRows").value())
     children = plan.children()
     return sum(_scan_rows(children.apply(place)) for place in range(children.size()))

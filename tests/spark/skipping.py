@@ -121,7 +121,7 @@ def scans(frame):
         name = plan.getClass().getSimpleName()
         if name == "AdaptiveSparkPlanExec":
             return walk(plan.executedPlan())
-        if name == "FileSourceScanExec":
+        if name in ("FileSourceScanExec", "SkippingScan"):
             metrics = plan.metrics()
             found.append((metrics.apply("numFiles").value(), metrics.apply("numOutputRows").value()))
         if name.endswith("QueryStageExec"):
@@ -135,6 +135,31 @@ def scans(frame):
 
     walk(frame._jdf.queryExecution().executedPlan())
     return found
+
+
+def metrics_of_scans(spark):
+    """Return the files skipped, rows skipped and files read of each scan of the last query in Spark's UI."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    store = spark._jsparkSession.sharedState().statusStore()
+    query = max(one.executionId() for one in _items(store.executionsList()))
+    values = store.executionMetrics(query)
+    skipped = ("number of files skipped by indexes", "number of rows skipped by indexes")
+    found = []
+    for node in _items(store.planGraph(query).allNodes()):
+        if node.name().startswith("Scan parquet"):
+            shown = {one.name(): values.get(one.accumulatorId()) for one in _items(node.metrics())}
+            assert ("time of planning with indexes" in shown) == (skipped[0] in shown)
+            names = (*skipped, "number of files read")
+            found.append(tuple(_number(shown[name]) if name in shown else None for name in names))
+    return found
+
+
+def _items(sequence):
+    return [sequence.apply(place) for place in range(sequence.size())]
+
+
+def _number(value):
+    return int(value.get().replace(",", ""))
 
 
 @contextlib.contextmanager

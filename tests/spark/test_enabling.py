@@ -10,12 +10,14 @@ import pytest
 import intarsia as ia
 import intarsia.spark as ias
 from tests.lake.index.lakes import age, write
+from tests.spark.comparing import settings
 from tests.spark.skipping import (
     FILES,
     INDEXES,
     ROWS,
     compare,
     make_lake,
+    metrics_of_scans,
     rows_of_file,
     scans,
     user_of,
@@ -78,6 +80,27 @@ def test_last_skips(enabled, lake):
     assert second.reason == "indexes exclude nothing" or second.report["rows"]["candidates"] < FILES * ROWS
 
 
+def test_metrics_in_the_ui(enabled, lake, tmp_path):
+    enabled.read.parquet(str(lake)).where(f"user = {U}").collect()
+    (skip,) = ias.last_skips(enabled)
+    rows = skip.report["rows"]
+    assert metrics_of_scans(enabled) == [(FILES - 1, rows["total"] - rows["candidates"], 1)]
+
+    # a scalar subquery's value is known when the scan starts; rows instead of columns
+    with settings(enabled, {"spark.sql.parquet.enableVectorizedReader": "false"}):
+        largest = f"SELECT max(id) FROM parquet.`{lake}` WHERE user = {U}"
+        enabled.sql(f"SELECT * FROM parquet.`{lake}` WHERE id = ({largest})").collect()
+    assert [files for files, _, _ in metrics_of_scans(enabled)] == [FILES - 1] * 2
+
+    # adaptive execution plans the scan again
+    enabled.createDataFrame([(U,)], "user int").write.parquet(str(tmp_path / "keys"))
+    enabled.sql(f"SELECT * FROM parquet.`{lake}` JOIN parquet.`{tmp_path / 'keys'}` USING (user)").collect()
+    assert [files for files, _, _ in metrics_of_scans(enabled) if files is not None] == [FILES - 1]
+
+    enabled.read.parquet(str(lake)).where("upper(url) = 'x'").collect()
+    assert metrics_of_scans(enabled) == [(None, None, FILES)]
+
+
 def test_disable_and_enable_again(enabled, lake):
     query = f"SELECT * FROM parquet.`{lake}` WHERE user = {U}"
     held = enabled.sql(query)
@@ -93,6 +116,7 @@ def test_disable_and_enable_again(enabled, lake):
     ias.enable(enabled)  # the second time changes nothing
     assert files_of(enabled.sql(query)) == [1]
     assert enabled._jsparkSession.experimental().extraOptimizations().size() == 1
+    assert enabled._jsparkSession.experimental().extraStrategies().size() == 1
 
 
 def test_the_lake_index_plans_without_opening_files(enabled, copy):

@@ -17,8 +17,10 @@ def test_every_source_has_its_class():
         names = archive.namelist()
         assert archive.testzip() is None
     sources = [path.relative_to(build_jar.SOURCES).with_suffix(".class") for path in build_jar.java_sources()]
-    assert sources
-    assert {path.as_posix() for path in sources} <= set(names)
+    own = {path.as_posix() for path in sources if path.parts[0] == build_jar.PACKAGE}
+    assert own
+    assert own <= set(names)
+    assert all(name.startswith((f"{build_jar.PACKAGE}/", "META-INF/")) for name in names)
 
 
 def test_building_again_gives_the_same_bytes():

@@ -45,6 +45,7 @@ public final class Extensions extends AbstractFunction1<SparkSessionExtensions, 
       return BoxedUnit.UNIT;
     }
     extensions.injectCheckRule(AddRule::new);
+    extensions.injectPlannerStrategy(session -> new SkippingStrategy());
     extensions.injectRuntimeOptimizerRule(session -> new JoinKeyRule(skipping(session)));
     return BoxedUnit.UNIT;
   }

@@ -29,6 +29,7 @@ final class FilePlans {
   private final String summary;
   private final long planningNanos;
   private final Freshness freshness;
+  private final long rowsSkipped;
   private long keptBytes;
 
   /**
@@ -42,6 +43,8 @@ final class FilePlans {
     this.summary = reply.path("summary").asText();
     this.planningNanos = planningNanos;
     this.freshness = freshness;
+    JsonNode rowCounts = reply.path("report").path("rows");
+    this.rowsSkipped = rowCounts.path("total").asLong() - rowCounts.path("candidates").asLong();
     JsonNode kept = reply.path("kept");
     if (reply.path("files").asInt(-1) != files.size() || !kept.isArray()) {
       throw new IllegalArgumentException("the plan is not about the " + files.size() + " files of the scan");
@@ -81,6 +84,15 @@ final class FilePlans {
   /** The estimated number of bytes to read. */
   long keptBytes() {
     return keptBytes;
+  }
+
+  long filesSkipped() {
+    return decisions.values().stream().filter(Decision::isExcluded).count();
+  }
+
+  /** The number of rows of the planned files that are not read. */
+  long rowsSkipped() {
+    return rowsSkipped;
   }
 
   /** Returns the URIs of the planned files that are not excluded. */

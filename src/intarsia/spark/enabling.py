@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from intarsia.errors import IntarsiaWarning, UnsupportedFeatureError
 from intarsia.spark.job import is_connect
@@ -13,6 +13,9 @@ from intarsia.spark.rules import JAR, SKIP_RULE, RuleLoader, ScanSkip, refuse_un
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+#: The class that adds metrics to scans.
+_STRATEGY: Final = "intarsia.spark.SkippingStrategy"
 
 
 def enable(
@@ -58,6 +61,7 @@ def enable(
     rule = loader.new(SKIP_RULE, skipping)
     disable(spark)
     _set_rules(spark, [*_rules(spark), rule])
+    _set_strategies(spark, [loader.new(_STRATEGY), *_strategies(spark)])
     _set_runtime_rule(spark, loader, loader.new("intarsia.spark.JoinKeyRule", skipping))
 
 
@@ -95,6 +99,7 @@ def disable(spark: SparkSession) -> None:
         rule.skipping().setEnabled(False)
     if own:
         _set_rules(spark, [rule for rule in _rules(spark) if not _is_own(rule)])
+        _set_strategies(spark, [one for one in _strategies(spark) if one.getClass().getName() != _STRATEGY])
         _set_runtime_rule(spark, RuleLoader(spark), None)
 
 
@@ -114,17 +119,31 @@ def last_skips(spark: SparkSession) -> Sequence[ScanSkip]:
 
 
 def _rules(spark: SparkSession) -> list[Any]:
-    rules = spark._jsparkSession.experimental().extraOptimizations()
-    return [rules.apply(place) for place in range(rules.size())]
+    return _items(spark._jsparkSession.experimental().extraOptimizations())
 
 
 def _set_rules(spark: SparkSession, rules: Sequence[Any]) -> None:
+    getattr(spark._jsparkSession.experimental(), "extraOptimizations_$eq")(_sequence(spark, rules))
+
+
+def _strategies(spark: SparkSession) -> list[Any]:
+    return _items(spark._jsparkSession.experimental().extraStrategies())
+
+
+def _set_strategies(spark: SparkSession, strategies: Sequence[Any]) -> None:
+    getattr(spark._jsparkSession.experimental(), "extraStrategies_$eq")(_sequence(spark, strategies))
+
+
+def _items(sequence: Any) -> list[Any]:
+    return [sequence.apply(place) for place in range(sequence.size())]
+
+
+def _sequence(spark: SparkSession, items: Sequence[Any]) -> Any:
     jvm = spark.sparkContext._jvm
-    items = jvm.java.util.ArrayList()
-    for rule in rules:
-        items.add(rule)
-    sequence = jvm.scala.jdk.javaapi.CollectionConverters.asScala(items).toSeq()
-    getattr(spark._jsparkSession.experimental(), "extraOptimizations_$eq")(sequence)
+    found = jvm.java.util.ArrayList()
+    for item in items:
+        found.add(item)
+    return jvm.scala.jdk.javaapi.CollectionConverters.asScala(found).toSeq()
 
 
 def _set_runtime_rule(spark: SparkSession, loader: RuleLoader, rule: Any | None) -> None:
