@@ -1,14 +1,19 @@
 """Files that the log of a streaming sink lists: their first bytes are not changed."""
 
+import io
 import json
 from urllib.parse import quote
 
+import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from obstore.store import MemoryStore
 
 import intarsia as ia
+from intarsia.embed.attach import attach_to
 from intarsia.errors import ReplaceError
+from intarsia.storage.object_target import ObjectTarget
 
 NAME = "part-0 é.parquet"
 
@@ -23,11 +28,16 @@ def path(request, tmp_path):
     return folder / NAME
 
 
-def write_log(folder, number, size, name=NAME, version="v1"):
+def batch(size, name=NAME):
+    """One file of a log, with one entry."""
+    entry = {"path": f"file:///moved/{quote(name)}", "size": size, "action": "add"}
+    return f"v1\n{json.dumps(entry)}\n"
+
+
+def write_log(folder, number, size, name=NAME):
     log = folder / "_spark_metadata"
     log.mkdir(exist_ok=True)
-    entry = {"path": f"file:///moved/{quote(name)}", "size": size, "action": "add"}
-    (log / number).write_text(f"{version}\n{json.dumps(entry)}\n")
+    (log / number).write_text(batch(size, name))
     (log / f".{number}.crc").write_bytes(b"crc\0")
 
 
@@ -74,3 +84,51 @@ def test_a_damaged_log_is_an_error(tmp_path, text):
         ia.attach(tmp_path / NAME, [ia.Distinct("x")])
     assert caught.value.reason == "unreadable-sink-log"
     assert caught.value.path == str(tmp_path / "_spark_metadata" / "0")
+
+
+# --- objects
+
+
+@pytest.fixture(params=["", "sink/", "sink/p=0/", "sink/p=a%2Fb/q=1/"])
+def indexed(request):
+    """A store with an indexed object, and the object's key."""
+    file, store, key = io.BytesIO(), MemoryStore(), f"{request.param}{NAME}"
+    pq.write_table(pa.table({"x": range(100)}), file)
+    obstore.put(store, key, file.getvalue())
+    attach_to(target(store, key), [ia.Distinct("x")])
+    return store, key
+
+
+def target(store, key):
+    return ObjectTarget(store, key, f"memory:///{key}")
+
+
+def put_log(store, key, number, text):
+    obstore.put(store, f"{'sink/' if key.startswith('sink') else ''}_spark_metadata/{number}", text.encode())
+
+
+def test_an_object_that_is_listed_is_refused(indexed):
+    store, key = indexed
+    put_log(store, key, "0", batch(10**6, "another.parquet"))
+    assert attach_to(target(store, key), [ia.ZoneMap("x")]).changed  # the log does not list it yet
+    before = bytes(obstore.get(store, key).bytes())
+    put_log(store, key, "1", batch(len(before)))
+    with pytest.raises(ReplaceError) as caught:
+        attach_to(target(store, key), [ia.Bloom("x")])
+    assert (caught.value.reason, caught.value.path) == ("listed-by-sink", f"memory:///{key}")
+    with pytest.raises(ReplaceError):
+        target(store, key).replace_tail(len(before) - 1, ())
+    assert bytes(obstore.get(store, key).bytes()) == before
+    target(store, key).replace_tail(len(before), [b"more"])
+    put_log(store, key, "2.compact", batch(10**6, "another.parquet"))
+    target(store, key).replace_tail(len(before), ())
+
+
+@pytest.mark.parametrize("text", ["v1\n{", 'v1\n{"path": "a"}'])
+def test_a_damaged_log_of_objects_is_an_error(indexed, text):
+    store, key = indexed
+    put_log(store, key, "0", text)
+    with pytest.raises(ReplaceError) as caught:
+        target(store, key).replace_tail(4, ())
+    assert caught.value.reason == "unreadable-sink-log"
+    assert caught.value.path.endswith("_spark_metadata/0")

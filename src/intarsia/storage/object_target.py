@@ -24,6 +24,7 @@ from intarsia.storage import ByteRange, ByteSource, ObjectStoreFile, StorageOpti
 from intarsia.storage.object_errors import describe_failure, object_errors
 from intarsia.storage.objects import ObjectIdentity, fetch_identity
 from intarsia.storage.replace import NewFile
+from intarsia.storage.sink_log import check_sink_log_of_object
 from intarsia.storage.store_options import Overwrite, overwrite_of
 
 #: The limit of S3 and Azure on one put.
@@ -93,6 +94,8 @@ class ObjectTarget:
 
     def replace_tail(self, keep_bytes: int, tail: Sequence[bytes]) -> None:
         """Replace the object that was read; see `intarsia.storage.target.Target`."""
+        if keep_bytes < self.size:  # else it only grows
+            check_sink_log_of_object(self.store, self.key, self.path, keep_bytes)
         num_bytes = keep_bytes + sum(map(len, tail))
         store = self.store if self.upload_store is None else self.upload_store
         if num_bytes > self.limits.put_bytes:

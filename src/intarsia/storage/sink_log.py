@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import json
 import os
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Any
 from urllib.parse import unquote
 
-from intarsia.errors import ReplaceError
+from intarsia.errors import IntarsiaError, ReplaceError
+from intarsia.storage.object_errors import object_errors
 
 _LOG = "_spark_metadata"
 
@@ -21,7 +25,7 @@ _COMPACT = ".compact"
 
 
 def check_sink_log(path: str, keep_bytes: int) -> None:
-    """Raise an error if Spark could no longer read a file of a streaming sink.
+    """Raise an error if Spark could no longer read a local file of a streaming sink.
 
     Costs one ``stat`` of the file's folder, and one of each parent folder as long as folders are partitions.
 
@@ -36,27 +40,97 @@ def check_sink_log(path: str, keep_bytes: int) -> None:
     while True:
         log = os.path.join(folder, _LOG)
         if os.path.isdir(log):
-            listed = _lengths(log, os.stat(log).st_mtime_ns).get(name, 0)
-            if listed > keep_bytes:
-                raise ReplaceError(
-                    f"{path}: {log} lists this file of a streaming sink with {listed:,} bytes, of which only "
-                    f"{keep_bytes:,} would remain, so Spark could no longer read the folder; write the rows "
-                    "to another folder, for example with ias.optimize, and change the new files",
-                    reason="listed-by-sink",
-                    path=path,
-                )
+            _check(path, name, log, _local_lengths(log, os.stat(log).st_mtime_ns), keep_bytes)
             return
-        parent, own = os.path.split(folder)
+        folder, own = os.path.split(folder)
         if "=" not in own:
             return
-        folder = parent
+
+
+def check_sink_log_of_object(store: Any, key: str, path: str, keep_bytes: int) -> None:
+    """Raise an error if Spark could no longer read an object of a streaming sink.
+
+    Costs one listing of the log in the object's folder, and one for each parent folder as long as folders are
+    partitions.
+
+    Args:
+        store: An obstore store.
+        key: The object's path in the store.
+        path: The name in messages, such as its URL.
+        keep_bytes: The number of its first bytes that will not change.
+
+    Raises:
+        ReplaceError: If a log lists the object with more bytes, or the log cannot be read.
+        ObjectStoreError: If the store does not list the log.
+    """
+    import obstore
+
+    folder, _, name = key.rpartition("/")
+    label = path.rpartition("/")[0]
+    while True:
+        place = f"{label}/{_LOG}"
+        with object_errors(place):
+            found = obstore.list_with_delimiter(store, f"{folder}/{_LOG}" if folder else _LOG)["objects"]
+        if found:
+            # an object without an ETag is compared by its time
+            entries = ((one["path"], str(one.get("e_tag") or one["last_modified"])) for one in found)
+            log = _ObjectLog(place, id(store), tuple(sorted(entries)), store)
+            _check(path, name, place, _object_lengths(log), keep_bytes)
+            return
+        folder, _, own = folder.rpartition("/")
+        label = label.rpartition("/")[0]
+        if "=" not in own:
+            return
+
+
+def _check(path: str, name: str, log: str, lengths: dict[str, int], keep_bytes: int) -> None:
+    listed = lengths.get(name, 0)
+    if listed > keep_bytes:
+        raise ReplaceError(
+            f"{path}: {log} lists this file of a streaming sink with {listed:,} bytes, of which only "
+            f"{keep_bytes:,} would remain, so Spark could no longer read the folder; write the rows "
+            "to another folder, for example with ias.optimize, and change the new files",
+            reason="listed-by-sink",
+            path=path,
+        )
+
+
+@dataclass(frozen=True)
+class _ObjectLog:
+    """One state of a log in a store; the store itself is not compared, because it may not be hashable."""
+
+    place: str
+    store_id: int
+    entries: tuple[tuple[str, str], ...]
+    store: Any = field(compare=False)
 
 
 @lru_cache(maxsize=2)
-def _lengths(log: str, mtime_ns: int) -> dict[str, int]:  # noqa: ARG001  a later state of the log is read again
+def _local_lengths(log: str, mtime_ns: int) -> dict[str, int]:  # noqa: ARG001  a later state is read again
+    def read(name: str) -> bytes:
+        with open(os.path.join(log, name), "rb") as file:
+            return file.read()
+
+    return _lengths(log, os.listdir(log), read)
+
+
+@lru_cache(maxsize=2)
+def _object_lengths(log: _ObjectLog) -> dict[str, int]:
+    import obstore
+
+    keys = {key.rpartition("/")[2]: key for key, _ in log.entries}
+
+    def read(name: str) -> bytes:
+        with object_errors(f"{log.place}/{name}"):
+            return bytes(obstore.get(log.store, keys[name]).bytes())
+
+    return _lengths(log.place, list(keys), read)
+
+
+def _lengths(log: str, names: Sequence[str], read: Callable[[str], bytes]) -> dict[str, int]:
     """Return the length of each file in a log by the file's name, which contains a UUID."""
     batches = {}
-    for entry in os.listdir(log):
+    for entry in names:
         number = entry.removesuffix(_COMPACT)
         if number.isdecimal():
             batches[int(number), entry.endswith(_COMPACT)] = entry
@@ -64,19 +138,17 @@ def _lengths(log: str, mtime_ns: int) -> dict[str, int]:  # noqa: ARG001  a late
     lengths: dict[str, int] = {}
     for key in sorted(batches):
         if key >= start:
-            for name, length in _entries(os.path.join(log, batches[key])):
+            for name, length in _entries(f"{log}/{batches[key]}", partial(read, batches[key])):
                 lengths[name] = max(length, lengths.get(name, 0))
     return lengths
 
 
-def _entries(place: str) -> list[tuple[str, int]]:
+def _entries(place: str, read: Callable[[], bytes]) -> list[tuple[str, int]]:
     """Return the names and lengths in one file of the log: a version, and then a JSON object per line."""
     try:
-        with open(place, encoding="utf-8") as file:
-            lines = file.read().splitlines()
-        entries = [json.loads(line) for line in lines[1:]]
+        entries = [json.loads(line) for line in read().decode("utf-8").splitlines()[1:]]
         return [(unquote(entry["path"].rpartition("/")[2]), int(entry["size"])) for entry in entries]
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+    except (IntarsiaError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise ReplaceError(
             f"{place}: this log of a streaming sink cannot be read ({error}), so its files are not changed; "
             "restore it, or write the rows to another folder",
