@@ -20,7 +20,15 @@ from intarsia.format.footer import chunk_range
 from intarsia.format.structs import ColumnMetaData, PageEncodingStats
 from intarsia.indexes import dictionary
 from intarsia.indexes.dictionary import Dictionaries, DictionaryLimits, is_all_dictionary
-from intarsia.predicate import BoundCompare, BoundNull, bind, condition_mask, conditions, parse_sql
+from intarsia.predicate import (
+    BoundCompare,
+    BoundConstant,
+    BoundNull,
+    bind,
+    condition_mask,
+    conditions,
+    parse_sql,
+)
 from intarsia.read.prune import prune
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange, MemorySource
@@ -32,26 +40,27 @@ from tests.reading.exact import leaf_at
 from tests.reading.surgery import Patient
 
 
-def evaluated(file, wanted, **limits):
-    """Return the dictionaries of a file, evaluated for all rows at any cost."""
+def evaluated(file, wanted, budget=1 << 62, **limits):
+    """Return the dictionaries of a file, evaluated for all rows if they cost less than a budget, in bytes."""
     found = Dictionaries(file, limits=DictionaryLimits(page_cost_bytes=0, **limits))
     reach = {leaf: found.reach(leaf) for leaf in wanted}
     list(
         found.evaluate(
-            {leaf: groups for leaf, groups in reach.items() if groups is not None}, Everything(file)
+            {leaf: groups for leaf, groups in reach.items() if groups is not None}, Everything(file, budget)
         )
     )
     return found
 
 
 class Everything:
-    """Savings where every row is a candidate and any cost is worth it."""
+    """Savings where every row is a candidate, and any cost below a budget is worth it."""
 
-    def __init__(self, file):
+    def __init__(self, file, budget):
         self.edges = file.footer.row_group_starts
+        self.budget = budget
 
     def bytes_of(self, row_group):
-        return 1 << 62
+        return self.budget
 
     def rows_of(self, row_group):
         return int(self.edges[row_group + 1] - self.edges[row_group])
@@ -191,6 +200,80 @@ def test_rows_are_certain_only_if_the_null_count_is_known_to_be_0():
     (leaf,) = conditions(bind(parse_sql("x IN ('a', 'b')"), table.schema))
     pruned = prune(open_table(table, row_group_size=2), leaf)
     assert pruned.certain == RowSelection.from_ranges([(0, 4)])
+
+
+# --- searching the bytes of pages that are not worth decoding ---
+
+
+@settings(max_examples=examples(60))
+@given(st.data())
+def test_searching_bytes_excludes_no_match(data):
+    words = st.text("abé", min_size=3, max_size=80 if data.draw(st.booleans()) else 8)
+    texts = data.draw(st.lists(st.none() | words, min_size=1, max_size=30), label="texts")
+    codec = data.draw(st.sampled_from(["none", "snappy", "zstd"]))
+    table = pa.table({"x": pa.array(texts, data.draw(st.sampled_from([pa.string(), pa.large_string()])))})
+    file = open_table(table, row_group_size=5, write_statistics=False, compression=codec)
+    of_texts = words | st.sampled_from([text for text in texts if text] or ["aaa"])
+    cuts = st.tuples(st.integers(0, 3), st.integers(3, 5))
+    patterns = [
+        f"{text[: cut[0]]}%{text[cut[1] :]}"
+        for text, cut in data.draw(
+            st.lists(st.tuples(of_texts, cuts), min_size=1, max_size=3), label="patterns"
+        )
+    ]
+    negation, start, stop = (data.draw(st.sampled_from(["", one])) for one in ("NOT ", "%", "%"))
+    wanted = [
+        leaf
+        for pattern in patterns
+        for leaf in conditions(bind(parse_sql(f"x {negation}LIKE '{start}{pattern}{stop}'"), table.schema))
+        if not isinstance(leaf, BoundNull | BoundConstant)
+    ]
+    lengths = [
+        column.data_page_offset - column.dictionary_page_offset
+        for group in file.footer.metadata.row_groups
+        for column in [group.columns[0].meta_data]
+        if column.dictionary_page_offset
+    ]
+    found = evaluated(file, wanted, budget=max(lengths, default=0) + 1)
+    assert file.ignored == []
+    for leaf in wanted:
+        possible = found.candidate_rows(leaf)
+        if possible is not None:
+            event("searched")
+            assert (rows_where(leaf, table["x"]) - possible).is_empty
+
+
+def lookup_in(num_groups, has_text):
+    """Return row groups whose dictionaries are worth searching only, a condition, and their sizes."""
+    texts = [f"value {row:09}" + "needle" * has_text(row // 10) for row in range(10 * num_groups)]
+    table = pa.table({"x": texts})
+    file = open_table(table, row_group_size=10, write_statistics=False, compression="none")
+    (leaf,) = conditions(bind(parse_sql("x LIKE '%needle%'"), table.schema))
+    metas = [group.columns[0].meta_data for group in file.footer.metadata.row_groups]
+    return file, leaf, [meta.data_page_offset - meta.dictionary_page_offset for meta in metas]
+
+
+def test_dictionaries_without_a_text_are_excluded_without_decoding():
+    file, leaf, sizes = lookup_in(40, lambda group: group % 20 == 7)
+    before = file.source.counts.bytes
+    found = evaluated(file, [leaf], budget=max(sizes) + 1)
+    assert found.candidate_rows(leaf) == RowSelection.from_ranges([(70, 80), (270, 280)])
+    assert found.certain_rows(leaf).is_empty
+    assert file.source.counts.bytes - before == sum(sizes)
+    assert sum(map(len, found.pages.values())) == sizes[7] + sizes[27]  # a scan needs only these
+    exact = evaluated(file, [leaf])
+    assert exact.candidate_rows(leaf) == found.candidate_rows(leaf)
+
+
+def test_searching_ends_if_the_first_dictionaries_have_the_text():
+    file, leaf, sizes = lookup_in(40, lambda group: group != 30)
+    before = file.source.counts.bytes
+    found = evaluated(file, [leaf], budget=max(sizes) + 1)
+    assert found.candidate_rows(leaf) == RowSelection.all(400)
+    assert file.source.counts.bytes - before == sum(sizes[:16])
+    assert found.pages.keys() == {
+        group.columns[0].meta_data.dictionary_page_offset for group in file.footer.metadata.row_groups[:16]
+    }
 
 
 # --- where it is proven that all pages use the dictionary ---

@@ -31,7 +31,7 @@ from intarsia.indexes.bloom import filter_exists
 from intarsia.indexes.calling import evaluate_conditions
 from intarsia.indexes.proof import Cost, Savings, Verdict, Wanted
 from intarsia.indexes.statistics import RowGroupStatistics
-from intarsia.indexes.stored_values import page_lacks
+from intarsia.indexes.stored_values import SoughtBytes, lacks_bytes, sought_bytes
 from intarsia.indexes.value_hash import is_lookup, num_lookup_values
 from intarsia.predicate.bound import BoundCompare, BoundNull, Condition
 from intarsia.predicate.evaluate import condition_mask
@@ -54,8 +54,13 @@ _PAGES_PER_TASK = 32
 #: Reading and decoding a page of a local file costs at least as much as reading this many bytes of data.
 PAGE_COST_BYTES = 1 << 14
 
-#: A dictionary page may contain the value, so it must be this many times smaller than the possible savings.
+#: A dictionary page may contain the value, so a page that has to be decoded must be this many times smaller
+#: than the possible savings. To be searched for bytes it must only be smaller: that takes a fraction of the
+#: time, and a scan uses the page that was read.
 MIN_GAIN = 4
+
+#: If the first pages all contain the bytes that are searched for, no other pages are searched.
+_TRIAL_PAGES = 16
 
 #: If a smaller share of a row group's rows is left, another index has excluded the others. The rest probably
 #: contains the value, so the dictionary page must be smaller again by `MIN_GAIN`.
@@ -95,12 +100,19 @@ _LIMITS = DictionaryLimits()
 
 
 class _DictionaryProbe(NamedTuple):
-    """A condition on one column chunk, and the chunk's dictionary page."""
+    """A condition on one column chunk, and the chunk's dictionary page.
+
+    Attributes:
+        sought: What the page contains if a value matches; None if that is unknown.
+        is_decoded: Whether the page is decoded if it contains it; else only its bytes are searched.
+    """
 
     predicate: Condition
     leaf: Leaf
     row_group: int
     place: ByteRange
+    sought: SoughtBytes | None
+    is_decoded: bool = True
 
 
 class _Verdict(NamedTuple):
@@ -179,7 +191,7 @@ class Dictionaries:
         for probe in probes:
             by_place[probe.place].append(probe)
         with ThreadPoolExecutor(_PAGES_AT_ONCE) as pool:  # starts no thread without work
-            for places in split_batches(list(by_place), self._limits.memory_bytes):
+            for places in self._batches(by_place):
                 batch = [by_place[place] for place in places]
                 pages = self._file.source.read_ranges(places)
                 # passing a page to another thread takes about as long as searching a small one
@@ -192,6 +204,19 @@ class Dictionaries:
                     self._keep(found, data, judged)
         decided = [condition for condition in wanted if condition in self._verdicts]
         return evaluate_conditions(self._file, self.name, self, decided)
+
+    def _batches(self, by_place: Mapping[ByteRange, Sequence[_DictionaryProbe]]) -> Iterator[list[ByteRange]]:
+        """Yield the pages in batches; the last ones only if searching the first ones has paid."""
+        decoded = [place for place, probes in by_place.items() if probes[0].is_decoded]
+        searched = [place for place, probes in by_place.items() if not probes[0].is_decoded]
+        trial = searched[:_TRIAL_PAGES]
+        yield from split_batches([*decoded, *trial], self._limits.memory_bytes)
+        if any(self._excludes(probe) for place in trial for probe in by_place[place]):
+            yield from split_batches(searched[_TRIAL_PAGES:], self._limits.memory_bytes)
+
+    def _excludes(self, probe: _DictionaryProbe) -> bool:
+        verdict = self._verdicts.get(probe.predicate, {}).get(probe.row_group)
+        return verdict is not None and not verdict.possible
 
     def candidate_rows(self, predicate: Condition) -> RowSelection | None:
         """Return the rows of the row groups whose dictionary has a matching value."""
@@ -226,6 +251,7 @@ class Dictionaries:
     def _probes(self, wanted: Wanted) -> list[_DictionaryProbe]:
         """Return the dictionary pages to consider, if their locations are known."""
         chunks = list(self._chunks(wanted))
+        sought = {condition: self._sought(condition) for condition in wanted}
         # some writers do not record the end of the dictionary page; the OffsetIndex has it
         self._file.load_page_index(
             ChunkKey(row_group, leaf.ordinal)
@@ -234,10 +260,14 @@ class Dictionaries:
         )
         places = [(chunk, self._place(chunk[1], chunk[2])) for chunk in chunks]
         return [
-            _DictionaryProbe(*chunk, place)
+            _DictionaryProbe(*chunk, place, sought[chunk[0]])
             for chunk, place in places
             if place is not None and place.length <= self._limits.page_bytes
         ]
+
+    def _sought(self, condition: Condition) -> SoughtBytes | None:
+        leaf = self._file.leaves_by_path[condition.path]
+        return sought_bytes(leaf, self._file.leaf_types[leaf.ordinal], condition)
 
     def _worthwhile(self, probes: Sequence[_DictionaryProbe], savings: Savings) -> list[_DictionaryProbe]:
         """Drop the most expensive probes of each row group until the rest costs less than it could save."""
@@ -259,14 +289,20 @@ class Dictionaries:
                     continue
                 min_rows = MIN_SHARE * int(edges[row_group + 1] - edges[row_group])
                 doubt = MIN_GAIN if savings.rows_of(row_group) < min_rows else 1
+                budget = savings.bytes_of(row_group)
                 costs: dict[ByteRange, int] = {}
+                decoded: set[ByteRange] = set()
                 for probe in group_probes:
                     chance = max(float(chances[probe.predicate][row_group]), _MIN_CHANCE) / doubt
                     cost = int(max(MIN_GAIN * probe.place.length, page_cost) / chance)
+                    if cost < budget:
+                        decoded.add(probe.place)
+                    elif probe.sought is not None:
+                        cost = int(max(probe.place.length, page_cost) / chance)
                     costs[probe.place] = min(cost, costs.get(probe.place, cost))
-                kept = _affordable(costs, savings.bytes_of(row_group))
+                kept = _affordable(costs, budget)
                 if len(kept) == len(costs):
-                    chosen += group_probes
+                    chosen += [probe._replace(is_decoded=probe.place in decoded) for probe in group_probes]
                 else:  # the rest may no longer exclude the row group
                     probes += [probe for probe in group_probes if probe.place in kept]
         return chosen
@@ -303,8 +339,10 @@ class Dictionaries:
         leaf, row_group = probes[0].leaf, probes[0].row_group
         try:
             page = self._page(leaf, data)
-            if self._lacks_all(page, data, probes):
-                return [_Verdict(False, False)] * len(probes)
+            codec = self._file.footer.chunk_metadata(row_group, leaf).codec
+            lacks = lacks_bytes(page, data, leaf, codec, [probe.sought for probe in probes])
+            if all(lacks) or not probes[0].is_decoded:
+                return [_Verdict(not is_absent, False) for is_absent in lacks]
             values = self._values(page, leaf, row_group, data)
             masks = [condition_mask(probe.predicate, values) for probe in probes]
         except (FormatError, PageIndexMismatchError, pa.ArrowException) as error:
@@ -319,7 +357,7 @@ class Dictionaries:
     def _keep(
         self, probes: Sequence[_DictionaryProbe], data: bytes, judged: list[_Verdict] | Exception
     ) -> None:
-        """Keep the verdicts on one chunk, and its dictionary page for a scan."""
+        """Keep the verdicts on one chunk, and its dictionary page for a scan unless no value matches."""
         leaf, row_group, place = probes[0].leaf, probes[0].row_group, probes[0].place
         name = f"dictionary of {leaf.name}, row group {row_group}"
         if isinstance(judged, FormatError):
@@ -330,7 +368,8 @@ class Dictionaries:
             return
         for probe, verdict in zip(probes, judged, strict=True):
             self._verdicts.setdefault(probe.predicate, {})[row_group] = verdict
-        if self._kept_bytes + place.length <= self._limits.memory_bytes:
+        is_needed = any(verdict.possible for verdict in judged)
+        if is_needed and self._kept_bytes + place.length <= self._limits.memory_bytes:
             self._kept_bytes += place.length
             self.pages[place.start] = data
 
@@ -340,13 +379,6 @@ class Dictionaries:
             return 0
         bounds = self._statistics.bounds(probe.predicate)
         return -1 if bounds is None else int(bounds.null_counts[probe.row_group])
-
-    def _lacks_all(self, page: Page, data: bytes, probes: Sequence[_DictionaryProbe]) -> bool:
-        """Return whether the page is proven to have none of the values of all conditions."""
-        leaf = probes[0].leaf
-        codec = self._file.footer.chunk_metadata(probes[0].row_group, leaf).codec
-        arrow_type = self._file.leaf_types[leaf.ordinal]
-        return all(page_lacks(page, data, leaf, codec, arrow_type, probe.predicate) for probe in probes)
 
     def _page(self, leaf: Leaf, data: bytes) -> Page:
         """Parse and check the header of a dictionary page.
