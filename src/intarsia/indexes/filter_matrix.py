@@ -6,6 +6,7 @@ so the blocks of one value in all filters are adjacent: 32 bytes per filter.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import pyarrow as pa
 from intarsia.arrow.hashing import Hashes, xxh64
 from intarsia.errors import CorruptFileError
 from intarsia.format import bloom
-from intarsia.format.bloom import BLOCK_BYTES, block_ordinals, blocks_may_contain, blocks_of
+from intarsia.format.bloom import BLOCK_BYTES, Blocks, block_ordinals, blocks_may_contain, blocks_of
 from intarsia.indexes.gathering import GatheredPart, GatheredParts
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import Bools
@@ -31,6 +32,9 @@ MAX_LOOKUP_BYTES = 1 << 26
 
 #: The false-positive rate of the filters of `filter_of`.
 FILTER_FPP = 0.01
+
+#: The number of bytes of blocks that are probed at a time.
+_BYTES_AT_ONCE = 1 << 18
 
 _BITS, _OWNERS = "bits-", "files-"
 
@@ -131,24 +135,37 @@ class FilterMatrix:
         hit = np.zeros(self.num_files, dtype=bool)
         every = np.concatenate([np.empty(0, np.uint64), *alternatives])
         for num_blocks, owners in self._owners.items():
-            wanted = np.unique(block_ordinals(every, num_blocks))
+            wanted, rows = np.unique(block_ordinals(every, num_blocks), return_inverse=True)
             pieces = self.parts.read_pieces(f"{self.prefix}{_BITS}{num_blocks}", wanted.tolist())
             if any(len(piece) != BLOCK_BYTES * len(owners) for piece in pieces):
                 raise CorruptFileError("a matrix and its files differ in number", reason="other-files")
-            row_of = dict(zip(wanted.tolist(), map(blocks_of, pieces), strict=True))
-            might = np.zeros(len(owners), dtype=bool)
-            for hashes in alternatives:
-                might |= _has_all(row_of, hashes, num_blocks, len(owners))
+            blocks = blocks_of(b"".join(pieces)).reshape(len(pieces), len(owners), BLOCK_BYTES // 4)
+            if all(len(hashes) == 1 for hashes in alternatives):
+                might = _has_any(blocks, rows, every)
+            else:
+                edges = np.cumsum([0, *map(len, alternatives)]).tolist()
+                might = np.zeros(len(owners), dtype=bool)
+                for start, stop in itertools.pairwise(edges):
+                    might |= _has_all(blocks, rows[start:stop], every[start:stop])
             hit[owners[might]] = True
         return hit
 
 
-def _has_all(
-    row_of: dict[int, npt.NDArray[np.uint32]], hashes: Hashes, num_blocks: int, num_filters: int
-) -> Bools:
-    has = np.ones(num_filters, dtype=bool)
-    for block, value in zip(block_ordinals(hashes, num_blocks).tolist(), hashes, strict=True):
-        has &= blocks_may_contain(row_of[block], value)
+def _has_any(blocks: Blocks, rows: npt.NDArray[np.intp], hashes: Hashes) -> Bools:
+    """Return which filters might contain at least one of the hashes, each of which has its row of blocks."""
+    has = np.zeros(blocks.shape[1], dtype=bool)
+    size = max(1, _BYTES_AT_ONCE // max(1, BLOCK_BYTES * len(has)))
+    for start in range(0, len(hashes), size):
+        part = slice(start, start + size)
+        has |= blocks_may_contain(blocks[rows[part]], hashes[part, None]).any(axis=0)
+    return has
+
+
+def _has_all(blocks: Blocks, rows: npt.NDArray[np.intp], hashes: Hashes) -> Bools:
+    """Return which filters might contain all of the hashes, each of which has its row of blocks."""
+    has = np.ones(blocks.shape[1], dtype=bool)
+    for row, value in zip(rows.tolist(), hashes, strict=True):
+        has &= blocks_may_contain(blocks[row], value)
         if not has.any():
             break
     return has

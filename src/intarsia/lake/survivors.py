@@ -25,6 +25,10 @@ from intarsia.read.report import ScanReport
 from intarsia.rows.bounds import Bools
 from intarsia.storage import IoCounts
 
+#: Files that a lake index contains are planned together if it leaves this many; the other indexes of their
+#: columns have more to exclude.
+_MIN_JOINED = 32
+
 
 class TableQuery(Protocol):
     """A query that can be bound to many files at once."""
@@ -112,9 +116,8 @@ def find_survivors(
     report.add_index_reads(
         IoCounts(after.requests - before.requests, after.bytes - before.bytes), dict.fromkeys(faults)
     )
-    return _joined(
-        table, report, keep, keep & ~known.is_known, answers, joins, reads=reads, is_current=is_current
-    )
+    unknown = keep & ~known.is_known
+    return _joined(table, report, keep, unknown, answers, joins, reads=reads, is_current=is_current)
 
 
 def _joined(
@@ -128,7 +131,9 @@ def _joined(
     reads: bool,
     is_current: bool,
 ) -> Survivors:
-    """Plan the files together that no lake index contains."""
+    """Plan the files together that no lake index contains, or all files if the lake index leaves many."""
+    if np.count_nonzero(keep) >= _MIN_JOINED:
+        unknown = keep
     if joins is None or not unknown.any():
         return Survivors(np.flatnonzero(keep).tolist(), answers)
     ordinals = np.flatnonzero(unknown).tolist()

@@ -106,3 +106,17 @@ def test_calls_grow_slowly_with_the_number_of_files(growing):
 def test_calls_of_opening_grow_slowly_with_the_number_of_files(growing):
     counts = [calls(lambda folder=folder: ia.open(folder).count("user = 1")) for folder in growing]
     assert (counts[1] - counts[0]) / 300 < 50
+
+
+def test_many_files_that_are_left_are_planned_together(lake):
+    table = ia.open(lake)
+
+    def scanned(num_files):
+        users = [day * 3100 for day in range(num_files)]
+        scan = table.scan(f"user IN ({', '.join(map(str, users))})", ["user"])
+        assert sorted(scan.to_arrow()["user"].to_pylist()) == users
+        assert scan.report.files_opened == num_files
+        return calls(scan.to_arrow) / num_files
+
+    few, many = scanned(20), scanned(40)
+    assert many < few * 2 / 3
