@@ -21,6 +21,7 @@ from intarsia.errors import ColumnNotFoundError, IndexBuildError, IndexPayloadEr
 from intarsia.format.arrow_stream import check_expanded
 from intarsia.indexes.column_data import ColumnData
 from intarsia.indexes.layout import Granularity, Layout
+from intarsia.indexes.streams import open_stream
 from intarsia.rows.selection import Rows, RowSelection
 
 _EDGES = b"edges"
@@ -144,7 +145,7 @@ def parse_granules(
     """
     try:
         check_expanded(payload)
-        with pa.ipc.open_stream(payload) as reader:
+        with open_stream(payload) as reader:
             batch = reader.read_next_batch()
         batch.validate(full=True)
         if schema is not None and not batch.schema.equals(schema):
@@ -252,7 +253,7 @@ def granule_runs(edges: Rows, first_row: int, num_rows: int) -> tuple[Rows, Rows
 
 def is_mostly_unlisted(payload: bytes, edges: Rows) -> bool:
     """Return whether more than half of the rows are in the ``unlisted`` granules of a payload."""
-    with pa.ipc.open_stream(payload) as stream:  # reads only the schema
+    with open_stream(payload) as stream:  # reads only the schema
         unlisted = np.frombuffer(stream.schema.metadata[b"unlisted"], dtype="<u4")
     return bool(2 * np.diff(edges)[unlisted].sum() > edges[-1])
 

@@ -21,6 +21,7 @@ from intarsia.format.arrow_stream import check_expanded
 from intarsia.indexes.column_data import ColumnData
 from intarsia.indexes.layout import Layout
 from intarsia.indexes.parameters import check_integer
+from intarsia.indexes.streams import open_stream
 from intarsia.predicate.bound import Condition, Path
 from intarsia.predicate.evaluate import condition_mask
 from intarsia.rows.selection import Rows, RowSelection
@@ -85,7 +86,7 @@ class Sample:
                 writer.write_table(table)
             payload = bytes(sink.getvalue())
             check_expanded(payload)
-            kept = pa.ipc.open_stream(payload).schema
+            kept = open_stream(payload).schema
         except (pa.ArrowException, ValueError) as error:
             raise IndexBuildError(
                 f"Sample: rows of these types cannot be stored: {error}", reason="type-not-storable"
@@ -103,7 +104,7 @@ class Sample:
         """Open the sampled rows."""
         try:
             check_expanded(payload)
-            with pa.ipc.open_stream(payload) as reader:
+            with open_stream(payload) as reader:
                 table = reader.read_all()
             table.validate(full=True)
             is_ordinal = table.num_columns > 0 and table.schema.field(0).type == pa.int64()

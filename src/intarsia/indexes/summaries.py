@@ -258,25 +258,34 @@ def _add_up(columns: dict[str, Any], starts: Rows, data_type: pa.DataType) -> pa
     schema = summary_schema(data_type)
     if len(starts) == 0:
         return schema.empty_table()
-    num_values = len(columns["min"])
-    run = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, num_values)))
     is_decimal = pa.types.is_decimal(schema.field("sum").type)
-    grouped = {"run": pa.array(run), "min": columns["min"], "max": columns["max"]}
-    wanted = [("min", "min"), ("max", "max")]
+    added = {name: columns[name] for name in ("min", "max", *(("sum",) if is_decimal else ()))}
+    found = _one_run(added) if len(starts) == 1 else _grouped(added, starts)
     if is_decimal:
-        grouped["sum"] = columns["sum"]
-        wanted.append(("sum", "sum"))
-    found = pa.table(grouped).group_by("run", use_threads=False).aggregate(wanted)
-    if is_decimal:
-        summed = pc.fill_null(found["sum_sum"].cast(schema.field("sum").type), 0)
+        summed = pc.fill_null(found["sum"].cast(schema.field("sum").type), 0)
     elif columns["sum"].type == pa.float64():
         with np.errstate(over="ignore", invalid="ignore"):
             summed = pa.array(np.add.reduceat(_numbers(columns["sum"]), starts))
     else:
         summed = pa.nulls(len(starts))
-    arrays = [found["min_min"].cast(data_type), found["max_max"].cast(data_type), summed]
+    arrays = [found["min"].cast(data_type), found["max"].cast(data_type), summed]
     arrays += [pa.array(np.add.reduceat(columns[name], starts)) for name in _COUNTS]
     return pa.table(arrays, schema=schema)
+
+
+def _one_run(columns: dict[str, Any]) -> dict[str, pa.Array]:
+    """Merge columns of summaries to one value each, several times as fast as by grouping."""
+    kernels = {"min": pc.min, "max": pc.max, "sum": pc.sum}
+    merged = {name: kernels[name](column) for name, column in columns.items()}
+    return {name: pa.array([value], value.type) for name, value in merged.items()}
+
+
+def _grouped(columns: dict[str, Any], starts: Rows) -> dict[str, pa.ChunkedArray]:
+    """Merge each run of columns of summaries to one value."""
+    run = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(columns["min"]))))
+    table = pa.table({"run": pa.array(run), **columns})
+    found = table.group_by("run", use_threads=False).aggregate([(name, name) for name in columns])
+    return {name: found[f"{name}_{name}"] for name in columns}
 
 
 def _numbers(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
