@@ -19,7 +19,8 @@ from intarsia.format.enums import Encoding, PageType
 from intarsia.format.footer import chunk_range
 from intarsia.format.structs import ColumnMetaData, PageEncodingStats
 from intarsia.indexes import dictionary
-from intarsia.indexes.dictionary import Dictionaries, DictionaryLimits, is_all_dictionary
+from intarsia.indexes.dictionary import Dictionaries, DictionaryLimits
+from intarsia.indexes.dictionary_page import is_all_dictionary
 from intarsia.predicate import (
     BoundCompare,
     BoundConstant,

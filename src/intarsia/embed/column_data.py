@@ -20,7 +20,7 @@ from intarsia.format import thrift
 from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.structs import OffsetIndex
-from intarsia.indexes.dictionary import is_all_dictionary
+from intarsia.indexes.dictionary_page import is_all_dictionary
 from intarsia.indexes.layout import Layout
 from intarsia.indexes.sample import take_rows
 from intarsia.predicate.columns import resolve_column

@@ -17,18 +17,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from intarsia.arrow.struct_fields import field_values
-from intarsia.errors import CorruptFileError, FormatError
+from intarsia.errors import FormatError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse, dictionary_range, dictionary_use
-from intarsia.file.decode import FetchedPages, PageDecoder, PageIndexMismatchError
-from intarsia.format import thrift
-from intarsia.format.enums import Encoding, PageType, Type
+from intarsia.file.chunk_plan import dictionary_range
+from intarsia.file.decode import PageDecoder, PageIndexMismatchError
 from intarsia.format.footer import Leaf
-from intarsia.format.page_header import Page, parse_page
-from intarsia.format.structs import ColumnChunk, ColumnMetaData, DataPageHeaderV2, PageHeader
 from intarsia.indexes.bloom import filter_exists
 from intarsia.indexes.calling import evaluate_conditions
+from intarsia.indexes.dictionary_page import (
+    dictionary_values,
+    has_readable_dictionary,
+    parse_dictionary_page,
+    value_bytes,
+)
 from intarsia.indexes.proof import Cost, Savings, Verdict, Wanted
 from intarsia.indexes.statistics import RowGroupStatistics
 from intarsia.indexes.stored_values import SoughtBytes, lacks_bytes, sought_bytes
@@ -68,17 +69,6 @@ MIN_SHARE = 1 / 4
 
 #: The least probability that a dictionary excludes its row group, in computations of cost.
 _MIN_CHANCE = 1e-6
-
-#: The minimum size of a value in a dictionary page, in bytes.
-_VALUE_BYTES = {
-    Type.BOOLEAN: 1,
-    Type.INT32: 4,
-    Type.INT64: 8,
-    Type.INT96: 12,
-    Type.FLOAT: 4,
-    Type.DOUBLE: 8,
-    Type.BYTE_ARRAY: 4,
-}
 
 
 class DictionaryLimits(NamedTuple):
@@ -173,7 +163,7 @@ class Dictionaries:
     def _encoded(self, leaf: Leaf) -> Bools:
         """Return whether the dictionary of each chunk of a leaf has all of its values and can be read."""
         chunks = [group.columns[leaf.ordinal] for group in self._file.footer.metadata.row_groups]
-        return np.array([_can_be_read(chunk) for chunk in chunks], dtype=bool)
+        return np.array([has_readable_dictionary(chunk) for chunk in chunks], dtype=bool)
 
     def cost(self, wanted: Wanted) -> Cost:
         """Return the cost of the dictionary pages. Without an OffsetIndex their lengths may be estimates."""
@@ -313,7 +303,7 @@ class Dictionaries:
         num_distinct: dict[Condition, npt.NDArray[np.int64]] = {}
         for probe in probes:
             counts = num_distinct.setdefault(probe.predicate, np.zeros(num_groups, dtype=np.int64))
-            counts[probe.row_group] = probe.place.length // _value_bytes(probe.leaf)
+            counts[probe.row_group] = probe.place.length // value_bytes(probe.leaf)
         chances = {}
         for condition, counts in num_distinct.items():
             found = self._statistics.chance_of_absence(condition, counts)
@@ -338,12 +328,14 @@ class Dictionaries:
         """
         leaf, row_group = probes[0].leaf, probes[0].row_group
         try:
-            page = self._page(leaf, data)
-            codec = self._file.footer.chunk_metadata(row_group, leaf).codec
-            lacks = lacks_bytes(page, data, leaf, codec, [probe.sought for probe in probes])
+            page = parse_dictionary_page(data, leaf, self._limits.page_bytes)
+            meta = self._file.footer.chunk_metadata(row_group, leaf)
+            lacks = lacks_bytes(page, data, leaf, meta.codec, [probe.sought for probe in probes])
             if all(lacks) or not probes[0].is_decoded:
                 return [_Verdict(not is_absent, False) for is_absent in lacks]
-            values = self._values(page, leaf, row_group, data)
+            if page.num_values == 0:  # all values of the chunk are null
+                return [_Verdict(False, False)] * len(probes)
+            values = dictionary_values(self._decoder, page, data, leaf, meta)
             masks = [condition_mask(probe.predicate, values) for probe in probes]
         except (FormatError, PageIndexMismatchError, pa.ArrowException) as error:
             return error
@@ -379,108 +371,6 @@ class Dictionaries:
             return 0
         bounds = self._statistics.bounds(probe.predicate)
         return -1 if bounds is None else int(bounds.null_counts[probe.row_group])
-
-    def _page(self, leaf: Leaf, data: bytes) -> Page:
-        """Parse and check the header of a dictionary page.
-
-        Raises:
-            FormatError: If the page is not a dictionary page.
-        """
-        page = parse_page(data)
-        if page.header.type != PageType.DICTIONARY_PAGE:
-            raise CorruptFileError(
-                "the page at its location is not a dictionary page",
-                reason="not-a-dictionary-page",
-                column=leaf.name,
-            )
-        count, num_bytes = page.num_values, page.header.uncompressed_page_size
-        if not count * _value_bytes(leaf) <= num_bytes <= self._limits.page_bytes:
-            raise CorruptFileError(
-                f"it claims {count} values in {num_bytes} bytes",
-                reason="dictionary-value-count",
-                column=leaf.name,
-            )
-        return page
-
-    def _values(self, page: Page, leaf: Leaf, row_group: int, data: bytes) -> pa.ChunkedArray | pa.Array:
-        """Decode the values of a dictionary page as a scan does.
-
-        Raises:
-            FormatError: If pyarrow cannot decode it.
-            PageIndexMismatchError: If the number of values differs from that in the page's header.
-        """
-        count = page.num_values
-        if count == 0:  # all values of the chunk are null
-            return pa.array([], self._file.leaf_types[leaf.ordinal])
-        as_data = _as_data_page(page, data, leaf.max_definition_level)
-        place = ByteRange(0, len(as_data))
-        plan = ChunkPlan(
-            leaf=leaf,
-            meta=self._file.footer.chunk_metadata(row_group, leaf),
-            pages=(place,),
-            page_starts=(0,),
-            page_rows=(count,),
-            covered=RowSelection.all(count),
-            dictionary=None,
-            dictionary_use=DictionaryUse.NEVER,
-            total_pages=1,
-        )
-        pages = FetchedPages(plan, as_data)
-        return field_values(self._decoder.decode([pages], plan.covered)[leaf.root_ordinal], leaf.path[1:])
-
-
-def is_all_dictionary(meta: ColumnMetaData) -> bool:
-    """Return whether all data pages of a chunk are proven to be dictionary-encoded.
-
-    ``encoding_stats`` prove it. Without them, as in parquet-java, ``PLAIN_DICTIONARY`` proves it if the only
-    other encodings are those of levels. ``RLE_DICTIONARY`` proves nothing, because its dictionary page is
-    ``PLAIN``.
-
-    Args:
-        meta: The metadata of the chunk.
-    """
-    if meta.encoding_stats:
-        return dictionary_use(meta) is DictionaryUse.ALWAYS
-    encodings = set(meta.encodings)
-    return Encoding.PLAIN_DICTIONARY in encodings and encodings <= _DICTIONARY_AND_LEVELS
-
-
-_DICTIONARY_AND_LEVELS = {Encoding.PLAIN_DICTIONARY, Encoding.RLE, Encoding.BIT_PACKED}
-
-
-def _as_data_page(page: Page, data: bytes, max_definition_level: int) -> bytes:
-    """Rebuild a dictionary page, whose values are plain, as a data page without nulls.
-
-    Args:
-        page: The dictionary page.
-        data: The bytes that contain it.
-        max_definition_level: The maximum definition level of the leaf.
-    """
-    levels = bytearray()
-    if max_definition_level:
-        thrift.write_varint(levels, page.num_values << 1)  # one run of equal levels
-        levels.append(max_definition_level)
-    # version 2, because its levels are not compressed
-    of_values = DataPageHeaderV2(page.num_values, 0, page.num_values, Encoding.PLAIN, len(levels), 0)
-    header = PageHeader(
-        PageType.DATA_PAGE_V2,
-        len(levels) + page.header.uncompressed_page_size,
-        len(levels) + page.header.compressed_page_size,
-        data_page_header_v2=of_values,
-    )
-    return thrift.serialize(header) + levels + data[page.body_start : page.stop]
-
-
-def _value_bytes(leaf: Leaf) -> int:
-    """Return the minimum size of a value in a dictionary page."""
-    return _VALUE_BYTES.get(leaf.type) or max(1, leaf.element.type_length or 0)
-
-
-def _can_be_read(chunk: ColumnChunk) -> bool:
-    """Return whether a chunk is in this file and unencrypted, and its dictionary has all of its values."""
-    if chunk.meta_data is None or chunk.file_path or chunk.crypto_metadata is not None:
-        return False
-    return is_all_dictionary(chunk.meta_data)
 
 
 def _affordable(costs: Mapping[ByteRange, int], max_bytes: int) -> set[ByteRange]:

@@ -1,0 +1,143 @@
+"""Dictionary pages: whether they have all values of a chunk, and how their values are decoded."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from intarsia.arrow.struct_fields import field_values
+from intarsia.errors import CorruptFileError
+from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse, dictionary_use
+from intarsia.file.decode import FetchedPages, PageDecoder
+from intarsia.format import thrift
+from intarsia.format.enums import Encoding, PageType, Type
+from intarsia.format.footer import Leaf
+from intarsia.format.page_header import Page, parse_page
+from intarsia.format.structs import ColumnChunk, ColumnMetaData, DataPageHeaderV2, PageHeader
+from intarsia.rows.selection import RowSelection
+from intarsia.storage import ByteRange
+
+#: The encodings of a chunk that has only dictionary-encoded values.
+_DICTIONARY_AND_LEVELS = {Encoding.PLAIN_DICTIONARY, Encoding.RLE, Encoding.BIT_PACKED}
+
+#: The minimum size of a value in a dictionary page, in bytes.
+_VALUE_BYTES = {
+    Type.BOOLEAN: 1,
+    Type.INT32: 4,
+    Type.INT64: 8,
+    Type.INT96: 12,
+    Type.FLOAT: 4,
+    Type.DOUBLE: 8,
+    Type.BYTE_ARRAY: 4,
+}
+
+
+def has_readable_dictionary(chunk: ColumnChunk) -> bool:
+    """Return whether a chunk is in this file and unencrypted, and its dictionary has all of its values."""
+    if chunk.meta_data is None or chunk.file_path or chunk.crypto_metadata is not None:
+        return False
+    return is_all_dictionary(chunk.meta_data)
+
+
+def is_all_dictionary(meta: ColumnMetaData) -> bool:
+    """Return whether all data pages of a chunk are proven to be dictionary-encoded.
+
+    ``encoding_stats`` prove it. Without them, as in parquet-java, ``PLAIN_DICTIONARY`` proves it if the only
+    other encodings are those of levels. ``RLE_DICTIONARY`` proves nothing, because its dictionary page is
+    ``PLAIN``.
+
+    Args:
+        meta: The metadata of the chunk.
+    """
+    if meta.encoding_stats:
+        return dictionary_use(meta) is DictionaryUse.ALWAYS
+    encodings = set(meta.encodings)
+    return Encoding.PLAIN_DICTIONARY in encodings and encodings <= _DICTIONARY_AND_LEVELS
+
+
+def value_bytes(leaf: Leaf) -> int:
+    """Return the minimum size of a value in a dictionary page."""
+    return _VALUE_BYTES.get(leaf.type) or max(1, leaf.element.type_length or 0)
+
+
+def parse_dictionary_page(data: bytes, leaf: Leaf, max_bytes: int) -> Page:
+    """Parse and check the header of a dictionary page.
+
+    Args:
+        data: The bytes that begin with the page.
+        leaf: The leaf.
+        max_bytes: The maximum size of the decompressed page.
+
+    Raises:
+        FormatError: If the page is not a dictionary page, or is larger.
+    """
+    page = parse_page(data)
+    if page.header.type != PageType.DICTIONARY_PAGE:
+        raise CorruptFileError(
+            "the page at its location is not a dictionary page",
+            reason="not-a-dictionary-page",
+            column=leaf.name,
+        )
+    count, num_bytes = page.num_values, page.header.uncompressed_page_size
+    if not count * value_bytes(leaf) <= num_bytes <= max_bytes:
+        raise CorruptFileError(
+            f"it claims {count} values in {num_bytes} bytes",
+            reason="dictionary-value-count",
+            column=leaf.name,
+        )
+    return page
+
+
+def dictionary_values(
+    decoder: PageDecoder, page: Page, data: bytes, leaf: Leaf, meta: ColumnMetaData
+) -> pa.ChunkedArray | pa.Array:
+    """Decode the values of a dictionary page as a scan does.
+
+    Args:
+        decoder: Decodes pages of the file.
+        page: The header of the page.
+        data: The bytes that begin with the page, which has values.
+        leaf: The leaf.
+        meta: The metadata of the chunk.
+
+    Raises:
+        FormatError: If pyarrow cannot decode it.
+        PageIndexMismatchError: If the number of values differs from that in the page's header.
+    """
+    count = page.num_values
+    as_data = _as_data_page(page, data, leaf.max_definition_level)
+    plan = ChunkPlan(
+        leaf=leaf,
+        meta=meta,
+        pages=(ByteRange(0, len(as_data)),),
+        page_starts=(0,),
+        page_rows=(count,),
+        covered=RowSelection.all(count),
+        dictionary=None,
+        dictionary_use=DictionaryUse.NEVER,
+        total_pages=1,
+    )
+    pages = FetchedPages(plan, as_data)
+    return field_values(decoder.decode([pages], plan.covered)[leaf.root_ordinal], leaf.path[1:])
+
+
+def _as_data_page(page: Page, data: bytes, max_definition_level: int) -> bytes:
+    """Rebuild a dictionary page, whose values are plain, as a data page without nulls.
+
+    Args:
+        page: The dictionary page.
+        data: The bytes that contain it.
+        max_definition_level: The maximum definition level of the leaf.
+    """
+    levels = bytearray()
+    if max_definition_level:
+        thrift.write_varint(levels, page.num_values << 1)  # one run of equal levels
+        levels.append(max_definition_level)
+    # version 2, because its levels are not compressed
+    of_values = DataPageHeaderV2(page.num_values, 0, page.num_values, Encoding.PLAIN, len(levels), 0)
+    header = PageHeader(
+        PageType.DATA_PAGE_V2,
+        len(levels) + page.header.uncompressed_page_size,
+        len(levels) + page.header.compressed_page_size,
+        data_page_header_v2=of_values,
+    )
+    return thrift.serialize(header) + levels + data[page.body_start : page.stop]
