@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from intarsia.format.enums import BoundaryOrder
 from intarsia.format.footer import Leaf
 from intarsia.indexes.calling import evaluate_conditions
 from intarsia.indexes.proof import Cost, Savings, Verdict, Wanted
+from intarsia.predicate import Path
 from intarsia.predicate.bound import BoundIn, Condition
 from intarsia.rows.bounds import (
     UNKNOWN,
@@ -80,13 +81,17 @@ class RowGroupStatistics:
 
     def bounds(self, predicate: Condition) -> Bounds | None:
         """Return the statistics of the condition's column as bounds."""
-        leaf = self._file.leaves_by_path.get(predicate.path)
-        if leaf is None or not leaf.is_flat:
-            return None
-        return self._file.metadata.derived(
-            ("statistics", leaf.ordinal),
-            lambda: statistics_bounds(self._file, leaf, self._file.schema.ordering(leaf)),
-        )
+        return column_statistics(self._file, predicate.path)
+
+
+def column_statistics(file: ParquetInput, path: Path) -> Bounds | None:
+    """Return the statistics of a column as bounds over the row groups; None if it is not a flat leaf."""
+    leaf = file.leaves_by_path.get(path)
+    if leaf is None or not leaf.is_flat:
+        return None
+    return file.metadata.derived(
+        ("statistics", leaf.ordinal), lambda: statistics_bounds(file, leaf, file.schema.ordering(leaf))
+    )
 
 
 def statistics_bounds(file: ParquetInput, leaf: Leaf, ordering: Ordering | None) -> Bounds:
@@ -128,18 +133,26 @@ def statistics_bounds(file: ParquetInput, leaf: Leaf, ordering: Ordering | None)
     )
 
 
-def exact_bounds(file: ParquetInput, leaf: Leaf, ordering: Ordering) -> Bools:
+def exact_bounds(
+    file: ParquetInput, leaf: Leaf, ordering: Ordering, row_groups: Iterable[int] | None = None
+) -> Bools:
     """Return for each row group whether its bounds are values of the column.
 
     Bounds of byte arrays may be truncated unless they are marked as exact; bounds of numbers are exact unless
     they are marked as inexact.
+
+    Args:
+        file: The file.
+        leaf: The column.
+        ordering: The order of its values.
+        row_groups: The relevant row groups, False for the others; None for all.
     """
     footer = file.footer
     exact = np.zeros(len(footer.metadata.row_groups), dtype=bool)
     if ordering.units_per_arrow != (1, 1):
         return exact
     trust = file.statistics_trust(leaf, ordering.arrow_type)
-    for row_group in range(len(exact)):
+    for row_group in range(len(exact)) if row_groups is None else row_groups:
         meta = footer.chunk_metadata(row_group, leaf)
         statistics = meta.statistics
         if statistics is None or trust.doubt(Claim.EXACT_BOUNDS, meta) is not None:

@@ -106,7 +106,7 @@ def _families(
             continue
         if found is None or not found[0].footer.num_rows:
             continue
-        family = families.setdefault(_family_of(found[0]), {})
+        family = families.setdefault(family_of(found[0]), {})
         family[ordinal] = JoinedPart(*found, entry.open)
         num_files, num_bytes = num_files + 1, num_bytes + found[0].memory_bytes
         if num_files >= MAX_FILES or num_bytes >= MAX_BYTES:
@@ -115,7 +115,7 @@ def _families(
     yield from (family for family in families.values() if len(family) > 1)
 
 
-def _family_of(metadata: FileMetadata) -> Hashable:
+def family_of(metadata: FileMetadata) -> Hashable:
     """Return a key that is equal for files that can be joined."""
     struct, keys = metadata.footer.metadata, metadata.footer.key_values
     orders = None if struct.column_orders is None else tuple(struct.column_orders)

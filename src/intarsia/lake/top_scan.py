@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -12,26 +13,32 @@ import pyarrow as pa
 
 from intarsia.errors import ReplacedWhileReadError
 from intarsia.file import ParquetInput
-from intarsia.file.schema import FileSchema
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
+from intarsia.lake.joined_files import exclude_joined
+from intarsia.lake.planning import OpenPlan, plan_files
 from intarsia.lake.split import file_identity
 from intarsia.lake.survivors import find_survivors
 from intarsia.lake.table_files import TableFiles
-from intarsia.predicate import And, Path, Predicate
+from intarsia.lake.top_candidates import TopCandidates
+from intarsia.predicate import And, Predicate
 from intarsia.read.ahead import ahead
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import current_plan, plan_file
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import read_known_rows
 from intarsia.read.output_columns import OutputColumn, concat_rows, with_constants
-from intarsia.read.report import ScanReport
+from intarsia.read.report import FileOutcome, ScanReport
 from intarsia.read.retry import retry_without_wrong_index
-from intarsia.read.sort_key import Rank, SortKey, TopRows
-from intarsia.read.top_rows import file_rank, search_file
+from intarsia.read.sort_key import SortKey, TopRows
+from intarsia.read.top_rows import search_file, values_of
 from intarsia.rows.selection import RowSelection
 
-_UNKNOWN: Rank = (0, "", 0)
+#: Rows that were found are sorted when there are more than this many.
+_MAX_FOUND_ROWS = 1 << 18
+
+#: The number of files to search first, if bounds prove that other files cannot contain the rows.
+_FIRST_FILES = 8
 
 
 class _Identity(NamedTuple):
@@ -51,6 +58,54 @@ class _Identity(NamedTuple):
         if self.source is not None and now is not None:
             return now == self.source
         return file_identity(file) == self.content
+
+
+class _OneColumn:
+    """A query of which only one column is read.
+
+    Args:
+        binder: The query.
+        column: The column.
+    """
+
+    def __init__(self, binder: TableBinder, column: OutputColumn) -> None:
+        self._binder = binder
+        self._column = column
+
+    def query(self, entry: DataFile, file: ParquetInput) -> FileQuery:
+        """See `intarsia.lake.planning.Binder`."""
+        return self._binder.query(entry, file).for_columns([self._column])
+
+
+class _FoundRows:
+    """Rows that were found in several files, to be sorted together.
+
+    Args:
+        top: The rows that come first so far.
+    """
+
+    def __init__(self, top: TopRows) -> None:
+        self._top = top
+        self._values: list[pa.Array] = []
+        self._files: list[np.ndarray] = []
+        self._numbers: list[np.ndarray] = []
+        self._num_rows = 0
+
+    def add(self, values: pa.ChunkedArray, file: int, numbers: np.ndarray) -> None:
+        """Add rows of a file."""
+        self._values += values.chunks
+        self._files.append(np.full(len(numbers), file))
+        self._numbers.append(numbers)
+        self._num_rows += len(numbers)
+        if self._num_rows > _MAX_FOUND_ROWS:
+            self.take()
+
+    def take(self) -> None:
+        """Sort the rows."""
+        if self._num_rows:
+            values = pa.chunked_array(self._values)
+            self._top.add(values, np.concatenate(self._files), np.concatenate(self._numbers))
+        self._values, self._files, self._numbers, self._num_rows = [], [], [], 0
 
 
 class TopScan:
@@ -86,7 +141,6 @@ class TopScan:
         known = {column.path for column in columns}
         self._searched = [*columns, *([] if key.column.path in known else [key.column])]
         self._identities: dict[int, _Identity] = {}
-        self._opened: set[int] = set()
 
     def rows(self, *, is_current: bool) -> pa.Table:
         """Return the rows in order.
@@ -94,97 +148,101 @@ class TopScan:
         Args:
             is_current: The table's metadata was read in the same run.
         """
-        table, report = self._table, self._report
-        binder = self._binder(None)
-        found = find_survivors(table, binder, report, is_current=is_current).files
-        pending = np.zeros(len(table.files), dtype=bool)
-        pending[list(found)] = True
-        num_searched, next_check = 0, 1
-        for file in self._best_first(list(found), is_current=is_current):
-            if not pending[file]:
-                continue
-            self._search(file, is_current=is_current or file in self._opened)
-            pending[file] = False
-            num_searched += 1
-            if num_searched == next_check and pending.any() and self._top.threshold is not None:
-                binder = self._binder(self._top.threshold)
-                left = find_survivors(table, binder, report, is_current=True, among=pending).files
-                pending[:] = False
-                pending[list(left)] = True
-                next_check *= 2
-            elif num_searched == next_check:
-                next_check += 1
+        if self._top.limit:
+            self._search_all(is_current=is_current, uses_floor=True)
+            if self._top.has_wrong_floor:  # bounds that are not values, although the files claim it
+                self._top = TopRows(self._key, self._top.limit)
+                self._search_all(is_current=is_current, uses_floor=False)
         return self._winners()
 
-    def _binder(self, threshold: pa.Scalar | None) -> TableBinder:
-        """Bind the query for the rows that precede a value."""
-        where = self._where
-        if threshold is not None:
-            better = self._key.better_than(threshold)
-            where = better if where is None else And((where, better))
-        return TableBinder(self._table, where, self._searched)
+    def _search_all(self, *, is_current: bool, uses_floor: bool) -> None:
+        table, report = self._table, self._report
+        binder = self._binder(None)
+        joins = None if self._where is None else binder
+        found = find_survivors(table, binder, report, is_current=is_current, joins=joins, reads=False).files
+        candidates = TopCandidates(table, self._key, self._searched, report, found, is_current=is_current)
+        num_files = 1
+        condition: Predicate | None = None
+        if self._where is None and uses_floor:
+            floor = candidates.floor(self._top.limit)
+            if floor is not None:
+                self._top = TopRows(self._key, self._top.limit, floor)
+                condition = self._key.at_least(floor)
+                candidates.exclude(condition)
+                num_files = min(self._top.limit, _FIRST_FILES)
+        while files := candidates.take(num_files):
+            current = is_current or candidates.has_read(files)
+            if len(files) > 1 and (self._where is not None or condition is not None):
+                self._search_together(files, is_current=current)
+            else:
+                for file in files:
+                    self._search(file, is_current=current)
+            if self._top.condition is not None and self._top.condition != condition:
+                condition = self._top.condition
+                candidates.exclude(condition)
+            num_files *= 2
+
+    def _binder(self, condition: Predicate | None) -> TableBinder:
+        """Bind the query for the rows that match another condition, too."""
+        where = [one for one in (self._where, condition) if one is not None]
+        return TableBinder(
+            self._table, And(tuple(where)) if len(where) > 1 else next(iter(where), None), self._searched
+        )
+
+    # --- the search --------------------------------------------------------------------------------
 
     def _search(self, file: int, *, is_current: bool) -> None:
         entry = self._table.files[file]
         with self._table.open_file(entry, is_current=is_current) as opened:
+            self._search_open(file, opened)
 
-            def query_for(threshold: pa.Scalar | None) -> FileQuery:
-                with opened.named_errors():
-                    return self._binder(threshold).query(entry, opened)
+    def _search_open(self, file: int, opened: ParquetInput) -> None:
+        entry = self._table.files[file]
 
-            query, outcome = search_file(query_for, file, self._key, self._top)
-            self._report.add_file(query, outcome)
-            self._identities[file] = _Identity(opened.source.identity, file_identity(opened))
-            self._table.remember(entry, opened)
+        def query_for(condition: Predicate | None) -> FileQuery:
+            with opened.named_errors():
+                return self._binder(condition).query(entry, opened)
 
-    # --- the order of the files --------------------------------------------------------------------
+        query, outcome = search_file(query_for, file, self._key, self._top)
+        self._report.add_file(query, outcome)
+        self._identities[file] = _Identity(opened.source.identity, file_identity(opened))
+        self._table.remember(entry, opened)
 
-    def _best_first(self, files: list[int], *, is_current: bool) -> list[int]:
-        """Return files in the order in which they are searched, the one with the best bound first."""
-        if len(files) < 2:
-            return files
-        ranks = self._known_ranks()
-        entries = {file: self._table.files[file] for file in files if file not in ranks}
-        paths = {entry.path: file for file, entry in entries.items()}
-        open_file: Callable[[DataFile], ParquetInput] = partial(self._table.open_file, is_current=is_current)
-        opened = ahead(open_file, entries.values(), self._table.files_at_once, ParquetInput.close)
-        with contextlib.closing(opened):
-            for entry, future in opened:
-                with future.result() as file, file.named_errors():
-                    ordinal = paths[entry.path]
-                    ranks[ordinal] = (
-                        file_rank(file, self._path_in(file.schema, file.path), self._key) or _UNKNOWN
-                    )
-                    self._opened.add(ordinal)
-                    self._report.add_reads(file.source.counts)
-        return [files[place] for place in self._key.best_first([ranks[file] for file in files])]
+    def _search_together(self, files: Sequence[int], *, is_current: bool) -> None:
+        """Search files with a query that has a condition; the small ones are planned and read together."""
+        table, binder = self._table, self._binder(self._top.condition)
+        ordinals = {table.files[file].path: file for file in files}
+        left, known = exclude_joined(table, binder, self._report, files, reads=True, is_current=is_current)
+        planned = plan_files(
+            [table.files[file] for file in left],
+            _OneColumn(binder, self._key.column),
+            partial(table.open_file, is_current=is_current),
+            min(table.files_at_once, max(len(left), 1)),
+            reads_all=True,
+            known=known,
+            joined=table.joined,
+        )
+        found = _FoundRows(self._top)
+        with contextlib.closing(planned):
+            for entry, future in planned:
+                plan = future.result()
+                with contextlib.closing(plan.query), plan.query.file.named_errors():
+                    if plan.pieces is None:
+                        found.take()
+                        self._search_open(ordinals[entry.path], plan.query.file)
+                    else:
+                        self._add_rows(ordinals[entry.path], plan, found)
+        found.take()
 
-    def _known_ranks(self) -> dict[int, Rank]:
-        """Return the ranks of the files whose bounds a lake index contains, or that have one value."""
-        ranks: dict[int, Rank] = {}
-        path = self._key.column.path
-        if path in self._table.partition_values and self._table.partition_columns.replaces_columns:
-            values = self._table.partition_values[path].to_pylist()
-            return {
-                file: _UNKNOWN if value is None else (1, type(value).__name__, value)
-                for file, value in enumerate(values)
-            }
-        known = self._table.known_files(is_current=True)
-        for files in known.families() if known is not None else ():
-            first = self._table.files[int(files.files[0])].path
-            found = files.family.bounds(self._path_in(files.family.schema, first))
-            if found is not None:
-                of_family = self._key.ranks(found.bounds)
-                ranks |= {
-                    file: of_family[place]
-                    for file, place in zip(files.files.tolist(), files.within.tolist(), strict=True)
-                }
-        return ranks
-
-    def _path_in(self, schema: FileSchema, path: str) -> Path:
-        """Return the path of the key in files with a schema; ``path`` is one of them."""
-        names = self._table.names_in(schema, path)
-        return self._key.column.path if names is None else names.path(self._key.column.path)
+    def _add_rows(self, file: int, plan: OpenPlan, found: _FoundRows) -> None:
+        query, counts = plan.query, ReadCounts()
+        for piece in plan.pieces or ():
+            counts += replace(piece.counts, rows_matched=0)
+            if piece.rows.num_rows:
+                found.add(values_of(query, self._key, piece), file, piece.numbers.rows())
+                self._identities[file] = _Identity(query.file.source.identity, file_identity(query.file))
+        self._report.add_file(query.for_columns(self._searched), FileOutcome(plan.plan, counts))
+        self._table.remember(self._table.files[file], query.file)
 
     # --- the rows ----------------------------------------------------------------------------------
 
@@ -194,7 +252,18 @@ class TopScan:
         files, numbers = rows["file"].to_numpy(), rows["row"].to_numpy()
         nothing = pa.Table.from_batches([], self._schema)
         binder = TableBinder(self._table, None, self._columns)
-        pieces = [self._rows_of(file, numbers[files == file], binder) for file in np.unique(files).tolist()]
+        wanted = np.unique(files).tolist()
+        read = ahead(
+            lambda file: self._rows_of(file, numbers[files == file], binder),
+            wanted,
+            min(self._table.files_at_once, max(len(wanted), 1)),
+        )
+        pieces = []
+        with contextlib.closing(read):
+            for _, future in read:
+                query, counts, found = future.result()
+                self._report.add_further_reads(query, counts)
+                pieces.append(found)
         result = concat_rows([nothing, *pieces])
         if not self._columns:
             return result
@@ -202,7 +271,10 @@ class TopScan:
         place[np.lexsort((numbers, files))] = np.arange(len(files))
         return result.take(pa.array(place))
 
-    def _rows_of(self, file: int, numbers: np.ndarray, binder: TableBinder) -> pa.Table:
+    def _rows_of(
+        self, file: int, numbers: np.ndarray, binder: TableBinder
+    ) -> tuple[FileQuery, ReadCounts, pa.Table]:
+        """Read some rows of a file, and return its query, which is closed, too."""
         entry = self._table.files[file]
         wanted = RowSelection.from_rows(np.sort(numbers))
         with self._table.open_file(entry, is_current=True) as opened:
@@ -219,6 +291,5 @@ class TopScan:
             )
             rows = concat_rows([piece.rows for piece in pieces])
             counts = sum((piece.counts for piece in pieces), ReadCounts())
-            self._report.add_further_reads(query, counts)
             columns = [query.own(column) for column in self._columns]
-            return with_constants(rows, query.columns, query.constants, columns, self._schema)
+            return query, counts, with_constants(rows, query.columns, query.constants, columns, self._schema)

@@ -5,23 +5,39 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import comparison_array, comparison_type
-from intarsia.predicate import Comparison, Constant, IsNull, Not, Or, Predicate
+from intarsia.predicate import Comparison, Constant, IsNull, Not, Op, Or, Predicate
 from intarsia.read.output_columns import OutputColumn
 from intarsia.rows.bounds import Bounds
 from intarsia.rows.selection import Rows
 
-#: The rank of a granule by the best value that it may contain. Smaller tiers are better.
-Rank: TypeAlias = "tuple[int, str, Any]"
+#: Granules without bounds, or with values that precede all numbers, are read before granules with bounds, and
+#: granules of nulls after them, unless nulls come first.
+_UNBOUNDED, _BOUNDED, _NULLS = 0, 1, 2
 
-_UNBOUNDED: Rank = (0, "", 0)
-_NUMBERS, _NULLS = 1, 2
+
+class Ranks(NamedTuple):
+    """The ranks of granules by the best value that each may contain. Only the order of reading depends on it.
+
+    Attributes:
+        tiers: The tier of each granule; smaller ones are better.
+        keys: The best key of each granule; arbitrary outside the tier of granules with bounds.
+        kind: Keys of the same kind can be compared.
+    """
+
+    tiers: np.ndarray
+    keys: np.ndarray
+    kind: str
+
+    def take(self, places: np.ndarray) -> Ranks:
+        """Return the ranks of some of the granules, in the given order."""
+        return Ranks(self.tiers[places], self.keys[places], self.kind)
 
 
 @dataclass(frozen=True)
@@ -54,42 +70,70 @@ class SortKey:
         path = self.column.path
         if not value.is_valid:
             return Constant(False) if self.nulls_first else IsNull(path, negated=True)
-        is_float = pa.types.is_floating(value.type)
+        if pa.types.is_floating(value.type) and math.isnan(value.as_py()):
+            nan: Predicate = Constant(False) if self.descending else Comparison(path, "<=", math.inf)
+            return Or((nan, IsNull(path))) if self.nulls_first else nan
+        return self._before(value, ">" if self.descending else "<")
+
+    def at_least(self, value: pa.Scalar) -> Predicate:
+        """Return the condition that a row comes before all rows with worse values than a value.
+
+        Args:
+            value: The value, neither null nor NaN.
+        """
+        return self._before(value, ">=" if self.descending else "<=")
+
+    def _before(self, value: pa.Scalar, op: Op) -> Predicate:
+        path = self.column.path
         literal = value if pa.types.is_temporal(value.type) else value.as_py()
-        if is_float and math.isnan(literal):
-            better: Predicate = Constant(False) if self.descending else Comparison(path, "<=", math.inf)
-        elif self.descending and is_float:
-            better = Not(Comparison(path, "<=", literal))  # matches NaN
+        if self.descending and pa.types.is_floating(value.type):
+            better: Predicate = Not(Comparison(path, "<=" if op == ">" else "<", literal))  # matches NaN
         else:
-            better = Comparison(path, ">" if self.descending else "<", literal)
+            better = Comparison(path, op, literal)
         return Or((better, IsNull(path))) if self.nulls_first else better
 
-    def ranks(self, bounds: Bounds) -> list[Rank]:
-        """Return the rank of each granule; only the order of reading depends on it."""
-        tiers = np.where(bounds.known, _NUMBERS, np.where(bounds.all_null, _NULLS, _UNBOUNDED[0]))
+    def ranks(self, bounds: Bounds) -> Ranks:
+        """Return the rank of each granule."""
+        tiers = np.where(bounds.known, _BOUNDED, np.where(bounds.all_null, _NULLS, _UNBOUNDED))
         if self.nulls_first:
-            tiers = np.where(bounds.null_counts != 0, _UNBOUNDED[0], tiers)
+            tiers = np.where(bounds.null_counts != 0, _UNBOUNDED, tiers)
         if self.descending:
-            tiers = np.where(bounds.nan_counts > 0, _UNBOUNDED[0], tiers)
-        keys = (bounds.maxima if self.descending else bounds.minima).tolist()
-        kind = "" if bounds.ordering is None else bounds.ordering.dtype.kind + str(bounds.ordering.is_bytes)
-        return [
-            (tier, kind, key) if tier == _NUMBERS else (tier, "", 0)
-            for tier, key in zip(tiers.tolist(), keys, strict=True)
-        ]
+            tiers = np.where(bounds.nan_counts > 0, _UNBOUNDED, tiers)
+        keys = bounds.maxima if self.descending else bounds.minima
+        return Ranks(tiers, keys, "number" if keys.dtype != object else _kind_of(bounds))
 
-    def best_first(self, ranks: Sequence[Rank]) -> list[int]:
-        """Return the positions of ranks, the best first."""
+    def ranks_of_values(self, values: pa.Array) -> Ranks:
+        """Return the ranks of granules in which the column has one value each."""
+        is_null = np.asarray(values.is_null().to_numpy(zero_copy_only=False), dtype=bool)
+        keys = np.empty(len(values), dtype=object)
+        keys[:] = values.to_pylist()
+        tiers = np.where(is_null, _UNBOUNDED if self.nulls_first else _NULLS, _BOUNDED)
+        return Ranks(tiers, keys, str(values.type))
 
-        def in_tier(wanted: int) -> list[int]:
-            places = [place for place, rank in enumerate(ranks) if rank[0] == wanted]
-            return sorted(places, key=lambda place: ranks[place][1:], reverse=self.descending)
+    def best_first(self, parts: Sequence[Ranks]) -> Rows:
+        """Return the positions of granules, the best first, and equal ones in their order.
 
-        return [place for tier in (_UNBOUNDED[0], _NUMBERS, _NULLS) for place in in_tier(tier)]
+        Args:
+            parts: The ranks of some of the granules each; positions are those in their concatenation.
+        """
+        edges = np.cumsum([0, *(len(part.tiers) for part in parts)]).tolist()
+        tiers = np.concatenate([np.empty(0, dtype=np.int64), *(part.tiers for part in parts)])
+        order = [np.flatnonzero(tiers == _UNBOUNDED)]
+        for kind in sorted({part.kind for part in parts}):
+            mine = [(start, part) for start, part in zip(edges, parts, strict=False) if part.kind == kind]
+            bounded = [np.flatnonzero(part.tiers == _BOUNDED) for _, part in mine]
+            places = np.concatenate([found + start for (start, _), found in zip(mine, bounded, strict=True)])
+            keys = np.concatenate([part.keys[found] for (_, part), found in zip(mine, bounded, strict=True)])
+            if self.descending:
+                order.append(places[::-1][np.argsort(keys[::-1], kind="stable")][::-1])
+            else:
+                order.append(places[np.argsort(keys, kind="stable")])
+        return np.concatenate([*order, np.flatnonzero(tiers == _NULLS)])
 
-    def best_of(self, ranks: Sequence[Rank]) -> Rank:
-        """Return the best of some ranks."""
-        return ranks[self.best_first(ranks)[0]] if ranks else (_NULLS, "", 0)
+
+def _kind_of(bounds: Bounds) -> str:
+    assert bounds.ordering is not None
+    return "bytes" if bounds.ordering.is_bytes else "decimal"
 
 
 class TopRows:
@@ -98,40 +142,47 @@ class TopRows:
     Args:
         key: The order.
         limit: The maximum number of rows.
+        floor: A value such that `limit` rows have it or better ones; None if unknown.
 
     Attributes:
+        limit: The maximum number of rows.
         rows: The value (``key``), the file (``file``) and the row number (``row``) of each row, in order.
     """
 
-    def __init__(self, key: SortKey, limit: int) -> None:
+    def __init__(self, key: SortKey, limit: int, floor: pa.Scalar | None = None) -> None:
         self._key = key
-        self._limit = limit
+        self._floor = floor
+        self.limit = limit
         self.rows = pa.schema([("key", key.type), ("file", pa.int64()), ("row", pa.int64())]).empty_table()
 
     @property
     def num_missing(self) -> int:
         """The number of rows that are still missing."""
-        return self._limit - int(self.rows.num_rows)
+        return self.limit - int(self.rows.num_rows)
 
     @property
-    def threshold(self) -> pa.Scalar | None:
-        """The value that other rows must precede; None as long as rows are missing."""
-        if self.rows.num_rows < self._limit or not self._limit:
-            return None
-        return self.rows["key"][self._limit - 1]
+    def has_wrong_floor(self) -> bool:
+        """Whether fewer rows were found than the floor promised."""
+        return self._floor is not None and self.num_missing > 0
 
-    def add(self, values: pa.ChunkedArray, file: int, numbers: Rows) -> None:
+    @property
+    def condition(self) -> Predicate | None:
+        """The condition that other rows must match; None as long as nothing is known about them."""
+        if self.rows.num_rows < self.limit or not self.limit:
+            return None if self._floor is None else self._key.at_least(self._floor)
+        return self._key.better_than(self.rows["key"][self.limit - 1])
+
+    def add(self, values: pa.ChunkedArray, files: Rows, numbers: Rows) -> None:
         """Add rows.
 
         Args:
             values: The value of each row, as `SortKey.values` returns it.
-            file: The ordinal of the file.
+            files: The ordinal of the file of each row.
             numbers: The row numbers.
         """
-        files = np.full(len(numbers), file, dtype=np.int64)
         found = pa.Table.from_arrays([values, pa.array(files), pa.array(numbers)], schema=self.rows.schema)
         rows = pa.concat_tables([self.rows, found])
-        self.rows = rows.take(self._order(rows)[: self._limit]).combine_chunks()
+        self.rows = rows.take(self._order(rows)[: self.limit]).combine_chunks()
 
     def _order(self, rows: pa.Table) -> Rows:
         values = rows["key"]

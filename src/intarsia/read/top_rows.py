@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.indexes.column_index import ColumnIndexes
-from intarsia.indexes.statistics import statistics_bounds
-from intarsia.predicate import Path
+from intarsia.indexes.statistics import column_statistics
+from intarsia.predicate import Path, Predicate
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, current_plan, plan_file
 from intarsia.read.file_query import FileQuery
@@ -26,29 +26,18 @@ from intarsia.read.known import PruneStep
 from intarsia.read.output_columns import with_constants
 from intarsia.read.report import FileOutcome
 from intarsia.read.retry import retry_without_wrong_index
-from intarsia.read.sort_key import Rank, SortKey, TopRows
+from intarsia.read.sort_key import SortKey, TopRows
+from intarsia.rows.bounds import Bounds
 from intarsia.rows.selection import RowSelection
 
 
-def file_rank(file: ParquetInput, path: Path, key: SortKey) -> Rank | None:
-    """Return the best rank of a file according to its footer; None if the file has no bounds.
-
-    Args:
-        file: The file.
-        path: The path of the column in the file.
-        key: The order.
-    """
-    ranks = _group_ranks(file, path, key)
-    return None if ranks is None else key.best_of(ranks)
-
-
 def search_file(
-    query_for: Callable[[pa.Scalar | None], FileQuery], file: int, key: SortKey, top: TopRows
+    query_for: Callable[[Predicate | None], FileQuery], file: int, key: SortKey, top: TopRows
 ) -> tuple[FileQuery, FileOutcome]:
     """Add the rows of a file that precede those that were found before.
 
     Args:
-        query_for: A function that returns the query of the open file for rows that precede a value.
+        query_for: A function that returns the query of the open file for rows that match another condition.
         file: The ordinal of the file.
         key: The order.
         top: The rows that were found; it is changed.
@@ -56,8 +45,8 @@ def search_file(
     Returns:
         The first query, and the outcome.
     """
-    threshold = top.threshold
-    first_query = query = query_for(threshold)
+    condition = top.condition
+    first_query = query = query_for(condition)
     first_plan = plan = plan_file(query)
     counts, done, num_wanted = ReadCounts(), RowSelection.none(), 1
     left = plan.candidates
@@ -68,11 +57,12 @@ def search_file(
         counts += ReadCounts(index_bytes=query.file.source.counts.bytes - before)
         for piece in retry_without_wrong_index(query.file, partial(_read_values, query, plan, key, rows)):
             counts += piece.counts
-            top.add(_values_of(query, key, piece), file, piece.numbers.rows())
+            numbers = piece.numbers.rows()
+            top.add(values_of(query, key, piece), np.full(len(numbers), file), numbers)
         done, num_wanted = done | rows, 2 * num_wanted
-        if top.threshold != threshold:
-            threshold = top.threshold
-            query = replace(query_for(threshold), embedded=query.embedded)
+        if top.condition != condition:
+            condition = top.condition
+            query = replace(query_for(condition), embedded=query.embedded)
             plan = plan_file(query)
             counts += ReadCounts(index_bytes=plan.index_bytes)
         else:
@@ -84,7 +74,8 @@ def search_file(
     return first_query, FileOutcome(replace(first_plan, steps=steps), counts)
 
 
-def _values_of(query: FileQuery, key: SortKey, piece: Piece) -> pa.ChunkedArray:
+def values_of(query: FileQuery, key: SortKey, piece: Piece) -> pa.ChunkedArray:
+    """Return the values of the column of an order in rows that were read with `FileQuery.for_columns`."""
     read = query.for_columns([key.column]).columns
     schema = pa.schema([(key.column.name, key.column.type)])
     rows = with_constants(piece.rows, read, query.constants, [query.own(key.column)], schema)
@@ -99,51 +90,33 @@ def _best_rows(query: FileQuery, key: SortKey, left: RowSelection, num_rows: int
     """Return the rows to read first, at least ``num_rows`` if there are as many."""
     file, edges = query.file, query.file.footer.row_group_starts
     path = query.own(key.column).path
-    ranks = None if path in query.constants else _group_ranks(file, path, key)
-    groups = query.groups_with(left)
-    if ranks is not None:
-        groups = [groups[place] for place in key.best_first([ranks[group] for group in groups])]
+    bounds = None if path in query.constants else column_statistics(file, path)
+    groups = np.array(query.groups_with(left))
+    if bounds is not None:
+        groups = groups[key.best_first([key.ranks(bounds).take(groups)])]
     enough = np.cumsum(left.count_between(edges)[groups])
     groups = groups[: int(np.searchsorted(enough, num_rows)) + 1]
     starts, stops = edges[:-1][groups], edges[1:][groups]
-    pages = None if ranks is None else _page_ranks(file, path, key, groups)
-    if pages is not None:
-        starts, stops, page_ranks = pages
-        places = np.array(key.best_first(page_ranks))
-        starts, stops = starts[places], stops[places]
-        own = np.array(
-            [
-                left.clip(start, stop).num_rows
-                for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)
-            ]
-        )
-        starts, stops, own = starts[own > 0], stops[own > 0], own[own > 0]
-        last = int(np.searchsorted(np.cumsum(own), num_rows)) + 1
-        starts, stops = starts[:last], stops[:last]
+    pages = [] if bounds is None else _page_bounds(file, path, np.sort(groups))
+    if pages:
+        starts = np.concatenate([of_group.starts for of_group in pages])
+        stops = np.concatenate([of_group.stops for of_group in pages])
+        # the rows between the pages of two row groups are not counted
+        own = left.count_between(np.stack([starts, stops], axis=1).ravel())[::2]
+        order = key.best_first([key.ranks(of_group) for of_group in pages])
+        order = order[own[order] > 0]
+        order = order[: int(np.searchsorted(np.cumsum(own[order]), num_rows)) + 1]
+        starts, stops = starts[order], stops[order]
     return left & RowSelection.union_of(starts, stops)
 
 
-def _group_ranks(file: ParquetInput, path: Path, key: SortKey) -> list[Rank] | None:
-    leaf = file.leaves_by_path.get(path)
-    if leaf is None or not leaf.is_flat or leaf.ordinal not in file.leaf_types:
-        return None
-    return key.ranks(statistics_bounds(file, leaf, file.schema.ordering(leaf)))
-
-
-def _page_ranks(
-    file: ParquetInput, path: Path, key: SortKey, groups: list[int]
-) -> tuple[np.ndarray, np.ndarray, list[Rank]] | None:
-    """Return the first row, the row after the last one, and the rank of each page; None without bounds."""
+def _page_bounds(file: ParquetInput, path: Path, groups: np.ndarray) -> list[Bounds]:
+    """Return the bounds of the pages of each row group; none if a row group has no ColumnIndex."""
     leaf = file.leaves_by_path[path]
-    keys = [ChunkKey(group, leaf.ordinal) for group in groups]
+    keys = [ChunkKey(group, leaf.ordinal) for group in groups.tolist()]
     if not all(map(file.has_column_index, keys)):
-        return None
+        return []
     file.load_page_index(keys, keys)
     index = ColumnIndexes(file)
-    found = [index.bounds(key) for key in keys]
-    known = [bounds for bounds in found if bounds is not None]
-    if len(known) < len(keys):
-        return None
-    starts = np.concatenate([bounds.starts for bounds in known])
-    stops = np.concatenate([bounds.stops for bounds in known])
-    return starts, stops, [rank for bounds in known for rank in key.ranks(bounds)]
+    found = [bounds for key in keys if (bounds := index.bounds(key)) is not None]
+    return found if len(found) == len(keys) else []

@@ -224,7 +224,8 @@ def summarize_bounds(
     if needs.bounds and ordering is not None:
         valued = np.asarray(bounds.known & (bounds.nan_counts == 0) & exact)
         try:
-            low, high = _values(ordering, bounds.minima, valued), _values(ordering, bounds.maxima, valued)
+            low = values_of_keys(ordering, bounds.minima, valued)
+            high = values_of_keys(ordering, bounds.maxima, valued)
         except (pa.ArrowException, OverflowError, ValueError):  # not values of the column's type
             valued = np.zeros(len(bounds), dtype=bool)
         is_exact &= valued | bounds.all_null
@@ -235,8 +236,17 @@ def summarize_bounds(
     return Granules(name, bounds.starts, bounds.stops, summaries, is_exact)
 
 
-def _values(ordering: ArrowOrdering, keys: Keys, valued: Bools) -> pa.Array:
-    """Convert keys to values; null where a row group has no values."""
+def values_of_keys(ordering: ArrowOrdering, keys: Keys, valued: Bools) -> pa.Array:
+    """Convert keys to values of the comparison type.
+
+    Args:
+        ordering: The order of the keys.
+        keys: The keys.
+        valued: Whether each key is a value; the others become null.
+
+    Raises:
+        ArrowException, OverflowError, ValueError: If a key is not a value of the type.
+    """
     data_type = comparison_type(ordering.arrow_type)
     pairs = zip(keys.tolist(), valued.tolist(), strict=True)
     items: list[Any] = [key if is_valued else None for key, is_valued in pairs]
