@@ -1,7 +1,7 @@
 """Add indexes to an existing file without changing its original bytes (contracts C3 and C4).
 
-The new file consists of the whole original file, the blobs of the embedded indexes, the ColumnIndexes,
-OffsetIndexes and Bloom filters, and a new footer. Structures that were attached before are carried over, so
+The new file consists of the whole original file, the blobs of the embedded indexes, the Bloom filters, the
+ColumnIndexes and OffsetIndexes, and a new footer. Structures that were attached before are carried over, so
 attaching the same indexes again leaves every byte as it was.
 """
 

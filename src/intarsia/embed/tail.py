@@ -90,6 +90,9 @@ def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey,
         for piece in pieces:
             tail.append(piece)
     for key, state in changed.items():
+        if state.bloom_filter != before[key].bloom_filter:
+            edit.set_bloom_filter(*key, tail.place(state.bloom_filter))
+    for key, state in changed.items():
         if state.column_index != before[key].column_index:
             edit.set_column_index(*key, tail.place(state.column_index))
     for key, state in changed.items():
@@ -97,9 +100,6 @@ def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey,
             edit.set_offset_index(*key, tail.place(state.offset_index))
         if state.encoding_stats:
             edit.set_encoding_stats(*key, state.encoding_stats)
-    for key, state in changed.items():
-        if state.bloom_filter != before[key].bloom_filter:
-            edit.set_bloom_filter(*key, tail.place(state.bloom_filter))
     if footer.metadata.column_orders is None and any(map(_has_added_bounds, states.values())):
         for key, state in states.items():
             if isinstance(state.column_index, ByteRange):  # `add_column_orders` would define its bounds
