@@ -267,7 +267,8 @@ def test_explain_of_bloom_filters_reads_no_data_page(bloom_file):
 def test_without_page_index_whole_chunks_of_row_groups_that_match(tmp_path):
     table = sorted_table()
     path = tmp_path / "plain.parquet"
-    pq.write_table(table, path, row_group_size=ROWS_PER_GROUP, data_page_size=1500, write_batch_size=50)
+    options = {"data_page_size": 1500, "write_batch_size": 50, "use_dictionary": ["text"]}
+    pq.write_table(table, path, row_group_size=ROWS_PER_GROUP, **options)
     layout = layout_of(path)
     rows, ranges, report = run(path, "key = 6000", ["text", "key"])
     assert rows.equals(table.slice(3000, 1).select(["text", "key"]))

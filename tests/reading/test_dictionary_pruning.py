@@ -218,15 +218,20 @@ def test_not_read_for_columns_with_distinct(tmp_path):
     assert ("dictionary", "word") not in pruned_by(report)
 
 
-def test_dictionary_as_large_as_its_column_is_not_read(tmp_path):
+def test_dictionary_as_large_as_its_column_is_searched_but_not_decoded(tmp_path):
     path = tmp_path / "unique.parquet"
     numbers = np.random.default_rng(1).permutation(ROWS) * 2
     pq.write_table(pa.table({"number": numbers}), path, row_group_size=ROWS_PER_GROUP, use_dictionary=True)
     layout = layout_of(path)
     assert len(layout.dictionaries["number"]) == 2
-    recorded, ranges = open_recorded(path)
-    assert recorded.explain("number = 777").row_groups_read == 2
-    assert touched(layout, ranges).dictionaries == {}
+    absent = [777 + 2 * place for place in range(20)]
+    for where, groups_read, dictionaries in [
+        ("number = 777", 0, {"number": [0, 1]}),
+        (f"number IN ({', '.join(map(str, absent))})", 2, {}),  # too many to be searched for
+    ]:
+        recorded, ranges = open_recorded(path)
+        assert recorded.explain(where).row_groups_read == groups_read
+        assert touched(layout, ranges).dictionaries == dictionaries
 
 
 class _Far(RecordedDataFile):
